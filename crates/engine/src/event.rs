@@ -1,0 +1,189 @@
+//! What happens to the engine, and what it wants done.
+//!
+//! Both sides are plain data that serde can write and read, so that a log of events replays every
+//! decision. All scheduling is in counts: the engine has no other clock.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, Stamp};
+use truechimer_timehands::Hand;
+
+use crate::config::Config;
+
+/// Names a source for as long as the engine lives; never used again after the source is removed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SourceId(pub u32);
+
+/// What the engine starts from.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The count of the start.
+    pub at: Count,
+    /// The counter that all counts are of.
+    pub counter: CounterId,
+    /// How long a count lasts as far as is known before the first packet.
+    pub nominal: Period,
+    /// Bound of the relative error of `nominal`.
+    pub nominal_error: Rate,
+    /// The smallest step of the counter.
+    pub resolution: CountSpan,
+    /// Seeds everything random (origin timestamps, poll jitter). Secret while the daemon runs.
+    pub seed: [u8; 32],
+    /// Leap seconds as known at the start.
+    pub leaps: Leaps,
+    /// The last hand of the daemon before, if the page held one of the same counter, boot and
+    /// epoch.
+    pub warm: Option<Hand>,
+    /// What an earlier run saved ([`Engine::saved`](crate::Engine::saved)), from any boot.
+    pub saved: Option<Saved>,
+}
+
+/// What is worth keeping across boots.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Saved {
+    /// The counter's name, as `--counter` takes it.
+    pub counter: String,
+    /// The nominal period then: saved rates are relative to it.
+    pub nominal: Period,
+    /// The measured period.
+    pub period: Period,
+    /// Bound of the relative error of `period` when it was saved.
+    pub error: Rate,
+    /// Unix time of saving in seconds.
+    pub unix: i64,
+}
+
+/// Something that happened. The count at which the engine hears of it comes beside it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// A deadline (see [`Engine::next_deadline`](crate::Engine::next_deadline)) may have come.
+    Timer,
+    /// The answer to [`Action::Resolve`].
+    Resolved {
+        /// For which source.
+        source: SourceId,
+        /// Its addresses, or why there are none.
+        result: Result<Vec<SocketAddr>, String>,
+    },
+    /// A datagram came on a source's socket. Nothing in it has been checked.
+    Reply {
+        /// On whose socket.
+        source: SourceId,
+        /// From where.
+        from: SocketAddr,
+        /// When the newest request on that socket left.
+        sent: Stamp,
+        /// When the datagram arrived.
+        received: Stamp,
+        /// The datagram.
+        packet: Vec<u8>,
+    },
+    /// A request could not be sent, or the network said that it cannot be delivered.
+    Undelivered {
+        /// On whose socket.
+        source: SourceId,
+        /// What the system said.
+        error: String,
+    },
+    /// The host's own clocks, read together at least once a second while the daemon runs.
+    Check(HostCheck),
+    /// The caller knows that the counter lost its continuity (another clocksource, say).
+    Disruption {
+        /// What happened, for the log and for `status`.
+        reason: String,
+    },
+    /// The configuration was read again.
+    Configure(Config),
+    /// Leap-second knowledge changed.
+    Leaps(Leaps),
+    /// The system clock was read; sent about once a second while discipline is on.
+    SystemClock(SystemReading),
+}
+
+/// The host's clocks at one count: what shows a suspend or a jump of the counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HostCheck {
+    /// The count.
+    pub count: Count,
+    /// `CLOCK_MONOTONIC_RAW` at `count`, ns.
+    pub raw_ns: i64,
+    /// `CLOCK_BOOTTIME` − `CLOCK_MONOTONIC`: the time spent suspended, ns.
+    pub suspended_ns: i64,
+}
+
+/// The system clock (`CLOCK_REALTIME`) at one count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SystemReading {
+    /// The count.
+    pub count: Count,
+    /// `CLOCK_REALTIME` at `count`, as Unix time in ns.
+    pub unix_ns: i64,
+    /// `CLOCK_MONOTONIC_RAW` at `count`, ns.
+    pub raw_ns: i64,
+}
+
+/// Something the engine wants done.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Look up `host` and answer with [`Event::Resolved`].
+    Resolve {
+        /// For which source.
+        source: SourceId,
+        /// A name or an address, never with a port.
+        host: String,
+        /// The port to put into the addresses.
+        port: u16,
+    },
+    /// Send `packet` from a fresh socket (random port), replacing the source's socket.
+    Send {
+        /// For which source.
+        source: SourceId,
+        /// Where to.
+        to: SocketAddr,
+        /// The datagram.
+        packet: Vec<u8>,
+    },
+    /// The source is gone: close its socket.
+    Close {
+        /// Which.
+        source: SourceId,
+    },
+    /// Publish this hand.
+    Publish(Hand),
+    /// Steer the system clock. Only ever asked for if the configuration says so.
+    Steer(Steer),
+    /// Tell the user.
+    Note {
+        /// How much it matters.
+        level: Level,
+        /// One line, without a trailing period.
+        text: String,
+    },
+}
+
+/// How to steer the system clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Steer {
+    /// Add this span to it at once.
+    Step(Span),
+    /// Make it run this much faster than the kernel's nominal rate from now on.
+    Frequency(Rate),
+}
+
+/// How much a note matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// For those who asked for detail.
+    Debug,
+    /// Normal course of things.
+    Info,
+    /// Something the user may want to mend.
+    Warning,
+}

@@ -1,0 +1,90 @@
+//! What `sources` and `status` show: a snapshot of the engine, as plain data.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use truechimer_time::{Count, Rate, Span, StampMethod};
+use truechimer_timehands::Hand;
+
+/// The whole engine at one count.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// When it was made.
+    pub at: Count,
+    /// The hand in force, if any was published yet.
+    pub hand: Option<Hand>,
+    /// Measured skew of the counter against its nominal period; positive: the counter is fast.
+    pub skew: Option<Rate>,
+    /// Why the status is what it is, in one line.
+    pub reason: String,
+    /// Every source, in the order of the configuration.
+    pub sources: Vec<SourceReport>,
+}
+
+/// What part a source has in the published time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Selection {
+    /// No estimate yet.
+    Unusable,
+    /// Its interval does not meet the majority's.
+    Falseticker,
+    /// Agrees with the majority, not the one published.
+    Truechimer,
+    /// The one published.
+    Selected,
+}
+
+/// One source.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SourceReport {
+    /// As configured: host and port.
+    pub name: String,
+    /// The address in use.
+    pub address: Option<SocketAddr>,
+    /// Its part in the published time.
+    pub selection: Selection,
+    /// The last eight polls, newest in the lowest bit: 1 = a usable reply.
+    pub reach: u8,
+    /// Seconds between requests.
+    pub poll: u32,
+    /// Time since the last usable reply.
+    pub last_reply: Option<Span>,
+    /// The server's stratum.
+    pub stratum: Option<u8>,
+    /// The server's reference identifier, as text.
+    pub reference: Option<String>,
+    /// The server's leap indicator (0 none, 1 insert, 2 delete, 3 unsynchronised).
+    pub leap: Option<u8>,
+    /// The server's root distance: half its root delay plus its root dispersion.
+    pub root_distance: Option<Span>,
+    /// The last round trip, less the server's residence time.
+    pub rtt: Option<Span>,
+    /// The smallest round trip of the recent past.
+    pub rtt_floor: Option<Span>,
+    /// Published clock − this source's estimate: positive, the published clock is ahead of it.
+    pub offset: Option<Span>,
+    /// Bound of this source's own estimate now.
+    pub bound: Option<Span>,
+    /// Standard uncertainty of this source's own estimate (statistical only).
+    pub deviation: Option<Span>,
+    /// Skew of the counter by this source; positive: the counter is fast.
+    pub skew: Option<Rate>,
+    /// How the last request's departure was stamped.
+    pub sent_method: Option<StampMethod>,
+    /// How the last reply's arrival was stamped.
+    pub received_method: Option<StampMethod>,
+    /// Error bound of those two stamps: departure, arrival.
+    pub stamp_errors: Option<(Span, Span)>,
+    /// Requests sent.
+    pub requests: u64,
+    /// Replies that the estimator accepted.
+    pub accepted: u64,
+    /// Requests that no usable reply came to in time.
+    pub timeouts: u64,
+    /// What was refused, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// The newest trouble with this source, for people.
+    pub trouble: Option<String>,
+}

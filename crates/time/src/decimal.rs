@@ -1,0 +1,93 @@
+//! Decimal text to fixed point, exactly: never by way of a float.
+
+use core::fmt;
+
+/// Why a number or a span could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParseError {
+    /// Not a decimal number.
+    Number,
+    /// The unit is missing or unknown.
+    Unit,
+    /// Too large for the type.
+    Range,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ParseError::Number => "not a decimal number",
+            ParseError::Unit => "the unit must be s, ms, us or ns, as in 1.5s",
+            ParseError::Range => "too large",
+        })
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+/// A decimal number: ± whole + frac / 10^digits.
+#[derive(Clone, Copy)]
+pub(crate) struct Decimal {
+    negative: bool,
+    whole: u64,
+    frac: u64,
+    digits: u32,
+}
+
+/// Reads `[+-]digits[.digits]`. Beyond 18 decimals the rest is cut.
+pub(crate) fn parse(text: &str) -> Result<Decimal, ParseError> {
+    let (negative, text) = match text.as_bytes().first() {
+        Some(b'-') => (true, text.get(1..).unwrap_or("")),
+        Some(b'+') => (false, text.get(1..).unwrap_or("")),
+        _ => (false, text),
+    };
+    let (whole, frac) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty() && frac.is_empty() {
+        return Err(ParseError::Number);
+    }
+    let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if !all_digits(whole) || !all_digits(frac) {
+        return Err(ParseError::Number);
+    }
+    let digits = |s: &str| {
+        s.bytes().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
+    };
+    let frac = frac.get(..frac.len().min(18)).unwrap_or("");
+    Ok(Decimal {
+        negative,
+        whole: digits(whole).ok_or(ParseError::Range)?,
+        frac: digits(frac).ok_or(ParseError::Range)?,
+        digits: frac.len() as u32,
+    })
+}
+
+impl Decimal {
+    pub(crate) fn is_zero(&self) -> bool {
+        self.whole == 0 && self.frac == 0
+    }
+
+    /// The value · 2^`bits` / `per`, rounded to the nearest, for `bits` ≤ 64.
+    pub(crate) fn scaled(&self, bits: u32, per: u64) -> Result<i128, ParseError> {
+        // In two steps, so that the products fit: whole/per, then (remainder + fraction)/per.
+        let per = u128::from(per);
+        let (quotient, rest) = (u128::from(self.whole) / per, u128::from(self.whole) % per);
+        let ten = 10u128.pow(self.digits);
+        // rest < 10⁹ and frac < 10¹⁸: numerator < 10²⁷; scale it to 2^bits by long division.
+        let (mut remainder, divisor) = (rest * ten + u128::from(self.frac), ten * per);
+        let mut fraction = 0u128;
+        for _ in 0..bits {
+            remainder *= 2;
+            fraction = fraction * 2 + u128::from(remainder >= divisor);
+            if remainder >= divisor {
+                remainder -= divisor;
+            }
+        }
+        fraction += u128::from(remainder * 2 >= divisor);
+        let value = quotient
+            .checked_mul(1 << bits)
+            .and_then(|q| q.checked_add(fraction))
+            .and_then(|v| i128::try_from(v).ok())
+            .ok_or(ParseError::Range)?;
+        Ok(if self.negative { -value } else { value })
+    }
+}

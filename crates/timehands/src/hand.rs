@@ -1,0 +1,116 @@
+//! One hand: everything that turns a count into time, with the bound of its error.
+
+use core::fmt;
+use truechimer_time::{Count, CounterId, Instant, Leaps, Period, Rate, Span};
+
+/// What a clock says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[repr(u8)]
+pub enum Status {
+    /// Never synchronised, or too old to say: no bound is promised.
+    #[default]
+    Unknown = 0,
+    /// Following its sources; the bound holds.
+    Synchronised = 1,
+    /// No fresh word from any source; the bound holds and grows.
+    Holdover = 2,
+    /// The counter lost its continuity (suspend, migration, jump): the bound is void until the
+    /// clock has synchronised again.
+    Disrupted = 3,
+}
+
+impl Status {
+    /// The status with this number, if there is one.
+    #[must_use]
+    pub const fn from_u8(n: u8) -> Option<Status> {
+        match n {
+            0 => Some(Status::Unknown),
+            1 => Some(Status::Synchronised),
+            2 => Some(Status::Holdover),
+            3 => Some(Status::Disrupted),
+            _ => None,
+        }
+    }
+
+    /// Whether the bound is promised to hold.
+    #[must_use]
+    pub const fn bound_holds(self) -> bool {
+        matches!(self, Status::Synchronised | Status::Holdover)
+    }
+
+    /// The name, in lower case.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::Unknown => "unknown",
+            Status::Synchronised => "synchronised",
+            Status::Holdover => "holdover",
+            Status::Disrupted => "disrupted",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The clock parameters: what the engine publishes and readers apply.
+///
+/// At count `c` the clock shows `time + period · (c − base)`, and true time lies within
+/// `bound + growth · |that span|` of it while `status` says that the bound holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Hand {
+    /// The counter that the counts are of.
+    pub counter: CounterId,
+    /// The count at which the rest was true.
+    pub base: Count,
+    /// The best estimate of time at `base`.
+    pub time: Instant,
+    /// How long a count lasts, for the absolute clock.
+    pub period: Period,
+    /// How long a count lasts, for the difference clock: slower to change than `period`, and
+    /// blind to corrections of the offset.
+    pub difference: Period,
+    /// Bound of the relative error of `difference`, ≥ 0.
+    pub difference_error: Rate,
+    /// The part of the bound at `base` that no filtering removes: half the minimum round trip
+    /// (asymmetry) and the server's own root distance, ≥ 0.
+    pub path_bound: Span,
+    /// The rest of the bound at `base`: stamping, queueing, drift, ≥ 0.
+    pub statistical_bound: Span,
+    /// How fast the bound grows away from `base`, in either direction, ≥ 0.
+    pub growth: Rate,
+    /// The status when the hand was made.
+    pub status: Status,
+    /// How to get from the leap-free scale to UTC.
+    pub leaps: Leaps,
+    /// After this count the hand promises nothing: readers report [`Status::Unknown`].
+    pub void_after: Count,
+}
+
+impl Hand {
+    /// The whole bound at `base`.
+    #[must_use]
+    pub fn bound(&self) -> Span {
+        self.path_bound + self.statistical_bound
+    }
+
+    /// The best estimate of time at `count`.
+    #[must_use]
+    #[inline]
+    pub fn time_at(&self, count: Count) -> Instant {
+        self.time + self.period.span(count - self.base)
+    }
+
+    /// Bound of the error of [`Hand::time_at`].
+    #[must_use]
+    #[inline]
+    pub fn bound_at(&self, count: Count) -> Span {
+        self.bound() + self.growth.over(self.period.span(count - self.base).abs())
+    }
+}

@@ -1,0 +1,3 @@
+//! The clock as a page of hands (work in progress).
+mod hand;
+pub use hand::{Hand, Status};
