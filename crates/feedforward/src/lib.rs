@@ -1,1 +1,171 @@
-//! feedforward
+//! Feed-forward estimation: exchanges of stamps in, clock parameters and an error bound out.
+//!
+//! Nothing here steers anything. A counter runs free; an [`Estimator`] watches exchanges of
+//! packets that were stamped in raw counts at this end and in time at the server's end, and works
+//! out what time it is at a count and how long a count lasts. Whatever is published from it, no
+//! part of it ever comes back in.
+//!
+//! An estimator knows no packets, no sockets and no clock of its own: the same exchanges give the
+//! same estimates to the last bit, on every machine (floating point is used, but only the
+//! operations that IEEE 754 defines exactly, and `libm` for the square root).
+#![forbid(unsafe_code)]
+
+mod corridor;
+mod direct;
+mod filter;
+mod floor;
+mod number;
+mod slow;
+
+use core::fmt;
+
+use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
+
+pub use direct::Direct;
+
+/// One exchange with a server: a request left, the server received and answered it, the reply
+/// arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    /// When the request left, in counts.
+    pub sent: Stamp,
+    /// When the server received it, by the server's clock.
+    pub server_received: Instant,
+    /// When the server sent the reply, by the server's clock.
+    pub server_sent: Instant,
+    /// When the reply arrived, in counts.
+    pub received: Stamp,
+    /// Bound of the server's own error as it claims it: half its root delay, its root dispersion
+    /// and the resolution of its stamps.
+    pub root_distance: Span,
+}
+
+/// What an estimator is told once, before the first exchange.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How long a count lasts, nominally. Rates are kept relative to it.
+    pub nominal: Period,
+    /// The smallest step of the counter.
+    pub resolution: CountSpan,
+    /// The most that the oscillator's rate may stray from its recent average.
+    pub max_wander: Rate,
+}
+
+/// What is known of the counter's rate before an estimator has measured it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RatePrior {
+    /// How long a count lasts.
+    pub period: Period,
+    /// Bound of the relative error of `period`.
+    pub error: Rate,
+}
+
+/// What is known of time before an estimator has measured it: a clock that was synchronised in
+/// this epoch of this counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimePrior {
+    /// A count.
+    pub count: Count,
+    /// The time at that count.
+    pub time: Instant,
+    /// Bound of the error of `time`.
+    pub bound: Span,
+}
+
+/// Why an exchange was not used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Refusal {
+    /// The reply's count is not after the request's, or lies before an earlier reply's.
+    CounterBackwards,
+    /// The server claims to have held the packet for longer than the whole exchange took.
+    ImpossibleRoundTrip,
+    /// The server's time has moved by more than it, the path and our oscillator together may:
+    /// held in quarantine until it lasts.
+    ServerStep,
+}
+
+impl Refusal {
+    /// The name that `sources` counts it under.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refusal::CounterBackwards => "counter-backwards",
+            Refusal::ImpossibleRoundTrip => "impossible-round-trip",
+            Refusal::ServerStep => "server-step",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::CounterBackwards => "the counter went backwards during the exchange",
+            Refusal::ImpossibleRoundTrip => {
+                "the server claims to have held the packet for longer than the exchange took"
+            }
+            Refusal::ServerStep => {
+                "the server's time moved by more than path and oscillator allow; in quarantine"
+            }
+        })
+    }
+}
+
+/// What became of an exchange that was used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Accepted {
+    /// It refined the estimate.
+    Refined,
+    /// It was the last piece of lasting evidence that the server's time had moved, and the
+    /// estimate now follows: new estimate − old.
+    Stepped(Span),
+}
+
+/// What an estimator knows at one count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Estimate {
+    /// The count that the estimate is for.
+    pub base: Count,
+    /// Time at `base`.
+    pub time: Instant,
+    /// How long a count lasts now.
+    pub period: Period,
+    /// How long a count lasts, for the difference clock.
+    pub difference: Period,
+    /// Bound of the relative error of `difference`.
+    pub difference_error: Rate,
+    /// Bound of |`time` − true time|, all in all.
+    pub bound: Span,
+    /// The part of `bound` that no filtering removes: half the smallest round trip and the
+    /// server's root distance. At most `bound`.
+    pub path_bound: Span,
+    /// How fast the bound grows away from `base`.
+    pub growth: Rate,
+    /// Standard uncertainty of `time` from noise alone: no asymmetry, no root distance.
+    pub deviation: Span,
+    /// The smallest round trip of the recent past, less the server's residence time.
+    pub rtt_floor: Span,
+    /// When the newest exchange that was used arrived.
+    pub last_used: Count,
+}
+
+/// Turns the exchanges with one server into time.
+///
+/// The order of calls is the order of arrival. The difference clock's part of the estimate must
+/// never depend on corrections of the offset.
+pub trait Estimator: fmt::Debug + Send {
+    /// Takes in the next exchange.
+    ///
+    /// # Errors
+    /// A [`Refusal`] says why it was left out; the estimate is then as before, but its bound may
+    /// have widened.
+    fn exchange(&mut self, exchange: &Exchange) -> Result<Accepted, Refusal>;
+
+    /// What is known at `at`, which may lie before or after the last exchange. `None` before the
+    /// first.
+    fn estimate(&self, at: Count) -> Option<Estimate>;
+
+    /// The counter lost its continuity: counts before and after have nothing to do with each
+    /// other. Forgets all but a rough idea of the rate.
+    fn new_epoch(&mut self);
+}

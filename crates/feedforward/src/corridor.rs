@@ -1,0 +1,56 @@
+//! What causality alone allows.
+//!
+//! A packet arrives after it left: true time at the count of the request's departure is before
+//! the server's receive stamp, and true time at the count of the reply's arrival is after the
+//! server's transmit stamp. Each exchange so gives a hard interval for θ, whatever the asymmetry
+//! of the path, as long as the server is right to within the root distance that it claims. Kept
+//! together, widened by what the oscillator may have strayed meanwhile, the intervals give an
+//! interval that is narrower than any of them. It is what the error bound is made of.
+
+/// An interval for θ in seconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Corridor {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Corridor {
+    /// The corridor `dt` seconds later, for a rate within `slack` of `rate`.
+    #[must_use]
+    pub(crate) fn later(&self, dt: f64, rate: f64, slack: f64) -> Corridor {
+        let widening = slack * dt.abs();
+        Corridor { low: self.low + rate * dt - widening, high: self.high + rate * dt + widening }
+    }
+
+    /// What both allow, if anything.
+    #[must_use]
+    pub(crate) fn intersection(&self, other: &Corridor) -> Option<Corridor> {
+        let both = Corridor { low: self.low.max(other.low), high: self.high.min(other.high) };
+        (both.low <= both.high).then_some(both)
+    }
+
+    /// The value nearest to `theta` that is allowed.
+    pub(crate) fn clamp(&self, theta: f64) -> f64 {
+        theta.max(self.low).min(self.high)
+    }
+
+    /// The largest distance of an allowed value from `theta`.
+    pub(crate) fn reach(&self, theta: f64) -> f64 {
+        (self.high - theta).max(theta - self.low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_meet_or_do_not() {
+        let a = Corridor { low: 0.0, high: 2.0 };
+        let b = Corridor { low: 1.0, high: 3.0 };
+        assert_eq!(a.intersection(&b), Some(Corridor { low: 1.0, high: 2.0 }));
+        assert_eq!(a.intersection(&Corridor { low: 2.5, high: 3.0 }), None);
+        assert_eq!(a.later(10.0, 0.5, 0.1), Corridor { low: 4.0, high: 8.0 });
+        assert_eq!((a.clamp(5.0), a.reach(0.5)), (2.0, 1.5));
+    }
+}

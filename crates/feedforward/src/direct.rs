@@ -1,0 +1,371 @@
+//! Our estimator: floors per direction, a two-state filter, a bound from causality.
+//!
+//! The steps for each exchange, each using only those before it:
+//!
+//! 1. **Corridor**: does the exchange agree with what causality allowed so far? If not, quarantine.
+//! 2. **Floors**: the smallest delay of the recent past, of the round trip and of each direction.
+//! 3. **Filter**: each direction is a measurement of θ with the noise that its own excess over the
+//!    floor shows. Queueing is one-sided: only delay *above* the floor is doubted.
+//! 4. **Difference rate**: pairs of good exchanges far apart.
+//!
+//! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
+//! the departure F = θ + forward delay, at the arrival B = θ − backward delay.
+
+use truechimer_time::{Count, Instant, Period, Rate, Span};
+
+use crate::corridor::Corridor;
+use crate::filter::Filter;
+use crate::floor::Floor;
+use crate::number::{fraction, rate, seconds, span};
+use crate::slow::{FloorKnown, Point, Slow, SlowRate};
+use crate::{Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior};
+
+/// How many standard deviations of the rate count as a bound.
+const RATE_SIGMAS: f64 = 4.0;
+/// Noise of a measurement that nothing else explains: clock reads, interrupt entry, s.
+const FLOOR_NOISE: f64 = 0.5e-6;
+/// How many times its typical error the floor may be too high, for bounds.
+const FLOOR_SIGMAS: f64 = 4.0;
+/// Share of the newest exchange in the running mean of the excess delay.
+const EXCESS_GAIN: f64 = 1.0 / 16.0;
+/// How many exchanges in a row must agree on another time before it is believed.
+const QUARANTINE: u32 = 8;
+
+/// Our estimator. See the module's text.
+#[derive(Clone, Debug)]
+pub struct Direct {
+    settings: Settings,
+    prior: RatePrior,
+    state: Option<State>,
+    time_prior: Option<TimePrior>,
+    slow: Slow,
+}
+
+/// What is known since the first exchange.
+#[derive(Clone, Debug)]
+struct State {
+    anchor: (Count, Instant),
+    filter: Filter,
+    corridor: Corridor,
+    quarantine: Option<Quarantine>,
+    /// Round trips, s.
+    rtt: Floor,
+    /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
+    directions: Floor,
+    /// Mean excess over the floor of one direction, s.
+    excess: f64,
+    root_distance: f64,
+    last_used: Count,
+}
+
+/// Exchanges that agree with each other and not with us.
+#[derive(Clone, Copy, Debug)]
+struct Quarantine {
+    at: Count,
+    corridor: Corridor,
+    count: u32,
+}
+
+/// An exchange in seconds of θ.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    sent: Count,
+    received: Count,
+    /// From departure to arrival, s.
+    duration: f64,
+    /// θ + forward delay at `sent`.
+    forward: f64,
+    /// θ − backward delay at `received`.
+    backward: f64,
+    /// Bounds of what the stamps add to either.
+    forward_error: f64,
+    backward_error: f64,
+    root_distance: f64,
+}
+
+impl Direct {
+    /// An estimator that has seen nothing yet but knows the rate roughly, and perhaps the time.
+    #[must_use]
+    pub fn new(settings: Settings, prior: RatePrior, time: Option<TimePrior>) -> Direct {
+        let slow = SlowRate {
+            rate: fraction(prior.period.relative_to(settings.nominal)),
+            error: fraction(prior.error),
+        };
+        Direct { settings, prior, state: None, time_prior: time, slow: Slow::new(slow) }
+    }
+
+    /// The span between two counts at the nominal period, s.
+    fn seconds(&self, from: Count, to: Count) -> f64 {
+        seconds(self.settings.nominal.span(to - from))
+    }
+
+    /// How far the rate may be from the filter's.
+    fn rate_slack(&self, filter: &Filter) -> f64 {
+        RATE_SIGMAS * libm::sqrt(filter.rate_var) + fraction(self.settings.max_wander)
+    }
+
+    fn measure(&self, anchor: (Count, Instant), x: &Exchange) -> Measured {
+        let shown = |count: Count| anchor.1 + self.settings.nominal.span(count - anchor.0);
+        let error = |counts| seconds(self.settings.nominal.span(counts)).abs();
+        Measured {
+            sent: x.sent.count,
+            received: x.received.count,
+            duration: self.seconds(x.sent.count, x.received.count),
+            forward: seconds(x.server_received - shown(x.sent.count)),
+            backward: seconds(x.server_sent - shown(x.received.count)),
+            forward_error: error(x.sent.error),
+            backward_error: error(x.received.error),
+            root_distance: seconds(x.root_distance).max(0.0),
+        }
+    }
+
+    /// The first exchange: time is known to half the round trip at once.
+    fn first(&self, x: &Exchange) -> State {
+        let anchor = (x.received.count, x.server_sent);
+        let m = self.measure(anchor, x);
+        let mut prior_rate = fraction(self.prior.period.relative_to(self.settings.nominal));
+        if !prior_rate.is_finite() {
+            prior_rate = 0.0;
+        }
+        let rate_error = fraction(self.prior.error) / RATE_SIGMAS;
+        let own = m.corridor(prior_rate, fraction(self.prior.error));
+        let rtt = m.round_trip(prior_rate).max(0.0);
+        let corridor = self
+            .time_prior
+            .map(|prior| {
+                let theta = seconds(
+                    prior.time - anchor.1 - self.settings.nominal.span(prior.count - anchor.0),
+                );
+                let bound = seconds(prior.bound);
+                Corridor { low: theta - bound, high: theta + bound }.later(
+                    self.seconds(prior.count, m.received),
+                    prior_rate,
+                    fraction(self.prior.error) + fraction(self.settings.max_wander),
+                )
+            })
+            .and_then(|warm| warm.intersection(&own))
+            .unwrap_or(own);
+        let middle = (m.forward + prior_rate * m.duration + m.backward) / 2.0;
+        let deviation = rtt / 2.0 + m.forward_error + m.backward_error + FLOOR_NOISE;
+        let mut state = State {
+            anchor,
+            filter: Filter::new(
+                m.received,
+                corridor.clamp(middle),
+                deviation * deviation,
+                prior_rate,
+                rate_error * rate_error,
+            ),
+            corridor,
+            quarantine: None,
+            rtt: Floor::new(),
+            directions: Floor::new(),
+            excess: rtt / 2.0,
+            root_distance: m.root_distance,
+            last_used: m.received,
+        };
+        state.push_floors(&m, 0.0);
+        state
+    }
+
+    /// An exchange that does not fit: believe it only when it lasts.
+    fn quarantine(&self, state: &mut State, m: &Measured, own: Corridor) -> Result<Span, Refusal> {
+        let slack = self.rate_slack(&state.filter);
+        let agreed = state.quarantine.and_then(|q| {
+            let later = q.corridor.later(self.seconds(q.at, m.received), state.filter.rate, slack);
+            Some((later.intersection(&own)?, q.count + 1))
+        });
+        let (corridor, count) = agreed.unwrap_or((own, 1));
+        state.quarantine = Some(Quarantine { at: m.received, corridor, count });
+        if count < QUARANTINE {
+            return Err(Refusal::ServerStep);
+        }
+        let old = state.filter.predicted(m.received, self.seconds(state.filter.at, m.received));
+        let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
+        let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
+        state.filter =
+            Filter::new(m.received, theta, deviation * deviation, old.rate, old.rate_var);
+        state.corridor = corridor;
+        state.quarantine = None;
+        state.directions = Floor::new();
+        Ok(span(theta - old.theta))
+    }
+}
+
+impl Measured {
+    /// The round trip without the server's residence time, for a counter of this rate, s.
+    fn round_trip(&self, rate: f64) -> f64 {
+        self.forward - self.backward + rate * self.duration
+    }
+
+    /// What this exchange alone allows for θ at its arrival.
+    fn corridor(&self, rate: f64, slack: f64) -> Corridor {
+        let drift = self.duration * slack;
+        Corridor {
+            low: self.backward - self.backward_error - self.root_distance,
+            high: self.forward
+                + rate * self.duration
+                + drift
+                + self.forward_error
+                + self.root_distance,
+        }
+    }
+}
+
+impl State {
+    /// What either direction takes at least, if the path is symmetric, s.
+    fn one_way(&self) -> f64 {
+        let rtt = self.rtt.get().unwrap_or(0.0);
+        self.directions.get().map_or(rtt, |sum| sum.min(rtt)).max(0.0) / 2.0
+    }
+
+    /// By how much the floor may be too high: the smallest of n delays exceeds their floor by
+    /// about the mean excess / n, s.
+    fn floor_error(&self) -> f64 {
+        self.excess / f64::from(self.rtt.count().max(1))
+    }
+
+    fn floor_known(&self) -> FloorKnown {
+        FloorKnown { rtt: 2.0 * self.one_way(), error: FLOOR_SIGMAS * self.floor_error() }
+    }
+
+    /// Two measurements of θ, each doubted by as much as it shows of queueing.
+    fn refine(&mut self, m: &Measured, seconds: impl Fn(Count, Count) -> f64) {
+        let one_way = self.one_way();
+        let total_excess = (m.round_trip(self.filter.rate) - 2.0 * one_way).max(0.0);
+        let floor_error = self.floor_error();
+        let measurements = [
+            (m.sent, m.forward - one_way, 1.0, m.forward_error),
+            (m.received, m.backward + one_way, -1.0, m.backward_error),
+        ];
+        for (at, measured, late, stamp_error) in measurements {
+            self.filter = self.filter.predicted(at, seconds(self.filter.at, at));
+            // A measurement can be late (forward: too large, backward: too small), never early.
+            let excess = (late * (measured - self.filter.theta)).max(0.0).min(total_excess);
+            let noise = FLOOR_NOISE + stamp_error + floor_error;
+            self.filter.update(measured, noise * noise + excess * excess);
+            self.excess += EXCESS_GAIN * (excess - self.excess);
+        }
+    }
+
+    /// The corridor is as wide as the smallest delays of the two directions together, each found
+    /// by itself in whatever exchange was fastest that way, plus margins: never less than their
+    /// sum, and less than any single round trip where both directions are seldom fast at once.
+    fn push_floors(&mut self, m: &Measured, dt: f64) {
+        self.rtt.push(m.round_trip(self.filter.rate), dt);
+        self.directions.push(self.corridor.high - self.corridor.low, dt);
+    }
+}
+
+impl Estimator for Direct {
+    fn exchange(&mut self, x: &Exchange) -> Result<Accepted, Refusal> {
+        if (x.received.count - x.sent.count).0 <= 0 {
+            return Err(Refusal::CounterBackwards);
+        }
+        let Some(mut state) = self.state.take() else {
+            let state = self.first(x);
+            let m = self.measure(state.anchor, x);
+            if m.round_trip(state.filter.rate) < -(m.forward_error + m.backward_error) {
+                return Err(Refusal::ImpossibleRoundTrip);
+            }
+            self.state = Some(state);
+            return Ok(Accepted::Refined);
+        };
+        let result = self.next(&mut state, x);
+        self.state = Some(state);
+        result
+    }
+
+    fn estimate(&self, at: Count) -> Option<Estimate> {
+        let state = self.state.as_ref()?;
+        let dt = self.seconds(state.filter.at, at);
+        let filter = state.filter.predicted(at, dt);
+        let slack = self.rate_slack(&filter);
+        let corridor = state.corridor.later(dt, state.filter.rate, slack);
+        let theta = corridor.clamp(filter.theta);
+        let reach = |q: Quarantine| {
+            q.corridor.later(self.seconds(q.at, at), state.filter.rate, slack).reach(theta)
+        };
+        let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach))
+            + seconds(self.settings.nominal.span(self.settings.resolution));
+        let slow = self.slow.rate(state.floor_known());
+        let nominal: Period = self.settings.nominal;
+        Some(Estimate {
+            base: at,
+            time: state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta),
+            period: nominal.scaled(rate(filter.rate)),
+            difference: nominal.scaled(rate(slow.rate)),
+            difference_error: Rate(rate(slow.error).0.saturating_add(self.settings.max_wander.0)),
+            bound: span(bound),
+            path_bound: span(bound.min(state.one_way() + state.root_distance)),
+            growth: rate(slack),
+            deviation: span(libm::sqrt(filter.theta_var)),
+            rtt_floor: span(state.rtt.get().unwrap_or(0.0).max(0.0)),
+            last_used: state.last_used,
+        })
+    }
+
+    fn new_epoch(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.prior.period = self.settings.nominal.scaled(rate(state.filter.rate));
+        }
+        // The machine may be another one now: the old rate is a guess, no better than nominal.
+        self.prior.error = self.prior.error.max(UNKNOWN_RATE);
+        self.time_prior = None;
+        self.slow = Slow::new(SlowRate {
+            rate: fraction(self.prior.period.relative_to(self.settings.nominal)),
+            error: fraction(self.prior.error),
+        });
+    }
+}
+
+/// Bound of the rate error of a counter of which only the nominal rate is known.
+const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
+
+impl Direct {
+    fn next(&mut self, state: &mut State, x: &Exchange) -> Result<Accepted, Refusal> {
+        let m = self.measure(state.anchor, x);
+        if !x.received.count.at_or_after(state.filter.at) {
+            return Err(Refusal::CounterBackwards);
+        }
+        if m.round_trip(state.filter.rate) < -(m.forward_error + m.backward_error) {
+            return Err(Refusal::ImpossibleRoundTrip);
+        }
+        let dt = self.seconds(state.last_used, m.received);
+        let slack = self.rate_slack(
+            &state.filter.predicted(m.received, self.seconds(state.filter.at, m.received)),
+        );
+        let before = state.corridor.later(
+            self.seconds(state.filter.at, m.received),
+            state.filter.rate,
+            slack,
+        );
+        let own = m.corridor(state.filter.rate, slack);
+        let accepted = match before.intersection(&own) {
+            Some(both) => {
+                state.quarantine = None;
+                state.refine(&m, |a, b| self.seconds(a, b));
+                state.corridor = both;
+                Accepted::Refined
+            }
+            None => {
+                let step = self.quarantine(state, &m, own)?;
+                self.slow.clear(state.floor_known());
+                Accepted::Stepped(step)
+            }
+        };
+        state.push_floors(&m, dt);
+        state.root_distance = m.root_distance;
+        state.last_used = m.received;
+        let rate = state.filter.rate;
+        let point = Point {
+            at: m.received,
+            theta: (m.forward + rate * m.duration + m.backward) / 2.0,
+            rtt: m.round_trip(rate),
+            noise: (m.forward_error + m.backward_error) / 2.0 + FLOOR_NOISE,
+        };
+        let nominal = self.settings.nominal;
+        self.slow.push(point, state.floor_known(), |a, b| seconds(nominal.span(b - a)));
+        Ok(accepted)
+    }
+}
