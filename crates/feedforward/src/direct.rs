@@ -317,6 +317,10 @@ impl Estimator for Direct {
             error: fraction(self.prior.error),
         });
     }
+
+    fn set_max_wander(&mut self, max_wander: Rate) {
+        self.settings.max_wander = max_wander;
+    }
 }
 
 /// Bound of the rate error of a counter of which only the nominal rate is known.

@@ -168,4 +168,7 @@ pub trait Estimator: fmt::Debug + Send {
     /// The counter lost its continuity: counts before and after have nothing to do with each
     /// other. Forgets all but a rough idea of the rate.
     fn new_epoch(&mut self);
+
+    /// Changes the bound of the oscillator's wander from now on.
+    fn set_max_wander(&mut self, max_wander: Rate);
 }

@@ -3,6 +3,8 @@
 //! Fixed seeds: each run is the same. The limits are properties (the bound holds) and coarse
 //! accuracy; the fine accuracy of every scenario is the business of the simulator.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
 use truechimer_feedforward::{Accepted, Direct, Estimator, Exchange, RatePrior, Refusal, Settings};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 

@@ -1,0 +1,481 @@
+//! The engine itself: events to sources, sources to one published clock.
+
+use std::collections::BTreeMap;
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng, SeedableRng};
+use truechimer_feedforward::{Accepted, Estimate, RatePrior, Settings, TimePrior};
+use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span};
+use truechimer_timehands::{Hand, Status};
+
+use crate::config::Config;
+use crate::disruption::Watch;
+use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, SystemReading};
+use crate::report::{Report, Selection};
+use crate::select::{Claim, truechimers};
+use crate::source::{Basis, Heard, Source, skew};
+use crate::steer::Servo;
+
+/// A hand promises nothing after this long: four times the longest poll interval.
+const VOID_AFTER: Span = Span::from_secs(4096);
+/// How often the hand is renewed while no reply comes, so that its growth keeps up with what an
+/// unobserved oscillator may do.
+const RENEW: Span = Span::from_secs(64);
+/// Another source must be this much better, as a fraction of the bound (5/8), to be selected
+/// instead.
+const SWITCH: (i64, i64) = (5, 8);
+/// What a saved rate may have lost since: ageing, temperature, and the hypervisor's or kernel's
+/// own calibration at each boot.
+const SAVED_RATE_LOSS: Rate = Rate::from_ppb(50_000);
+/// Only a rate known this well is worth saving.
+const WORTH_SAVING: Rate = Rate::from_ppb(20_000);
+
+/// The engine: what a clock does, without I/O.
+///
+/// It holds no socket, thread, clock or source of randomness. The caller feeds it [`Event`]s with
+/// the count at which each was noticed, carries out the [`Action`]s it returns in their order, and
+/// sends [`Event::Timer`] when [`Engine::next_deadline`] has come. The same start, configuration
+/// and events give the same actions to the last bit.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    settings: Settings,
+    rate_prior: RatePrior,
+    counter: CounterId,
+    leaps: Leaps,
+    random: ChaCha20Rng,
+    sources: Vec<Source>,
+    next_id: u32,
+    watch: Watch,
+    servo: Servo,
+    hand: Hand,
+    reason: String,
+    /// Set by a disruption until a reply is used.
+    disrupted: Option<String>,
+    renew_at: Option<Count>,
+    last_at: Count,
+}
+
+impl Engine {
+    /// Starts the engine; the actions are the first to carry out.
+    #[must_use]
+    pub fn new(config: Config, start: Start) -> (Engine, Vec<Action>) {
+        let settings = Settings {
+            nominal: start.nominal,
+            resolution: start.resolution,
+            max_wander: config.max_wander,
+        };
+        let warm = start.warm.filter(|w| w.status.bound_holds() && w.counter == start.counter);
+        let nominal = RatePrior { period: start.nominal, error: start.nominal_error };
+        let rate_prior = warm
+            .map(|w| RatePrior { period: w.period, error: w.growth })
+            .or_else(|| start.saved.as_ref().and_then(|s| trusted_rate(s, &start)))
+            .unwrap_or(nominal);
+        let hand = match warm {
+            // The old word stands until there is a new one, but nobody tends it yet.
+            Some(warm) => Hand { status: Status::Holdover, ..warm },
+            None => unknown_hand(&start, rate_prior),
+        };
+        let mut engine = Engine {
+            settings,
+            rate_prior,
+            counter: start.counter,
+            leaps: start.leaps,
+            random: ChaCha20Rng::from_seed(start.seed),
+            sources: Vec::new(),
+            next_id: 0,
+            watch: Watch::default(),
+            servo: Servo::default(),
+            reason: if warm.is_some() {
+                "continuing the previous daemon's clock; waiting for a first reply".into()
+            } else {
+                "waiting for a first reply".into()
+            },
+            hand,
+            disrupted: None,
+            renew_at: None,
+            last_at: start.at,
+            config: Config { sources: Vec::new(), ..config.clone() },
+        };
+        let time = warm.map(|w| TimePrior { count: w.base, time: w.time, bound: w.bound() });
+        let mut actions = vec![Action::Publish(hand)];
+        engine.configure(config, time, start.at, &mut actions);
+        engine.act(start.at, &mut actions);
+        (engine, actions)
+    }
+
+    /// Takes in an event that the caller noticed at count `at`, and says what to do about it.
+    #[must_use]
+    pub fn handle(&mut self, at: Count, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.watch.is_before(at) && !matches!(event, Event::Check(_)) {
+            self.disrupt("the counter went back".into(), at, &mut actions);
+            self.watch = Watch::default();
+        }
+        self.last_at = at;
+        match event {
+            Event::Timer => {}
+            Event::Resolved { source, result } => {
+                if let Some(source) = self.source(source) {
+                    let name = source.name();
+                    let failed = result.as_ref().err().cloned();
+                    source.resolved(result, at);
+                    if let Some(error) = failed {
+                        note(&mut actions, Level::Warning, format!("{name}: {error}"));
+                    }
+                }
+            }
+            Event::Reply { source, from, sent, received, packet } => {
+                let leaps = self.leaps;
+                if let Some(source) = self.source(source) {
+                    let heard = source.heard(from, sent, received, &packet, &leaps);
+                    let name = source.name();
+                    self.after_reply(&name, heard, at, &mut actions);
+                }
+            }
+            Event::Undelivered { source, error } => {
+                if let Some(source) = self.source(source)
+                    && let Some(trouble) = source.undelivered(&error)
+                {
+                    let text = format!("{}: {trouble}", source.name());
+                    note(&mut actions, Level::Warning, text);
+                }
+            }
+            Event::Check(check) => self.check(check, at, &mut actions),
+            Event::Disruption { reason } => self.disrupt(reason, at, &mut actions),
+            Event::Configure(config) => self.configure(config, None, at, &mut actions),
+            Event::Leaps(leaps) => {
+                self.leaps = leaps;
+                self.hand.leaps = leaps;
+                actions.push(Action::Publish(self.hand));
+            }
+            Event::SystemClock(reading) => self.steer(reading, &mut actions),
+        }
+        self.act(at, &mut actions);
+        self.renew(at, &mut actions);
+        actions
+    }
+
+    /// When [`Event::Timer`] is wanted next, if ever.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Count> {
+        let deadlines = self.sources.iter().filter_map(Source::deadline).chain(self.renew_at);
+        deadlines.min_by_key(|at| (*at - self.last_at).0)
+    }
+
+    /// What the engine knows, for `sources` and `status`.
+    #[must_use]
+    pub fn report(&self, now: Count) -> Report {
+        let estimates: Vec<_> = self.sources.iter().map(|s| s.estimate(now)).collect();
+        let ours = self.hand.time_at(now);
+        let known = self.hand.status != Status::Unknown;
+        let selected = self.selected();
+        let measured = selected.and_then(|i| estimates.get(i)?.as_ref());
+        Report {
+            at: now,
+            hand: Some(self.hand),
+            skew: measured.map(|e| skew(e.period, self.settings.nominal)),
+            reason: self.reason.clone(),
+            sources: self
+                .sources
+                .iter()
+                .zip(&estimates)
+                .map(|(source, estimate)| {
+                    let estimate = estimate.as_ref();
+                    let offset = estimate.filter(|_| known).map(|e| ours - e.time);
+                    source.report(now, estimate, offset)
+                })
+                .collect(),
+        }
+    }
+
+    /// What is worth keeping across boots, if anything is.
+    #[must_use]
+    pub fn saved(&self, now: Count) -> Option<Saved> {
+        let estimate = self.sources.get(self.selected()?)?.estimate(now)?;
+        (estimate.difference_error <= WORTH_SAVING).then(|| Saved {
+            counter: self.counter.kind.name().to_owned(),
+            nominal: self.settings.nominal,
+            period: estimate.difference,
+            error: estimate.difference_error,
+            unix: self.leaps.utc(estimate.time).unix,
+        })
+    }
+
+    /// The hand in force.
+    #[must_use]
+    pub fn hand(&self) -> &Hand {
+        &self.hand
+    }
+
+    fn source(&mut self, id: SourceId) -> Option<&mut Source> {
+        self.sources.iter_mut().find(|s| s.id == id)
+    }
+
+    fn selected(&self) -> Option<usize> {
+        self.sources.iter().position(|s| s.selection == Selection::Selected)
+    }
+
+    /// Lets every source do what is due.
+    fn act(&mut self, at: Count, actions: &mut Vec<Action>) {
+        for source in &mut self.sources {
+            // Moving on to another address or a look-up is a step of its own: a few at most.
+            for _ in 0..4 {
+                let due = source.deadline().is_some_and(|due| at.at_or_after(due));
+                if !due {
+                    break;
+                }
+                actions.extend(source.act(at, &mut || self.random.next_u64()));
+            }
+        }
+    }
+
+    fn after_reply(&mut self, name: &str, heard: Heard, at: Count, actions: &mut Vec<Action>) {
+        // A doubted exchange may have widened the bound; a refused datagram costs a count, no more.
+        let republish = matches!(heard, Heard::Doubted(_)) && self.hand.status.bound_holds();
+        match heard {
+            Heard::Used(accepted) => {
+                if let Accepted::Stepped(by) = accepted {
+                    self.servo.interrupt();
+                    note(
+                        actions,
+                        Level::Warning,
+                        format!("{name}: its time moved by {by:+} and stayed there: following it"),
+                    );
+                }
+                self.disrupted = None;
+                self.publish(at, actions);
+            }
+            Heard::Refused(trouble) | Heard::Doubted(trouble) => {
+                if let Some(trouble) = trouble {
+                    note(actions, Level::Warning, format!("{name}: {trouble}"));
+                }
+                if republish {
+                    self.publish(at, actions);
+                }
+            }
+        }
+    }
+
+    /// Works out which sources agree, and publishes the best of them.
+    fn publish(&mut self, at: Count, actions: &mut Vec<Action>) {
+        let estimates: Vec<Option<Estimate>> =
+            self.sources.iter().map(|s| s.estimate(at)).collect();
+        self.select(&estimates);
+        let Some((source, estimate)) =
+            self.selected().and_then(|i| Some((self.sources.get(i)?, (*estimates.get(i)?)?)))
+        else {
+            return self.without_source(at, actions);
+        };
+        let age = estimate.period.span(at - estimate.last_used);
+        let status = if age > source.patience() { Status::Holdover } else { Status::Synchronised };
+        self.reason = match status {
+            Status::Synchronised => format!("following {}", source.name()),
+            _ => format!("no usable reply from {} for {age}", source.name()),
+        };
+        self.leaps = self.leaps.advanced(estimate.time);
+        let before = self.hand.status;
+        self.hand = Hand {
+            counter: self.counter,
+            base: estimate.base,
+            time: estimate.time,
+            period: estimate.period,
+            difference: estimate.difference,
+            difference_error: estimate.difference_error,
+            path_bound: estimate.path_bound,
+            statistical_bound: estimate.bound - estimate.path_bound,
+            growth: estimate.growth,
+            status,
+            leaps: self.leaps,
+            void_after: at + estimate.period.counts(VOID_AFTER),
+        };
+        self.renew_at = Some(at + estimate.period.counts(RENEW.min(source.patience())));
+        self.announce(before, actions);
+        actions.push(Action::Publish(self.hand));
+    }
+
+    /// No source is fit to follow: hold what was published last.
+    fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
+        let usable = self.sources.iter().filter(|s| s.estimate(at).is_some()).count();
+        self.reason = if usable > 0 {
+            format!("{usable} sources and no majority of them agrees")
+        } else {
+            "no source has answered yet".into()
+        };
+        if self.hand.status == Status::Synchronised {
+            let before = self.hand.status;
+            self.hand.status = Status::Holdover;
+            self.announce(before, actions);
+            actions.push(Action::Publish(self.hand));
+        }
+        self.renew_at = None;
+    }
+
+    fn announce(&self, before: Status, actions: &mut Vec<Action>) {
+        if before != self.hand.status {
+            let level =
+                if self.hand.status == Status::Synchronised { Level::Info } else { Level::Warning };
+            note(
+                actions,
+                level,
+                format!("{}: {}; bound {}", self.hand.status, self.reason, self.hand.bound()),
+            );
+        }
+    }
+
+    /// Marks every source's part.
+    fn select(&mut self, estimates: &[Option<Estimate>]) {
+        let origin = estimates.iter().flatten().map(|e| e.time).next().unwrap_or_default();
+        let claims: Vec<Claim> = estimates
+            .iter()
+            .flatten()
+            .map(|e| {
+                let middle = (e.time - origin).0;
+                Claim {
+                    low: middle.saturating_sub(e.bound.0),
+                    high: middle.saturating_add(e.bound.0),
+                }
+            })
+            .collect();
+        let mut verdicts = truechimers(&claims).into_iter();
+        let mut best: Option<(usize, Span)> = None;
+        for (index, (source, estimate)) in self.sources.iter_mut().zip(estimates).enumerate() {
+            let was_selected = source.selection == Selection::Selected;
+            source.selection = match estimate {
+                None => Selection::Unusable,
+                Some(_) if verdicts.next() != Some(true) => Selection::Falseticker,
+                Some(estimate) => {
+                    let bound = if was_selected {
+                        estimate.bound / SWITCH.1 * SWITCH.0
+                    } else {
+                        estimate.bound
+                    };
+                    if best.is_none_or(|(_, least)| bound < least) {
+                        best = Some((index, bound));
+                    }
+                    Selection::Truechimer
+                }
+            };
+        }
+        if let Some(source) = best.and_then(|(index, _)| self.sources.get_mut(index)) {
+            source.selection = Selection::Selected;
+        }
+    }
+
+    /// Renews a hand that no reply has renewed for a while.
+    fn renew(&mut self, at: Count, actions: &mut Vec<Action>) {
+        if self.renew_at.is_some_and(|due| at.at_or_after(due)) {
+            self.publish(at, actions);
+        }
+    }
+
+    fn check(&mut self, check: HostCheck, at: Count, actions: &mut Vec<Action>) {
+        if let Some(reason) = self.watch.check(check, self.settings.nominal) {
+            self.disrupt(reason, at, actions);
+        }
+    }
+
+    /// The counter lost its continuity: a new epoch, and no promise until a reply is used.
+    fn disrupt(&mut self, reason: String, at: Count, actions: &mut Vec<Action>) {
+        note(actions, Level::Warning, format!("disrupted: {reason}"));
+        let Epoch(epoch) = self.counter.epoch;
+        self.counter.epoch = Epoch(epoch.wrapping_add(1));
+        for source in &mut self.sources {
+            source.new_epoch(at);
+        }
+        self.servo.interrupt();
+        self.reason = reason.clone();
+        self.disrupted = Some(reason);
+        self.renew_at = None;
+        let status = match self.hand.status {
+            Status::Unknown => Status::Unknown,
+            _ => Status::Disrupted,
+        };
+        self.hand = Hand { counter: self.counter, base: at, status, ..self.hand };
+        actions.push(Action::Publish(self.hand));
+    }
+
+    fn configure(
+        &mut self,
+        config: Config,
+        time: Option<TimePrior>,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        self.settings.max_wander = config.max_wander;
+        let basis = Basis { settings: self.settings, rate: self.rate_prior, time };
+        let mut old: BTreeMap<u32, Source> =
+            std::mem::take(&mut self.sources).into_iter().map(|s| (s.id.0, s)).collect();
+        for wanted in &config.sources {
+            if self.sources.iter().any(|s| s.is(wanted)) {
+                continue;
+            }
+            let kept = old.iter().find(|(_, s)| s.is(wanted)).map(|(id, _)| *id);
+            let source = match kept.and_then(|id| old.remove(&id)) {
+                Some(mut source) => {
+                    source.reconfigure(wanted.clone(), at);
+                    source.set_max_wander(config.max_wander);
+                    source
+                }
+                None => {
+                    let id = SourceId(self.next_id);
+                    self.next_id += 1;
+                    Source::new(id, wanted.clone(), config.estimator, &basis, at)
+                }
+            };
+            self.sources.push(source);
+        }
+        let lost_selected = old.values().any(|s| s.selection == Selection::Selected);
+        actions.extend(old.values().map(|s| Action::Close { source: s.id }));
+        self.config = config;
+        if lost_selected {
+            self.publish(at, actions);
+        }
+    }
+
+    fn steer(&mut self, reading: SystemReading, actions: &mut Vec<Action>) {
+        if !self.config.discipline || self.hand.status != Status::Synchronised {
+            return;
+        }
+        let ours = self.hand.time_at(reading.count);
+        let unix_ns = i128::from(reading.unix_ns);
+        let (secs, ns) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
+        let frac = Instant::from_nanos(ns).frac();
+        let system = self.leaps.instant(i64::try_from(secs).unwrap_or(0), frac);
+        let steers = self.servo.reading(reading.count, system - ours, self.hand.period);
+        actions.extend(steers.into_iter().map(Action::Steer));
+    }
+}
+
+fn note(actions: &mut Vec<Action>, level: Level, text: String) {
+    actions.push(Action::Note { level, text });
+}
+
+/// The rate that an earlier run saved, if it can be of this counter.
+fn trusted_rate(saved: &Saved, start: &Start) -> Option<RatePrior> {
+    let same = saved.counter == start.counter.kind.name();
+    let apart = saved.period.relative_to(start.nominal);
+    let error = Rate(saved.error.0.max(0).saturating_add(SAVED_RATE_LOSS.0));
+    let limit = start.nominal_error.0.saturating_add(error.0);
+    (same && apart.0.saturating_abs() <= limit && error < start.nominal_error)
+        .then_some(RatePrior { period: saved.period, error })
+}
+
+/// What is published before anything is known.
+fn unknown_hand(start: &Start, rate: RatePrior) -> Hand {
+    let period: Period = rate.period;
+    Hand {
+        counter: start.counter,
+        base: start.at,
+        time: Instant::default(),
+        period,
+        difference: period,
+        difference_error: rate.error,
+        path_bound: Span::MAX,
+        statistical_bound: Span::ZERO,
+        growth: rate.error,
+        status: Status::Unknown,
+        leaps: start.leaps,
+        void_after: start.at + period.counts(VOID_AFTER),
+    }
+}

@@ -1,0 +1,433 @@
+//! One server: when to ask it, what it answered, what its estimator makes of that.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use truechimer_feedforward::{
+    Accepted, Direct, Estimate, Estimator, Exchange, RatePrior, Settings, TimePrior,
+};
+use truechimer_ntp::{Association, Demand, Refusal, Reply, Timestamp};
+use truechimer_time::{Count, CountSpan, Leaps, Period, Rate, Span, Stamp};
+
+use crate::config::{EstimatorKind, POLL_RANGE, SourceConfig};
+use crate::event::{Action, SourceId};
+use crate::report::{Selection, SourceReport};
+
+/// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
+const BURST: u32 = 8;
+const BURST_INTERVAL: u32 = 2;
+/// So many requests in a row without a usable reply, and the next address is tried; once round,
+/// the name is looked up again.
+const MISSES_PER_ADDRESS: u32 = 8;
+/// First and longest wait between look-ups that fail, s.
+const RESOLVE_RETRY: (u32, u32) = (2, 1024);
+/// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
+/// 1982–2118.
+const ERA_PIVOT: i64 = 2_524_608_000;
+
+/// What all sources are built with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Basis {
+    pub(crate) settings: Settings,
+    pub(crate) rate: RatePrior,
+    pub(crate) time: Option<TimePrior>,
+}
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) id: SourceId,
+    pub(crate) config: SourceConfig,
+    pub(crate) selection: Selection,
+    nominal: Period,
+    addresses: Vec<SocketAddr>,
+    address_index: usize,
+    association: Option<Association>,
+    estimator: Box<dyn Estimator>,
+    plan: Plan,
+    burst_left: u32,
+    /// What the poll interval is multiplied with because the server wants fewer requests.
+    slow_down: u32,
+    resolve_wait: u32,
+    misses: u32,
+    reach: u8,
+    last: Option<Last>,
+    requests: u64,
+    accepted: u64,
+    timeouts: u64,
+    /// Refusals of estimator and network; those of the protocol are in `association`.
+    refused: BTreeMap<String, u64>,
+    trouble: Option<String>,
+}
+
+/// What a source does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Plan {
+    /// Look the name up at that count.
+    Resolve(Count),
+    /// Wait for the look-up.
+    Resolving,
+    /// Ask at that count.
+    Poll(Count),
+    /// The server refused service: nothing more.
+    Stopped,
+}
+
+/// The last usable reply.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    reply: Reply,
+    sent: Stamp,
+    received: Stamp,
+    rtt: Span,
+}
+
+/// What a reply led to.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Heard {
+    /// Used.
+    Used(Accepted),
+    /// Refused by the protocol; trouble that is new to the user, if any.
+    Refused(Option<String>),
+    /// Refused by the estimator, whose bound may have widened; trouble likewise.
+    Doubted(Option<String>),
+}
+
+impl Source {
+    pub(crate) fn new(
+        id: SourceId,
+        config: SourceConfig,
+        kind: EstimatorKind,
+        basis: &Basis,
+        at: Count,
+    ) -> Source {
+        let estimator = match kind {
+            EstimatorKind::Direct => {
+                Box::new(Direct::new(basis.settings, basis.rate, basis.time)) as Box<dyn Estimator>
+            }
+        };
+        Source {
+            id,
+            burst_left: if config.burst { BURST } else { 1 },
+            config,
+            selection: Selection::Unusable,
+            nominal: basis.settings.nominal,
+            addresses: Vec::new(),
+            address_index: 0,
+            association: None,
+            estimator,
+            plan: Plan::Resolve(at),
+            slow_down: 1,
+            resolve_wait: RESOLVE_RETRY.0,
+            misses: 0,
+            reach: 0,
+            last: None,
+            requests: 0,
+            accepted: 0,
+            timeouts: 0,
+            refused: BTreeMap::new(),
+            trouble: None,
+        }
+    }
+
+    /// As the user knows it.
+    pub(crate) fn name(&self) -> String {
+        if self.config.host.contains(':') {
+            format!("[{}]:{}", self.config.host, self.config.port)
+        } else {
+            format!("{}:{}", self.config.host, self.config.port)
+        }
+    }
+
+    /// Whether `config` is for the same server.
+    pub(crate) fn is(&self, config: &SourceConfig) -> bool {
+        (&self.config.host, self.config.port) == (&config.host, config.port)
+    }
+
+    /// Takes over another poll interval without forgetting anything.
+    pub(crate) fn reconfigure(&mut self, config: SourceConfig, at: Count) {
+        let faster = config.poll < self.config.poll;
+        self.config = config;
+        if let (true, Plan::Poll(next)) = (faster, self.plan) {
+            let soon = self.after(at, self.interval());
+            self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
+        }
+    }
+
+    pub(crate) fn set_max_wander(&mut self, max_wander: Rate) {
+        self.estimator.set_max_wander(max_wander);
+    }
+
+    /// When it wants to act next.
+    pub(crate) fn deadline(&self) -> Option<Count> {
+        match self.plan {
+            Plan::Resolve(at) | Plan::Poll(at) => Some(at),
+            Plan::Resolving | Plan::Stopped => None,
+        }
+    }
+
+    /// The poll interval in force, s.
+    fn interval(&self) -> u32 {
+        let poll = self.config.poll.clamp(*POLL_RANGE.start(), *POLL_RANGE.end());
+        if self.burst_left > 1 {
+            poll.min(BURST_INTERVAL)
+        } else {
+            poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end())
+        }
+    }
+
+    /// How long without a used reply before its word counts as stale.
+    pub(crate) fn patience(&self) -> Span {
+        let poll = self.config.poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end());
+        Span::from_secs(i64::from(poll) * 4 + 2)
+    }
+
+    fn after(&self, at: Count, seconds: u32) -> Count {
+        at + self.nominal.counts(Span::from_secs(i64::from(seconds)))
+    }
+
+    /// Its time has come: what to do. `random` gives fresh unguessable numbers.
+    pub(crate) fn act(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
+        match self.plan {
+            Plan::Resolve(due) if at.at_or_after(due) => {
+                self.plan = Plan::Resolving;
+                let (host, port) = (self.config.host.clone(), self.config.port);
+                vec![Action::Resolve { source: self.id, host, port }]
+            }
+            Plan::Poll(due) if at.at_or_after(due) => self.poll(at, random),
+            _ => Vec::new(),
+        }
+    }
+
+    fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
+        if self.association.as_ref().is_some_and(Association::is_waiting) {
+            self.timeouts = self.timeouts.saturating_add(1);
+            if self.trouble.is_none() || self.reach == 0 {
+                self.trouble = Some("no reply: server down, or packets lost or blocked".into());
+            }
+            self.misses += 1;
+            if self.misses >= MISSES_PER_ADDRESS {
+                return self.move_on(at);
+            }
+        }
+        let Some(association) = &mut self.association else {
+            self.plan = Plan::Resolve(at);
+            return Vec::new();
+        };
+        let packet = association.request(random());
+        let to = association.server();
+        self.requests = self.requests.saturating_add(1);
+        self.reach <<= 1;
+        // Up to 1/64 early, so that many clients do not ask in step and polls do not beat with
+        // whatever else the host does periodically.
+        let interval = self.nominal.counts(Span::from_secs(i64::from(self.interval()))).0.max(1);
+        let early = (random() % (interval.unsigned_abs() / 64).max(1)) as i64;
+        self.plan = Plan::Poll(at + CountSpan(interval - early));
+        self.burst_left = self.burst_left.saturating_sub(1);
+        vec![Action::Send { source: self.id, to, packet: packet.to_vec() }]
+    }
+
+    /// The address does not answer: the next one, or look the name up again.
+    fn move_on(&mut self, at: Count) -> Vec<Action> {
+        self.misses = 0;
+        self.address_index += 1;
+        match (self.addresses.get(self.address_index), &mut self.association) {
+            (Some(&address), Some(association)) => {
+                association.move_to(address);
+                self.plan = Plan::Poll(at);
+                Vec::new()
+            }
+            _ => {
+                if let Some(association) = &mut self.association {
+                    association.give_up();
+                }
+                self.plan = Plan::Resolve(at);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The look-up's answer.
+    pub(crate) fn resolved(&mut self, result: Result<Vec<SocketAddr>, String>, at: Count) {
+        if self.plan != Plan::Resolving {
+            return;
+        }
+        let failure = match result {
+            Ok(addresses) if addresses.is_empty() => "the name has no address".to_owned(),
+            Ok(addresses) => {
+                self.resolve_wait = RESOLVE_RETRY.0;
+                let current = self.association.as_ref().map(Association::server);
+                self.address_index =
+                    addresses.iter().position(|a| Some(*a) == current).unwrap_or(0);
+                self.addresses = addresses;
+                let Some(&address) = self.addresses.get(self.address_index) else { return };
+                match &mut self.association {
+                    Some(association) if association.server() == address => {}
+                    Some(association) => association.move_to(address),
+                    none => *none = Some(Association::new(address)),
+                }
+                self.plan = Plan::Poll(at);
+                return;
+            }
+            Err(error) => error,
+        };
+        self.trouble = Some(format!("cannot look up {}: {failure}", self.config.host));
+        *self.refused.entry("unresolvable".into()).or_insert(0) += 1;
+        self.plan = Plan::Resolve(self.after(at, self.resolve_wait));
+        self.resolve_wait = (self.resolve_wait * 2).min(RESOLVE_RETRY.1);
+    }
+
+    /// A request did not get through. The poll goes on; returns the trouble if it is new.
+    pub(crate) fn undelivered(&mut self, error: &str) -> Option<String> {
+        *self.refused.entry("undelivered".into()).or_insert(0) += 1;
+        self.note_trouble(format!("request not delivered: {error}"))
+    }
+
+    fn note_trouble(&mut self, trouble: String) -> Option<String> {
+        let new = self.trouble.as_ref() != Some(&trouble);
+        self.trouble = Some(trouble);
+        self.trouble.clone().filter(|_| new)
+    }
+
+    /// A datagram came. `leaps` puts the server's UTC onto the leap-free scale.
+    pub(crate) fn heard(
+        &mut self,
+        from: SocketAddr,
+        sent: Stamp,
+        received: Stamp,
+        packet: &[u8],
+        leaps: &Leaps,
+    ) -> Heard {
+        let Some(association) = &mut self.association else { return Heard::Refused(None) };
+        let reply = match association.accept(packet, from) {
+            Ok(reply) => reply,
+            Err(refusal) => {
+                match refusal.demand() {
+                    Some(Demand::Stop) => self.plan = Plan::Stopped,
+                    Some(Demand::SlowDown) => self.slow(received.count),
+                    None => {}
+                }
+                let trouble = refusal.to_string();
+                return Heard::Refused(match refusal {
+                    // Anybody can send these: shown where there is nothing better to show, but
+                    // not worth a line in the log each.
+                    Refusal::WrongAddress(_)
+                    | Refusal::TooShort(_)
+                    | Refusal::WrongMode(_)
+                    | Refusal::BadVersion(_)
+                    | Refusal::WrongOrigin
+                    | Refusal::Duplicate
+                    | Refusal::Late => {
+                        if self.reach == 0 {
+                            self.trouble = Some(trouble);
+                        }
+                        None
+                    }
+                    _ => self.note_trouble(trouble),
+                });
+            }
+        };
+        let instant = |t: Timestamp| t.to_instant(ERA_PIVOT, leaps);
+        let exchange = Exchange {
+            sent,
+            server_received: instant(reply.receive),
+            server_sent: instant(reply.transmit),
+            received,
+            root_distance: reply.root_distance(),
+        };
+        match self.estimator.exchange(&exchange) {
+            Ok(accepted) => {
+                let rtt = self.nominal.span(received.count - sent.count) - reply.residence();
+                self.last = Some(Last { reply, sent, received, rtt });
+                self.accepted = self.accepted.saturating_add(1);
+                self.reach |= 1;
+                self.misses = 0;
+                self.trouble = None;
+                Heard::Used(accepted)
+            }
+            Err(refusal) => {
+                *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
+                self.misses = 0;
+                Heard::Doubted(self.note_trouble(refusal.to_string()))
+            }
+        }
+    }
+
+    /// The server wants fewer requests.
+    fn slow(&mut self, at: Count) {
+        self.burst_left = 0;
+        let factor = self.slow_down.saturating_mul(2);
+        if self.config.poll.saturating_mul(self.slow_down) < *POLL_RANGE.end() {
+            self.slow_down = factor;
+        }
+        self.plan = Plan::Poll(self.after(at, self.interval()));
+    }
+
+    pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
+        self.estimator.estimate(at)
+    }
+
+    /// The counter broke: begin again, at once.
+    pub(crate) fn new_epoch(&mut self, at: Count) {
+        self.estimator.new_epoch();
+        self.last = None;
+        self.selection = Selection::Unusable;
+        if let Some(association) = &mut self.association {
+            association.give_up();
+        }
+        self.burst_left = BURST / 2;
+        match self.plan {
+            Plan::Poll(_) => self.plan = Plan::Poll(at),
+            Plan::Resolve(_) => self.plan = Plan::Resolve(at),
+            Plan::Resolving | Plan::Stopped => {}
+        }
+    }
+
+    /// What `sources` shows; `published` is the published clock's offset from this source.
+    pub(crate) fn report(
+        &self,
+        at: Count,
+        estimate: Option<&Estimate>,
+        published: Option<Span>,
+    ) -> SourceReport {
+        let last = self.last.as_ref();
+        let reply = last.map(|l| l.reply);
+        let mut refused = self.refused.clone();
+        if let Some(association) = &self.association {
+            refused.extend(association.refused().iter().map(|(name, n)| (name.to_owned(), n)));
+        }
+        SourceReport {
+            name: self.name(),
+            address: self.association.as_ref().map(Association::server),
+            selection: self.selection,
+            reach: self.reach,
+            poll: self.interval(),
+            last_reply: last.map(|l| self.nominal.span(at - l.received.count)),
+            stratum: reply.map(|r| r.stratum),
+            reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),
+            leap: reply.map(|r| r.leap as u8),
+            root_distance: reply.map(|r| r.root_distance()),
+            rtt: last.map(|l| l.rtt),
+            rtt_floor: estimate.map(|e| e.rtt_floor),
+            offset: published,
+            bound: estimate.map(|e| e.bound),
+            deviation: estimate.map(|e| e.deviation),
+            skew: estimate.map(|e| skew(e.period, self.nominal)),
+            sent_method: last.map(|l| l.sent.method),
+            received_method: last.map(|l| l.received.method),
+            stamp_errors: last
+                .map(|l| (self.nominal.span(l.sent.error), self.nominal.span(l.received.error))),
+            requests: self.requests,
+            accepted: self.accepted,
+            timeouts: self.timeouts,
+            refused,
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
+/// The skew of a counter that was taken for one of the nominal period and has another: a longer
+/// period means that it is slow.
+pub(crate) fn skew(period: Period, nominal: Period) -> Rate {
+    Rate(period.relative_to(nominal).0.saturating_neg())
+}
