@@ -26,6 +26,8 @@ const RATE_SIGMAS: f64 = 4.0;
 const FLOOR_NOISE: f64 = 0.5e-6;
 /// How many times its typical error the floor may be too high, for bounds.
 const FLOOR_SIGMAS: f64 = 4.0;
+/// A measurement is a surprise from 6 standard deviations on (as a variance).
+const SURPRISE: f64 = 36.0;
 /// Share of the newest exchange in the running mean of the excess delay.
 const EXCESS_GAIN: f64 = 1.0 / 16.0;
 /// How many exchanges in a row must agree on another time before it is believed.
@@ -164,7 +166,8 @@ impl Direct {
             root_distance: m.root_distance,
             last_used: m.received,
         };
-        state.push_floors(&m, 0.0);
+        state.rtt.push(rtt, 0.0);
+        state.push_width(0.0);
         state
     }
 
@@ -243,7 +246,14 @@ impl State {
             // A measurement can be late (forward: too large, backward: too small), never early.
             let excess = (late * (measured - self.filter.theta)).max(0.0).min(total_excess);
             let noise = FLOOR_NOISE + stamp_error + floor_error;
-            self.filter.update(measured, noise * noise + excess * excess);
+            let variance = noise * noise + excess * excess;
+            let innovation = measured - self.filter.theta;
+            if innovation * innovation > SURPRISE * (self.filter.theta_var + variance) {
+                // Neither noise nor queueing explains it: the path changed. θ may go there at
+                // once; without this the rate would be blamed.
+                self.filter.theta_var += innovation * innovation;
+            }
+            self.filter.update(measured, variance);
             self.excess += EXCESS_GAIN * (excess - self.excess);
         }
     }
@@ -251,8 +261,7 @@ impl State {
     /// The corridor is as wide as the smallest delays of the two directions together, each found
     /// by itself in whatever exchange was fastest that way, plus margins: never less than their
     /// sum, and less than any single round trip where both directions are seldom fast at once.
-    fn push_floors(&mut self, m: &Measured, dt: f64) {
-        self.rtt.push(m.round_trip(self.filter.rate), dt);
+    fn push_width(&mut self, dt: f64) {
         self.directions.push(self.corridor.high - self.corridor.low, dt);
     }
 }
@@ -289,13 +298,17 @@ impl Estimator for Direct {
         let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach))
             + seconds(self.settings.nominal.span(self.settings.resolution));
         let slow = self.slow.rate(state.floor_known());
+        // Two independent limits of how far the slow rate may be from the rate of now: what its
+        // pair proves, and what the filter sees.
+        let difference_error = (slow.error + fraction(self.settings.max_wander))
+            .max((slow.rate - filter.rate).abs() + slack);
         let nominal: Period = self.settings.nominal;
         Some(Estimate {
             base: at,
             time: state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta),
             period: nominal.scaled(rate(filter.rate)),
             difference: nominal.scaled(rate(slow.rate)),
-            difference_error: Rate(rate(slow.error).0.saturating_add(self.settings.max_wander.0)),
+            difference_error: rate(difference_error),
             bound: span(bound),
             path_bound: span(bound.min(state.one_way() + state.root_distance)),
             growth: rate(slack),
@@ -345,6 +358,7 @@ impl Direct {
             slack,
         );
         let own = m.corridor(state.filter.rate, slack);
+        state.rtt.push(m.round_trip(state.filter.rate), dt);
         let accepted = match before.intersection(&own) {
             Some(both) => {
                 state.quarantine = None;
@@ -358,7 +372,7 @@ impl Direct {
                 Accepted::Stepped(step)
             }
         };
-        state.push_floors(&m, dt);
+        state.push_width(dt);
         state.root_distance = m.root_distance;
         state.last_used = m.received;
         let rate = state.filter.rate;

@@ -1,7 +1,7 @@
 //! The difference clock's rate: from pairs of good exchanges that lie far apart.
 //!
 //! It never sees the offset estimate. Each slot of time keeps the exchange with the smallest round
-//! trip; the rate is that of the pair, newest slot and an older one, whose error bound is smallest.
+//! trip; the rate is that of the pair, a new slot and an older one, whose error bound is smallest.
 //! The bound of a pair follows the floor of the round trip: when the floor turns out to be lower
 //! than it was believed, old pairs are worth less.
 
@@ -14,9 +14,8 @@ const SLOT_SECONDS: f64 = 64.0;
 /// How many slots are kept: 34 minutes at least, about the time scale up to which a quartz
 /// oscillator averages (the Allan deviation's minimum lies near 1000 s).
 const SLOTS: usize = 32;
-/// Relative growth of a rate's error for each slot that brings no better pair: it doubles in about
-/// 32 slots, so that no rate is believed for ever.
-const AGEING: f64 = 0.022;
+/// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
+const NEAR: usize = 8;
 
 /// An exchange as the rate sees it.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +57,6 @@ pub(crate) struct Slow {
     /// When the slot in hand began, and its best so far.
     current: Option<(Count, Point)>,
     best: Option<Pair>,
-    /// 1, or more as `best` grows old.
-    age: f64,
 }
 
 impl Pair {
@@ -75,7 +72,7 @@ impl Pair {
 impl Slow {
     pub(crate) fn new(prior: SlowRate) -> Slow {
         let slots = VecDeque::with_capacity(SLOTS + 1);
-        Slow { prior, slots, current: None, best: None, age: 1.0 }
+        Slow { prior, slots, current: None, best: None }
     }
 
     /// Forgets the exchanges and keeps the rate.
@@ -84,11 +81,7 @@ impl Slow {
     }
 
     pub(crate) fn rate(&self, floor: FloorKnown) -> SlowRate {
-        let measured = self.best.map(|pair| {
-            let SlowRate { rate, error } = pair.rate(floor);
-            SlowRate { rate, error: error * self.age }
-        });
-        match measured {
+        match self.best.map(|pair| pair.rate(floor)) {
             Some(measured) if measured.error < self.prior.error => measured,
             _ => self.prior,
         }
@@ -109,18 +102,20 @@ impl Slow {
                 // Until two slots are full, every exchange counts: a start-up burst should give a
                 // rate at once.
                 if self.slots.len() < 3 {
-                    self.improve(point, floor, &seconds);
+                    self.choose(point, floor, &seconds);
                 }
             }
             Some((start, best)) => {
                 let full = *best;
                 (*start, *best) = (point.at, point);
-                self.age *= 1.0 + AGEING;
-                self.improve(full, floor, &seconds);
                 self.slots.push_back(full);
                 if self.slots.len() > SLOTS {
                     self.slots.pop_front();
                 }
+                // What was known before is worth less and less.
+                self.prior.error *= 2.0;
+                self.best = None;
+                self.choose(full, floor, &seconds);
             }
             None => {
                 self.current = Some((point.at, point));
@@ -129,18 +124,19 @@ impl Slow {
         }
     }
 
-    /// Takes the best pair of `near` with an older point, if it beats the pair in force.
-    fn improve(&mut self, near: Point, floor: FloorKnown, seconds: &impl Fn(Count, Count) -> f64) {
+    /// Takes the best pair that ends in `newest` or one of the newest slots, if it beats the one in
+    /// force.
+    fn choose(&mut self, newest: Point, floor: FloorKnown, seconds: &impl Fn(Count, Count) -> f64) {
         let error = |pair: &Pair| pair.rate(floor).error;
-        let candidate = self
-            .slots
-            .iter()
-            .map(|far| Pair { far: *far, near, baseline: seconds(far.at, near.at) })
+        let near = self.slots.iter().rev().take(NEAR).copied().chain([newest]);
+        let candidate = near
+            .flat_map(|near| self.slots.iter().map(move |far| (*far, near)))
+            .map(|(far, near)| Pair { far, near, baseline: seconds(far.at, near.at) })
             .filter(|pair| pair.baseline > 0.0)
             .min_by(|a, b| error(a).total_cmp(&error(b)));
-        let in_force = self.best.map_or(f64::INFINITY, |pair| error(&pair) * self.age);
-        if let Some(pair) = candidate.filter(|pair| error(pair) <= in_force) {
-            (self.best, self.age) = (Some(pair), 1.0);
+        let in_force = self.best.as_ref().map_or(f64::INFINITY, error);
+        if let Some(pair) = candidate.filter(|pair| error(pair) < in_force) {
+            self.best = Some(pair);
         }
     }
 }

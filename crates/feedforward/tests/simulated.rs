@@ -41,15 +41,24 @@ struct World {
     phase: f64,
     skew: f64,
     walk: f64,
+    /// What temperature adds to the skew at a true time.
+    temperature: fn(f64) -> f64,
 }
 
 impl World {
     fn new(seed: u64) -> World {
-        World { random: Random(seed), now: 0.0, phase: 0.0, skew: 10e-6, walk: 1e-9 }
+        World {
+            random: Random(seed),
+            now: 0.0,
+            phase: 0.0,
+            skew: 10e-6,
+            walk: 1e-9,
+            temperature: |_| 0.0,
+        }
     }
     fn advance_to(&mut self, t: f64) {
         let dt = t - self.now;
-        self.phase += self.skew * dt;
+        self.phase += (self.skew + (self.temperature)(self.now + dt / 2.0)) * dt;
         self.skew += self.walk * dt.max(0.0).sqrt() * self.random.normal();
         self.now = t;
     }
@@ -91,6 +100,7 @@ struct Run {
     server: Box<dyn Fn(f64) -> f64>,
     loss: f64,
     reachable: Box<dyn Fn(f64) -> bool>,
+    temperature: fn(f64) -> f64,
 }
 
 impl Default for Run {
@@ -104,6 +114,7 @@ impl Default for Run {
             server: Box::new(|_| 0.0),
             loss: 0.0,
             reachable: Box::new(|_| true),
+            temperature: |_| 0.0,
         }
     }
 }
@@ -127,7 +138,7 @@ fn stamp(count: Count) -> Stamp {
 
 /// Runs one client and checks the bound once a second.
 fn simulate(seed: u64, mut run: Run) -> Outcome {
-    let mut world = World::new(seed);
+    let mut world = World { temperature: run.temperature, ..World::new(seed) };
     let mut clock = estimator();
     let (mut errors, mut bounds) = (Vec::new(), Vec::new());
     let (mut outside, mut rate_outside, mut samples) = (0, 0, 0);
@@ -144,8 +155,9 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
                 let bound = e.bound.0 as f64 / 2f64.powi(64);
                 samples += 1;
                 outside += usize::from(error.abs() > bound);
-                let true_period =
-                    Period::from_hz(HZ).scaled(Rate::from_ppb((-world.skew * 1e9) as i64));
+                let true_period = Period::from_hz(HZ).scaled(Rate::from_ppb(
+                    (-(world.skew + (world.temperature)(world.now)) * 1e9) as i64,
+                ));
                 let rate_error = e.difference.relative_to(true_period);
                 rate_outside += usize::from(rate_error.0.abs() > e.difference_error.0);
                 if reading > run.warm_up {
@@ -274,6 +286,72 @@ fn slow_polling() {
     assert!(o.rms < 40e-6);
 }
 
+/// Delays of 1 ms that change at four hours, by so much in each direction.
+fn shifted(seed: u64, forward: f64, backward: f64) -> Outcome {
+    let delay = |by: f64| -> Delay {
+        Box::new(move |r, t| 1e-3 + if t > 14_400.0 { by } else { 0.0 } + r.exponential(10e-6))
+    };
+    simulate(
+        seed,
+        Run { forward: delay(forward), backward: delay(backward), hours: 8.0, ..Run::default() },
+    )
+}
+
+#[test]
+fn changes_of_route_stay_inside_the_bound() {
+    for (k, (forward, backward)) in
+        [(0.9, 0.0), (0.0, 0.9), (0.9, 0.9), (-0.9, 0.0), (0.0, -0.9), (-0.9, -0.9)]
+            .into_iter()
+            .enumerate()
+    {
+        let o = shifted(20 + k as u64, forward * 1e-3, backward * 1e-3);
+        assert_bounded(&o);
+        if forward == backward {
+            assert!(o.max < 400e-6, "it coasts until the floor has followed");
+        } else {
+            assert!(o.max < 600e-6, "half of an asymmetric one cannot be seen");
+        }
+    }
+}
+
+#[test]
+fn temperature_stays_inside_the_bound() {
+    let cycle = |t: f64| {
+        use std::f64::consts::TAU;
+        0.1e-6 * (TAU * t / 200.0).sin() + 1e-6 * (TAU * t / 86_400.0).sin()
+    };
+    let o = simulate(30, Run { temperature: cycle, hours: 24.0, ..Run::default() });
+    assert_bounded(&o);
+    assert!(o.rms < 6e-6);
+    // A fan stops: the rate changes by as much as `max_wander` allows, within ten minutes.
+    let ramp = |t: f64| 0.5e-6 * ((t - 7200.0) / 600.0).clamp(0.0, 1.0);
+    let o = simulate(31, Run { temperature: ramp, hours: 6.0, ..Run::default() });
+    assert_bounded(&o);
+    assert!(o.max < 30e-6);
+    // Twice that breaks the promise of the oscillator; the absolute bound has room for it.
+    let steep = |t: f64| 1e-6 * ((t - 7200.0) / 600.0).clamp(0.0, 1.0);
+    let o = simulate(31, Run { temperature: steep, hours: 6.0, ..Run::default() });
+    assert_eq!(o.outside, 0);
+}
+
+#[test]
+fn heavy_tails_stay_inside_the_bound() {
+    let pareto = || -> Delay {
+        Box::new(|r, _| 5e-3 + (200e-6 * (r.uniform().powf(-1.0 / 1.3) - 1.0)).min(2.0))
+    };
+    let o = simulate(32, Run { forward: pareto(), backward: pareto(), ..Run::default() });
+    assert_bounded(&o);
+    assert!(o.rms < 60e-6);
+}
+
+#[test]
+fn every_poll_interval_stays_inside_the_bound() {
+    for (seed, poll, hours) in [(33, 1.0, 2.0), (34, 64.0, 24.0), (35, 1024.0, 72.0)] {
+        let o = simulate(seed, Run { poll, hours, ..Run::default() });
+        assert_bounded(&o);
+    }
+}
+
 #[test]
 fn two_hours_without_a_server() {
     let reachable = |t: f64| !(6.0 * 3600.0..8.0 * 3600.0).contains(&t);
@@ -383,4 +461,47 @@ fn the_same_exchanges_give_the_same_bits() {
         clock.estimate(Count(u64::MAX / 2))
     };
     assert_eq!(run(), run());
+}
+
+mod hostile {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_exchange() -> impl Strategy<Value = Exchange> {
+        (any::<[u64; 2]>(), any::<[i64; 2]>(), any::<[i128; 3]>()).prop_map(
+            |(counts, errors, times)| {
+                let stamp = |k: usize| Stamp {
+                    count: Count(counts[k]),
+                    error: CountSpan(errors[k]),
+                    method: StampMethod::User,
+                };
+                Exchange {
+                    sent: stamp(0),
+                    server_received: Instant(times[0]),
+                    server_sent: Instant(times[1]),
+                    received: stamp(1),
+                    root_distance: Span(times[2]),
+                }
+            },
+        )
+    }
+
+    proptest! {
+        /// Whatever a server, a socket or a counter comes up with: no panic, no negative bound.
+        #[test]
+        fn no_exchange_panics(
+            exchanges in prop::collection::vec(any_exchange(), 1..30),
+            at: u64,
+            settle: bool,
+        ) {
+            let mut clock = if settle { settled().0 } else { estimator() };
+            for exchange in exchanges {
+                let _ = clock.exchange(&exchange);
+                if let Some(e) = clock.estimate(Count(at)) {
+                    prop_assert!(!e.bound.is_negative() && !e.path_bound.is_negative());
+                    prop_assert!(e.growth.0 >= 0 && e.difference_error.0 >= 0);
+                }
+            }
+        }
+    }
 }
