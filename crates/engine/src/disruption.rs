@@ -38,9 +38,10 @@ impl Watch {
         })
     }
 
-    /// Whether `at` lies before the last check: then the counter went back.
-    pub(crate) fn is_before(&self, at: Count) -> bool {
-        self.last.is_some_and(|last| (at - last.count).0 < 0)
+    /// Whether `at` lies so far before the last check that the counter must have gone back. (The
+    /// counters of two processors may differ by a little.)
+    pub(crate) fn is_before(&self, at: Count, nominal: Period) -> bool {
+        self.last.is_some_and(|last| nominal.span(at - last.count) < -JUMP)
     }
 }
 

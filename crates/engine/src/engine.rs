@@ -21,6 +21,8 @@ const VOID_AFTER: Span = Span::from_secs(4096);
 /// How often the hand is renewed while no reply comes, so that its growth keeps up with what an
 /// unobserved oscillator may do.
 const RENEW: Span = Span::from_secs(64);
+/// Just past a deadline.
+const MOMENT: Span = Span::from_millis(1);
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
 /// instead.
 const SWITCH: (i64, i64) = (5, 8);
@@ -108,7 +110,7 @@ impl Engine {
     #[must_use]
     pub fn handle(&mut self, at: Count, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
-        if self.watch.is_before(at) && !matches!(event, Event::Check(_)) {
+        if self.watch.is_before(at, self.settings.nominal) && !matches!(event, Event::Check(_)) {
             self.disrupt("the counter went back".into(), at, &mut actions);
             self.watch = Watch::default();
         }
@@ -289,7 +291,10 @@ impl Engine {
             leaps: self.leaps,
             void_after: at + estimate.period.counts(VOID_AFTER),
         };
-        self.renew_at = Some(at + estimate.period.counts(RENEW.min(source.patience())));
+        // Sooner if patience ends before, so that holdover is said when it begins.
+        let patience = source.patience() - age;
+        let wait = if patience.is_negative() { RENEW } else { RENEW.min(patience + MOMENT) };
+        self.renew_at = Some(at + estimate.period.counts(wait));
         self.announce(before, actions);
         actions.push(Action::Publish(self.hand));
     }

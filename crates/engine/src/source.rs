@@ -10,7 +10,7 @@ use truechimer_ntp::{Association, Demand, Refusal, Reply, Timestamp};
 use truechimer_time::{Count, CountSpan, Leaps, Period, Rate, Span, Stamp};
 
 use crate::config::{EstimatorKind, POLL_RANGE, SourceConfig};
-use crate::event::{Action, SourceId};
+use crate::event::{Action, Level, SourceId};
 use crate::report::{Selection, SourceReport};
 
 /// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
@@ -19,6 +19,8 @@ const BURST_INTERVAL: u32 = 2;
 /// So many requests in a row without a usable reply, and the next address is tried; once round,
 /// the name is looked up again.
 const MISSES_PER_ADDRESS: u32 = 8;
+/// So many, and the user is told.
+const MISSES_WORTH_A_LINE: u32 = 4;
 /// First and longest wait between look-ups that fail, s.
 const RESOLVE_RETRY: (u32, u32) = (2, 1024);
 /// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
@@ -200,19 +202,26 @@ impl Source {
     }
 
     fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
+        let mut notes = Vec::new();
         if self.association.as_ref().is_some_and(Association::is_waiting) {
             self.timeouts = self.timeouts.saturating_add(1);
             if self.trouble.is_none() || self.reach == 0 {
                 self.trouble = Some("no reply: server down, or packets lost or blocked".into());
             }
             self.misses += 1;
+            if self.misses == MISSES_WORTH_A_LINE {
+                let text =
+                    format!("{}: no reply to {} requests in a row", self.name(), self.misses);
+                notes.push(Action::Note { level: Level::Warning, text });
+            }
             if self.misses >= MISSES_PER_ADDRESS {
-                return self.move_on(at);
+                self.move_on(at);
+                return notes;
             }
         }
         let Some(association) = &mut self.association else {
             self.plan = Plan::Resolve(at);
-            return Vec::new();
+            return notes;
         };
         let packet = association.request(random());
         let to = association.server();
@@ -224,25 +233,24 @@ impl Source {
         let early = (random() % (interval.unsigned_abs() / 64).max(1)) as i64;
         self.plan = Plan::Poll(at + CountSpan(interval - early));
         self.burst_left = self.burst_left.saturating_sub(1);
-        vec![Action::Send { source: self.id, to, packet: packet.to_vec() }]
+        notes.push(Action::Send { source: self.id, to, packet: packet.to_vec() });
+        notes
     }
 
     /// The address does not answer: the next one, or look the name up again.
-    fn move_on(&mut self, at: Count) -> Vec<Action> {
+    fn move_on(&mut self, at: Count) {
         self.misses = 0;
         self.address_index += 1;
         match (self.addresses.get(self.address_index), &mut self.association) {
             (Some(&address), Some(association)) => {
                 association.move_to(address);
                 self.plan = Plan::Poll(at);
-                Vec::new()
             }
-            _ => {
-                if let Some(association) = &mut self.association {
+            (_, association) => {
+                if let Some(association) = association {
                     association.give_up();
                 }
                 self.plan = Plan::Resolve(at);
-                Vec::new()
             }
         }
     }
@@ -256,11 +264,10 @@ impl Source {
             Ok(addresses) if addresses.is_empty() => "the name has no address".to_owned(),
             Ok(addresses) => {
                 self.resolve_wait = RESOLVE_RETRY.0;
-                let current = self.association.as_ref().map(Association::server);
-                self.address_index =
-                    addresses.iter().position(|a| Some(*a) == current).unwrap_or(0);
+                // Only a source whose addresses have all failed is looked up again: begin anew.
+                self.address_index = 0;
                 self.addresses = addresses;
-                let Some(&address) = self.addresses.get(self.address_index) else { return };
+                let Some(&address) = self.addresses.first() else { return };
                 match &mut self.association {
                     Some(association) if association.server() == address => {}
                     Some(association) => association.move_to(address),

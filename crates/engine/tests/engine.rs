@@ -72,6 +72,8 @@ struct World {
     hands: Vec<Hand>,
     sent: Vec<(Count, SourceId)>,
     steers: Vec<Steer>,
+    /// What every name resolves to besides its own address.
+    more_addresses: Vec<SocketAddr>,
     /// Stamps to give to replies instead of the true ones.
     stamps: Option<(Stamp, Stamp)>,
 }
@@ -88,6 +90,7 @@ impl World {
             hands: Vec::new(),
             sent: Vec::new(),
             steers: Vec::new(),
+            more_addresses: Vec::new(),
             stamps: None,
         };
         world.carry_out(actions);
@@ -112,7 +115,8 @@ impl World {
                     let result = if host == "nowhere" {
                         Err("no such name".into())
                     } else {
-                        Ok(vec![address(&host)])
+                        let first = std::iter::once(address(&host));
+                        Ok(first.chain(self.more_addresses.iter().copied()).collect())
                     };
                     self.event(Event::Resolved { source, result });
                 }
@@ -320,6 +324,25 @@ fn an_unresolvable_name_is_shown_and_tried_again() {
     assert!(report.sources[1].trouble.as_ref().unwrap().contains("nowhere"));
     assert!(report.sources[1].refused["unresolvable"] >= 4);
     world.assert_true();
+}
+
+#[test]
+fn a_dead_address_is_left_for_the_next() {
+    let mut world = World::new(&["s1"], start());
+    world.server("s1").up = false;
+    world.servers.insert(address("s2"), HONEST);
+    world.more_addresses = vec![address("s2")];
+    world.event(Event::Configure(config(&[])));
+    world.event(Event::Configure(config(&["s1"])));
+    world.run(300);
+    world.assert_true();
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s2")));
+    // And round again, when that one dies.
+    world.server("s2").up = false;
+    world.server("s1").up = true;
+    world.run(600);
+    world.assert_true();
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s1")));
 }
 
 #[test]
