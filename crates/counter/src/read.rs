@@ -1,0 +1,146 @@
+//! The instructions and library calls that read counters and clocks: all of this crate's unsafe
+//! code, behind functions that anyone may call.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use truechimer_time::CounterKind;
+
+/// The counter that this architecture lets any program read, if there is one.
+pub(crate) const NATIVE: Option<CounterKind> = if cfg!(target_arch = "x86_64") {
+    Some(CounterKind::Tsc)
+} else if cfg!(target_arch = "aarch64") {
+    Some(CounterKind::ArmGeneric)
+} else {
+    None
+};
+
+/// The architecture's counter, in no particular order with the instructions around it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn native() -> u64 {
+    // SAFETY: every x86-64 has RDTSC. Where CR4.TSD forbids it the program gets SIGSEGV, which is
+    // not undefined behaviour, and opening the counter has asked about it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The architecture's counter, read after everything before it and before everything after it.
+///
+/// The first LFENCE waits until all earlier instructions have completed, loads among them; the
+/// second keeps later ones from starting before the counter is read. Stores before it may still
+/// wait in the store buffer: that takes MFENCE, costs far more, and matters to nobody who reads
+/// time. (On AMD this relies on LFENCE being serialising, which Linux has set since 2018.)
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn native_fenced() -> u64 {
+    use core::arch::x86_64::{_mm_lfence, _rdtsc};
+    // SAFETY: as above; SSE2, which LFENCE belongs to, is part of x86-64.
+    #[allow(unused_unsafe)]
+    unsafe {
+        _mm_lfence();
+        let count = _rdtsc();
+        _mm_lfence();
+        count
+    }
+}
+
+/// The architecture's counter, in no particular order with the instructions around it.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn native() -> u64 {
+    let count: u64;
+    // SAFETY: Linux lets EL0 read CNTVCT_EL0 (by trap and emulation where the hardware is faulty);
+    // the read touches neither memory nor flags. Not `pure`: two reads are two readings.
+    unsafe {
+        core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags));
+    }
+    count
+}
+
+/// The architecture's counter, read after everything before it and before everything after it:
+/// an ISB on either side, as the architecture manual asks for.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn native_fenced() -> u64 {
+    let count: u64;
+    // SAFETY: as above. Without `nomem` the compiler keeps memory accesses on their side, too.
+    unsafe {
+        core::arch::asm!("isb", "mrs {}, cntvct_el0", "isb", out(reg) count, options(nostack, preserves_flags));
+    }
+    count
+}
+
+/// No counter of its own on this architecture: opening never leads here.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+pub(crate) fn native() -> u64 {
+    raw()
+}
+
+/// No counter of its own on this architecture: opening never leads here.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+pub(crate) fn native_fenced() -> u64 {
+    raw()
+}
+
+/// `CLOCK_MONOTONIC_RAW` in ns; 0 if it cannot be read, which opening the counter has excluded.
+#[inline]
+pub(crate) fn raw() -> u64 {
+    clock(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0) as u64
+}
+
+/// One of the kernel's clocks in ns (±292 years), through libc and so by the vDSO.
+#[inline]
+pub(crate) fn clock(id: libc::clockid_t) -> io::Result<i64> {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec for the call to write to.
+    if unsafe { libc::clock_gettime(id, &mut now) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    #[allow(clippy::useless_conversion)] // time_t and c_long have 32 bits on some targets
+    Ok(i64::from(now.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(i64::from(now.tv_nsec)))
+}
+
+/// Whether CPUID says that the TSC is invariant: one rate in all power states
+/// (leaf 80000007h, EDX bit 8).
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn tsc_invariant() -> bool {
+    use core::arch::x86_64::__cpuid;
+    // SAFETY: every x86-64 has CPUID, and the highest extended leaf is asked for first.
+    #[allow(unused_unsafe)]
+    unsafe {
+        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
+    }
+}
+
+/// Whether the TSC is invariant: there is none here.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn tsc_invariant() -> bool {
+    false
+}
+
+/// Whether reading the TSC would kill this process (`prctl(PR_SET_TSC, PR_TSC_SIGSEGV)`).
+pub(crate) fn tsc_faults() -> bool {
+    let mut mode: libc::c_int = 0;
+    // SAFETY: PR_GET_TSC writes one int to the address given, and fails where there is no TSC.
+    let ok = unsafe { libc::prctl(libc::PR_GET_TSC, &mut mode as *mut libc::c_int) } == 0;
+    ok && mode == libc::PR_TSC_SIGSEGV
+}
+
+/// What the firmware says the Arm generic timer's frequency is, in Hz.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn arm_hz() -> Option<u64> {
+    let hz: u64;
+    // SAFETY: EL0 may read CNTFRQ_EL0 wherever it may read CNTVCT_EL0.
+    unsafe {
+        core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hz, options(nomem, nostack, preserves_flags));
+    }
+    Some(hz)
+}
+
+/// There is no Arm generic timer here.
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) fn arm_hz() -> Option<u64> {
+    None
+}
