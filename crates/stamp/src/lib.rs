@@ -1,1 +1,27 @@
-//! stamp
+//! Kernel packet stamps as counts, each with the bound of its own error.
+//!
+//! Linux stamps packets with `CLOCK_REALTIME`, which somebody may be slewing or stepping at that
+//! very moment. Counts are what the stack wants, so every stamp is turned back into the count at
+//! which `CLOCK_REALTIME` showed it:
+//!
+//! * a [`PairLog`] remembers pairs (count, `CLOCK_REALTIME`, count) taken around every packet;
+//! * [`PairLog::invert`] asks at which counts, between the pairs around it and within the window
+//!   that causality leaves, the clock can have shown that time. What cannot be excluded is in the
+//!   error bound of the [`Stamp`](truechimer_time::Stamp);
+//! * a [`Socket`] sends and receives UDP datagrams and does all of that.
+//!
+//! Where the kernel gives no stamp, or one that no pair explains, the stamp is a user-space one:
+//! its [`method`](truechimer_time::StampMethod) says so and its error is what the scheduler could
+//! have done.
+#![deny(unsafe_code)]
+
+mod control;
+mod interval;
+mod log;
+mod socket;
+mod sys;
+mod undelivered;
+
+pub use log::{NoStamp, PairLog, Window};
+pub use socket::{Received, Socket};
+pub use undelivered::Undelivered;

@@ -1,0 +1,242 @@
+//! Control messages: what the kernel says about a datagram besides its bytes.
+//!
+//! Parsed from plain bytes, every length checked: a short, odd or foreign message is passed over.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What was found among the control messages of one datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Control {
+    /// `SCM_TIMESTAMPING`: the software stamp, Unix time in ns.
+    pub stamp: Option<i64>,
+    /// `IP_RECVERR` or `IPV6_RECVERR`: why the message is in the error queue.
+    pub error: Option<QueuedError>,
+}
+
+/// A `sock_extended_err`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct QueuedError {
+    /// What is wrong; ENOMSG for a transmit stamp.
+    pub errno: i32,
+    /// Who put it there.
+    pub origin: Origin,
+    /// With a transmit stamp: which one (0 is the one taken as the packet leaves).
+    pub info: u32,
+    /// With a transmit stamp: the key of the datagram, counted from 0.
+    pub data: u32,
+    /// Whose ICMP message it was.
+    pub offender: Option<IpAddr>,
+}
+
+/// Who put a message into the error queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    Timestamping,
+    Icmp,
+    Other,
+}
+
+const WORD: usize = size_of::<usize>();
+const LONG: usize = size_of::<libc::c_long>();
+/// Length (a `size_t`), level and type (an `int` each).
+const HEADER: usize = WORD + 8;
+/// The bytes of a `sock_extended_err`; the offender's address follows.
+const EXTENDED_ERR: usize = 16;
+
+/// Reads all control messages in `bytes`.
+pub(crate) fn parse(bytes: &[u8]) -> Control {
+    let mut control = Control::default();
+    let mut rest = bytes;
+    while let Some((level, kind, data, next)) = split(rest) {
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                control.stamp = stamp(data).or(control.stamp);
+            }
+            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                control.error = extended_error(data).or(control.error);
+            }
+            _ => {}
+        }
+        rest = next;
+    }
+    control
+}
+
+/// The first control message (level, type, data) and what follows it.
+fn split(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
+    let length = usize::from_ne_bytes(at(bytes, 0)?);
+    let level = i32::from_ne_bytes(at(bytes, WORD)?);
+    let kind = i32::from_ne_bytes(at(bytes, WORD + 4)?);
+    let data = bytes.get(HEADER..length)?;
+    let next = bytes.get(length.checked_next_multiple_of(WORD)?..).unwrap_or(&[]);
+    Some((level, kind, data, next))
+}
+
+/// The software stamp, the first of three `timespec`s: zero if there is none.
+fn stamp(data: &[u8]) -> Option<i64> {
+    #[allow(clippy::useless_conversion)] // c_long has 32 bits on some targets
+    let long = |offset| Some(i64::from(libc::c_long::from_ne_bytes(at(data, offset)?)));
+    let (secs, nanos) = (long(0)?, long(LONG)?);
+    if (secs, nanos) == (0, 0) || !(0..1_000_000_000).contains(&nanos) {
+        return None;
+    }
+    secs.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+fn extended_error(data: &[u8]) -> Option<QueuedError> {
+    let word = |offset| Some(u32::from_ne_bytes(at(data, offset)?));
+    let origin = match *data.get(4)? {
+        libc::SO_EE_ORIGIN_TIMESTAMPING => Origin::Timestamping,
+        libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6 => Origin::Icmp,
+        _ => Origin::Other,
+    };
+    Some(QueuedError {
+        errno: i32::from_ne_bytes(at(data, 0)?),
+        origin,
+        info: word(8)?,
+        data: word(12)?,
+        offender: address(data.get(EXTENDED_ERR..).unwrap_or(&[])),
+    })
+}
+
+/// The address in a `sockaddr_in` or `sockaddr_in6`; none if the family is another.
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match i32::from(u16::from_ne_bytes(at(bytes, 0)?)) {
+        libc::AF_INET => Some(Ipv4Addr::from(at::<4>(bytes, 4)?).into()),
+        libc::AF_INET6 => Some(Ipv6Addr::from(at::<16>(bytes, 8)?).into()),
+        _ => None,
+    }
+}
+
+/// `N` bytes from `offset` on, if they are there.
+fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..offset.checked_add(N)?)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::{Rng, SeedableRng};
+
+    fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
+        let mut bytes = (HEADER + data.len()).to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(data);
+        bytes.resize(bytes.len().next_multiple_of(WORD), 0);
+        bytes
+    }
+
+    fn timestamping(secs: libc::c_long, nanos: libc::c_long) -> Vec<u8> {
+        let longs = [secs, nanos, 0, 0, 1, 2];
+        let data: Vec<u8> = longs.iter().flat_map(|long| long.to_ne_bytes()).collect();
+        message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &data)
+    }
+
+    fn extended(errno: i32, origin: u8, info: u32, data: u32, offender: &[u8]) -> Vec<u8> {
+        let mut bytes = errno.to_ne_bytes().to_vec();
+        bytes.extend([origin, 3, 3, 0]);
+        bytes.extend(info.to_ne_bytes());
+        bytes.extend(data.to_ne_bytes());
+        bytes.extend(offender);
+        bytes
+    }
+
+    fn sockaddr_in(ip: [u8; 4]) -> Vec<u8> {
+        let mut bytes = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+        bytes.extend([0, 0]);
+        bytes.extend(ip);
+        bytes.extend([0; 8]);
+        bytes
+    }
+
+    #[test]
+    fn a_transmit_stamp_and_its_key() {
+        let error = extended(libc::ENOMSG, libc::SO_EE_ORIGIN_TIMESTAMPING, 0, 41, &[0; 16]);
+        for (level, kind) in
+            [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)]
+        {
+            let bytes = [timestamping(1_790_000_000, 5), message(level, kind, &error)].concat();
+            let control = parse(&bytes);
+            assert_eq!(control.stamp, Some(1_790_000_000_000_000_005));
+            let error = control.error.unwrap();
+            assert_eq!((error.errno, error.info, error.data), (libc::ENOMSG, 0, 41));
+            assert_eq!((error.origin, error.offender), (Origin::Timestamping, None));
+        }
+    }
+
+    #[test]
+    fn an_icmp_message_and_its_sender() {
+        let error = extended(
+            libc::ECONNREFUSED,
+            libc::SO_EE_ORIGIN_ICMP,
+            0,
+            0,
+            &sockaddr_in([192, 0, 2, 1]),
+        );
+        let control = parse(&message(libc::IPPROTO_IP, libc::IP_RECVERR, &error));
+        let error = control.error.unwrap();
+        assert_eq!((error.errno, error.origin), (libc::ECONNREFUSED, Origin::Icmp));
+        assert_eq!(error.offender, Some(Ipv4Addr::new(192, 0, 2, 1).into()));
+        assert_eq!(control.stamp, None);
+    }
+
+    #[test]
+    fn other_messages_are_passed_over() {
+        let bytes = [
+            message(libc::IPPROTO_IP, libc::IP_TTL, &64i32.to_ne_bytes()),
+            message(libc::SOL_SOCKET, libc::SCM_RIGHTS, &[]),
+            timestamping(3, 4),
+        ]
+        .concat();
+        assert_eq!(parse(&bytes), Control { stamp: Some(3_000_000_004), error: None });
+    }
+
+    #[test]
+    fn a_stamp_of_nothing_is_none() {
+        for (secs, nanos) in [(0, 0), (1, -1), (1, 1_000_000_000), (libc::c_long::MAX, 0)] {
+            assert_eq!(parse(&timestamping(secs, nanos)).stamp, None, "{secs} {nanos}");
+        }
+        assert_eq!(parse(&timestamping(-1, 999_999_999)).stamp, Some(-1));
+    }
+
+    #[test]
+    fn cut_off_anywhere_it_is_read_as_far_as_it_goes() {
+        let error = extended(libc::ENOMSG, libc::SO_EE_ORIGIN_TIMESTAMPING, 0, 1, &[]);
+        let whole =
+            [timestamping(3, 4), message(libc::IPPROTO_IP, libc::IP_RECVERR, &error)].concat();
+        for end in 0..whole.len() {
+            let control = parse(&whole[..end]);
+            assert_eq!(control.stamp.is_some(), end >= HEADER + 6 * LONG, "{end}");
+            assert_eq!(control.error, None, "{end}");
+        }
+        assert!(parse(&whole).error.is_some());
+        // A header that claims less than itself, nothing, or everything.
+        for length in [0, 1, HEADER - 1, usize::MAX, usize::MAX - 7] {
+            let mut bytes = whole.clone();
+            bytes[..WORD].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(parse(&bytes), Control::default(), "{length}");
+        }
+    }
+
+    #[test]
+    fn random_bytes_do_no_harm() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut bytes = [0; 128];
+        for _ in 0..100_000 {
+            rng.fill_bytes(&mut bytes);
+            // Lengths, levels and types that lead somewhere.
+            for offset in (0..bytes.len()).step_by(HEADER * 2) {
+                let length = usize::from(bytes[offset] % 80);
+                bytes[offset..offset + WORD].copy_from_slice(&length.to_ne_bytes());
+                let level = [0i32, 1, 41, 7][usize::from(bytes[offset + WORD] % 4)];
+                bytes[offset + WORD..offset + WORD + 4].copy_from_slice(&level.to_ne_bytes());
+                let kind = [11i32, 37, 25, 7][usize::from(bytes[offset + WORD + 4] % 4)];
+                bytes[offset + WORD + 4..offset + WORD + 8].copy_from_slice(&kind.to_ne_bytes());
+            }
+            let end = rng.next_u32() as usize % bytes.len();
+            parse(&bytes[..end]);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! When, between two pairs, did `CLOCK_REALTIME` show a given time?
+//!
+//! Pure arithmetic on integers. Positions are counts since an origin, as `i128` so that no stamp
+//! and no step, however absurd, can overflow.
+//!
+//! # What is assumed
+//! Between two pairs the clock did any of these:
+//!
+//! 1. It ran within [`ORDINARY`] of the nominal rate, however that changed meanwhile. Then the
+//!    stamp lies in the cone of each pair: at a distance `a` of clock time from a pair, within
+//!    `a · ORDINARY` of where the nominal rate puts it. Both cones hold, so it lies in both.
+//! 2. It was slewed harder than that, in one direction. The pairs then disagree with the nominal
+//!    rate by more than `ORDINARY` allows, and the stamp lies between the places where the two
+//!    pairs put it.
+//! 3. As 1 or 2, and it was stepped once. The step's size shows, but for the time that reading a
+//!    pair takes: `CLOCK_MONOTONIC` is slewed alike and never stepped. Either the stamp is from
+//!    before the step or from after it; both are tried.
+//!
+//! What looks like a step no larger than the pairs are wide (0.2 µs as a rule) passes for none,
+//! unless they are so wide that it might be one; as much of it as shows is added to the bound.
+
+use truechimer_counter::HostPair;
+use truechimer_time::{Count, Period, Rate, Span};
+
+/// How far the rate of `CLOCK_REALTIME` against the counter may be from nominal without anybody
+/// going out of their way: the kernel's NTP code corrects the frequency by up to 500 ppm, adjtime
+/// slews at up to 500 ppm more; 100 ppm for the error of the nominal period against the kernel's
+/// clock, and for second-order terms.
+pub(crate) const ORDINARY: Rate = Rate::from_ppb(1_100_000);
+
+/// The kernel cuts its clocks down to whole nanoseconds, at the pair and at the stamp.
+const ROUNDING: Span = Span::from_nanos(1);
+
+/// Pairs that know a step this well are believed that there was none. Nobody steps a clock by so
+/// little: what is so near is slewed there.
+const UNSEEN: Span = Span::from_micros(10);
+
+/// How far ordinary slewing takes the clock in `span`, for any span that two stamps can be apart.
+fn slewed(span: Span) -> Span {
+    const LIMIT: Span = Span::from_secs(1 << 40);
+    ORDINARY.over(span.abs().min(LIMIT))
+}
+
+/// A range of positions, `lo ≤ hi`, with the most likely one in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Region {
+    pub lo: i128,
+    pub best: i128,
+    pub hi: i128,
+}
+
+impl Region {
+    /// What of `self` lies within `lo..=hi`, if anything.
+    pub fn within(self, lo: i128, hi: i128) -> Option<Region> {
+        let (lo, hi) = (self.lo.max(lo), self.hi.min(hi));
+        (lo <= hi).then(|| Region { lo, best: self.best.clamp(lo, hi), hi })
+    }
+
+    /// The least range that holds both. Nothing says which of the two it is: the middle is the
+    /// best guess, as its error is the least.
+    pub fn hull(self, other: Region) -> Region {
+        let (lo, hi) = (self.lo.min(other.lo), self.hi.max(other.hi));
+        Region { lo, best: lo + (hi - lo) / 2, hi }
+    }
+}
+
+/// The stretch between two pairs that follow each other, and what the clock did on it.
+pub(crate) struct Interval<'a> {
+    origin: Count,
+    period: Period,
+    left: &'a HostPair,
+    right: &'a HostPair,
+    /// How far `CLOCK_REALTIME` was stepped between the pairs; positive: forward.
+    step: Span,
+    /// How well `step` is known.
+    step_error: Span,
+}
+
+impl<'a> Interval<'a> {
+    /// The stretch from `left` to `right`; positions are relative to `origin`.
+    pub fn new(origin: Count, period: Period, left: &'a HostPair, right: &'a HostPair) -> Self {
+        let ahead = |pair: &HostPair| {
+            Span::from_nanos_wide(i128::from(pair.unix_ns) - i128::from(pair.monotonic_ns))
+        };
+        let reading = |pair: &HostPair| period.span(pair.end - pair.before).abs();
+        Interval {
+            origin,
+            period,
+            left,
+            right,
+            step: ahead(right) - ahead(left),
+            step_error: reading(left) + reading(right) + ROUNDING + ROUNDING,
+        }
+    }
+
+    /// From the first count of the left pair to the last of the right one: all that this interval
+    /// answers for.
+    pub fn extent(&self) -> (i128, i128) {
+        (self.position(self.left.before), self.position(self.right.after))
+    }
+
+    /// Where within its extent the clock can have shown `unix_ns`: nowhere, in one place, or (a
+    /// backward step) in two.
+    pub fn places(&self, unix_ns: i64) -> [Option<Region>; 2] {
+        let apart = |later: i64, earlier: i64| {
+            Span::from_nanos_wide(i128::from(later) - i128::from(earlier))
+        };
+        let since = apart(unix_ns, self.left.unix_ns);
+        let until = apart(self.right.unix_ns, unix_ns);
+        let (step, error) = (self.step, self.step_error);
+        if step.abs() <= error && error <= UNSEEN {
+            return [self.place((since, step.abs()), (until, step.abs())), None];
+        }
+        [
+            // From before the step: the right pair is by a clock that the stamp did not see.
+            self.place((since, Span::ZERO), (until - step, error)),
+            // From after it: the left pair is.
+            self.place((since - step, error), (until, Span::ZERO)),
+        ]
+    }
+
+    /// Where a clock without steps can have been `since` on from the left pair and `until` short
+    /// of the right one, each known to ± the span beside it.
+    fn place(&self, since: (Span, Span), until: (Span, Span)) -> Option<Region> {
+        // Such a clock only ever goes forward.
+        if [since, until].iter().any(|(span, slack)| *span + *slack + ROUNDING < Span::ZERO) {
+            return None;
+        }
+        let left = self.cone(self.left, since.0, since.1);
+        let right = self.cone(self.right, -until.0, until.1);
+        let (lo, hi) = if self.is_ordinary() {
+            (left.0.max(right.0), left.1.min(right.1))
+        } else {
+            (left.0.min(right.0), left.1.max(right.1))
+        };
+        if lo > hi {
+            return None;
+        }
+        let best = self.interpolate(since.0, until.0).clamp(lo, hi);
+        let (first, last) = self.extent();
+        Region { lo, best, hi }.within(first, last)
+    }
+
+    /// The counts at which the clock can have been `since` on (or short, if negative) from what
+    /// it was at `pair`, which is known to ± `slack`.
+    fn cone(&self, pair: &HostPair, since: Span, slack: Span) -> (i128, i128) {
+        let spread = slewed(since) + slack + ROUNDING;
+        let counts = |span: Span| i128::from(self.period.counts(span).0);
+        // `counts` rounds towards zero: one more on either side.
+        (
+            self.position(pair.before) + counts(since - spread) - 1,
+            self.position(pair.after) + counts(since + spread) + 1,
+        )
+    }
+
+    /// On the straight line between the pairs.
+    fn interpolate(&self, since: Span, until: Span) -> i128 {
+        let (left, right) = (self.position(self.left.mid()), self.position(self.right.mid()));
+        // In units of 2⁻³² s, so that the product fits.
+        let whole = (since + until).0 >> 32;
+        let part = (since.0 >> 32).clamp(0, whole.max(0));
+        (right - left)
+            .checked_mul(part)
+            .and_then(|product| product.checked_div(whole))
+            .map_or(right, |counts| left + counts)
+    }
+
+    /// Whether ordinary slewing explains how far the clock went between the pairs.
+    ///
+    /// No allowance is made for the pairs' own widths: taking an ordinary stretch for a strange
+    /// one only makes the bound a little wider, the opposite would make it wrong.
+    fn is_ordinary(&self) -> bool {
+        let counted = self.period.span(self.right.mid() - self.left.mid());
+        let shown =
+            Span::from_nanos_wide(i128::from(self.right.unix_ns) - i128::from(self.left.unix_ns))
+                - self.step;
+        (shown - counted).abs() <= slewed(counted)
+    }
+
+    fn position(&self, count: Count) -> i128 {
+        i128::from((count - self.origin).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pair of no width by a counter of nanoseconds.
+    fn pair(count: u64, unix_ns: i64, monotonic_ns: i64) -> HostPair {
+        let count = Count(count);
+        HostPair { before: count, unix_ns, after: count, monotonic_ns, end: count }
+    }
+
+    fn places(left: &HostPair, right: &HostPair, unix_ns: i64) -> [Option<(i128, i128)>; 2] {
+        Interval::new(Count(0), Period::NANOSECOND, left, right)
+            .places(unix_ns)
+            .map(|place| place.map(|region| (region.lo, region.hi)))
+    }
+
+    #[test]
+    fn the_cones_of_both_pairs_hold() {
+        // 10 ms apart: at most 1.1 µs a millisecond from the nearer pair, and 3 ns of rounding.
+        let (left, right) = (pair(0, 50_000_000, 0), pair(10_000_000, 60_000_000, 10_000_000));
+        for (at, spread) in [(1_000_000, 1_100), (9_000_000, 1_100), (5_000_000, 5_500), (0, 0)] {
+            let [Some((lo, hi)), None] = places(&left, &right, 50_000_000 + at as i64) else {
+                panic!("one place")
+            };
+            assert!((at - lo).max(hi - at) <= spread + 3, "{at}: {lo} to {hi}");
+            assert!(lo == 0 || at - lo >= spread && hi - at >= spread, "{at}: {lo} to {hi}");
+        }
+    }
+
+    #[test]
+    fn a_mean_rate_is_followed() {
+        // +400 ppm throughout: the straight line is right though neither cone is centred on it.
+        let (left, right) = (pair(0, 0, 0), pair(10_000_000, 10_004_000, 10_004_000));
+        let interval = Interval::new(Count(0), Period::NANOSECOND, &left, &right);
+        let [Some(region), None] = interval.places(2_000_800) else { panic!("one place") };
+        assert!((region.best - 2_000_000).abs() <= 1, "{region:?}");
+    }
+
+    #[test]
+    fn what_lies_outside_is_nowhere() {
+        for ppm in [0, 400, -400, 80_000, -80_000] {
+            let shown = 10_000_000 + 10 * ppm;
+            let (left, right) = (pair(0, 0, 0), pair(10_000_000, shown, shown));
+            for unix_ns in [i64::MIN, -1_000_000, -10, shown + 10, shown + 1_000_000, i64::MAX] {
+                assert_eq!(places(&left, &right, unix_ns), [None, None], "{ppm} ppm, {unix_ns}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_hard_slew_leaves_all_between_the_two_extrapolations() {
+        // 8 % fast on the whole: the first half may have been at the nominal rate and the second
+        // at twice as much, or the other way round.
+        let (left, right) = (pair(0, 0, 0), pair(10_000_000, 10_800_000, 10_800_000));
+        let [Some((lo, hi)), None] = places(&left, &right, 5_400_000) else { panic!("one place") };
+        assert!((4_594_000..4_600_000).contains(&lo) && (5_400_000..5_406_000).contains(&hi));
+    }
+
+    #[test]
+    fn a_step_makes_two_clocks() {
+        // Back by 2 ms somewhere between: what showed 55 ms before it showed 55 ms again after it.
+        let (left, right) = (pair(0, 50_000_000, 0), pair(10_000_000, 58_000_000, 10_000_000));
+        let [Some(before), Some(after)] = places(&left, &right, 55_000_000) else {
+            panic!("two places")
+        };
+        assert!(before.0 < 5_000_000 && before.1 > 5_000_000 && before.1 - before.0 < 12_000);
+        assert!(after.0 < 7_000_000 && after.1 > 7_000_000 && after.1 - after.0 < 12_000);
+        // Forward by 2 ms: some times were never shown, which is seen near either pair.
+        let right = pair(10_000_000, 62_000_000, 10_000_000);
+        let [before, after] = places(&left, &right, 50_500_000);
+        assert!(before.is_some() && after.is_none());
+        let [before, after] = places(&left, &right, 61_500_000);
+        assert!(before.is_none() && after.is_some());
+    }
+
+    #[test]
+    fn a_step_is_no_better_known_than_the_pairs_are() {
+        // Reading CLOCK_MONOTONIC was held up by 3 µs: the step of 2 ms looks 3 µs smaller, by
+        // which the left pair puts the stamp, from after it, too late.
+        let mut left = pair(0, 50_000_000, 0);
+        let mut right = pair(1_000_000, 53_000_000, 1_003_000);
+        right.end = Count(1_003_000);
+        let [None, Some((lo, hi))] = places(&left, &right, 52_999_000) else { panic!("after") };
+        assert!(lo <= 999_000 && hi >= 999_000, "{lo} {hi}");
+        // The same at the other end, where it looks larger.
+        left.monotonic_ns = 3_000;
+        left.end = Count(3_000);
+        let right = pair(1_000_000, 53_000_000, 1_000_000);
+        let [Some((lo, hi)), None] = places(&left, &right, 50_001_000) else { panic!("before") };
+        assert!(lo <= 1_000 && hi >= 1_000, "{lo} {hi}");
+    }
+
+    #[test]
+    fn what_may_be_a_tiny_step_is_in_the_bound() {
+        let left = pair(0, 50_000_000, 0);
+        let mut right = pair(10_000_000, 60_000_100, 10_000_000);
+        right.end = Count(10_000_200);
+        let [Some((lo, hi)), None] = places(&left, &right, 50_000_000) else { panic!("one place") };
+        assert_eq!((lo, hi), (0, 102));
+    }
+}

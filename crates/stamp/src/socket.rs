@@ -1,0 +1,477 @@
+//! A UDP socket whose datagrams come with counts.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use truechimer_counter::Counter;
+use truechimer_time::{Count, Stamp};
+
+use crate::control::{self, Control, Origin};
+use crate::log::{PairLog, Window};
+use crate::sys::{self, ControlBuffer};
+use crate::undelivered::Undelivered;
+
+/// How many messages of the error queue are read in one go: a flood of ICMP messages must not
+/// hold up the caller. What is left makes `poll` report the socket again.
+const ERRORS_PER_CALL: u32 = 32;
+/// How often a receive that a pending error interrupts is tried again.
+const RECEIVE_TRIES: u32 = 4;
+
+/// A datagram that came, with the counts of its arrival and of the newest request's departure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// How many bytes are in the buffer.
+    pub len: usize,
+    /// How long the datagram was: more than `len` if the buffer was too short for it.
+    pub size: usize,
+    /// From where.
+    pub from: SocketAddr,
+    /// When the newest request on this socket left; `None` if there was none.
+    pub sent: Option<Stamp>,
+    /// When the datagram arrived.
+    pub received: Stamp,
+}
+
+/// A UDP socket that asks the kernel to stamp what goes out and comes in.
+///
+/// To be used with `poll(2)` on [`Socket::fd`]: on POLLIN call [`Socket::receive`] (it never
+/// blocks), on POLLERR or POLLPRI [`Socket::on_error_queue`].
+///
+/// Within a clock simulator only what `poll` reported may be received, so `receive` is called once
+/// per report there; elsewhere until it returns `None`, or once: `poll` reports the rest again.
+///
+/// Linux begins to stamp arrivals a moment after the first socket on the machine asks for it, so
+/// the very first answer may come with a user-space stamp. A program that opens a fresh socket for
+/// every request had better keep one open all the time.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    /// Whether the kernel agreed to stamp.
+    stamping: bool,
+    /// The key that the kernel gives to the next datagram, counting from 0, and by how much that
+    /// may be too low: some kernels count a datagram that they then fail to send.
+    next_key: u32,
+    key_slack: u32,
+    request: Option<Request>,
+    /// A count at which nothing was waiting to be received.
+    quiet: Option<Count>,
+    undelivered: Option<Undelivered>,
+}
+
+/// The newest datagram sent.
+#[derive(Debug)]
+struct Request {
+    /// The kernel's key for it; up to `key_slack` more.
+    key: u32,
+    /// A count from before the system call.
+    entered: Count,
+    /// The best that is known of its departure.
+    sent: Stamp,
+    /// Whether the kernel's own stamp may yet come.
+    waiting: bool,
+}
+
+impl Socket {
+    /// A socket for requests to an address like `to`: not connected, and bound to a random port
+    /// by the first send.
+    ///
+    /// # Errors
+    /// If there is no such socket to be had. A kernel that does not stamp is no error: see
+    /// [`Socket::stamping`].
+    pub fn open(to: &SocketAddr) -> io::Result<Socket> {
+        let mut socket = Socket::open_unstamped(to)?;
+        let flags = libc::SOF_TIMESTAMPING_SOFTWARE
+            | libc::SOF_TIMESTAMPING_RX_SOFTWARE
+            | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+            | libc::SOF_TIMESTAMPING_OPT_ID
+            | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+        socket.stamping = sys::set_option(
+            socket.fd.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            flags as i32,
+        )
+        .is_ok();
+        Ok(socket)
+    }
+
+    /// The same without kernel stamps: every stamp will be a user-space one. For tests, and to
+    /// show the difference.
+    ///
+    /// # Errors
+    /// If there is no such socket to be had.
+    pub fn open_unstamped(to: &SocketAddr) -> io::Result<Socket> {
+        let fd = sys::udp_socket(to)?;
+        let (level, option) = if to.is_ipv4() {
+            (libc::IPPROTO_IP, libc::IP_RECVERR)
+        } else {
+            (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+        };
+        // So that ICMP messages are heard of at all. Without it they are not, and that is all.
+        let _ = sys::set_option(fd.as_fd(), level, option, 1);
+        Ok(Socket {
+            fd,
+            stamping: false,
+            next_key: 0,
+            key_slack: 0,
+            request: None,
+            quiet: None,
+            undelivered: None,
+        })
+    }
+
+    /// A socket bound to `address`, for those who answer requests.
+    ///
+    /// # Errors
+    /// If the address cannot be had.
+    pub fn bind(address: &SocketAddr, counter: Counter, log: &mut PairLog) -> io::Result<Socket> {
+        let mut socket = Socket::open(address)?;
+        socket.quiet = Some(log.take(counter).end);
+        sys::bind(socket.fd.as_fd(), address)?;
+        Ok(socket)
+    }
+
+    /// What to hand to `poll(2)`.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Whether the kernel agreed to stamp. Each stamp's own method says whether it did.
+    #[must_use]
+    pub fn stamping(&self) -> bool {
+        self.stamping
+    }
+
+    /// The address that the socket is bound to; its port is 0 before the first send.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        sys::local_address(self.fd.as_fd())
+    }
+
+    /// Sends a request and takes note of when it left: a pair before, the kernel's stamp from the
+    /// error queue right after, a pair after that. About 10 µs.
+    ///
+    /// # Errors
+    /// What the system says. The request before it is forgotten all the same.
+    pub fn send(
+        &mut self,
+        counter: Counter,
+        log: &mut PairLog,
+        to: &SocketAddr,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        self.request = None;
+        log.take(counter);
+        let mut entered = counter.fenced().read();
+        if self.quiet.is_none() {
+            // Not bound before now: nothing can have arrived earlier.
+            self.quiet = Some(entered);
+        }
+        let mut result = sys::send_to(self.fd.as_fd(), bytes, to);
+        if result.is_err() {
+            // It may have been the news that an earlier datagram could not be delivered.
+            self.key_slack = self.key_slack.saturating_add(1);
+            entered = counter.fenced().read();
+            result = sys::send_to(self.fd.as_fd(), bytes, to);
+        }
+        let returned = counter.fenced().read();
+        if let Err(error) = result {
+            self.key_slack = self.key_slack.saturating_add(1);
+            return Err(error);
+        }
+        let window = Window { earliest: entered, latest: returned };
+        self.request = Some(Request {
+            key: self.next_key,
+            entered,
+            sent: window.stamp(entered.midpoint(returned), log.resolution()),
+            waiting: self.stamping,
+        });
+        self.next_key = self.next_key.wrapping_add(1);
+        if self.stamping {
+            self.drain(counter, log, true);
+        }
+        Ok(())
+    }
+
+    /// Receives one datagram into `buf`, if there is one: `None` if not.
+    ///
+    /// # Errors
+    /// An [`Undelivered`] (inside the error) if the network said that a datagram sent from
+    /// here could not be delivered; else what the system says.
+    pub fn receive(
+        &mut self,
+        counter: Counter,
+        log: &mut PairLog,
+        buf: &mut [u8],
+    ) -> io::Result<Option<Received>> {
+        let mut control = ControlBuffer([0; 512]);
+        for _ in 0..RECEIVE_TRIES {
+            let asked = counter.fenced().read();
+            let received = sys::receive(self.fd.as_fd(), buf, &mut control, libc::MSG_TRUNC);
+            let message = match received {
+                Ok(message) => message,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.quiet = Some(asked);
+                    return self.undelivered.take().map_or(Ok(None), |news| Err(news.into()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // A pending error is reported once, in the place of a datagram.
+                    self.note(Undelivered {
+                        errno: error.raw_os_error().unwrap_or(0),
+                        to: None,
+                        by: None,
+                    });
+                    self.drain(counter, log, false);
+                    continue;
+                }
+            };
+            let latest = counter.fenced().read();
+            log.take(counter);
+            let window = Window { earliest: self.quiet.unwrap_or(asked), latest };
+            if self.request.as_ref().is_some_and(|request| request.waiting) {
+                self.drain(counter, log, true);
+            }
+            let Some(from) = message.address else { continue };
+            let said = control.0.get(..message.control).map(control::parse).unwrap_or_default();
+            // An arrival that only user space saw was most likely at the very end of its window:
+            // `poll` wakes the receiver as soon as there is something.
+            let received = said
+                .stamp
+                .and_then(|unix_ns| log.invert(unix_ns, window).ok())
+                .unwrap_or_else(|| window.stamp(window.latest, log.resolution()));
+            return Ok(Some(Received {
+                len: message.size.min(buf.len()),
+                size: message.size,
+                from,
+                sent: self.request.as_ref().map(|request| request.sent),
+                received,
+            }));
+        }
+        self.undelivered.take().map_or(Ok(None), |news| Err(news.into()))
+    }
+
+    /// Reads the error queue: transmit stamps that came late, and news of a datagram that could
+    /// not be delivered (the newest, if there are several).
+    pub fn on_error_queue(&mut self, counter: Counter, log: &mut PairLog) -> Option<Undelivered> {
+        self.drain(counter, log, false);
+        if let Some(errno) = sys::take_error(self.fd.as_fd()) {
+            self.note(Undelivered { errno, to: None, by: None });
+        }
+        self.undelivered.take()
+    }
+
+    /// Reads messages from the error queue until there are no more, or until the newest request
+    /// has its stamp if that is all that is wanted. (A simulator's error queue must not be read
+    /// when it is empty; it never is before the stamp has been read.)
+    fn drain(&mut self, counter: Counter, log: &mut PairLog, only_stamp: bool) {
+        let mut bytes = [0; 64];
+        let mut control = ControlBuffer([0; 512]);
+        for _ in 0..ERRORS_PER_CALL {
+            let Ok(message) =
+                sys::receive(self.fd.as_fd(), &mut bytes, &mut control, libc::MSG_ERRQUEUE)
+            else {
+                return;
+            };
+            let said = control.0.get(..message.control).map(control::parse).unwrap_or_default();
+            match self.newest_departure(&said) {
+                Some(unix_ns) => {
+                    self.departed(counter, log, unix_ns);
+                    if only_stamp {
+                        return;
+                    }
+                }
+                None => {
+                    if let Some(error) = said.error
+                        && error.origin != Origin::Timestamping
+                    {
+                        self.note(Undelivered {
+                            errno: error.errno,
+                            to: message.address,
+                            by: error.offender.filter(|_| error.origin == Origin::Icmp),
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The transmit stamp in a message from the error queue, if it is of the newest request and
+    /// that still waits for it: a late stamp of an older one must never be taken for it.
+    fn newest_departure(&mut self, said: &Control) -> Option<i64> {
+        let unix_ns = said.stamp?;
+        let request = self.request.as_ref().filter(|request| request.waiting)?;
+        // Without a word why it is here the message is a simulator's, which has only one.
+        let Some(error) = said.error else { return Some(unix_ns) };
+        let of_departure =
+            error.origin == Origin::Timestamping && error.errno == libc::ENOMSG && error.info == 0;
+        if !of_departure || error.data.wrapping_sub(request.key) > self.key_slack {
+            return None;
+        }
+        self.next_key = error.data.wrapping_add(1);
+        self.key_slack = 0;
+        Some(unix_ns)
+    }
+
+    /// The kernel says when the newest request left.
+    fn departed(&mut self, counter: Counter, log: &mut PairLog, unix_ns: i64) {
+        let latest = counter.fenced().read();
+        log.take(counter);
+        if let Some(request) = &mut self.request {
+            request.waiting = false;
+            if let Ok(stamp) = log.invert(unix_ns, Window { earliest: request.entered, latest }) {
+                request.sent = stamp;
+            }
+        }
+    }
+
+    fn note(&mut self, news: Undelivered) {
+        // What the error queue says has more to it than the bare number that announces it.
+        let vague = news.by.is_none() && news.to.is_none();
+        if !vague || self.undelivered.is_none() {
+            self.undelivered = Some(news);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::QueuedError;
+    use std::net::UdpSocket;
+    use truechimer_counter::Choice;
+    use truechimer_time::{CountSpan, Period, StampMethod};
+
+    fn socket(next_key: u32, key_slack: u32) -> Socket {
+        let mut socket = Socket::open_unstamped(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let sent = Stamp { count: Count(7), error: CountSpan(1), method: StampMethod::User };
+        let key = next_key.wrapping_sub(1);
+        socket.request = Some(Request { key, entered: Count(6), sent, waiting: true });
+        (socket.next_key, socket.key_slack) = (next_key, key_slack);
+        socket
+    }
+
+    fn stamp_of(key: u32) -> Control {
+        let error = QueuedError {
+            errno: libc::ENOMSG,
+            origin: Origin::Timestamping,
+            info: 0,
+            data: key,
+            offender: None,
+        };
+        Control { stamp: Some(99), error: Some(error) }
+    }
+
+    /// A socket, a server, and all that is needed to use them.
+    fn bench() -> (Counter, PairLog, Socket, UdpSocket, SocketAddr) {
+        let counter = Counter::open(Choice::Raw).unwrap();
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
+        (counter, log, Socket::open(&to).unwrap(), server, to)
+    }
+
+    #[test]
+    fn the_departure_is_known_when_send_returns() {
+        let (counter, mut log, mut socket, _server, to) = bench();
+        for _ in 0..3 {
+            socket.send(counter, &mut log, &to, b"now").unwrap();
+            let request = socket.request.as_ref().unwrap();
+            assert!(!request.waiting);
+            assert_eq!(request.sent.method, StampMethod::Kernel);
+            assert!(request.sent.count.at_or_after(request.entered));
+        }
+    }
+
+    #[test]
+    fn a_late_departure_is_found_behind_that_of_an_older_request() {
+        for by_poll in [false, true] {
+            let (counter, mut log, mut socket, server, to) = bench();
+            for _ in 0..2 {
+                // As if no stamp had been there yet when the request was sent.
+                socket.stamping = false;
+                socket.send(counter, &mut log, &to, b"late").unwrap();
+                socket.request.as_mut().unwrap().waiting = true;
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            if by_poll {
+                assert_eq!(socket.on_error_queue(counter, &mut log), None);
+                assert!(!socket.request.as_ref().unwrap().waiting);
+            }
+            let mut port = to;
+            port.set_port(socket.local_address().unwrap().port());
+            server.send_to(b"?", port).unwrap();
+            let entered = socket.request.as_ref().unwrap().entered;
+            let received = (0..1000).find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                socket.receive(counter, &mut log, &mut [0; 8]).unwrap()
+            });
+            let sent = received.unwrap().sent.unwrap();
+            assert_eq!(sent.method, StampMethod::Kernel);
+            assert!((sent.count + sent.error).at_or_after(entered));
+        }
+    }
+
+    #[test]
+    fn only_the_newest_requests_stamp_counts() {
+        let mut socket = socket(5, 0);
+        for key in [3, 5, 0, u32::MAX] {
+            assert_eq!(socket.newest_departure(&stamp_of(key)), None, "{key}");
+        }
+        assert_eq!(socket.newest_departure(&stamp_of(4)), Some(99));
+        // And only while it is waited for.
+        socket.request.as_mut().unwrap().waiting = false;
+        assert_eq!(socket.newest_departure(&stamp_of(4)), None);
+        socket.request = None;
+        assert_eq!(socket.newest_departure(&stamp_of(4)), None);
+    }
+
+    #[test]
+    fn keys_wrap_and_learn() {
+        let mut wrapped = socket(0, 0);
+        assert_eq!(wrapped.newest_departure(&stamp_of(u32::MAX)), Some(99));
+        assert_eq!(wrapped.next_key, 0);
+        // Two sends failed: the kernel may have counted none, one or both.
+        let mut unsure = socket(5, 2);
+        assert_eq!(unsure.newest_departure(&stamp_of(7)), None);
+        assert_eq!(unsure.newest_departure(&stamp_of(3)), None);
+        assert_eq!(unsure.newest_departure(&stamp_of(5)), Some(99));
+        assert_eq!((unsure.next_key, unsure.key_slack), (6, 0));
+    }
+
+    #[test]
+    fn icmp_and_other_stamps_are_no_departure() {
+        let said = stamp_of(4);
+        let with = |change: fn(&mut QueuedError)| {
+            let mut error = said.error.unwrap();
+            change(&mut error);
+            Control { error: Some(error), ..said }
+        };
+        for strange in [
+            with(|error| error.origin = Origin::Icmp),
+            with(|error| error.origin = Origin::Other),
+            with(|error| error.errno = libc::ECONNREFUSED),
+            with(|error| error.info = 1), // SCM_TSTAMP_SCHED: entered the queue, not the wire
+            Control { stamp: None, ..said },
+        ] {
+            assert_eq!(socket(5, 0).newest_departure(&strange), None, "{strange:?}");
+        }
+        // A simulator gives no reason.
+        assert_eq!(socket(5, 0).newest_departure(&Control { error: None, ..said }), Some(99));
+    }
+
+    #[test]
+    fn detail_replaces_a_bare_number_but_not_the_other_way() {
+        let mut socket = socket(1, 0);
+        let bare = Undelivered { errno: libc::ECONNREFUSED, to: None, by: None };
+        let full = Undelivered { by: Some("127.0.0.1".parse().unwrap()), ..bare };
+        socket.note(bare);
+        socket.note(full);
+        socket.note(bare);
+        assert_eq!(socket.undelivered, Some(full));
+    }
+}
