@@ -1,0 +1,282 @@
+//! The client's end of an exchange.
+
+use core::net::SocketAddr;
+
+use truechimer_time::Span;
+
+use crate::{
+    HEADER_LEN, LeapIndicator, Log2, Mode, Packet, RefId, Refusal, Tally, Timestamp, VERSION,
+};
+
+/// Servers that are further than this from their reference are refused, counting half the root
+/// delay, the root dispersion and the precision.
+///
+/// RFC 5905 §7.2 has 1 s (MAXDIST), to which it adds the growth since the last reply; 1.5 s is
+/// what ntpd made of it in practice. The point is not the figure: such a server has lost its own
+/// source for a day or so, and the bound that could be given for its time is of no use.
+pub const MAX_ROOT_DISTANCE: Span = Span::from_millis(1500);
+
+/// The precision of a request, 2³² s: nothing is said (see [`Association::request`]).
+const NO_PRECISION: Log2 = Log2(32);
+
+/// The client's side towards one server: it remembers which request waits for a reply, and counts
+/// what it refused.
+///
+/// A reply must come from the server's address and port and give back the transmit timestamp of
+/// the request, 64 random bits; with a random source port for each request (RFC 9109, the
+/// socket's business) that is what keeps out everybody who cannot see the packets. Nothing in a
+/// datagram that fails there has any effect but a count.
+///
+/// Exactly one reply to a request is accepted, the first that is valid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Association {
+    server: SocketAddr,
+    /// The newest request.
+    current: Option<Request>,
+    /// The one before: its replies may still be on their way.
+    previous: Option<Request>,
+    refused: Tally,
+}
+
+/// A request that was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Request {
+    /// Its transmit timestamp, which comes back as the origin of the reply.
+    id: Timestamp,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Waiting,
+    Answered,
+    GivenUp,
+}
+
+/// A reply that passed every check: what the server says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// When the request arrived, by the server's clock; never zero.
+    pub receive: Timestamp,
+    /// When the reply left, by the server's clock; never zero, not before `receive`.
+    pub transmit: Timestamp,
+    /// The coming leap second; never [`LeapIndicator::Unsynchronised`].
+    pub leap: LeapIndicator,
+    /// The server's stratum, 1–15.
+    pub stratum: u8,
+    /// The server's poll field; most give back the request's.
+    pub poll: Log2,
+    /// The precision of the server's clock.
+    pub precision: Log2,
+    /// The round trip from the server to its reference clock, ≥ 0.
+    pub root_delay: Span,
+    /// The error that the server collected on the way from its reference clock, ≥ 0.
+    pub root_dispersion: Span,
+    /// What the server takes its time from.
+    pub reference_id: RefId,
+    /// When the server's clock was last set or corrected; may be anything.
+    pub reference_timestamp: Timestamp,
+    /// The version of the reply, 3 or 4.
+    pub version: u8,
+    /// How many bytes came after the header (extension fields and the like) and were passed over.
+    pub unread: usize,
+}
+
+impl Reply {
+    /// How long the server says it had the request, ≥ 0. It may say more than the whole round
+    /// trip took: the caller, who knows that, checks.
+    #[must_use]
+    pub fn residence(&self) -> Span {
+        self.transmit.since(self.receive)
+    }
+
+    /// How far the server's clock may be from its reference, in either direction: half the root
+    /// delay (which hides any asymmetry on the way), the root dispersion and the precision.
+    #[must_use]
+    pub fn root_distance(&self) -> Span {
+        self.root_delay.half() + self.root_dispersion + self.precision.span()
+    }
+}
+
+impl Association {
+    /// An association with the server at that address and port.
+    #[must_use]
+    pub const fn new(server: SocketAddr) -> Association {
+        Association { server, current: None, previous: None, refused: Tally::NONE }
+    }
+
+    /// The server.
+    #[must_use]
+    pub const fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// Goes over to another address of the server. Every request so far is given up; the counts
+    /// stay.
+    pub fn move_to(&mut self, server: SocketAddr) {
+        *self = Association { refused: self.refused, ..Association::new(server) };
+    }
+
+    /// Whether a request waits for its reply.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.current.is_some_and(|request| request.fate == Fate::Waiting)
+    }
+
+    /// What was refused so far.
+    #[must_use]
+    pub const fn refused(&self) -> &Tally {
+        &self.refused
+    }
+
+    /// Makes a request to send to the server; a request that still waits is given up.
+    ///
+    /// `random` becomes the transmit timestamp. It must be fresh for every request and nobody
+    /// else may be able to guess it: it is the secret that a reply must know. (Zero would mean "no
+    /// timestamp" and is replaced.)
+    ///
+    /// The packet says nothing of the client, neither its time nor how good its clock is: all but
+    /// version, mode and transmit timestamp is zero, and the precision 32, as
+    /// draft-ietf-ntp-data-minimization recommends.
+    #[must_use]
+    pub fn request(&mut self, random: u64) -> [u8; HEADER_LEN] {
+        self.give_up();
+        let id = Timestamp(if random == 0 { u64::MAX } else { random });
+        self.previous = self.current.replace(Request { id, fate: Fate::Waiting });
+        Packet {
+            version: VERSION,
+            mode: Mode::Client,
+            precision: NO_PRECISION,
+            transmit_timestamp: id,
+            ..Packet::default()
+        }
+        .encode()
+    }
+
+    /// Stops waiting: a reply that still comes is refused as [`Refusal::Late`]. For when a reply
+    /// would be of no use any more, as after a suspend.
+    pub fn give_up(&mut self) {
+        if let Some(request) = &mut self.current
+            && request.fate == Fate::Waiting
+        {
+            request.fate = Fate::GivenUp;
+        }
+    }
+
+    /// Takes in a datagram that came from `from`.
+    ///
+    /// # Errors
+    /// The first check that it failed. The association is then as it was, apart from the counts,
+    /// with one exception: a reply that makes a [`Demand`](crate::Demand) is the answer to its request, so that
+    /// a copy of it does not demand again.
+    pub fn accept(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
+        let result = self.check(datagram, from);
+        match result {
+            Ok(_) => self.answered(),
+            Err(refusal) => {
+                self.refused.add(refusal);
+                if refusal.demand().is_some() {
+                    self.answered();
+                }
+            }
+        }
+        result
+    }
+
+    fn answered(&mut self) {
+        if let Some(request) = &mut self.current {
+            request.fate = Fate::Answered;
+        }
+    }
+
+    /// First whether this is the answer to our question at all, then whether it is a good one.
+    fn check(&self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
+        if !same_peer(from, self.server) {
+            return Err(Refusal::WrongAddress(from));
+        }
+        let (packet, rest) = Packet::decode(datagram).ok_or(Refusal::TooShort(datagram.len()))?;
+        if packet.mode != Mode::Server {
+            return Err(Refusal::WrongMode(packet.mode));
+        }
+        // Versions 3 and 4 have the same header; servers that speak only 3 are still about.
+        if !matches!(packet.version, 3 | VERSION) {
+            return Err(Refusal::BadVersion(packet.version));
+        }
+        self.check_origin(packet.origin_timestamp)?;
+        check_kiss(&packet)?;
+        if packet.leap == LeapIndicator::Unsynchronised {
+            return Err(Refusal::Unsynchronised);
+        }
+        if !(1..=15).contains(&packet.stratum) {
+            return Err(Refusal::Stratum(packet.stratum));
+        }
+        if packet.receive_timestamp.is_unknown() || packet.transmit_timestamp.is_unknown() {
+            return Err(Refusal::ZeroTimestamp);
+        }
+        let reply = Reply {
+            receive: packet.receive_timestamp,
+            transmit: packet.transmit_timestamp,
+            leap: packet.leap,
+            stratum: packet.stratum,
+            poll: packet.poll,
+            precision: packet.precision,
+            root_delay: packet.root_delay.span(),
+            root_dispersion: packet.root_dispersion.span(),
+            reference_id: packet.reference_id,
+            reference_timestamp: packet.reference_timestamp,
+            version: packet.version,
+            unread: rest.len(),
+        };
+        if reply.residence().is_negative() {
+            return Err(Refusal::TransmitBeforeReceive);
+        }
+        let distance = reply.root_distance();
+        if distance > MAX_ROOT_DISTANCE {
+            return Err(Refusal::RootDistance(distance));
+        }
+        Ok(reply)
+    }
+
+    /// RFC 5905 §8: "bogus" is a wrong origin here, and "duplicate" goes by the request rather
+    /// than by the server's transmit timestamp, so that it holds for any second reply.
+    fn check_origin(&self, origin: Timestamp) -> Result<(), Refusal> {
+        let asked = [self.current, self.previous]
+            .into_iter()
+            .flatten()
+            .find(|request| request.id == origin)
+            .ok_or(Refusal::WrongOrigin)?;
+        match asked.fate {
+            Fate::Waiting => Ok(()),
+            Fate::Answered => Err(Refusal::Duplicate),
+            Fate::GivenUp => Err(Refusal::Late),
+        }
+    }
+}
+
+/// The kiss-o'-death, RFC 5905 §7.4. `INIT` and `STEP` are what ntpd says of itself while it is
+/// not synchronised.
+fn check_kiss(packet: &Packet) -> Result<(), Refusal> {
+    if packet.stratum != 0 {
+        return Ok(());
+    }
+    Err(match packet.reference_id.ascii() {
+        Some("DENY") => Refusal::KissDeny,
+        Some("RSTR") => Refusal::KissRestrict,
+        Some("RATE") => Refusal::KissRate,
+        Some("INIT" | "STEP") => Refusal::Unsynchronised,
+        Some(_) => Refusal::KissOther(packet.reference_id),
+        None => return Ok(()),
+    })
+}
+
+/// Whether two addresses are the same end point. What IPv6 adds to it beside address and port does
+/// not count where one side leaves it open.
+fn same_peer(a: SocketAddr, b: SocketAddr) -> bool {
+    let scope = |address| match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    };
+    a.port() == b.port()
+        && a.ip().to_canonical() == b.ip().to_canonical()
+        && (scope(a) == scope(b) || scope(a) == 0 || scope(b) == 0)
+}

@@ -1,0 +1,223 @@
+//! Drives the whole crate by a string of bytes, and checks after each step what must always hold.
+//! Whoever makes the bytes up, a fuzzer or a seeded generator, finds the same faults.
+
+use std::net::SocketAddr;
+
+use truechimer_ntp::server::{ServerState, respond};
+use truechimer_ntp::{
+    Association, HEADER_LEN, LeapIndicator, Log2, MAX_ROOT_DISTANCE, Mode, Packet, RefId, Refusal,
+    Reply, Short, Timestamp,
+};
+
+/// The server that the association asks.
+pub const SERVER: SocketAddr = address(1, 123);
+/// The server's address, another port.
+const OTHER_PORT: SocketAddr = address(1, 124);
+/// Another address, the server's port.
+const OTHER_HOST: SocketAddr = address(2, 123);
+
+const fn address(host: u8, port: u16) -> SocketAddr {
+    use std::net::{IpAddr, Ipv4Addr};
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, host)), port)
+}
+
+/// A good server.
+pub const STATE: ServerState = ServerState {
+    leap: LeapIndicator::None,
+    stratum: 1,
+    precision: Log2(-24),
+    root_delay: Short(3),
+    root_dispersion: Short(7),
+    reference_id: RefId(*b"GPS\0"),
+    reference_timestamp: Timestamp(0xee00_0000_0000_0000),
+};
+const ARRIVED: Timestamp = Timestamp(0xee00_0010_0000_0000);
+const LEFT: Timestamp = Timestamp(0xee00_0010_0001_0000);
+
+/// The good server's reply to the request with that transmit timestamp.
+pub fn good_reply(id: Timestamp) -> Packet {
+    let request =
+        Packet { version: 4, mode: Mode::Client, transmit_timestamp: id, ..Packet::default() };
+    let bytes = respond(&request.encode(), ARRIVED, LEFT, &STATE).expect("a request");
+    Packet::decode(&bytes).expect("a header").0
+}
+
+/// An association, and what a reader of its documentation knows about it.
+struct Model {
+    association: Association,
+    /// The newest request, if there was one.
+    current: Option<Timestamp>,
+    waiting: bool,
+    refused: u64,
+}
+
+impl Model {
+    fn request(&mut self, random: u64) {
+        let bytes = self.association.request(random);
+        let (packet, rest) = Packet::decode(&bytes).expect("a header");
+        assert!(rest.is_empty());
+        assert!(!packet.transmit_timestamp.is_unknown());
+        // Nothing of the client shows.
+        assert_eq!(
+            packet,
+            Packet {
+                version: 4,
+                mode: Mode::Client,
+                precision: Log2(32),
+                transmit_timestamp: packet.transmit_timestamp,
+                ..Packet::default()
+            }
+        );
+        self.current = Some(packet.transmit_timestamp);
+        self.waiting = true;
+    }
+
+    fn deliver(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
+        let before = self.association.clone();
+        let result = self.association.accept(datagram, from);
+        match &result {
+            Ok(reply) => {
+                let (packet, rest) = Packet::decode(datagram).expect("a header");
+                assert!(self.waiting && from == SERVER);
+                assert_eq!(Some(packet.origin_timestamp), self.current);
+                assert_eq!(packet.mode, Mode::Server);
+                assert!((3..=4).contains(&reply.version) && (1..=15).contains(&reply.stratum));
+                assert_ne!(reply.leap, LeapIndicator::Unsynchronised);
+                assert!(!reply.receive.is_unknown() && !reply.transmit.is_unknown());
+                assert!(!reply.residence().is_negative());
+                assert!(!reply.root_delay.is_negative() && !reply.root_dispersion.is_negative());
+                assert!(reply.root_distance() <= MAX_ROOT_DISTANCE);
+                assert_eq!(reply.unread, rest.len());
+                assert!(!reply.reference_id.text(reply.stratum).to_string().is_empty());
+                self.waiting = false;
+            }
+            Err(refusal) => {
+                self.refused += 1;
+                assert!(refusal.to_string().bytes().all(|b| b == b' ' || b.is_ascii_graphic()));
+                if refusal.demand().is_some() {
+                    let (packet, _) = Packet::decode(datagram).expect("a header");
+                    assert!(self.waiting && from == SERVER);
+                    assert_eq!(Some(packet.origin_timestamp), self.current);
+                    self.waiting = false;
+                } else {
+                    self.same_answer_as(&before);
+                }
+            }
+        }
+        assert_eq!(self.association.is_waiting(), self.waiting);
+        assert_eq!(self.association.refused().total(), self.refused);
+        assert_eq!(self.association.refused().iter().map(|(_, n)| n).sum::<u64>(), self.refused);
+        result
+    }
+
+    /// A refused datagram changed nothing that a later good one could notice.
+    fn same_answer_as(&self, before: &Association) {
+        if let Some(id) = self.current {
+            let good = good_reply(id).encode();
+            let now = self.association.clone().accept(&good, SERVER);
+            assert_eq!(before.clone().accept(&good, SERVER), now);
+            assert_eq!(now.is_ok(), self.waiting);
+        }
+    }
+}
+
+/// Plays `script` to an association: requests, datagrams of any content, true and half-true
+/// replies, from right and wrong addresses.
+pub fn reply(mut script: &[u8]) {
+    let mut model =
+        Model { association: Association::new(SERVER), current: None, waiting: false, refused: 0 };
+    let mut last = Vec::new();
+    while let Some((&step, rest)) = script.split_first() {
+        script = rest;
+        let from = match step >> 6 {
+            1 => OTHER_PORT,
+            2 => OTHER_HOST,
+            _ => SERVER,
+        };
+        match step & 7 {
+            0 => model.request(number(&mut script)),
+            1 => {
+                model.association.give_up();
+                model.waiting = false;
+            }
+            // Any bytes at all.
+            2 => {
+                let len = usize::from(step >> 3 & 7) * 12;
+                last = take(&mut script, len).to_vec();
+                let _ = model.deliver(&last, from);
+            }
+            // Any bytes that name our request.
+            3 | 4 => {
+                last = take(&mut script, HEADER_LEN).to_vec();
+                last.resize(HEADER_LEN, 0);
+                if let Some(id) = model.current {
+                    last[24..32].copy_from_slice(&id.0.to_be_bytes());
+                }
+                if step & 7 == 4 {
+                    last[0] = last[0] & 0o300 | 0o44;
+                }
+                let _ = model.deliver(&last, from);
+            }
+            // A good reply with one byte replaced and some appended.
+            5 => {
+                last = good_reply(model.current.unwrap_or_default()).encode().to_vec();
+                let [at, value] = take(&mut script, 2) else { return };
+                last[usize::from(*at) % HEADER_LEN] = *value;
+                last.resize(HEADER_LEN + usize::from(step >> 3 & 7) * 4, 0);
+                let _ = model.deliver(&last, from);
+            }
+            // A good reply: taken if and only if it is waited for and comes from the right place.
+            6 => {
+                last = good_reply(model.current.unwrap_or_default()).encode().to_vec();
+                let due = model.waiting && from == SERVER;
+                assert_eq!(model.deliver(&last, from).is_ok(), due);
+            }
+            // The last datagram once more: nothing is taken twice.
+            _ => {
+                let was_waiting = model.waiting;
+                let taken = model.deliver(&last, from).is_ok();
+                assert!(was_waiting || !taken);
+            }
+        }
+    }
+}
+
+/// Sends any bytes to the server, and its reply to the client that may have sent them.
+pub fn request(datagram: &[u8]) {
+    let reply = respond(datagram, ARRIVED, LEFT, &STATE);
+    let Some((asked, _)) = Packet::decode(datagram) else {
+        assert_eq!(reply, None);
+        return;
+    };
+    let due = asked.mode == Mode::Client && (1..=4).contains(&asked.version);
+    assert_eq!(reply.is_some(), due);
+    let Some(bytes) = reply else { return };
+    assert!(bytes.len() <= datagram.len());
+    let (answer, _) = Packet::decode(&bytes).expect("a header");
+    assert_eq!(answer.mode, Mode::Server);
+    assert_eq!(answer.origin_timestamp, asked.transmit_timestamp);
+    assert_eq!((answer.version, answer.poll), (asked.version, asked.poll));
+    assert_eq!((answer.receive_timestamp, answer.transmit_timestamp), (ARRIVED, LEFT));
+    // A reply starts no conversation between servers.
+    assert_eq!(respond(&bytes, ARRIVED, LEFT, &STATE), None);
+
+    let id = asked.transmit_timestamp;
+    let mut asker = Association::new(SERVER);
+    let _ = asker.request(id.0);
+    let taken = asker.accept(&bytes, SERVER);
+    assert_eq!(taken.is_ok(), (3..=4).contains(&asked.version) && !id.is_unknown());
+    let mut stranger = Association::new(SERVER);
+    let _ = stranger.request(id.0 ^ 1);
+    assert!(stranger.accept(&bytes, SERVER).is_err());
+}
+
+/// The first `len` bytes of the script, fewer if it ends.
+fn take<'a>(script: &mut &'a [u8], len: usize) -> &'a [u8] {
+    let (head, tail) = script.split_at(len.min(script.len()));
+    *script = tail;
+    head
+}
+
+fn number(script: &mut &[u8]) -> u64 {
+    take(script, 8).iter().fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
