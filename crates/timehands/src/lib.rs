@@ -1,3 +1,31 @@
-//! The clock as a page of hands (work in progress).
+//! The clock as a ring of hands: what the daemon knows, read by anyone at the cost of a few loads.
+//!
+//! * A [`Hand`] is everything that turns a count into time, with the bound of the error;
+//!   [`Made`] says when it was made, by the host's own clocks.
+//! * A [`Ring`] publishes hands from one writer to any number of readers without locks. A reader
+//!   is never held up by a writer, wherever that was stopped: it reads the newest complete hand.
+//! * With feature `page` the ring lies in a file that any process can map: `PageWriter`,
+//!   `PageReader`. The layout is described byte by byte in `docs/clock-page.md`.
+//!
+//! Nothing here knows where time comes from, and nothing here reads a counter.
+#![cfg_attr(not(any(feature = "page", test)), no_std)]
+#![cfg_attr(not(feature = "page"), forbid(unsafe_code))]
+#![cfg_attr(feature = "page", deny(unsafe_code))]
+
+mod cell;
+mod glance;
 mod hand;
+mod made;
+mod packed;
+#[cfg(feature = "page")]
+mod page;
+mod ring;
+
+pub use cell::{Cell, Halves, Mark, Word};
+pub use glance::Glance;
 pub use hand::{Hand, Status};
+pub use made::Made;
+pub use packed::{Corrupt, PATIENCE, Packed, PackedLeaps, WORDS, pack, unpack};
+#[cfg(feature = "page")]
+pub use page::{PageError, PageReader, PageWriter, layout, places};
+pub use ring::{HandRing, Look, Ring, SLOTS, TRIES, Unreadable, Writer};

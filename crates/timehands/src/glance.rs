@@ -1,0 +1,104 @@
+//! The part of a hand that telling the time takes, in as few loads as it takes.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use truechimer_time::{Count, CountSpan, Epoch, Instant, Span};
+
+use crate::Status;
+use crate::cell::Cell;
+use crate::packed::{self, PackedLeaps, State, WORDS, join};
+
+/// The words of a [`crate::Hand`] where they lie, for telling the time from two cache lines.
+///
+/// The words are not checked. They are for use under a generation whose words
+/// [`crate::unpack`] found right; on any others nothing here panics, and sums wrap.
+pub struct Glance<'a, W>(pub &'a [W; WORDS]);
+
+// Sums and products wrap deliberately: the checks of [`crate::unpack`] keep them in range.
+impl<W: Cell> Glance<'_, W> {
+    #[inline(always)]
+    fn word(&self, at: usize) -> u64 {
+        self.0.get(at).map_or(0, |cell| cell.load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn two(&self, at: usize) -> i128 {
+        join([self.word(at), self.word(at + 1)])
+    }
+
+    /// The epoch of the counts.
+    #[inline(always)]
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        State(self.word(packed::STATE)).epoch()
+    }
+
+    /// The status of a hand that promises a bound.
+    #[inline(always)]
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match State(self.word(packed::STATE)).status() == Status::Holdover as u8 {
+            true => Status::Holdover,
+            false => Status::Synchronised,
+        }
+    }
+
+    /// Whether the hand can be used as it is at `count`, without a look at the host: it is not
+    /// void, and the writer looked at the world, at count `heartbeat`, no longer ago than
+    /// [`crate::PATIENCE`] (nor that far in the future, as it seems after the counter went back).
+    #[inline(always)]
+    #[must_use]
+    pub fn stands_at(&self, count: Count, heartbeat: u64) -> bool {
+        let patience = self.word(packed::PATIENCE_COUNTS);
+        let silence = count.0.wrapping_sub(heartbeat);
+        let void_after = Count(self.word(packed::VOID_AFTER));
+        silence.wrapping_add(patience) <= patience.wrapping_mul(2) && void_after.at_or_after(count)
+    }
+
+    /// The best estimate of time at `count`, with the bound of its error: the same as
+    /// [`crate::Hand::time_at`], and the same as [`crate::Hand::bound_at`] or a little more.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, count: Count) -> (Instant, Span) {
+        let span = self.span(packed::PERIOD, count - Count(self.word(packed::BASE)));
+        let time = self.two(packed::TIME).wrapping_add(span);
+        let bound = self.two(packed::BOUND).wrapping_add(self.share(packed::GROWTH, span));
+        (Instant(time), Span(bound))
+    }
+
+    /// How long `counts` last by the difference clock, with the bound of the error that its
+    /// period makes in that.
+    #[inline(always)]
+    #[must_use]
+    pub fn elapsed(&self, counts: CountSpan) -> (Span, Span) {
+        let span = self.span(packed::DIFFERENCE, counts);
+        (Span(span), Span(self.share(packed::DIFFERENCE_ERROR, span)))
+    }
+
+    /// The upper half of the product of `counts` and the period at `at`.
+    #[inline(always)]
+    fn span(&self, at: usize, counts: CountSpan) -> i128 {
+        let counts = i128::from(counts.0);
+        let [high, low] = [self.word(at), self.word(at + 1)].map(i128::from);
+        counts.wrapping_mul(high).wrapping_add(counts.wrapping_mul(low) >> 64)
+    }
+
+    /// What |`span`| comes to at the rate at `at`, rounded down to 2⁻⁶⁴ s.
+    #[inline(always)]
+    fn share(&self, at: usize, span: i128) -> i128 {
+        let (away, rate) = (span.unsigned_abs(), u128::from(self.word(at)));
+        let (high, low) = (away >> 64, away & u128::from(u64::MAX));
+        high.wrapping_mul(rate).wrapping_add(low.wrapping_mul(rate) >> 64) as i128
+    }
+
+    /// What is known of leap seconds.
+    #[inline(always)]
+    #[must_use]
+    pub fn leaps(&self) -> PackedLeaps {
+        PackedLeaps([
+            self.word(packed::LEAPS),
+            self.word(packed::LAST_LEAP),
+            self.word(packed::NEXT_LEAP),
+        ])
+    }
+}

@@ -1,0 +1,240 @@
+//! A hand as words, and back with every doubt checked.
+
+use truechimer_time::{
+    BootId, Count, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
+};
+
+use crate::{Hand, Made, Status};
+
+/// How many words a hand takes; those not in use are 0.
+pub const WORDS: usize = 31;
+
+/// A hand with its making, as words.
+pub type Packed = [u64; WORDS];
+
+/// How long after the writer's last look at the world readers go on without looking themselves.
+pub const PATIENCE: Span = Span::from_secs(3);
+
+// Where each word is. A 128-bit quantity takes two, the upper half first. With the generation
+// before them the first seven are one cache line, the next eight another, and to tell the time
+// takes only these two.
+pub(crate) const BASE: usize = 0;
+pub(crate) const TIME: usize = 1;
+pub(crate) const PERIOD: usize = 3;
+pub(crate) const GROWTH: usize = 5;
+pub(crate) const STATE: usize = 6;
+pub(crate) const BOUND: usize = 7;
+pub(crate) const VOID_AFTER: usize = 9;
+pub(crate) const PATIENCE_COUNTS: usize = 10;
+pub(crate) const LEAPS: usize = 11;
+pub(crate) const LAST_LEAP: usize = 12;
+pub(crate) const NEXT_LEAP: usize = 13;
+pub(crate) const DIFFERENCE_ERROR: usize = 14;
+pub(crate) const DIFFERENCE: usize = 15;
+pub(crate) const PATH_BOUND: usize = 17;
+pub(crate) const BOOT: usize = 19;
+pub(crate) const MADE_COUNT: usize = 21;
+pub(crate) const MADE_MONOTONIC: usize = 22;
+pub(crate) const MADE_RAW: usize = 23;
+pub(crate) const MADE_SUSPENDED: usize = 24;
+
+/// Times further than this from 1970, and bounds larger than this that are said to hold, are
+/// taken for damage: 35 000 years.
+const FARTHEST: Span = Span::from_secs(1 << 40);
+/// The two periods of a hand are of one counter; further apart than this they are damage: 1 %.
+const PERIODS_APART: Rate = Rate::from_ppb(10_000_000);
+
+/// Why words are no hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Corrupt {
+    /// The field that cannot be.
+    pub field: &'static str,
+}
+
+impl core::fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "a hand with an impossible {}", self.field)
+    }
+}
+
+impl core::error::Error for Corrupt {}
+
+/// The words of a hand.
+///
+/// Of a bound beyond 2⁶³ s in all, only the whole and the part of the path are kept.
+#[must_use]
+pub fn pack(hand: &Hand, made: &Made) -> Packed {
+    let Hand {
+        counter: CounterId { kind, boot, epoch },
+        base,
+        time,
+        period,
+        difference,
+        difference_error,
+        path_bound,
+        statistical_bound: _,
+        growth,
+        status,
+        leaps,
+        void_after,
+    } = *hand;
+    let Made { count, monotonic_ns, raw_ns, suspended_ns } = *made;
+    let mut words = [0; WORDS];
+    words[BASE] = base.0;
+    [words[TIME], words[TIME + 1]] = split(time.0);
+    [words[PERIOD], words[PERIOD + 1]] = pack_period(period);
+    words[GROWTH] = growth.0 as u64;
+    words[STATE] = kind as u64 | ((status as u64) << 8) | (u64::from(epoch.0) << 32);
+    [words[BOUND], words[BOUND + 1]] = split(hand.bound().0);
+    words[VOID_AFTER] = void_after.0;
+    words[PATIENCE_COUNTS] = period.counts(PATIENCE).0 as u64;
+    [words[LEAPS], words[LAST_LEAP], words[NEXT_LEAP]] = PackedLeaps::from(leaps).0;
+    words[DIFFERENCE_ERROR] = difference_error.0 as u64;
+    [words[DIFFERENCE], words[DIFFERENCE + 1]] = pack_period(difference);
+    [words[PATH_BOUND], words[PATH_BOUND + 1]] = split(path_bound.0);
+    [words[BOOT], words[BOOT + 1]] = split(i128::from_be_bytes(boot.0));
+    words[MADE_COUNT] = count.0;
+    words[MADE_MONOTONIC] = monotonic_ns as u64;
+    words[MADE_RAW] = raw_ns as u64;
+    words[MADE_SUSPENDED] = suspended_ns as u64;
+    words
+}
+
+/// The hand that the words are of.
+///
+/// # Errors
+/// If any field cannot be: words that are no hand never become time.
+pub fn unpack(words: &Packed) -> Result<(Hand, Made), Corrupt> {
+    let two = |at: usize| [word(words, at), word(words, at + 1)];
+    let corrupt = |field| Corrupt { field };
+    let state = State(words[STATE]);
+    let (bound, path_bound) = (Span(join(two(BOUND))), Span(join(two(PATH_BOUND))));
+    let hand = Hand {
+        counter: CounterId {
+            kind: CounterKind::from_u8(state.kind()).ok_or(corrupt("counter"))?,
+            boot: BootId(join(two(BOOT)).to_be_bytes()),
+            epoch: state.epoch(),
+        },
+        base: Count(words[BASE]),
+        time: Instant(join(two(TIME))),
+        period: unpack_period(two(PERIOD)).ok_or(corrupt("period"))?,
+        difference: unpack_period(two(DIFFERENCE)).ok_or(corrupt("difference period"))?,
+        difference_error: Rate(words[DIFFERENCE_ERROR] as i64),
+        path_bound,
+        statistical_bound: bound - path_bound,
+        growth: Rate(words[GROWTH] as i64),
+        status: Status::from_u8(state.status()).ok_or(corrupt("status"))?,
+        leaps: PackedLeaps([words[LEAPS], words[LAST_LEAP], words[NEXT_LEAP]]).into(),
+        void_after: Count(words[VOID_AFTER]),
+    };
+    let apart = hand.difference.relative_to(hand.period);
+    let checks = [
+        (state.0 & 0xffff_0000 == 0, "status"),
+        (Span(hand.time.0).abs() < FARTHEST, "time"),
+        (Rate(-PERIODS_APART.0) <= apart && apart <= PERIODS_APART, "difference period"),
+        (hand.difference_error >= Rate::ZERO, "error of the difference period"),
+        (!path_bound.is_negative() && path_bound <= bound, "bound"),
+        (bound < FARTHEST || !hand.status.bound_holds(), "bound"),
+        (hand.growth >= Rate::ZERO, "growth of the bound"),
+        (words[PATIENCE_COUNTS] as i64 == hand.period.counts(PATIENCE).0, "patience"),
+        (leaps_are_sane(words[LEAPS]), "leap second"),
+    ];
+    let made = Made {
+        count: Count(words[MADE_COUNT]),
+        monotonic_ns: words[MADE_MONOTONIC] as i64,
+        raw_ns: words[MADE_RAW] as i64,
+        suspended_ns: words[MADE_SUSPENDED] as i64,
+    };
+    match checks.into_iter().find(|(right, _)| !right) {
+        Some((_, field)) => Err(corrupt(field)),
+        None => Ok((hand, made)),
+    }
+}
+
+/// The small fields of a hand, side by side in one word.
+#[derive(Clone, Copy)]
+pub(crate) struct State(pub u64);
+
+impl State {
+    pub fn kind(self) -> u8 {
+        self.0 as u8
+    }
+
+    pub fn status(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    pub fn epoch(self) -> Epoch {
+        Epoch((self.0 >> 32) as u32)
+    }
+}
+
+fn word(words: &Packed, at: usize) -> u64 {
+    words.get(at).copied().unwrap_or(0)
+}
+
+/// 128 bits as two words, the upper one first.
+fn split(value: i128) -> [u64; 2] {
+    [(value >> 64) as u64, value as u64]
+}
+
+/// Two words as 128 bits, the upper one first.
+#[inline(always)]
+pub(crate) fn join([high, low]: [u64; 2]) -> i128 {
+    (i128::from(high as i64) << 64) | i128::from(low)
+}
+
+/// A period in units of 2⁻¹²⁸ s: then the upper half of a product with a count is in 2⁻⁶⁴ s, and
+/// nothing is left to shift.
+fn pack_period(period: Period) -> [u64; 2] {
+    let fine = u128::from(period.mantissa()) << (64 - (u32::from(period.shift()) & 63));
+    split(fine as i128)
+}
+
+/// The period that two words stand for, if there is one that packs into them.
+fn unpack_period(words: [u64; 2]) -> Option<Period> {
+    let fine = join(words) as u128;
+    let shift = fine.leading_zeros();
+    if shift > 63 {
+        return None;
+    }
+    let mantissa = (fine >> (64 - shift)) as u64;
+    Period::from_parts(mantissa, shift as u8).filter(|period| pack_period(*period) == words)
+}
+
+/// Leap seconds as three words, the way a hand holds them: offset, steps and a flag; the last
+/// leap; the next. Cheap to carry about; any words stand for some [`Leaps`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackedLeaps(pub(crate) [u64; 3]);
+
+/// A leap with a step of 0 is none and is left out.
+impl From<Leaps> for PackedLeaps {
+    fn from(leaps: Leaps) -> PackedLeaps {
+        let real = |leap: Option<Leap>| leap.filter(|l| l.step != 0);
+        let step = |leap| u64::from(real(leap).map_or(0, |l| l.step) as u8);
+        let at = |leap| real(leap).map_or(0, |l| l.at) as u64;
+        let word = u64::from(leaps.tai_offset as u32)
+            | (step(leaps.last) << 32)
+            | (step(leaps.next) << 40)
+            | (u64::from(leaps.known) << 48);
+        PackedLeaps([word, at(leaps.last), at(leaps.next)])
+    }
+}
+
+impl From<PackedLeaps> for Leaps {
+    fn from(PackedLeaps([word, last, next]): PackedLeaps) -> Leaps {
+        let leap = |at: u64, step: i8| (step != 0).then_some(Leap { at: at as i64, step });
+        Leaps {
+            tai_offset: word as i32,
+            known: (word >> 48) & 1 == 1,
+            last: leap(last, (word >> 32) as i8),
+            next: leap(next, (word >> 40) as i8),
+        }
+    }
+}
+
+/// Steps of one second or none, and nothing where nothing is known to be.
+fn leaps_are_sane(word: u64) -> bool {
+    let steps = [(word >> 32) as i8, (word >> 40) as i8];
+    steps.iter().all(|s| (-1..=1).contains(s)) && word >> 49 == 0
+}

@@ -1,0 +1,154 @@
+//! What can be wrong with a page, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::layout::{SIZE, VERSION};
+
+/// Why a page cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PageError {
+    /// There is no file.
+    Missing {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The system refused something.
+    System {
+        /// What was tried, as in "cannot …".
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A directory, a device, a symbolic link: not a file of its own.
+    NotAFile {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Another daemon writes this page.
+    Locked {
+        /// Where.
+        path: PathBuf,
+        /// The process identifier which that daemon left in the page, as seen in its own
+        /// process namespace.
+        pid: Option<u32>,
+    },
+    /// A process that is no daemon holds a read lock on the file.
+    Held {
+        /// Where.
+        path: PathBuf,
+    },
+    /// It belongs to a user that a reader or writer must not trust.
+    Owner {
+        /// Where.
+        path: PathBuf,
+        /// The user it belongs to.
+        owner: u32,
+    },
+    /// Others than its owner may write it.
+    Writable {
+        /// Where.
+        path: PathBuf,
+        /// The permission bits.
+        mode: u32,
+    },
+    /// The file is shorter than a page, or nobody has finished making it.
+    Unfinished {
+        /// Where.
+        path: PathBuf,
+        /// How long it is, in bytes.
+        length: u64,
+    },
+    /// The file is none of Truechimer's.
+    Foreign {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The page has another version of the layout.
+    Version {
+        /// Where.
+        path: PathBuf,
+        /// The version it has.
+        found: u32,
+    },
+    /// The page has the right version but not the sizes of that version.
+    Damaged {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PageError::Missing { path } => {
+                write!(f, "there is no clock page at {}: is the daemon running?", path.display())
+            }
+            PageError::System { action, path, error } => {
+                write!(f, "cannot {action} {}: {error}", path.display())
+            }
+            PageError::NotAFile { path } => {
+                write!(f, "{} is not a regular file; name another page", path.display())
+            }
+            PageError::Locked { path, pid } => {
+                write!(f, "another daemon writes the clock page {}", path.display())?;
+                if let Some(pid) = pid {
+                    write!(f, " (process {pid})")?;
+                }
+                f.write_str("; stop it, or name another page")
+            }
+            PageError::Held { path } => write!(
+                f,
+                "a process that is no daemon holds a lock on {}; find it with lslocks(8)",
+                path.display()
+            ),
+            PageError::Owner { path, owner } => write!(
+                f,
+                "{} belongs to user {owner}, who is not to be trusted with the time here; \
+                 name another page, or remove it",
+                path.display()
+            ),
+            PageError::Writable { path, mode } => write!(
+                f,
+                "{} can be written by others than its owner (mode {mode:04o}); \
+                 chmod go-w it if its content can be trusted, or remove it",
+                path.display()
+            ),
+            PageError::Unfinished { path, length } => write!(
+                f,
+                "{} is not a whole clock page (yet): {length} bytes of {SIZE}, or without its \
+                 header; is the daemon starting?",
+                path.display()
+            ),
+            PageError::Foreign { path } => write!(
+                f,
+                "{} is not a clock page; name another page, or remove it if nothing needs it",
+                path.display()
+            ),
+            PageError::Version { path, found } => write!(
+                f,
+                "{} has layout version {found}, this program knows version {VERSION}: \
+                 use programs and daemon of the same release, or remove it once no daemon runs",
+                path.display()
+            ),
+            PageError::Damaged { path } => write!(
+                f,
+                "the header of {} contradicts itself; remove it once no daemon runs",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            PageError::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The only unsafe code of this crate: mapping the file, and the calls that std lacks.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+use super::layout::{Page, SIZE};
+
+/// A page file mapped into this process, shared with all others that map it.
+pub(crate) struct Mapping {
+    page: NonNull<Page>,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and all of `Page` is atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first [`SIZE`] bytes of a file that the caller knows to be that long.
+    pub fn of(file: &File, writable: bool) -> io::Result<Mapping> {
+        let access = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let address = unsafe {
+            libc::mmap(std::ptr::null_mut(), SIZE, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let page = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { page })
+    }
+}
+
+impl Deref for Mapping {
+    type Target = Page;
+
+    #[inline(always)]
+    fn deref(&self) -> &Page {
+        // SAFETY: the mapping is SIZE = size_of::<Page>() bytes long, aligned to a memory page,
+        // and stays until drop. `Page` is all AtomicU64, for which every bit pattern is valid and
+        // which other processes may change at any time. A read-only mapping is only ever loaded
+        // from, with relaxed 64-bit loads, which need no write access on 64-bit targets.
+        unsafe { self.page.as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this address and size, and no reference outlives `self`.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), SIZE) };
+    }
+}
+
+/// Makes the file at least [`SIZE`] bytes long with all of it backed by storage, so that no store
+/// through the mapping can fail for want of space. What is there stays.
+pub(crate) fn allocate(file: &File) -> io::Result<()> {
+    // SAFETY: it takes numbers only.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, SIZE as libc::off_t) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Takes the writer's lock, which goes when the file is closed or the process dies. `false` if
+/// another process has it.
+pub(crate) fn lock(file: &File) -> io::Result<bool> {
+    let lock = whole_file(libc::F_WRLCK);
+    // SAFETY: `lock` is a valid flock structure for the duration of the call.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        e if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        e => Err(e),
+    }
+}
+
+/// Who holds a lock that would keep this file's opener from taking one of the given type.
+pub(crate) fn locked_by(file: &File, ours: Lock) -> Option<Lock> {
+    let mut lock = whole_file(ours as libc::c_int);
+    // SAFETY: `lock` is a valid flock structure for the duration of the call.
+    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+    match libc::c_int::from(lock.l_type) {
+        _ if asked != 0 => None,
+        libc::F_WRLCK => Some(Lock::Write),
+        libc::F_RDLCK => Some(Lock::Read),
+        _ => None,
+    }
+}
+
+/// A kind of lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lock {
+    /// Shared: needs a file open for reading only.
+    Read = libc::F_RDLCK as isize,
+    /// Exclusive: needs a file open for writing.
+    Write = libc::F_WRLCK as isize,
+}
+
+fn whole_file(kind: libc::c_int) -> libc::flock {
+    // SAFETY: a structure of integers, for which zeros are valid; l_len 0 means "to the end".
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
+}
+
+/// The effective user.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}

@@ -1,0 +1,126 @@
+//! The reader's end of a page.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use truechimer_time::Count;
+
+use super::error::PageError;
+use super::layout::{Kind, SIZE};
+use super::map::{self, Lock, Mapping};
+use crate::{Corrupt, Hand, HandRing, Made};
+
+/// A page to read from.
+///
+/// Once open it stays readable whatever becomes of the daemon; a restarted one goes on in the same
+/// file. (Should someone shorten the file by hand, the next read dies of `SIGBUS`: no daemon ever
+/// does.)
+pub struct PageReader {
+    mapping: Mapping,
+    file: File,
+    path: PathBuf,
+}
+
+impl PageReader {
+    /// Opens the page at `path`.
+    ///
+    /// # Errors
+    /// If there is none, it cannot be read, is not one of ours and of this version, or belongs to
+    /// someone who must not be trusted with the time: the owner must be root, the reader or the
+    /// owner of the directory that holds it, and nobody else may have write access.
+    pub fn open(path: impl AsRef<Path>) -> Result<PageReader, PageError> {
+        let path = path.as_ref().to_path_buf();
+        let system = |action, error| PageError::System { action, path: path.clone(), error };
+        // Without O_NONBLOCK a FIFO in its place would hold us up.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(&path)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => PageError::Missing { path: path.clone() },
+                _ => system("open", error),
+            })?;
+        let meta = file.metadata().map_err(|e| system("examine", e))?;
+        if !meta.is_file() {
+            return Err(PageError::NotAFile { path });
+        }
+        let owner = meta.uid();
+        let trusted = owner == 0
+            || owner == map::effective_user()
+            || directory(&path).metadata().is_ok_and(|d| d.uid() == owner);
+        if !trusted {
+            return Err(PageError::Owner { path, owner });
+        }
+        let mode = meta.mode() & 0o7777;
+        if mode & 0o022 != 0 {
+            return Err(PageError::Writable { path, mode });
+        }
+        if meta.len() < SIZE as u64 {
+            return Err(PageError::Unfinished { path, length: meta.len() });
+        }
+        let mapping = Mapping::of(&file, false).map_err(|e| system("map", e))?;
+        match mapping.kind() {
+            Kind::Right => Ok(PageReader { mapping, file, path }),
+            Kind::Unfinished => Err(PageError::Unfinished { path, length: meta.len() }),
+            Kind::Foreign => Err(PageError::Foreign { path }),
+            Kind::Version(found) => Err(PageError::Version { path, found }),
+            Kind::Damaged => Err(PageError::Damaged { path }),
+        }
+    }
+
+    /// The newest hand and how it was made; `None` while there is none.
+    #[must_use]
+    pub fn read(&self) -> Option<(Hand, Made)> {
+        self.newest().ok().flatten().map(|(_, hand, made)| (hand, made))
+    }
+
+    /// The newest hand with its generation, and how it was made; `None` while there is none.
+    ///
+    /// # Errors
+    /// If what the page holds cannot be a hand.
+    pub fn newest(&self) -> Result<Option<(u64, Hand, Made)>, Corrupt> {
+        super::newest(self.ring())
+    }
+
+    /// The count at which the daemon last looked at the world; 0 before its first look.
+    #[must_use]
+    pub fn heartbeat(&self) -> Count {
+        Count(self.ring().heartbeat())
+    }
+
+    /// Whether a daemon has the page open for writing. It may be stopped all the same: see
+    /// [`PageReader::heartbeat`].
+    #[must_use]
+    pub fn tended(&self) -> bool {
+        map::locked_by(&self.file, Lock::Read) == Some(Lock::Write)
+    }
+
+    /// The process that writes it or wrote it last, as numbered in its own process namespace.
+    #[must_use]
+    pub fn writer(&self) -> Option<u32> {
+        Some(self.mapping.writer()).filter(|pid| *pid != 0)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The hands themselves.
+    #[must_use]
+    #[inline(always)]
+    pub fn ring(&self) -> &HandRing {
+        &self.mapping.ring
+    }
+}
+
+/// The directory that holds `path`.
+pub(super) fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}

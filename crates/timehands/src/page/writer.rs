@@ -1,0 +1,138 @@
+//! The writer's end of a page.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use truechimer_time::Count;
+
+use super::error::PageError;
+use super::layout::{Kind, SIZE};
+use super::map::{self, Lock, Mapping};
+use super::places;
+use super::reader::directory;
+use crate::{Hand, Made, pack};
+
+/// The one that may write a page. Nobody else can be while it lives.
+///
+/// It never waits for readers, and none of its steps leaves the page unreadable: it may be killed
+/// at any of them.
+pub struct PageWriter {
+    mapping: Mapping,
+    /// Of the newest hand.
+    generation: u64,
+    path: PathBuf,
+    /// Holds the lock.
+    _file: File,
+}
+
+impl PageWriter {
+    /// Opens the page at `path` for writing: a new one, or the one that an earlier daemon left,
+    /// with its hands. The last directory of a default place is made if it is missing.
+    ///
+    /// # Errors
+    /// If another daemon writes it, if the file is not a page of this version (it is left
+    /// untouched), or if the system refuses.
+    pub fn create(path: impl AsRef<Path>) -> Result<PageWriter, PageError> {
+        let path = path.as_ref().to_path_buf();
+        let system = |action, error| PageError::System { action, path: path.clone(), error };
+        if path == places::for_daemon() {
+            make_directory(directory(&path)).map_err(|e| system("make the directory of", e))?;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o644)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(&path)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => {
+                    PageError::NotAFile { path: path.clone() }
+                }
+                _ => system("open", error),
+            })?;
+        let meta = file.metadata().map_err(|e| system("examine", e))?;
+        if !meta.is_file() {
+            return Err(PageError::NotAFile { path });
+        }
+        // Its owner could shorten it under us.
+        if meta.uid() != map::effective_user() {
+            return Err(PageError::Owner { path, owner: meta.uid() });
+        }
+        if !map::lock(&file).map_err(|e| system("lock", e))? {
+            return Err(refused(&file, path));
+        }
+        // Looked at again under the lock: another writer may just have finished making it.
+        let length = file.metadata().map_err(|e| system("examine", e))?.len();
+        if length != 0 && length != SIZE as u64 {
+            return Err(PageError::Foreign { path });
+        }
+        map::allocate(&file).map_err(|e| system("find space for", e))?;
+        let mapping = Mapping::of(&file, true).map_err(|e| system("map", e))?;
+        match mapping.kind() {
+            Kind::Right => {}
+            Kind::Unfinished if mapping.is_blank() => mapping.initialise(),
+            Kind::Unfinished | Kind::Foreign => return Err(PageError::Foreign { path }),
+            Kind::Version(found) => return Err(PageError::Version { path, found }),
+            Kind::Damaged => return Err(PageError::Damaged { path }),
+        }
+        mapping.set_writer(std::process::id());
+        // Whatever the umask or an earlier owner of this name wanted.
+        file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
+        let generation = mapping.ring.generation();
+        Ok(PageWriter { mapping, generation, path, _file: file })
+    }
+
+    /// The newest hand in the page and how it was made: at the start, what the daemon before left.
+    #[must_use]
+    pub fn last_hand(&self) -> Option<(Hand, Made)> {
+        super::newest(&self.mapping.ring).ok().flatten().map(|(_, hand, made)| (hand, made))
+    }
+
+    /// Publishes a hand, made when `made` says; that is a heartbeat too. Returns its generation.
+    pub fn publish(&mut self, hand: &Hand, made: &Made) -> u64 {
+        self.heartbeat(made.count);
+        self.generation = self.mapping.ring.publish(self.generation, &pack(hand, made));
+        self.generation
+    }
+
+    /// Says that the daemon looked at the world at `count`: the host's clocks are in order, the
+    /// newest hand still stands. To be called at least once a second.
+    pub fn heartbeat(&self, count: Count) {
+        self.mapping.ring.beat(count.0);
+    }
+
+    /// Where the page is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Who keeps us from taking the lock.
+fn refused(file: &File, path: PathBuf) -> PageError {
+    if map::locked_by(file, Lock::Write) == Some(Lock::Read) {
+        return PageError::Held { path };
+    }
+    let pid = file
+        .metadata()
+        .is_ok_and(|m| m.len() >= SIZE as u64)
+        .then(|| Mapping::of(file, false).ok())
+        .flatten()
+        .filter(|page| page.kind() == Kind::Right)
+        .map(|page| page.writer())
+        .filter(|pid| *pid != 0);
+    PageError::Locked { path, pid }
+}
+
+/// Makes the directory, open to all for reading, if it is not there.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Ok(()) => std::fs::set_permissions(directory, Permissions::from_mode(0o755)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}

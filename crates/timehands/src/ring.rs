@@ -1,0 +1,237 @@
+//! One writer, any number of readers, no locks: the newest complete record is always readable.
+//!
+//! Each record has a generation, 1, 2, 3 …, and lies in slot `generation mod SLOTS`. The ring's
+//! `sequence` is the generation of the newest complete record, 0 while there is none.
+//!
+//! ```text
+//! writer, g := sequence + 1                 reader
+//!   slot(g).generation := 0                   s := sequence              (0: nothing yet)
+//!   fence(release)                   ──╮  ╭── fence(acquire)
+//!   slot(g).words      := …            │  │   … := slot(s).words
+//!   slot(g).generation := g            │  ╰─  fence(acquire)
+//!   sequence           := g  (release) ╯      slot(s).generation = s?    (else: again)
+//! ```
+//!
+//! Why it is right. A reader that sees `sequence = s` also sees the words of s, for the release
+//! store of `sequence` comes after them and the acquire fence before its own loads: it can see
+//! words of s or later ones, never earlier. If any of them is later, the writer had come round to
+//! the slot and had set its generation to 0 before; the two fences carry that to the reader's
+//! check, which then finds 0 or a later generation. So words that pass the check are all of s.
+//!
+//! A release *store* would not do in place of the fence: it orders what came before it, not the
+//! stores of the words after. `tests/loom.rs` shows that the four orderings are enough, and that
+//! each of them is needed.
+//!
+//! The writer never waits. A reader begins again only if the writer published a whole ring of
+//! records while it read one; if the writer has stopped, at whatever store, the newest complete
+//! record stays where it is and is read at the first attempt.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::cell::{Cell, Mark, Word};
+use crate::packed::WORDS;
+
+/// How many hands the ring holds: a reader begins again only if this many were published while
+/// it read one.
+pub const SLOTS: usize = 8;
+
+/// How often a reader begins again before it takes the memory to be damaged.
+pub const TRIES: u32 = 1000;
+
+/// A ring of hands in memory.
+pub type HandRing = Ring<Word, Mark, SLOTS, WORDS>;
+
+/// A ring of `SLOTS` records (a power of two, 2 or more) of `WORDS` words each.
+///
+/// `W` holds a word, `M` a generation. The layout is that of `docs/clock-page.md`.
+#[repr(C, align(64))]
+pub struct Ring<W, M, const SLOTS: usize, const WORDS: usize> {
+    sequence: M,
+    /// The count of the writer's last look at the world. Beside `sequence`, so that a reader gets
+    /// both with one cache line. Seen in one piece only where `W` is a 64-bit atomic.
+    heartbeat: W,
+    slots: [Slot<W, M, WORDS>; SLOTS],
+}
+
+#[repr(C, align(64))]
+struct Slot<W, M, const WORDS: usize> {
+    generation: M,
+    words: [W; WORDS],
+}
+
+/// Why there is nothing to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unreadable {
+    /// Nothing has been published yet.
+    Empty,
+    /// No record agrees with its generation: the memory was damaged, or is none of ours.
+    Damaged,
+}
+
+impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Default
+    for Ring<W, M, SLOTS, WORDS>
+{
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS, WORDS> {
+    const MASK: u64 = {
+        assert!(SLOTS >= 2 && SLOTS.is_power_of_two());
+        SLOTS as u64 - 1
+    };
+
+    /// An empty ring.
+    #[must_use]
+    pub fn new() -> Self {
+        Ring {
+            sequence: M::new(0),
+            heartbeat: W::new(0),
+            slots: core::array::from_fn(|_| Slot {
+                generation: M::new(0),
+                words: core::array::from_fn(|_| W::new(0)),
+            }),
+        }
+    }
+
+    /// The one writer, and the ring as its readers see it.
+    pub fn split(&mut self) -> (Writer<'_, W, M, SLOTS, WORDS>, &Self) {
+        let ring: &Self = self;
+        (Writer { ring, generation: ring.generation() }, ring)
+    }
+
+    /// The generation of the newest record, 0 while there is none.
+    #[must_use]
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.sequence.load(Relaxed)
+    }
+
+    /// The count of the writer's last look at the world, 0 before the first.
+    #[must_use]
+    #[inline]
+    pub fn heartbeat(&self) -> u64 {
+        self.heartbeat.load(Relaxed)
+    }
+
+    /// A look at the newest record, if there is one.
+    #[must_use]
+    #[inline(always)]
+    pub fn look(&self) -> Option<Look<'_, W, M, WORDS>> {
+        let generation = self.sequence.load(Relaxed);
+        if generation == 0 {
+            return None;
+        }
+        M::fence(Acquire);
+        self.slot(generation).map(|slot| Look { generation, slot })
+    }
+
+    /// The newest record's generation and words; looks again if the writer lapped it.
+    ///
+    /// # Errors
+    /// Where nothing was published yet, or [`TRIES`] looks found nothing whole.
+    pub fn newest(&self) -> Result<(u64, [u64; WORDS]), Unreadable> {
+        for _ in 0..TRIES {
+            let look = self.look().ok_or(Unreadable::Empty)?;
+            let mut words = [0; WORDS];
+            for (word, cell) in words.iter_mut().zip(look.words()) {
+                *word = cell.load(Relaxed);
+            }
+            if look.held() {
+                return Ok((look.generation(), words));
+            }
+        }
+        Err(Unreadable::Damaged)
+    }
+
+    /// The slot of a generation.
+    #[inline]
+    fn slot(&self, generation: u64) -> Option<&Slot<W, M, WORDS>> {
+        self.slots.get((generation & Self::MASK) as usize)
+    }
+
+    /// Publishes the record after generation `last`, and says under which generation. Only ever
+    /// to be called by one writer at a time: two would mix their words.
+    pub(crate) fn publish(&self, last: u64, words: &[u64; WORDS]) -> u64 {
+        let generation = Self::after(last);
+        if let Some(slot) = self.slot(generation) {
+            slot.generation.store(0, Relaxed);
+            M::fence(Release);
+            for (cell, word) in slot.words.iter().zip(words) {
+                cell.store(*word, Relaxed);
+            }
+            slot.generation.store(generation, Relaxed);
+            self.sequence.store(generation, Release);
+        }
+        generation
+    }
+
+    /// Says that the writer looked at the world at this count.
+    pub(crate) fn beat(&self, count: u64) {
+        self.heartbeat.store(count, Relaxed);
+    }
+
+    /// The generation after `generation`. 0 means "none" and is left out, along with the rest of
+    /// its round, so that neighbours never share a slot.
+    fn after(generation: u64) -> u64 {
+        if generation >= M::LARGEST { SLOTS as u64 } else { generation + 1 }
+    }
+}
+
+/// A look at one record while the writer may be busy: load the words, then ask whether the look
+/// [`held`](Look::held).
+pub struct Look<'a, W, M, const WORDS: usize> {
+    generation: u64,
+    slot: &'a Slot<W, M, WORDS>,
+}
+
+impl<'a, W, M: Cell, const WORDS: usize> Look<'a, W, M, WORDS> {
+    /// The record's generation.
+    #[must_use]
+    #[inline(always)]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Its words: until [`Look::held`] has said so they may be of different records.
+    #[must_use]
+    #[inline(always)]
+    pub fn words(&self) -> &'a [W; WORDS] {
+        &self.slot.words
+    }
+
+    /// Whether all that was loaded so far was of this record.
+    #[must_use]
+    #[inline(always)]
+    pub fn held(&self) -> bool {
+        M::fence(Acquire);
+        self.slot.generation.load(Relaxed) == self.generation
+    }
+}
+
+/// The one that may publish.
+pub struct Writer<'a, W, M, const SLOTS: usize, const WORDS: usize> {
+    ring: &'a Ring<W, M, SLOTS, WORDS>,
+    /// Of the newest record.
+    generation: u64,
+}
+
+impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Writer<'_, W, M, SLOTS, WORDS> {
+    /// Publishes a record, and says under which generation. Never waits.
+    pub fn publish(&mut self, words: &[u64; WORDS]) -> u64 {
+        self.generation = self.ring.publish(self.generation, words);
+        self.generation
+    }
+
+    /// Goes on from what the ring says, as the successor of a writer that was stopped half-way
+    /// does.
+    pub fn resume(&mut self) {
+        self.generation = self.ring.generation();
+    }
+
+    /// Says that the writer looked at the world at this count.
+    pub fn heartbeat(&mut self, count: u64) {
+        self.ring.beat(count);
+    }
+}

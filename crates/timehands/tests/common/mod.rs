@@ -1,0 +1,74 @@
+//! Hands that show whether all of their fields belong together, and a directory to work in.
+#![allow(dead_code)] // Each test binary uses its part.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use truechimer_time::{
+    BootId, Count, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
+};
+use truechimer_timehands::{Hand, Made, Status};
+
+/// A hand with every field derived from its generation.
+pub fn derived(generation: u64) -> (Hand, Made) {
+    let g = generation as i64;
+    let period = Period::from_hz(1_000_000_000 + generation % 1000);
+    let hand = Hand {
+        counter: CounterId {
+            kind: CounterKind::Raw,
+            boot: BootId((u128::from(generation) << 7).to_be_bytes()),
+            epoch: Epoch(generation as u32),
+        },
+        base: Count(generation),
+        time: Instant::new(g % 1_000_000, !generation),
+        period,
+        difference: period.scaled(Rate::from_ppb(g % 5000)),
+        difference_error: Rate(g % 1_000_000),
+        path_bound: Span::from_nanos(g % 1_000_000),
+        statistical_bound: Span::from_nanos(g % 77_777),
+        growth: Rate(g % 333_333),
+        status: if g % 2 == 0 { Status::Synchronised } else { Status::Holdover },
+        leaps: Leaps {
+            tai_offset: g as i32,
+            known: g % 3 == 0,
+            last: (g % 5 == 0).then_some(Leap { at: g, step: 1 }),
+            next: (g % 7 == 0).then_some(Leap { at: -g, step: -1 }),
+        },
+        void_after: Count(generation.wrapping_mul(3)),
+    };
+    let made = Made {
+        count: Count(generation),
+        monotonic_ns: g,
+        raw_ns: -g,
+        suspended_ns: g.wrapping_mul(9),
+    };
+    (hand, made)
+}
+
+/// A directory that goes with all that is in it.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("timehands-{}-{n}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

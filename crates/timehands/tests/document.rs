@@ -1,0 +1,1 @@
+//! `docs/clock-page.md` against the code.

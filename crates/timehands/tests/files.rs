@@ -1,0 +1,299 @@
+//! What lies at a page's path, and what becomes of it.
+
+mod common;
+
+use std::fs::{self, File, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use common::{Scratch, derived};
+use truechimer_time::Count;
+use truechimer_timehands::{PageError, PageReader, PageWriter, layout};
+
+/// A page with one hand in it, and no writer.
+fn page(path: &Path) {
+    let (hand, made) = derived(1);
+    PageWriter::create(path).unwrap().publish(&hand, &made);
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_is_published_is_read() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    assert_eq!(writer.last_hand(), None);
+    assert_eq!(fs::metadata(&path).unwrap().len(), layout::SIZE as u64);
+    assert_eq!(mode(&path), 0o644);
+
+    let reader = PageReader::open(&path).unwrap();
+    assert_eq!((reader.read(), reader.heartbeat()), (None, Count(0)));
+    assert!(reader.tended());
+    assert_eq!(reader.writer(), Some(std::process::id()));
+    for generation in 1..=100 {
+        let (hand, made) = derived(generation);
+        assert_eq!(writer.publish(&hand, &made), generation);
+        assert_eq!(reader.newest(), Ok(Some((generation, hand, made))));
+        assert_eq!(writer.last_hand(), Some((hand, made)));
+        assert_eq!(reader.heartbeat(), made.count);
+    }
+    writer.heartbeat(Count(12345));
+    assert_eq!(reader.heartbeat(), Count(12345));
+    drop(writer);
+    assert!(!reader.tended());
+    assert_eq!(reader.read(), Some(derived(100)));
+}
+
+#[test]
+fn a_successor_goes_on_in_the_same_file() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    page(&path);
+    let reader = PageReader::open(&path).unwrap();
+    for generation in 2..=30 {
+        let mut writer = PageWriter::create(&path).unwrap();
+        assert_eq!(writer.last_hand(), Some(derived(generation - 1)));
+        let (hand, made) = derived(generation);
+        assert_eq!(writer.publish(&hand, &made), generation);
+        assert_eq!(reader.newest(), Ok(Some((generation, hand, made))));
+    }
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let first = PageWriter::create(&path).unwrap();
+    let error = PageWriter::create(&path).err().unwrap();
+    let pid = std::process::id();
+    assert!(matches!(&error, PageError::Locked { pid: Some(p), .. } if *p == pid), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("clock") && text.contains(&pid.to_string()), "{text}");
+    drop(first);
+    PageWriter::create(&path).unwrap();
+}
+
+#[test]
+fn a_reader_can_keep_a_writer_out_but_not_in_silence() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    page(&path);
+    let outsider = File::open(&path).unwrap();
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_RDLCK as libc::c_short;
+    // SAFETY: a valid lock structure on a file that is open.
+    assert_eq!(unsafe { libc::fcntl(outsider.as_raw_fd(), libc::F_OFD_SETLK, &lock) }, 0);
+    assert!(matches!(PageWriter::create(&path), Err(PageError::Held { .. })));
+    assert!(!PageReader::open(&path).unwrap().tended());
+    drop(outsider);
+    PageWriter::create(&path).unwrap();
+}
+
+#[test]
+fn nothing_there() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    assert!(matches!(PageReader::open(&path), Err(PageError::Missing { .. })));
+    assert!(!path.exists());
+    // Only a default place has its directory made.
+    let deep = scratch.join("no/clock");
+    assert!(matches!(PageWriter::create(deep), Err(PageError::System { .. })));
+}
+
+/// What reader and writer say of a file with this content; it has to be there unchanged after.
+fn refused(content: &[u8]) -> (PageError, PageError) {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    fs::write(&path, content).unwrap();
+    chmod(&path, 0o600);
+    let errors = (PageReader::open(&path).err().unwrap(), PageWriter::create(&path).err().unwrap());
+    assert_eq!(fs::read(&path).unwrap(), content);
+    assert_eq!(mode(&path), 0o600);
+    errors
+}
+
+/// The bytes of a page with one hand, after a change.
+fn changed(change: impl Fn(&File)) -> Vec<u8> {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    page(&path);
+    change(&File::options().write(true).open(&path).unwrap());
+    fs::read(&path).unwrap()
+}
+
+#[test]
+fn files_that_are_no_pages_are_left_alone() {
+    let text = vec![b'x'; layout::SIZE];
+    let errors = refused(&text);
+    assert!(matches!(errors, (PageError::Foreign { .. }, PageError::Foreign { .. })), "{errors:?}");
+    // Of the other byte order.
+    let swapped = changed(|file| file.write_all_at(&layout::MAGIC.to_be_bytes(), 0).unwrap());
+    let errors = refused(&swapped);
+    assert!(matches!(errors, (PageError::Foreign { .. }, PageError::Foreign { .. })), "{errors:?}");
+    // Without the magic, but not what a writer that was cut short leaves.
+    let beheaded = changed(|file| file.write_all_at(&[0; 8], 0).unwrap());
+    let errors = refused(&beheaded);
+    assert!(matches!(errors, (PageError::Unfinished { .. }, PageError::Foreign { .. })));
+}
+
+#[test]
+fn short_and_long_files_are_refused() {
+    for length in [1, 100, layout::SIZE - 1] {
+        let errors = refused(&vec![0; length]);
+        assert!(matches!(errors, (PageError::Unfinished { .. }, PageError::Foreign { .. })));
+    }
+    // The page of a version with more to it; to a reader only what the header says matters.
+    let mut long = changed(|file| file.write_all_at(&2u32.to_ne_bytes(), 8).unwrap());
+    long.resize(2 * layout::SIZE, 0);
+    let errors = refused(&long);
+    assert!(matches!(errors, (PageError::Version { found: 2, .. }, PageError::Foreign { .. })));
+}
+
+#[test]
+fn other_versions_are_refused() {
+    for version in [0u32, 2, u32::MAX] {
+        let page = changed(|file| file.write_all_at(&version.to_ne_bytes(), 8).unwrap());
+        let (reader, writer) = refused(&page);
+        assert!(matches!(reader, PageError::Version { found, .. } if found == version));
+        assert!(matches!(writer, PageError::Version { found, .. } if found == version));
+        assert!(reader.to_string().contains(&format!("version {version}")), "{reader}");
+    }
+}
+
+#[test]
+fn a_header_that_contradicts_itself_is_refused() {
+    for offset in [12, 16, 20, 24, 28] {
+        let page = changed(|file| file.write_all_at(&7u32.to_ne_bytes(), offset).unwrap());
+        let errors = refused(&page);
+        assert!(matches!(errors, (PageError::Damaged { .. }, PageError::Damaged { .. })));
+    }
+}
+
+#[test]
+fn what_was_left_unfinished_is_finished() {
+    let scratch = Scratch::new();
+    let (whole, path) = (scratch.join("whole"), scratch.join("clock"));
+    drop(PageWriter::create(&whole).unwrap());
+    let whole = fs::read(whole).unwrap();
+    // Nothing, zeros, and the header up to each of its words.
+    let mut cases = vec![vec![], vec![0; layout::SIZE]];
+    for words in 1..=3 {
+        let mut page = vec![0; layout::SIZE];
+        page[8..8 + 8 * words].copy_from_slice(&whole[8..8 + 8 * words]);
+        cases.push(page);
+    }
+    for content in cases {
+        fs::write(&path, content).unwrap();
+        assert!(matches!(PageReader::open(&path), Err(PageError::Unfinished { .. })));
+        drop(PageWriter::create(&path).unwrap());
+        assert_eq!(PageReader::open(&path).unwrap().read(), None);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn damaged_hands_are_never_time() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    // A generation that is not there; a sequence that no slot knows; a period of 0.
+    for (offset, word) in [(layout::HANDS_OFFSET + layout::HAND_SIZE, 9u64), (64, 77)] {
+        page(&path);
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&word.to_ne_bytes(), offset as u64).unwrap();
+        let reader = PageReader::open(&path).unwrap();
+        assert_eq!((reader.read(), reader.newest().unwrap_err().field), (None, "generation"));
+        fs::remove_file(&path).unwrap();
+    }
+    page(&path);
+    let file = File::options().write(true).open(&path).unwrap();
+    let period = layout::HANDS_OFFSET + layout::HAND_SIZE + 32;
+    file.write_all_at(&[0; 16], period as u64).unwrap();
+    let reader = PageReader::open(&path).unwrap();
+    assert_eq!((reader.read(), reader.newest().unwrap_err().field), (None, "period"));
+    // A daemon that finds that starts afresh and mends it.
+    let mut writer = PageWriter::create(&path).unwrap();
+    assert_eq!(writer.last_hand(), None);
+    let (hand, made) = derived(2);
+    assert_eq!(writer.publish(&hand, &made), 2);
+    assert_eq!(reader.read(), Some((hand, made)));
+}
+
+#[test]
+fn a_sequence_at_its_end_goes_on() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    page(&path);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&u64::MAX.to_ne_bytes(), 64).unwrap();
+    let mut writer = PageWriter::create(&path).unwrap();
+    let reader = PageReader::open(&path).unwrap();
+    for n in 0..20 {
+        let (hand, made) = derived(n);
+        writer.publish(&hand, &made);
+        assert_eq!(reader.read(), Some((hand, made)));
+    }
+}
+
+#[test]
+fn things_that_are_no_files_are_refused() {
+    let scratch = Scratch::new();
+    let (target, link) = (scratch.join("clock"), scratch.join("link"));
+    page(&target);
+    symlink(&target, &link).unwrap();
+    assert!(matches!(PageWriter::create(&link), Err(PageError::NotAFile { .. })));
+    assert_eq!(PageReader::open(&link).unwrap().read(), Some(derived(1)));
+
+    assert!(matches!(PageWriter::create(scratch.path()), Err(PageError::NotAFile { .. })));
+    assert!(matches!(PageReader::open(scratch.path()), Err(PageError::NotAFile { .. })));
+
+    let fifo = scratch.join("fifo");
+    let name = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o644) }, 0);
+    assert!(matches!(PageReader::open(&fifo), Err(PageError::NotAFile { .. })));
+    assert!(matches!(PageWriter::create(&fifo), Err(PageError::NotAFile { .. })));
+}
+
+#[test]
+fn a_page_that_anybody_may_write_is_not_trusted() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    page(&path);
+    for mode in [0o646, 0o664, 0o666] {
+        chmod(&path, mode);
+        let error = PageReader::open(&path).err().unwrap();
+        assert!(matches!(error, PageError::Writable { mode: m, .. } if m == mode), "{error}");
+    }
+    // A daemon puts that right when it starts.
+    drop(PageWriter::create(&path).unwrap());
+    assert_eq!(mode(&path), 0o644);
+    PageReader::open(&path).unwrap();
+}
+
+#[test]
+fn the_pages_of_strangers_are_not_trusted() {
+    // SAFETY: it only asks.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED the_pages_of_strangers_are_not_trusted: only root can make such pages");
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    page(&path);
+    std::os::unix::fs::chown(&path, Some(4321), None).unwrap();
+    let stranger = PageError::Owner { path: path.clone(), owner: 4321 }.to_string();
+    assert_eq!(PageReader::open(&path).err().unwrap().to_string(), stranger);
+    assert_eq!(PageWriter::create(&path).err().unwrap().to_string(), stranger);
+    // In a directory of the stranger's own it is the page of a daemon that runs as that user.
+    std::os::unix::fs::chown(scratch.path(), Some(4321), None).unwrap();
+    assert_eq!(PageReader::open(&path).unwrap().read(), Some(derived(1)));
+    assert_eq!(PageWriter::create(&path).err().unwrap().to_string(), stranger);
+}
