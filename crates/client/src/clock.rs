@@ -1,0 +1,384 @@
+//! The clock.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use truechimer_counter::{Counter, CounterError, boot_id, host_reading, resolution};
+use truechimer_time::{BootId, Count, CountSpan, CounterKind, Instant};
+use truechimer_timehands::{Glance, Hand, PageError, PageReader, Status, Word, places};
+
+use crate::error::{OpenError, ReadError};
+use crate::judge::judge;
+use crate::reading::{Elapsed, Moment, Reading};
+use crate::view::View;
+
+/// A clock to read. Cheap to share between threads, and meant to be: open it once.
+pub struct Clock {
+    page: PageReader,
+    boot: BootId,
+    /// The processor's own counter, or `raw` once more where it has none that can be used.
+    native: Readable,
+    /// `CLOCK_MONOTONIC_RAW`.
+    raw: Readable,
+    latest: Latest,
+}
+
+/// A counter that can be read here.
+struct Readable {
+    counter: Counter,
+    /// The newest hand of this counter that was examined in full and found to stand; 0 for none.
+    /// Reading the clock goes straight ahead with this one only.
+    vetted: AtomicU64,
+    /// The smallest step of the counter, ≥ 1, once measured.
+    resolution: OnceLock<CountSpan>,
+}
+
+/// The latest time that [`Clock::now_monotone`] has given out, in ns since 1970; on a cache line
+/// of its own, since it is written to.
+#[repr(align(128))]
+struct Latest(AtomicI64);
+
+/// No time given out yet.
+const NEVER: i64 = i64::MIN;
+
+/// The counter that processors of this architecture have.
+const NATIVE: CounterKind =
+    if cfg!(target_arch = "aarch64") { CounterKind::ArmGeneric } else { CounterKind::Tsc };
+
+impl Clock {
+    /// Opens the clock of this machine. If `$TRUECHIMER_PAGE` is set, that names the page.
+    /// Otherwise it is `$XDG_RUNTIME_DIR/truechimer/clock` or `/run/truechimer/clock`: the first
+    /// that a daemon tends, or the first that exists.
+    ///
+    /// # Errors
+    /// If there is no page, it cannot be trusted or read, or it is about a counter that this
+    /// process cannot read. A page without any time yet is no error here but one of
+    /// [`Clock::now`].
+    pub fn open() -> Result<Clock, OpenError> {
+        let searched = places::for_readers();
+        let mut found = None;
+        for path in &searched {
+            match PageReader::open(path) {
+                Ok(page) if page.tended() => return Clock::over(page),
+                Ok(page) => found = found.or(Some(Ok(page))),
+                Err(PageError::Missing { .. }) => {}
+                Err(error) => found = found.or(Some(Err(error))),
+            }
+        }
+        match found {
+            Some(page) => Clock::over(page?),
+            None => Err(OpenError::NoPage { searched }),
+        }
+    }
+
+    /// Opens the clock whose page is at `path`.
+    ///
+    /// # Errors
+    /// As [`Clock::open`].
+    pub fn open_at(path: impl AsRef<Path>) -> Result<Clock, OpenError> {
+        match PageReader::open(&path) {
+            Ok(page) => Clock::over(page),
+            Err(PageError::Missing { path }) => Err(OpenError::NoPage { searched: vec![path] }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn over(page: PageReader) -> Result<Clock, OpenError> {
+        // The kernel's counter is what any other is checked against when no daemon does.
+        let raw = Counter::of_kind(CounterKind::Raw)?;
+        let clock = Clock {
+            page,
+            boot: boot_id()?,
+            native: Readable::new(Counter::of_kind(NATIVE).unwrap_or(raw)),
+            raw: Readable::new(raw),
+            latest: Latest(AtomicI64::new(NEVER)),
+        };
+        let path = || clock.page.path().to_path_buf();
+        match clock.page.newest() {
+            Ok(Some((_, hand, _))) if hand.counter.boot == clock.boot => {
+                clock.readable(hand.counter.kind)?;
+            }
+            // A daemon of this boot that has not published yet: its lock shows that it is there.
+            Ok(Some(_)) if clock.page.tended() => {}
+            Ok(Some(_)) => return Err(OpenError::OtherBoot { path: path() }),
+            Ok(None) => {}
+            Err(corrupt) => return Err(OpenError::Corrupt { path: path(), corrupt }),
+        }
+        Ok(clock)
+    }
+
+    /// The same clock with fenced reads of the counter: see the crate's documentation.
+    #[must_use]
+    pub fn fenced(mut self) -> Clock {
+        self.native.counter = self.native.counter.fenced();
+        self
+    }
+
+    /// The time now, with its bound and status.
+    ///
+    /// # Errors
+    /// If the page has no time yet, or is about a counter that this process cannot read.
+    #[inline]
+    pub fn now(&self) -> Result<Reading, ReadError> {
+        match self.quickly(reading) {
+            Some(reading) => Ok(reading),
+            None => self.now_less_quickly(),
+        }
+    }
+
+    /// The time now, never before what an earlier call on this `Clock` gave, in any thread: `best`
+    /// is in whole nanoseconds and stands still while the clock goes back, or while nothing is
+    /// promised.
+    ///
+    /// The clock itself does go back now and then, by less than its bound, when the daemon learns
+    /// better. `best` stays within `earliest..=latest`, which is widened where need be.
+    ///
+    /// # Errors
+    /// As [`Clock::now`].
+    pub fn now_monotone(&self) -> Result<Reading, ReadError> {
+        let mut reading = self.now()?;
+        let nanos = i64::try_from(reading.best.as_nanos()).unwrap_or(i64::MAX);
+        let latest = if reading.status.bound_holds() {
+            self.latest.0.fetch_max(nanos, Relaxed).max(nanos)
+        } else {
+            match self.latest.0.load(Relaxed) {
+                NEVER => nanos,
+                latest => latest,
+            }
+        };
+        reading.best = Instant::from_nanos(latest.into());
+        reading.earliest = reading.earliest.min(reading.best);
+        reading.latest = reading.latest.max(reading.best);
+        Ok(reading)
+    }
+
+    /// This moment, to ask about later. Costs little more than reading the counter.
+    ///
+    /// # Errors
+    /// As [`Clock::now`], and while the counter is out of step and no daemon has begun a new
+    /// epoch.
+    #[inline]
+    pub fn moment(&self) -> Result<Moment, ReadError> {
+        let kind = self.native.counter.kind();
+        match self.quickly(|hand, count| Moment { count, kind, epoch: hand.epoch() }) {
+            Some(moment) => Ok(moment),
+            None => self.moment_less_quickly(),
+        }
+    }
+
+    /// The time of a moment, by what is known now: the bound grows with the distance, in either
+    /// direction. For a moment to come nothing is promised beyond what the daemon foresees.
+    ///
+    /// # Errors
+    /// As [`Clock::now`], and if the counter has lost its continuity since that moment.
+    #[inline]
+    pub fn time_of(&self, moment: Moment) -> Result<Reading, ReadError> {
+        let kind = self.native.counter.kind();
+        let told = self.quickly(|hand, now| {
+            let past = moment.kind == kind && now.at_or_after(moment.count);
+            (past && hand.epoch() == moment.epoch).then(|| reading(hand, moment.count))
+        });
+        match told.flatten() {
+            Some(reading) => Ok(reading),
+            None => self.time_of_less_quickly(moment),
+        }
+    }
+
+    /// How long it was from one moment to another, by the difference clock: the one that knows
+    /// nothing of corrections to the time, only how long a count lasts. Negative if `to` came
+    /// first.
+    ///
+    /// # Errors
+    /// As [`Clock::now`], and if the counter lost its continuity since either moment: then nobody
+    /// knows how long it was.
+    #[inline]
+    pub fn elapsed(&self, from: Moment, to: Moment) -> Result<Elapsed, ReadError> {
+        let kind = self.native.counter.kind();
+        let step = self.native.resolution.get();
+        let told = self.quickly(|hand, now| {
+            let step = *step?;
+            let known = |moment: Moment| {
+                let same = moment.kind == kind && moment.epoch == hand.epoch();
+                same && now.at_or_after(moment.count)
+            };
+            let counts = to.count - from.count;
+            (known(from) && known(to)).then(|| Elapsed::new(hand.elapsed(counts), hand.elapsed(step).0))
+        });
+        match told.flatten() {
+            Some(elapsed) => Ok(elapsed),
+            None => self.elapsed_less_quickly(from, to),
+        }
+    }
+
+    /// What the clock is worth now.
+    ///
+    /// # Errors
+    /// As [`Clock::now`].
+    pub fn status(&self) -> Result<Status, ReadError> {
+        self.now().map(|reading| reading.status)
+    }
+
+    /// Everything about the clock now, after a look at the host's own clocks. About a microsecond.
+    ///
+    /// # Errors
+    /// As [`Clock::now`].
+    #[cold]
+    pub fn view(&self) -> Result<View, ReadError> {
+        let (generation, hand, made) = match self.page.newest() {
+            Ok(Some(newest)) if newest.1.counter.boot == self.boot => newest,
+            // What another boot left behind is no time.
+            Ok(_) => return Err(ReadError::NotYet { tended: self.page.tended() }),
+            Err(corrupt) => return Err(ReadError::Corrupt(corrupt)),
+        };
+        let readable = self.readable(hand.counter.kind)?;
+        let heartbeat = self.page.heartbeat();
+        let verdict = judge(&hand, &made, heartbeat, &host_reading(readable.counter));
+        if verdict.reason.is_none() && hand.status.bound_holds() {
+            readable.vetted.store(generation, Relaxed);
+        }
+        let (count, status, reason) = (readable.counter.read(), verdict.status, verdict.reason);
+        Ok(View { count, generation, hand, made, heartbeat, status, reason })
+    }
+
+    /// The page itself.
+    #[must_use]
+    pub fn page(&self) -> &PageReader {
+        &self.page
+    }
+
+    /// The way of nearly all calls: an unfenced read of the processor's own counter, in line.
+    #[inline(always)]
+    fn quickly<T>(&self, tell: impl FnOnce(&Glance<'_, Word>, Count) -> T) -> Option<T> {
+        let counter = self.native.counter;
+        // Said to the compiler: it drops all other ways to read a counter from here.
+        if counter.is_fenced() { None } else { self.straight(counter, &self.native, tell) }
+    }
+
+    /// The same for other counters, as a function of its own.
+    fn straightforwardly<T>(&self, tell: impl Fn(&Glance<'_, Word>, Count) -> T) -> Option<T> {
+        let by = |readable: &Readable| self.straight(readable.counter, readable, &tell);
+        by(&self.raw).or_else(|| by(&self.native))
+    }
+
+    /// What the newest hand tells, if all is as usual: it was examined before, promises a bound,
+    /// and a daemon tends it.
+    ///
+    /// Whether the counter is read before or after the hand does not matter: should a newer hand
+    /// come out in between, this one still holds, and [`Glance::at`] works on either side of its
+    /// base. What does matter is that words and count are of the same counter; that is why each
+    /// counter has its own mark for the hand that was vetted.
+    #[inline(always)]
+    fn straight<T>(
+        &self,
+        counter: Counter,
+        readable: &Readable,
+        tell: impl FnOnce(&Glance<'_, Word>, Count) -> T,
+    ) -> Option<T> {
+        let ring = self.page.ring();
+        let look = ring.look()?;
+        if look.generation() != readable.vetted.load(Relaxed) {
+            return None;
+        }
+        let (hand, heartbeat) = (Glance(look.words()), ring.heartbeat());
+        let count = counter.read();
+        let told = tell(&hand, count);
+        (hand.stands_at(count, heartbeat) && look.held()).then_some(told)
+    }
+
+    /// [`Clock::now`] for other counters, and when something is unusual.
+    #[inline(never)]
+    fn now_less_quickly(&self) -> Result<Reading, ReadError> {
+        if let Some(reading) = self.straightforwardly(reading) {
+            return Ok(reading);
+        }
+        let view = self.view()?;
+        Ok(view.reading(view.count, view.status))
+    }
+
+    /// [`Clock::moment`] for other counters, and when something is unusual.
+    #[inline(never)]
+    fn moment_less_quickly(&self) -> Result<Moment, ReadError> {
+        let view = self.view()?;
+        if view.interrupted() {
+            return Err(ReadError::Disrupted);
+        }
+        let id = view.hand.counter;
+        Ok(Moment { count: view.count, kind: id.kind, epoch: id.epoch })
+    }
+
+    /// [`Clock::time_of`] for other counters, and when something is unusual.
+    #[inline(never)]
+    fn time_of_less_quickly(&self, moment: Moment) -> Result<Reading, ReadError> {
+        let view = self.view()?;
+        same_stretch(&view.hand, moment)?;
+        Ok(view.reading(moment.count, view.status_at(moment.count)))
+    }
+
+    /// [`Clock::elapsed`] for other counters, and when something is unusual.
+    #[inline(never)]
+    fn elapsed_less_quickly(&self, from: Moment, to: Moment) -> Result<Elapsed, ReadError> {
+        let view = self.view()?;
+        for moment in [from, to] {
+            same_stretch(&view.hand, moment)?;
+            if !view.hand.void_after.at_or_after(moment.count) {
+                return Err(ReadError::Void);
+            }
+        }
+        if view.status == Status::Disrupted {
+            return Err(ReadError::Disrupted);
+        }
+        let span = view.hand.difference.span(to.count - from.count);
+        let error = view.hand.difference_error.over(span.abs());
+        let step = self.readable(view.hand.counter.kind)?.resolution();
+        Ok(Elapsed::new((span, error), view.hand.difference.span(step)))
+    }
+
+    /// The counter of this kind.
+    fn readable(&self, kind: CounterKind) -> Result<&Readable, CounterError> {
+        if kind == CounterKind::Raw {
+            return Ok(&self.raw);
+        }
+        if kind == self.native.counter.kind() {
+            return Ok(&self.native);
+        }
+        // Asked again for the reason.
+        Counter::of_kind(kind).and(Err(CounterError::NotHere(kind)))
+    }
+}
+
+impl Readable {
+    fn new(counter: Counter) -> Readable {
+        Readable { counter, vetted: AtomicU64::new(0), resolution: OnceLock::new() }
+    }
+
+    /// The smallest step of the counter. Measured at the first call, in under 0.2 ms.
+    fn resolution(&self) -> CountSpan {
+        *self.resolution.get_or_init(|| resolution(self.counter))
+    }
+}
+
+/// The time at `count` by a hand in good standing.
+#[inline(always)]
+fn reading(hand: &Glance<'_, Word>, count: Count) -> Reading {
+    let (best, bound) = hand.at(count);
+    Reading {
+        count,
+        earliest: Instant(best.0.wrapping_sub(bound.0)),
+        best,
+        latest: Instant(best.0.wrapping_add(bound.0)),
+        status: hand.status(),
+        leaps: hand.leaps(),
+    }
+}
+
+/// Whether a moment's count can be compared with those of the hand.
+fn same_stretch(hand: &Hand, moment: Moment) -> Result<(), ReadError> {
+    let clock = hand.counter;
+    if (moment.kind, moment.epoch) == (clock.kind, clock.epoch) {
+        Ok(())
+    } else {
+        Err(ReadError::OtherEpoch { moment: moment.epoch, clock: clock.epoch })
+    }
+}
