@@ -1,1 +1,41 @@
-//! daemon
+//! The daemon as a library: one thread and one `poll(2)` loop around the engine.
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicBool;
+//! use truechimer_daemon::{Options, run};
+//!
+//! let options = Options { servers: vec!["ntp.example.org".into()], ..Options::default() };
+//! // Set by a signal handler or by another thread.
+//! let (stop, reload) = (AtomicBool::new(false), AtomicBool::new(false));
+//! run(&options, &stop, &reload, &mut |level, text| eprintln!("{level:?}: {text}"))?;
+//! # Ok::<(), truechimer_daemon::DaemonError>(())
+//! ```
+//!
+//! * [`Options`] is what the user asked for: a configuration file and what comes on top of it;
+//!   [`Options::settings`] reads and checks both ([`config`] explains the file).
+//! * [`run`] follows the servers until told to stop. It installs no signal handlers.
+//! * [`control`] asks a running daemon what it knows.
+//! * [`replay`] repeats a daemon's decisions from its log.
+#![deny(unsafe_code)]
+
+pub mod config;
+pub mod control;
+mod daemon;
+mod host;
+mod leaps;
+mod net;
+mod options;
+pub mod replay;
+mod resolve;
+mod run;
+mod state;
+mod sys;
+mod system_clock;
+
+pub use config::{ConfigError, Place, Settings};
+pub use options::Options;
+pub use run::{DaemonError, run};
+pub use truechimer_engine::{Level, Report, Selection, SourceReport};
+
+/// The version of the program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,318 @@
+//! The configuration file, `truechimer.toml`.
+//!
+//! ```toml
+//! counter = "auto"              # auto, tsc, tsc-fenced, arm-generic or raw
+//! page = "/run/truechimer/clock"
+//! control = "/run/truechimer/clock.control"   # or "none"
+//! replay-log = "/var/log/truechimer.jsonl"    # none unless set
+//! state = "/var/lib/truechimer/rate.json"     # or "none"
+//! leap-file = "/usr/share/zoneinfo/leap-seconds.list"   # or "none"
+//! max-wander-ppm = 0.5          # how far the oscillator's rate may stray, 0.001 to 100
+//!
+//! [[source]]
+//! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
+//! poll = 16                     # seconds between requests, 1 to 1024
+//! burst = true                  # begin with eight requests two seconds apart
+//!
+//! [system-clock]
+//! discipline = false            # whether to steer CLOCK_REALTIME
+//! ```
+//!
+//! Only `[[source]]` with a `host` is needed. An unknown key is an error, and so is a value out
+//! of its range: each problem is reported with its line and with how to mend it.
+
+mod host;
+mod nearest;
+mod reader;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use truechimer_counter::Choice;
+use truechimer_engine::Config;
+
+pub(crate) use host::host_and_port;
+pub(crate) use reader::check_poll;
+pub use reader::parse;
+
+/// Everything that the daemon needs to know, checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// What the engine is to do.
+    pub engine: Config,
+    /// The counter.
+    pub counter: Choice,
+    /// The clock page; `None`: where [`crate::run`] documents.
+    pub page: Option<PathBuf>,
+    /// The control socket.
+    pub control: Place,
+    /// The replay log, if one is wanted.
+    pub replay_log: Option<PathBuf>,
+    /// Where the rate is kept across boots.
+    pub state: Place,
+    /// The list of leap seconds.
+    pub leap_file: Place,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            engine: Config::default(),
+            counter: Choice::Auto,
+            page: None,
+            control: Place::Default,
+            replay_log: None,
+            state: Place::Default,
+            leap_file: Place::Default,
+        }
+    }
+}
+
+/// Where something is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Place {
+    /// Where it is by default.
+    #[default]
+    Default,
+    /// It is not wanted.
+    None,
+    /// Here.
+    At(PathBuf),
+}
+
+/// The word `none` is [`Place::None`], anything else a path.
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Place {
+        if path == Path::new("none") { Place::None } else { Place::At(path) }
+    }
+}
+
+/// What is wrong with a configuration: one or more problems, in the order of their lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong, where, and how to mend it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The file, or the option on the command line.
+    place: String,
+    /// The line in the file, from 1.
+    line: Option<usize>,
+    text: String,
+}
+
+impl Problem {
+    pub(crate) fn in_file(name: &str, line: Option<usize>, text: &str) -> Problem {
+        Problem { place: name.into(), line, text: text.into() }
+    }
+
+    pub(crate) fn option(option: &str, text: &str) -> Problem {
+        Problem { place: option.into(), line: None, text: text.into() }
+    }
+}
+
+/// `unknown key `pol` at truechimer.toml:7; did you mean …` reads well for one problem, but not
+/// for a list: so the place comes first, as compilers have it.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.place, self.text),
+            None => write!(f, "{}: {}", self.place, self.text),
+        }
+    }
+}
+
+impl ConfigError {
+    pub(crate) fn unless_empty(mut problems: Vec<Problem>) -> Result<(), ConfigError> {
+        problems.sort_by_key(|p| p.line);
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+    }
+
+    pub(crate) fn unreadable(name: &str, why: &io::Error) -> ConfigError {
+        let text = format!("cannot be read: {why}");
+        ConfigError { problems: vec![Problem::in_file(name, None, &text)] }
+    }
+
+    /// The problems, in the order of their lines; never empty.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+/// One problem a line.
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Text from a file, cut to a sensible length and without control characters, for a message.
+fn printable(text: &str) -> String {
+    let mut short: String =
+        text.chars().take(60).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(60).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use truechimer_engine::SourceConfig;
+    use truechimer_time::Rate;
+
+    fn ppm(text: &str) -> Rate {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_example_in_the_documentation_is_good() {
+        let text: String = include_str!("config.rs")
+            .lines()
+            .skip_while(|line| *line != "//! ```toml")
+            .skip(1)
+            .take_while(|line| *line != "//! ```")
+            .map(|line| line.trim_start_matches("//!").to_owned() + "\n")
+            .collect();
+        let settings = parse(&text, "example").unwrap();
+        assert_eq!(settings.counter, Choice::Auto);
+        assert_eq!(settings.page, Some("/run/truechimer/clock".into()));
+        let sources = vec![SourceConfig::new("ntp.example.org")];
+        let engine = Config { sources, max_wander: ppm("0.5"), ..Config::default() };
+        assert_eq!(settings.engine, engine);
+        assert_eq!(settings.leap_file, Place::At("/usr/share/zoneinfo/leap-seconds.list".into()));
+    }
+
+    #[test]
+    fn everything_can_be_set() {
+        let text = r#"
+            counter = "tsc-fenced"
+            control = "none"
+            state = "/s"
+            leap-file = "none"
+            max-wander-ppm = "0.25 ppm"
+            source = [{ host = "[::1]:11", poll = 0x10, burst = false }, { host = "::1" }]
+            system-clock.discipline = true
+        "#;
+        let settings = parse(text, "t").unwrap();
+        let first = SourceConfig { host: "::1".into(), port: 11, poll: 16, burst: false };
+        assert_eq!(
+            settings,
+            Settings {
+                engine: Config {
+                    sources: vec![first, SourceConfig::new("::1")],
+                    max_wander: ppm("0.25"),
+                    discipline: true,
+                    ..Config::default()
+                },
+                counter: Choice::Tsc { fenced: true },
+                page: None,
+                control: Place::None,
+                replay_log: None,
+                state: Place::At("/s".into()),
+                leap_file: Place::None,
+            }
+        );
+        assert_eq!(parse("", "empty").unwrap(), Settings::default());
+        for limit in ["0.001", "100"] {
+            let settings = parse(&format!("max-wander-ppm = {limit}"), "t").unwrap();
+            assert_eq!(settings.engine.max_wander, ppm(limit));
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_line_and_its_mend() {
+        for (text, message) in [
+            (
+                "\n[[source]]\npol = 16\nhost = \"a\"",
+                "t:3: unknown key `pol`; did you mean `poll`?",
+            ),
+            ("poll = 16", "t:1: unknown key `poll`; it belongs into [[source]]"),
+            ("[system-clock]\nstate = \"/x\"", "t:2: unknown key `state`; it belongs into the top"),
+            (
+                "stratum = 1",
+                "t:1: unknown key `stratum`; known in the top of the file: counter, page,",
+            ),
+            ("[[source]]\nhost = \"a\"\npoll = 0", "t:3: `poll` = 0: must be 1 to 1024 seconds"),
+            ("[[source]]\nhost = \"a\"\npoll = 99999999999999999999", "must be 1 to 1024 seconds"),
+            (
+                "[[source]]\nhost = \"a\"\npoll = 1.5",
+                "t:3: `poll` must be a whole number of seconds, as in 16, not float",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nburst = 1",
+                "t:3: `burst` must be true or false, not integer",
+            ),
+            ("[[source]]\npoll = 4", "t:1: this source has no `host`: add host ="),
+            ("[[source]]\nhost = 7", "t:2: `host` must be a string in quotes, not integer"),
+            ("[[source]]\nhost = \"a:0\"", "t:2: `host` = \"a:0\": port `0` must be 1 to 65535"),
+            (
+                "[[source]]\nhost = \"a\"\n[[source]]\nhost = \"a:123\"",
+                "t:3: `a` is a source already (line 1)",
+            ),
+            ("[source]\nhost = \"a\"", "t:1: `source` must be a list of tables: write [[source]]"),
+            ("source = [1]", "t:1: each `source` must be a table"),
+            ("system-clock = true", "t:1: `system-clock` must be a table: write [system-clock]"),
+            (
+                "[system-clock]\ndiscipline = \"yes\"",
+                "t:2: `discipline` must be true or false, not string",
+            ),
+            ("counter = \"hpet\"", "t:1: `counter` = \"hpet\": "),
+            ("max-wander-ppm = 0", "t:1: `max-wander-ppm` = 0: must be 0.001 to 100"),
+            ("max-wander-ppm = -1", "must be 0.001 to 100"),
+            ("max-wander-ppm = nan", "t:1: `max-wander-ppm` = nan: not a decimal number"),
+            (
+                "max-wander-ppm = true",
+                "t:1: `max-wander-ppm` must be a number of ppm, as in 0.5, not boolean",
+            ),
+            ("page = \"\"", "t:1: `page` = \"\": must be a path"),
+            ("control = \"a\\u0000b\"", "must be a path"),
+            ("page = \"/a\"\npage = \"/b\"", "t:2: duplicate key"),
+            ("\n\npage = ", "t:3: "),
+            ("[[source]]\nhost = \"a", "t:2: "),
+            ("\u{1b}[31m", "t:1: "),
+        ] {
+            let found = parse(text, "t").unwrap_err().to_string();
+            assert!(found.contains(message), "{text:?}:\n  {found}\n  {message}");
+            assert!(!found.contains('\u{1b}'), "{found}");
+        }
+    }
+
+    #[test]
+    fn all_mistakes_are_named_at_once_in_order() {
+        let text = "zeal = 1\n[[source]]\npoll = 0\nhost = \"\"\n[system-clock]\nx = 1\n";
+        let error = parse(text, "t").unwrap_err();
+        let lines: Vec<_> = error.problems().iter().map(|p| p.line).collect();
+        assert_eq!(lines, [Some(1), Some(3), Some(4), Some(6)], "{error}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+        #[test]
+        fn no_text_panics(text in "([a-z]{1,3}|[\\[\\]{}=\"'.,#\n -]|[0-9_xe]|source|host|poll|.){0,60}") {
+            let _ = parse(&text, "t");
+        }
+
+        #[test]
+        fn no_value_panics(
+            key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|discipline|.{0,8})",
+            value in "(-?[0-9]{0,40}(\\.[0-9]{0,40})?(e[0-9]{0,5})?|\"[^\"]{0,20}\"|\\[.{0,20}\\]|\\{.{0,20}\\}|true|inf|.{0,10})",
+        ) {
+            let _ = parse(&format!("{key} = {value}\n[[source]]\n{key} = {value}"), "t");
+        }
+    }
+}

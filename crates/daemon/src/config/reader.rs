@@ -1,0 +1,270 @@
+//! From text to settings.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use truechimer_engine::{POLL_RANGE, SourceConfig};
+use truechimer_time::Rate;
+
+use super::host::host_and_port;
+use super::nearest::nearest;
+use super::{ConfigError, Place, Problem, Settings, printable};
+
+/// Reads a configuration. `name` is what messages call the text: the path of the file.
+///
+/// # Errors
+///
+/// If the text is not TOML, or has unknown keys, values of the wrong type or out of range, or the
+/// same server twice: every problem at once.
+pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
+    let mut reader = Reader { text, name, problems: Vec::new() };
+    let mut settings = Settings::default();
+    match DeTable::parse(text) {
+        Ok(document) => reader.document(document.get_ref(), &mut settings),
+        Err(error) => {
+            let line = error.span().map(|span| reader.line(span.start));
+            reader.problems.push(Problem::in_file(name, line, error.message()));
+        }
+    }
+    ConfigError::unless_empty(reader.problems).map(|()| settings)
+}
+
+/// The keys at the top, of a source, and of the system clock.
+const TOP: &[&str] = &[
+    "counter",
+    "page",
+    "control",
+    "replay-log",
+    "state",
+    "leap-file",
+    "max-wander-ppm",
+    "source",
+    "system-clock",
+];
+const SOURCE: &[&str] = &["host", "poll", "burst"];
+const SYSTEM_CLOCK: &[&str] = &["discipline"];
+/// Every table, as it is written, with its keys.
+const TABLES: [(&str, &[&str]); 3] =
+    [("the top of the file", TOP), ("[[source]]", SOURCE), ("[system-clock]", SYSTEM_CLOCK)];
+
+/// Walks the document and gathers problems.
+struct Reader<'a> {
+    text: &'a str,
+    name: &'a str,
+    problems: Vec<Problem>,
+}
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+impl Reader<'_> {
+    /// The line, from 1, of a byte of the text.
+    fn line(&self, offset: usize) -> usize {
+        let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
+        1 + before.iter().filter(|b| **b == b'\n').count()
+    }
+
+    fn problem(&mut self, offset: usize, text: impl Into<String>) {
+        let line = Some(self.line(offset));
+        self.problems.push(Problem { place: self.name.into(), line, text: text.into() });
+    }
+
+    fn document(&mut self, table: &DeTable<'_>, settings: &mut Settings) {
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "counter" => {
+                    if let Some(text) = self.string("counter", value) {
+                        match text.parse() {
+                            Ok(choice) => settings.counter = choice,
+                            Err(why) => self.wrong("counter", value, &why),
+                        }
+                    }
+                }
+                "page" => settings.page = self.path("page", value),
+                "control" => settings.control = self.place("control", value),
+                "replay-log" => settings.replay_log = self.path("replay-log", value),
+                "state" => settings.state = self.place("state", value),
+                "leap-file" => settings.leap_file = self.place("leap-file", value),
+                "max-wander-ppm" => {
+                    if let Some(rate) = self.max_wander(value) {
+                        settings.engine.max_wander = rate;
+                    }
+                }
+                "source" => settings.engine.sources = self.sources(value),
+                "system-clock" => match value.get_ref().as_table() {
+                    Some(table) => self.system_clock(table, settings),
+                    None => self.problem(
+                        value.span().start,
+                        "`system-clock` must be a table: write [system-clock]",
+                    ),
+                },
+                other => self.unknown(other, key.span().start, TABLES[0]),
+            }
+        }
+    }
+
+    fn system_clock(&mut self, table: &DeTable<'_>, settings: &mut Settings) {
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "discipline" => {
+                    if let Some(on) = self.boolean("discipline", value) {
+                        settings.engine.discipline = on;
+                    }
+                }
+                other => self.unknown(other, key.span().start, TABLES[2]),
+            }
+        }
+    }
+
+    fn sources(&mut self, value: &Value<'_>) -> Vec<SourceConfig> {
+        let Some(array) = value.get_ref().as_array() else {
+            self.problem(value.span().start, "`source` must be a list of tables: write [[source]]");
+            return Vec::new();
+        };
+        let mut sources: Vec<(SourceConfig, usize)> = Vec::new();
+        for item in array {
+            let at = item.span().start;
+            let Some(table) = item.get_ref().as_table() else {
+                self.problem(at, "each `source` must be a table: write [[source]]");
+                continue;
+            };
+            let Some(source) = self.source(table, at) else { continue };
+            match sources.iter().find(|(s, _)| s.host == source.host && s.port == source.port) {
+                Some((_, first)) => {
+                    let (first, name) = (self.line(*first), source.host);
+                    self.problem(at, format!("`{name}` is a source already (line {first})"));
+                }
+                None => sources.push((source, at)),
+            }
+        }
+        sources.into_iter().map(|(source, _)| source).collect()
+    }
+
+    fn source(&mut self, table: &DeTable<'_>, at: usize) -> Option<SourceConfig> {
+        let mut source = SourceConfig::new("");
+        let mut named = false;
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "host" => {
+                    named = true;
+                    match self.string("host", value).map(host_and_port)? {
+                        Ok((host, port)) => (source.host, source.port) = (host, port),
+                        Err(why) => self.wrong("host", value, &why),
+                    }
+                }
+                "poll" => match integer(value).map(check_poll) {
+                    Some(Ok(poll)) => source.poll = poll,
+                    Some(Err(why)) => self.wrong("poll", value, &why),
+                    None => self.kind("poll", value, "a whole number of seconds, as in 16"),
+                },
+                "burst" => source.burst = self.boolean("burst", value).unwrap_or(source.burst),
+                other => self.unknown(other, key.span().start, TABLES[1]),
+            }
+        }
+        if !named {
+            self.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
+        }
+        (!source.host.is_empty()).then_some(source)
+    }
+
+    /// A number of ppm, as a number or as text with or without the unit; never by way of a float.
+    fn max_wander(&mut self, value: &Value<'_>) -> Option<Rate> {
+        const KEY: &str = "max-wander-ppm";
+        let parsed: Result<Rate, _> = match value.get_ref() {
+            DeValue::Integer(n) if n.radix() == 10 => n.as_str().parse(),
+            DeValue::Float(x) => x.as_str().parse(),
+            DeValue::String(text) => text.parse(),
+            _ => {
+                self.kind(KEY, value, "a number of ppm, as in 0.5");
+                return None;
+            }
+        };
+        match parsed {
+            Ok(rate) if (MIN_WANDER..=MAX_WANDER).contains(&rate) => return Some(rate),
+            Ok(_) => self.wrong(KEY, value, &"must be 0.001 to 100"),
+            Err(why) => self.wrong(KEY, value, &why),
+        }
+        None
+    }
+
+    fn string<'v>(&mut self, key: &str, value: &'v Value<'_>) -> Option<&'v str> {
+        let text = value.get_ref().as_str();
+        if text.is_none() {
+            self.kind(key, value, "a string in quotes");
+        }
+        text
+    }
+
+    fn boolean(&mut self, key: &str, value: &Value<'_>) -> Option<bool> {
+        let on = value.get_ref().as_bool();
+        if on.is_none() {
+            self.kind(key, value, "true or false");
+        }
+        on
+    }
+
+    fn path(&mut self, key: &str, value: &Value<'_>) -> Option<PathBuf> {
+        let text = self.string(key, value)?;
+        if text.is_empty() || text.contains('\0') {
+            self.wrong(key, value, &"must be a path");
+            return None;
+        }
+        Some(PathBuf::from(text))
+    }
+
+    fn place(&mut self, key: &str, value: &Value<'_>) -> Place {
+        self.path(key, value).map_or(Place::Default, Place::from)
+    }
+
+    fn wrong(&mut self, key: &str, value: &Value<'_>, why: &dyn fmt::Display) {
+        let shown = self.shown(value);
+        self.problem(value.span().start, format!("`{key}` = {shown}: {why}"));
+    }
+
+    fn kind(&mut self, key: &str, value: &Value<'_>, wanted: &str) {
+        let found = value.get_ref().type_str();
+        self.problem(value.span().start, format!("`{key}` must be {wanted}, not {found}"));
+    }
+
+    /// The value as it stands in the file, cut to a sensible length.
+    fn shown(&self, value: &Value<'_>) -> String {
+        printable(self.text.get(value.span()).unwrap_or("…"))
+    }
+
+    fn unknown(&mut self, key: &str, offset: usize, (table, known): (&str, &[&str])) {
+        let shown = printable(key);
+        let elsewhere = TABLES.iter().find(|(other, keys)| *other != table && keys.contains(&key));
+        let hint = if let Some((other, _)) = elsewhere {
+            format!("it belongs into {other}")
+        } else if let Some(near) = nearest(key, known) {
+            format!("did you mean `{near}`?")
+        } else {
+            format!("known in {table}: {}", known.join(", "))
+        };
+        self.problem(offset, format!("unknown key `{shown}`; {hint}"));
+    }
+}
+
+/// Limits of `max-wander-ppm`, with room for rounding: from the best ovens to crystals in a
+/// draught.
+const MIN_WANDER: Rate = Rate::from_ppb(1);
+const MAX_WANDER: Rate = Rate(Rate::from_ppb(100_000).0 + 1);
+
+/// A whole number in any of TOML's notations.
+fn integer(value: &Value<'_>) -> Option<i128> {
+    match value.get_ref() {
+        DeValue::Integer(n) => {
+            Some(i128::from_str_radix(n.as_str(), n.radix()).unwrap_or(i128::MAX))
+        }
+        _ => None,
+    }
+}
+
+/// A poll interval within its range.
+pub(crate) fn check_poll(seconds: i128) -> Result<u32, String> {
+    u32::try_from(seconds)
+        .ok()
+        .filter(|s| POLL_RANGE.contains(s))
+        .ok_or_else(|| format!("must be {} to {} seconds", POLL_RANGE.start(), POLL_RANGE.end()))
+}

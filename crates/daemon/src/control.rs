@@ -1,0 +1,99 @@
+//! The control socket: a Unix stream socket that speaks JSON lines.
+//!
+//! A client writes one request a line and reads one answer a line:
+//!
+//! | request | answer |
+//! |---|---|
+//! | `{"verb":"report"}` | an [`Answer`]: the daemon, and all that its engine knows |
+//! | `{"verb":"version"}` | a [`Version`] |
+//! | `{"verb":"reload"}` | `{"reloading":true}`; only for the daemon's own user and root |
+//! | anything else | `{"error":"…"}` |
+//!
+//! Spans and instants are integers of 2⁻⁶⁴ s, counts and rates integers as well: exact, and more
+//! than a JSON reader that knows only doubles can hold.
+
+mod client;
+mod server;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use truechimer_engine::Report;
+use truechimer_time::Span;
+
+pub use client::{ControlError, reload, report, version};
+pub(crate) use server::{Handler, Server};
+
+/// The answer to `report`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The daemon itself.
+    pub daemon: DaemonInfo,
+    /// What its engine knows.
+    pub report: Report,
+}
+
+/// The daemon itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DaemonInfo {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// The counter, for people.
+    pub counter: String,
+    /// The smallest step of the counter.
+    pub resolution: Span,
+    /// How long it has been running, by the counter.
+    pub uptime: Span,
+    /// Resident memory in bytes; 0 if it cannot be told.
+    pub memory: u64,
+    /// The clock page that it writes.
+    pub page: PathBuf,
+    /// The replay log that it writes.
+    pub replay_log: Option<PathBuf>,
+    /// Where it keeps the rate across boots.
+    pub state: Option<PathBuf>,
+    /// What it does to the system clock, for people.
+    pub system_clock: String,
+    /// How often so many datagrams came for one request that the rest was left unread.
+    pub floods: u64,
+}
+
+/// The answer to `version`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Version {
+    /// The daemon's version.
+    pub version: String,
+}
+
+/// The longest request, with its newline, in bytes.
+const MAX_REQUEST: usize = 1024;
+
+/// What a client asks.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    verb: String,
+}
+
+/// The answer to `reload`: it has been noted and will be done at once.
+#[derive(Serialize, Deserialize)]
+struct Reloading {
+    reloading: bool,
+}
+
+/// The answer to a request that cannot be met.
+#[derive(Serialize, Deserialize)]
+struct Refused {
+    error: String,
+}
+
+/// Where the control socket of the daemon that writes `page` is by default: beside it, the name
+/// ending in `.control`.
+#[must_use]
+pub fn default_path(page: &Path) -> PathBuf {
+    let mut name = page.as_os_str().to_owned();
+    name.push(".control");
+    PathBuf::from(name)
+}

@@ -1,0 +1,152 @@
+//! Asking a running daemon.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::{Answer, Refused, Reloading, Request, Version};
+
+/// The longest answer that is taken, in bytes.
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// Why a daemon could not be asked.
+#[derive(Debug)]
+pub enum ControlError {
+    /// Nobody answers there.
+    NoDaemon {
+        /// The socket.
+        socket: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The socket is not for this user.
+    NoPermission {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// It did not answer in time.
+    Silent {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// It hung up, or the connection broke.
+    Broken {
+        /// The socket.
+        socket: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// It refused, for this reason.
+    Refused(String),
+    /// What it said is not an answer: another version, or not a daemon of ours.
+    Unintelligible {
+        /// The socket.
+        socket: PathBuf,
+        /// What was wrong with it.
+        why: String,
+    },
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlError::NoDaemon { socket, why } => write!(
+                f,
+                "no daemon answers at {} ({why}): start one with `truechimer run --server HOST`",
+                socket.display()
+            ),
+            ControlError::NoPermission { socket } => {
+                write!(f, "no permission to ask the daemon at {}", socket.display())
+            }
+            ControlError::Silent { socket } => {
+                write!(f, "the daemon at {} does not answer: is it stopped?", socket.display())
+            }
+            ControlError::Broken { socket, why } => {
+                write!(f, "the daemon at {} hung up: {why}", socket.display())
+            }
+            ControlError::Refused(why) => write!(f, "the daemon refused: {why}"),
+            ControlError::Unintelligible { socket, why } => write!(
+                f,
+                "cannot make out what {} says ({why}): is its daemon of another version?",
+                socket.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// Asks the daemon behind `socket` for all that it knows.
+///
+/// # Errors
+/// If no daemon answers within `timeout` (for each step of the exchange).
+pub fn report(socket: &Path, timeout: Duration) -> Result<Answer, ControlError> {
+    ask(socket, "report", timeout)
+}
+
+/// Asks the daemon behind `socket` for its version.
+///
+/// # Errors
+/// If no daemon answers within `timeout`.
+pub fn version(socket: &Path, timeout: Duration) -> Result<Version, ControlError> {
+    ask(socket, "version", timeout)
+}
+
+/// Tells the daemon behind `socket` to read its configuration again, as SIGHUP does. What comes of
+/// that is in its notes.
+///
+/// # Errors
+/// If no daemon answers within `timeout`, or if it is another user's.
+pub fn reload(socket: &Path, timeout: Duration) -> Result<(), ControlError> {
+    ask::<Reloading>(socket, "reload", timeout).map(|_| ())
+}
+
+fn ask<T: DeserializeOwned>(
+    socket: &Path,
+    verb: &str,
+    timeout: Duration,
+) -> Result<T, ControlError> {
+    let failed = |why: io::Error| failure(socket, why);
+    let stream = UnixStream::connect(socket).map_err(failed)?;
+    // A timeout of zero is refused by the system.
+    let timeout = Some(timeout.max(Duration::from_millis(1)));
+    stream.set_read_timeout(timeout).map_err(failed)?;
+    stream.set_write_timeout(timeout).map_err(failed)?;
+
+    let broken = |why: io::Error| broken(socket, why);
+    let request = serde_json::to_string(&Request { verb: verb.into() });
+    let request = request.map_err(|why| broken(why.into()))? + "\n";
+    (&stream).write_all(request.as_bytes()).map_err(broken)?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(MAX_ANSWER)).read_line(&mut line).map_err(broken)?;
+    if line.is_empty() {
+        return Err(broken(io::ErrorKind::UnexpectedEof.into()));
+    }
+    if let Ok(refused) = serde_json::from_str::<Refused>(&line) {
+        return Err(ControlError::Refused(refused.error));
+    }
+    // Typed at once: a `serde_json::Value` would lose what does not fit into 64 bits.
+    serde_json::from_str(&line)
+        .map_err(|why| ControlError::Unintelligible { socket: socket.into(), why: why.to_string() })
+}
+
+fn failure(socket: &Path, why: io::Error) -> ControlError {
+    let socket = socket.to_path_buf();
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => ControlError::NoPermission { socket },
+        io::ErrorKind::WouldBlock => ControlError::Silent { socket },
+        _ => ControlError::NoDaemon { socket, why },
+    }
+}
+
+fn broken(socket: &Path, why: io::Error) -> ControlError {
+    let socket = socket.to_path_buf();
+    match why.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::Silent { socket },
+        _ => ControlError::Broken { socket, why },
+    }
+}

@@ -1,0 +1,456 @@
+//! The loop around the engine: what happens becomes an event, what the engine wants is done.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
+use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start};
+use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
+use truechimer_timehands::{Hand, PageWriter, places};
+
+use crate::config::{ConfigError, Place, Settings};
+use crate::control::{self, Answer, DaemonInfo, Handler, Server};
+use crate::host::{self, Host};
+use crate::net::Net;
+use crate::replay;
+use crate::resolve::Resolver;
+use crate::run::DaemonError;
+use crate::system_clock::{self, SystemClock};
+use crate::{leaps, state, sys};
+
+/// The longest wait, ms: the flags are looked at this often even if a signal came just before
+/// waiting began.
+const MAX_WAIT: i32 = 1000;
+/// The wait while a name is being looked up, ms: the answer comes by another way than poll(2).
+const LOOK_UP_WAIT: i32 = 50;
+/// Before anything else the daemon waits for this long if the counter is `CLOCK_MONOTONIC_RAW`,
+/// ms: in clock simulators time moves in poll(2) only, and has to have moved.
+const FIRST_WAIT: i32 = 150;
+/// How often the rate is saved and the list of leap seconds read again.
+const CHORES: Span = Span::from_secs(3600);
+/// The most events that are handled in one turn; what is left comes first in the next.
+const EVENTS_PER_TURN: usize = 256;
+
+/// The daemon at work.
+pub(crate) struct Daemon<'n> {
+    notes: &'n mut dyn FnMut(Level, &str),
+    settings: Settings,
+    counter: Counter,
+    nominal: Period,
+    resolution: CountSpan,
+    started: Count,
+    engine: Engine,
+    page: PageWriter,
+    epoch: Epoch,
+    host: Host,
+    net: Net,
+    resolver: Resolver,
+    system_clock: SystemClock,
+    control: Option<Server>,
+    log: Option<replay::Log>,
+    state: Option<PathBuf>,
+    chores: Count,
+    /// The last thing said about leap seconds, so that it is said once.
+    leap_note: Option<String>,
+    events: VecDeque<Event>,
+    fds: Vec<sys::pollfd>,
+    reload: bool,
+}
+
+impl<'n> Daemon<'n> {
+    /// Opens everything and takes the engine's first actions.
+    pub(crate) fn start(
+        settings: Settings,
+        notes: &'n mut dyn FnMut(Level, &str),
+    ) -> Result<Daemon<'n>, DaemonError> {
+        let counter = Counter::open(settings.counter)?;
+        let page = PageWriter::create(settings.page.clone().unwrap_or_else(places::for_daemon))?;
+        if counter.kind() == CounterKind::Raw {
+            // Cut short by a signal or not at all: nothing depends on it but simulators.
+            let _ = sys::poll(&mut [], FIRST_WAIT);
+        }
+        let nominal = nominal(counter)?;
+        let resolution = resolution(counter);
+        let mut seed = [0; 32];
+        sys::random(&mut seed)
+            .map_err(|why| DaemonError::System { what: "no random numbers", why })?;
+
+        let unix = realtime_pair(counter, 1).unix_ns.div_euclid(1_000_000_000);
+        let (leaps, leap_note) = match leaps::listed(&settings.leap_file, unix) {
+            Ok(leaps) => (leaps.unwrap_or_else(leaps::from_kernel), None),
+            Err(why) => (leaps::from_kernel(), Some(why)),
+        };
+        let (id, left) = host::identity(counter, page.last_hand())?;
+        let warm = left.filter(|hand| same_scale(&hand.leaps, &leaps, hand));
+        let state = state::path(&settings.state);
+        let (saved, state_note) = load(state.as_deref());
+        let start = Start {
+            at: counter.read(),
+            counter: id,
+            nominal: nominal.period,
+            nominal_error: nominal.error,
+            resolution,
+            seed,
+            leaps,
+            warm,
+            saved,
+        };
+        let (log, log_note) = create_log(settings.replay_log.as_deref(), &start, &settings.engine);
+        let (control, control_note) = bind(&settings.control, page.path());
+        let mut system_clock = SystemClock::default();
+        system_clock.configure(settings.engine.discipline);
+        let started = start.at;
+        let (engine, actions) = Engine::new(settings.engine.clone(), start);
+        let mut daemon = Daemon {
+            notes,
+            counter,
+            nominal: nominal.period,
+            resolution,
+            started,
+            engine,
+            page,
+            epoch: id.epoch,
+            host: Host::new(counter, nominal.period),
+            net: Net::new(counter, nominal.period, resolution),
+            resolver: Resolver::new(),
+            system_clock,
+            control,
+            log,
+            state,
+            chores: started + nominal.period.counts(CHORES),
+            leap_note: None,
+            events: VecDeque::new(),
+            fds: Vec::new(),
+            reload: false,
+            settings,
+        };
+        daemon.introduce();
+        for note in [state_note, log_note, control_note].into_iter().flatten() {
+            daemon.note(Level::Warning, &note);
+        }
+        daemon.note_leaps(leap_note);
+        daemon.act(actions);
+        Ok(daemon)
+    }
+
+    fn introduce(&mut self) {
+        let text = format!(
+            "version {}; counter {} ({}), nominally {} Hz, in steps of {}; clock page {}",
+            crate::VERSION,
+            self.counter.kind(),
+            self.counter.description(),
+            self.nominal.hz(),
+            self.nominal.span(self.resolution),
+            self.page.path().display()
+        );
+        self.note(Level::Info, &text);
+    }
+
+    /// Waits until something happens, and does all that is to be done then.
+    pub(crate) fn turn(&mut self) -> Result<(), DaemonError> {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+        let mut fds = std::mem::take(&mut self.fds);
+        fds.clear();
+        self.net.interests(&mut fds);
+        let sockets = fds.len();
+        if let Some(control) = &self.control {
+            control.interests(&mut fds);
+        }
+        let happened = match sys::poll(&mut fds, self.wait()) {
+            Ok(happened) => happened,
+            // A signal: whoever calls looks at the flags.
+            Err(why) if why.kind() == ErrorKind::Interrupted => return Ok(()),
+            Err(why) => return Err(DaemonError::System { what: "poll", why }),
+        };
+        let (sockets, clients) = fds.split_at(sockets);
+        let replies = sockets.iter().any(|fd| fd.revents != 0);
+        let now = self.counter.read();
+        // A check comes before replies, so that none is used whose round trip saw the counter
+        // break; and whenever a wait ran out, because a counter that stands still is never due.
+        if replies || !happened || now.at_or_after(self.host.due(now)) {
+            self.check();
+        }
+        if replies {
+            let events = self.net.receive(sockets);
+            self.events.extend(events);
+        }
+        while let Some(event) = self.resolver.answer() {
+            self.events.push_back(event);
+        }
+        self.drain();
+        let now = self.counter.read();
+        if self.engine.next_deadline().is_some_and(|due| now.at_or_after(due)) {
+            self.handle(now, Event::Timer);
+            self.drain();
+        }
+        self.answer(clients);
+        if now.at_or_after(self.chores) {
+            self.chores = now + self.nominal.counts(CHORES);
+            self.save();
+            self.read_leaps();
+        }
+        self.fds = fds;
+        Ok(())
+    }
+
+    /// How long nothing is to be done, in ms.
+    fn wait(&self) -> i32 {
+        if !self.events.is_empty() {
+            return 0;
+        }
+        let now = self.counter.read();
+        let deadlines = [Some(self.host.due(now)), self.engine.next_deadline()];
+        let next = deadlines.into_iter().flatten().map(|due| due - now).min();
+        let next = self.nominal.span(next.unwrap_or(CountSpan(i64::MAX)));
+        // Rounded up. Never zero: where time stands still between waits, it has to move on.
+        let ms = (next.as_nanos().saturating_add(999_999) / 1_000_000).clamp(1, MAX_WAIT.into());
+        let ms = i32::try_from(ms).unwrap_or(MAX_WAIT);
+        if self.resolver.is_waiting() { ms.min(LOOK_UP_WAIT) } else { ms }
+    }
+
+    /// Compares the host's clocks, and tells readers that somebody does.
+    fn check(&mut self) {
+        let (count, events) = self.host.check();
+        for event in events {
+            self.handle(count, event);
+        }
+        self.page.heartbeat(count);
+        if let Some(control) = &mut self.control {
+            control.resume();
+        }
+        if self.system_clock.is_steered() {
+            let reading = system_clock::read(self.counter, self.nominal);
+            self.handle(reading.count, Event::SystemClock(reading));
+        }
+    }
+
+    /// Handles the events that wait, and those that come of them, within reason.
+    fn drain(&mut self) {
+        for _ in 0..EVENTS_PER_TURN {
+            let Some(event) = self.events.pop_front() else { return };
+            self.handle(self.counter.read(), event);
+        }
+    }
+
+    fn handle(&mut self, at: Count, event: Event) {
+        if let Some(log) = &mut self.log {
+            log.event(at, &event);
+        }
+        let actions = self.engine.handle(at, event);
+        self.act(actions);
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            if let Some(log) = &mut self.log {
+                log.action(&action);
+            }
+            self.carry_out(action);
+        }
+        if let Some(why) = self.log.as_mut().and_then(replay::Log::trouble) {
+            self.log = None;
+            self.note(Level::Warning, &format!("the replay log ends here: {why}"));
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Resolve { source, host, port } => {
+                self.events.extend(self.resolver.begin(source, &host, port));
+            }
+            Action::Send { source, to, packet } => {
+                self.events.extend(self.net.send(source, &to, &packet));
+            }
+            Action::Close { source } => self.net.close(source),
+            Action::Publish(hand) => self.publish(&hand),
+            Action::Steer(steer) => {
+                if let Some((level, text)) = self.system_clock.steer(steer) {
+                    self.note(level, &text);
+                }
+            }
+            Action::Note { level, text } => self.note(level, &text),
+        }
+    }
+
+    fn publish(&mut self, hand: &Hand) {
+        if hand.counter.epoch != self.epoch {
+            self.epoch = hand.counter.epoch;
+            self.net.forget();
+        }
+        self.page.publish(hand, &self.host.made());
+    }
+
+    fn answer(&mut self, clients: &[sys::pollfd]) {
+        let Some(mut server) = self.control.take() else { return };
+        let ready = |fd| clients.iter().any(|client| client.fd == fd && client.revents != 0);
+        server.serve(ready, self.counter.read(), self);
+        self.control = Some(server);
+    }
+
+    /// Whether somebody asked over the control socket to read the configuration again.
+    pub(crate) fn wants_reload(&mut self) -> bool {
+        std::mem::take(&mut self.reload)
+    }
+
+    /// Takes over a configuration that was read again, if it is any good.
+    pub(crate) fn configure(&mut self, settings: Result<Settings, ConfigError>) {
+        let new = match settings {
+            Ok(new) => new,
+            Err(why) => {
+                return self.note(
+                    Level::Warning,
+                    &format!(
+                        "the configuration stays as it was, because the new one is wrong: {why}"
+                    ),
+                );
+            }
+        };
+        let old = &self.settings;
+        let fixed: Vec<&str> = [
+            ("counter", old.counter != new.counter),
+            ("page", old.page != new.page),
+            ("control", old.control != new.control),
+            ("replay-log", old.replay_log != new.replay_log),
+        ]
+        .into_iter()
+        .filter_map(|(key, changed)| changed.then_some(key))
+        .collect();
+        if !fixed.is_empty() {
+            let text = format!("changed, but only at the next start: {}", fixed.join(", "));
+            self.note(Level::Warning, &text);
+        }
+        self.settings.leap_file = new.leap_file;
+        self.settings.engine = new.engine;
+        if self.settings.state != new.state {
+            self.state = state::path(&new.state);
+            self.settings.state = new.state;
+        }
+        self.system_clock.configure(self.settings.engine.discipline);
+        self.note(Level::Info, "the configuration was read again");
+        self.read_leaps();
+        self.handle(self.counter.read(), Event::Configure(self.settings.engine.clone()));
+    }
+
+    /// Reads the list of leap seconds again. What it says is used if it fits what is in force: the
+    /// time scale itself must not change under those who read it.
+    fn read_leaps(&mut self) {
+        let hand = *self.engine.hand();
+        if !hand.status.bound_holds() {
+            return;
+        }
+        let now = hand.leaps.utc(hand.time_at(self.counter.read())).unix;
+        let leaps = match leaps::listed(&self.settings.leap_file, now) {
+            Ok(Some(leaps)) if leaps != hand.leaps => leaps,
+            Ok(_) => return self.note_leaps(None),
+            Err(why) => return self.note_leaps(Some(why)),
+        };
+        if same_scale(&hand.leaps, &leaps, &hand) {
+            self.note_leaps(None);
+            self.handle(self.counter.read(), Event::Leaps(leaps));
+        } else {
+            self.note_leaps(Some("a new list will be used from the next start on".into()));
+        }
+    }
+
+    /// Tells the user what is new about leap seconds.
+    fn note_leaps(&mut self, note: Option<String>) {
+        if note != self.leap_note {
+            if let Some(text) = &note {
+                let tai = if self.engine.hand().leaps.known { "stays known" } else { "not known" };
+                self.note(Level::Warning, &format!("leap seconds: {text} (TAI: {tai})"));
+            }
+            self.leap_note = note;
+        }
+    }
+
+    fn save(&mut self) {
+        let Some(path) = &self.state else { return };
+        let Some(saved) = self.engine.saved(self.counter.read()) else { return };
+        if let Err(why) = state::save(path, &saved) {
+            let text = format!("the rate cannot be saved in {}: {why}", path.display());
+            self.note(Level::Warning, &text);
+        }
+    }
+
+    /// Leaves everything in order.
+    pub(crate) fn finish(mut self) {
+        self.save();
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+        self.note(Level::Info, "ended");
+    }
+
+    fn note(&mut self, level: Level, text: &str) {
+        (self.notes)(level, text);
+    }
+}
+
+impl Handler for Daemon<'_> {
+    fn report(&mut self) -> Answer {
+        let now = self.counter.read();
+        Answer {
+            daemon: DaemonInfo {
+                version: crate::VERSION.into(),
+                pid: std::process::id(),
+                counter: format!("{} ({})", self.counter.kind(), self.counter.description()),
+                resolution: self.nominal.span(self.resolution),
+                uptime: self.nominal.span(now - self.started),
+                memory: sys::resident(),
+                page: self.page.path().into(),
+                replay_log: self.log.as_ref().and(self.settings.replay_log.clone()),
+                state: self.state.clone(),
+                system_clock: self.system_clock.description(),
+                floods: self.net.floods(),
+            },
+            report: self.engine.report(now),
+        }
+    }
+
+    fn reload(&mut self) {
+        self.reload = true;
+    }
+}
+
+/// Whether an instant means the same under both: then one can take the place of the other.
+fn same_scale(a: &Leaps, b: &Leaps, hand: &Hand) -> bool {
+    a.known == b.known && (!a.known || a.offset_at(hand.time) == b.offset_at(hand.time))
+}
+
+fn load(path: Option<&Path>) -> (Option<Saved>, Option<String>) {
+    let Some(path) = path else { return (None, None) };
+    match state::load(path) {
+        Ok(saved) => (saved, None),
+        Err(why) => (None, Some(format!("the saved rate is ignored: {}: {why}", path.display()))),
+    }
+}
+
+fn create_log(
+    path: Option<&Path>,
+    start: &Start,
+    config: &Config,
+) -> (Option<replay::Log>, Option<String>) {
+    let Some(path) = path else { return (None, None) };
+    match replay::Log::create(path, start, config) {
+        Ok(log) => (Some(log), None),
+        Err(why) => (None, Some(format!("no replay log: {}: {why}", path.display()))),
+    }
+}
+
+fn bind(place: &Place, page: &Path) -> (Option<Server>, Option<String>) {
+    let path = match place {
+        Place::None => return (None, None),
+        Place::At(path) => path.clone(),
+        Place::Default => control::default_path(page),
+    };
+    match Server::bind(&path) {
+        Ok(server) => (Some(server), None),
+        Err(why) => {
+            let note = format!("no control socket: {}: {why}", path.display());
+            (None, Some(note))
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The host's own clocks: what shows a suspend, a jump of the counter or another clocksource.
+
+use truechimer_counter::{Counter, HostReading, boot_id, clocksource, host_reading};
+use truechimer_engine::{Event, HostCheck};
+use truechimer_time::{
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Period, Rate, Span,
+};
+use truechimer_timehands::{Hand, Made};
+
+/// A check is due this long after the last one: with what else a wake-up does, comfortably within
+/// the second that readers are promised.
+const INTERVAL: Span = Span::from_millis(900);
+
+/// How far the counter and `CLOCK_MONOTONIC_RAW` may have come apart while no daemon ran, beyond
+/// a rate: reading them, and the kernel's losses at a change of clocksource.
+const CONTINUITY: Span = Span::from_micros(100);
+/// The rate: both run from one oscillator as a rule, but their periods are known to the bound of
+/// the hand only, and one of them may come from the kernel's calibration.
+const CONTINUITY_RATE: Rate = Rate::from_ppb(50_000);
+/// How far the time in suspend may differ between readings.
+const SUSPENDED: i64 = 1_000_000;
+
+/// Watches the host's clocks.
+#[derive(Debug)]
+pub(crate) struct Host {
+    counter: Counter,
+    interval: CountSpan,
+    last: Option<Count>,
+    /// The clocksource under `CLOCK_MONOTONIC_RAW`, if that is the counter.
+    clocksource: Option<String>,
+}
+
+impl Host {
+    /// `nominal` need only be good enough to wait by.
+    pub(crate) fn new(counter: Counter, nominal: Period) -> Host {
+        let clocksource = if counter.kind() == CounterKind::Raw { clocksource() } else { None };
+        Host { counter, interval: nominal.counts(INTERVAL), last: None, clocksource }
+    }
+
+    /// When the next check is due. A counter that went back makes it due at once.
+    pub(crate) fn due(&self, now: Count) -> Count {
+        match self.last {
+            Some(last) if now.at_or_after(last) => last + self.interval,
+            _ => now,
+        }
+    }
+
+    /// Reads the clocks and says what the engine should hear of it, and the count of the check.
+    pub(crate) fn check(&mut self) -> (Count, Vec<Event>) {
+        let mut events = Vec::new();
+        if self.counter.kind() == CounterKind::Raw {
+            let current = clocksource();
+            if let (Some(before), Some(after)) = (&self.clocksource, &current)
+                && before != after
+            {
+                let reason = format!("the kernel's clocksource changed from {before} to {after}");
+                events.push(Event::Disruption { reason });
+            }
+            self.clocksource = current.or(self.clocksource.take());
+        }
+        let HostReading { count, raw_ns, suspended_ns, .. } = host_reading(self.counter);
+        events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns }));
+        self.last = Some(count);
+        (count, events)
+    }
+
+    /// The host's clocks for a hand that is being published.
+    pub(crate) fn made(&self) -> Made {
+        made(host_reading(self.counter))
+    }
+}
+
+fn made(reading: HostReading) -> Made {
+    let HostReading { count, raw_ns, suspended_ns, monotonic_ns, .. } = reading;
+    Made { count, monotonic_ns, raw_ns, suspended_ns }
+}
+
+/// The identity of the counter, and the hand to go on from: `left` is what the daemon before left
+/// in the page. If the counter ran on without a break since, its epoch continues; else the next
+/// one begins.
+pub(crate) fn identity(
+    counter: Counter,
+    left: Option<(Hand, Made)>,
+) -> Result<(CounterId, Option<Hand>), truechimer_counter::CounterError> {
+    let boot = boot_id()?;
+    Ok(continued(counter.kind(), boot, left, made(host_reading(counter))))
+}
+
+fn continued(
+    kind: CounterKind,
+    boot: BootId,
+    left: Option<(Hand, Made)>,
+    now: Made,
+) -> (CounterId, Option<Hand>) {
+    match left {
+        Some((hand, then)) if hand.counter.boot == boot => {
+            if hand.counter.kind == kind && unbroken(&hand, then, now) {
+                (hand.counter, Some(hand))
+            } else {
+                let epoch = Epoch(hand.counter.epoch.0.wrapping_add(1));
+                (CounterId { kind, boot, epoch }, None)
+            }
+        }
+        _ => (CounterId { kind, boot, epoch: Epoch::default() }, None),
+    }
+}
+
+/// Whether the counter and the kernel's clocks agree on how much time passed since `hand` was
+/// made, and none of it was spent suspended. What cannot be seen: another clocksource under the
+/// raw clock, if that is the counter.
+fn unbroken(hand: &Hand, then: Made, now: Made) -> bool {
+    let counted = hand.period.span(now.count - then.count);
+    let raw = Span::from_nanos_wide(i128::from(now.raw_ns) - i128::from(then.raw_ns));
+    let allowed = CONTINUITY + CONTINUITY_RATE.over(raw.abs());
+    let suspended = i128::from(now.suspended_ns) - i128::from(then.suspended_ns);
+    !counted.is_negative()
+        && (counted - raw).abs() <= allowed
+        && suspended.abs() <= i128::from(SUSPENDED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_time::{Instant, Leaps};
+    use truechimer_timehands::Status;
+
+    const BOOT: BootId = BootId([7; 16]);
+    const ID: CounterId = CounterId { kind: CounterKind::Tsc, boot: BOOT, epoch: Epoch(3) };
+    const THEN: Made = Made { count: Count(5_000), monotonic_ns: 90, raw_ns: 100, suspended_ns: 5 };
+
+    fn hand() -> Hand {
+        Hand {
+            counter: ID,
+            base: Count(4_000),
+            time: Instant::new(1_800_000_000, 0),
+            period: Period::from_hz(2_000_000_000),
+            difference: Period::from_hz(2_000_000_000),
+            difference_error: Rate::from_ppb(10),
+            path_bound: Span::from_micros(20),
+            statistical_bound: Span::from_micros(20),
+            growth: Rate::from_ppb(500),
+            status: Status::Synchronised,
+            leaps: Leaps::default(),
+            void_after: Count(1 << 60),
+        }
+    }
+
+    /// Ten seconds later, and then some.
+    fn later(counts: i64, raw_ns: i64, suspended_ns: i64) -> Made {
+        Made {
+            count: THEN.count + CountSpan(20_000_000_000 + counts),
+            monotonic_ns: 0,
+            raw_ns: THEN.raw_ns + 10_000_000_000 + raw_ns,
+            suspended_ns: THEN.suspended_ns + suspended_ns,
+        }
+    }
+
+    fn go_on(kind: CounterKind, boot: BootId, now: Made) -> (CounterId, bool) {
+        let (id, warm) = continued(kind, boot, Some((hand(), THEN)), now);
+        (id, warm.is_some())
+    }
+
+    #[test]
+    fn the_epoch_goes_on_only_if_the_counter_did() {
+        let next = CounterId { epoch: Epoch(4), ..ID };
+        let tsc = CounterKind::Tsc;
+        assert_eq!(go_on(tsc, BOOT, later(0, 0, 0)), (ID, true));
+        assert_eq!(go_on(tsc, BOOT, later(0, 90_000, 1_000)), (ID, true), "a rate of 9 ppm");
+        assert_eq!(go_on(tsc, BOOT, later(4_000_000, 0, 0)), (next, false), "a jump of 2 ms");
+        assert_eq!(go_on(tsc, BOOT, later(0, 0, 2_000_000)), (next, false), "a suspend");
+        let back = Made { count: Count(1), ..later(0, 0, 0) };
+        assert_eq!(go_on(tsc, BOOT, back), (next, false), "a counter that went back");
+        let raw = CounterId { kind: CounterKind::Raw, ..next };
+        assert_eq!(go_on(CounterKind::Raw, BOOT, later(0, 0, 0)), (raw, false));
+        let other = BootId([8; 16]);
+        let fresh = CounterId { boot: other, epoch: Epoch(0), ..ID };
+        assert_eq!(go_on(tsc, other, later(0, 0, 0)), (fresh, false));
+    }
+
+    #[test]
+    fn extremes_do_not_panic() {
+        for n in [i64::MIN, i64::MAX, 0] {
+            let made = |n: i64| Made {
+                count: Count(n as u64),
+                monotonic_ns: n,
+                raw_ns: n,
+                suspended_ns: n,
+            };
+            let _ = unbroken(&hand(), made(n), made(!n));
+        }
+    }
+
+    #[test]
+    fn a_check_is_due_again_and_at_once_if_the_counter_went_back() {
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let mut host = Host::new(counter, Period::NANOSECOND);
+        assert_eq!(host.due(Count(5)), Count(5), "none was made yet");
+        let (count, events) = host.check();
+        assert!(matches!(events.as_slice(), [Event::Check(check)] if check.count == count));
+        assert_eq!(host.due(count), count + Period::NANOSECOND.counts(INTERVAL));
+        let before = count - CountSpan(1);
+        assert_eq!(host.due(before), before);
+    }
+}

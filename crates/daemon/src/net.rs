@@ -1,0 +1,245 @@
+//! The sockets: a fresh one for every request, so that its port is random.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use truechimer_counter::Counter;
+use truechimer_engine::{Event, SourceId};
+use truechimer_stamp::{PairLog, Socket};
+use truechimer_time::{CountSpan, Period};
+
+use crate::sys::{POLLIN, POLLNVAL, pollfd};
+
+/// A request has one answer, perhaps a few copies of it. After this many datagrams or errors the
+/// rest is left to the kernel to drop: the next request goes out from another port anyway.
+const MAX_HEARD: u32 = 64;
+/// Room for an NTP packet with a few extension fields. The rest of a longer one is cut off.
+const BUFFER: usize = 1024;
+
+/// All sockets, and what it takes to stamp what goes through them.
+#[derive(Debug)]
+pub(crate) struct Net {
+    counter: Counter,
+    log: PairLog,
+    links: Vec<Link>,
+    /// Never used, only kept: while one socket asks for stamps, the kernel takes them from the
+    /// first packet on.
+    _keeper: Option<Socket>,
+    floods: u64,
+}
+
+/// The socket of a source's newest request.
+#[derive(Debug)]
+struct Link {
+    source: SourceId,
+    socket: Socket,
+    heard: u32,
+}
+
+impl Net {
+    pub(crate) fn new(counter: Counter, nominal: Period, resolution: CountSpan) -> Net {
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Net {
+            counter,
+            log: PairLog::new(nominal, resolution),
+            links: Vec::new(),
+            _keeper: Socket::open(&anywhere).ok(),
+            floods: 0,
+        }
+    }
+
+    /// Sends `packet` from a socket of its own, which replaces the source's socket. If that fails,
+    /// this is what the engine should hear.
+    pub(crate) fn send(
+        &mut self,
+        source: SourceId,
+        to: &SocketAddr,
+        packet: &[u8],
+    ) -> Option<Event> {
+        self.close(source);
+        let sent = Socket::open(to).and_then(|mut socket| {
+            socket.send(self.counter, &mut self.log, to, packet)?;
+            Ok(socket)
+        });
+        match sent {
+            Ok(socket) => {
+                self.links.push(Link { source, socket, heard: 0 });
+                None
+            }
+            Err(error) => Some(Event::Undelivered { source, error: error.to_string() }),
+        }
+    }
+
+    /// Closes the source's socket.
+    pub(crate) fn close(&mut self, source: SourceId) {
+        self.links.retain(|link| link.source != source);
+    }
+
+    /// Forgets how counts and the kernel's stamps went together: the counter lost its continuity.
+    pub(crate) fn forget(&mut self) {
+        self.log.clear();
+    }
+
+    /// How often there was too much to read.
+    pub(crate) fn floods(&self) -> u64 {
+        self.floods
+    }
+
+    /// Adds what to wait for.
+    pub(crate) fn interests(&self, fds: &mut Vec<pollfd>) {
+        let open = self.links.iter().filter(|link| link.heard < MAX_HEARD);
+        fds.extend(open.map(|link| pollfd { fd: link.socket.fd(), events: POLLIN, revents: 0 }));
+    }
+
+    /// Reads one datagram and the errors of each socket that poll(2) reported.
+    pub(crate) fn receive(&mut self, fds: &[pollfd]) -> Vec<Event> {
+        let mut events = Vec::new();
+        let (counter, log) = (self.counter, &mut self.log);
+        self.links.retain_mut(|link| {
+            let reported = |fd: &&pollfd| fd.fd == link.socket.fd() && fd.revents != 0;
+            let Some(fd) = fds.iter().find(reported) else { return true };
+            link.heard += 1;
+            if link.heard == MAX_HEARD {
+                self.floods += 1;
+            }
+            if fd.revents & POLLIN != 0 {
+                events.extend(link.receive(counter, log));
+            }
+            if fd.revents & !POLLIN != 0
+                && let Some(news) = link.socket.on_error_queue(counter, log)
+            {
+                events.push(link.undelivered(news.to_string()));
+            }
+            // No descriptor at all: nothing more can come of it.
+            fd.revents & POLLNVAL == 0
+        });
+        events
+    }
+}
+
+impl Link {
+    fn receive(&mut self, counter: Counter, log: &mut PairLog) -> Option<Event> {
+        let mut buffer = [0; BUFFER];
+        match self.socket.receive(counter, log, &mut buffer) {
+            Ok(Some(got)) => Some(Event::Reply {
+                source: self.source,
+                from: got.from,
+                // Nothing arrives at a port that nothing has left from.
+                sent: got.sent?,
+                received: got.received,
+                packet: buffer.get(..got.len).unwrap_or(&buffer).to_vec(),
+            }),
+            Ok(None) => None,
+            Err(error) => Some(self.undelivered(error.to_string())),
+        }
+    }
+
+    fn undelivered(&self, error: String) -> Event {
+        Event::Undelivered { source: self.source, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys;
+    use std::net::UdpSocket;
+    use truechimer_counter::Choice;
+
+    const SOURCE: SourceId = SourceId(3);
+
+    fn net() -> Net {
+        let counter = Counter::open(Choice::Raw).unwrap();
+        Net::new(counter, Period::NANOSECOND, CountSpan(1))
+    }
+
+    fn server() -> (UdpSocket, SocketAddr) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        (socket, address)
+    }
+
+    /// What comes within a second: polls until there are events or nothing is left to wait for.
+    fn wait(net: &mut Net) -> Vec<Event> {
+        for _ in 0..10 {
+            let mut fds = Vec::new();
+            net.interests(&mut fds);
+            if !sys::poll(&mut fds, 100).unwrap() {
+                continue;
+            }
+            let events = net.receive(&fds);
+            if !events.is_empty() {
+                return events;
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn each_request_has_a_port_of_its_own_and_the_old_one_is_deaf() {
+        let (mut net, (server, to)) = (net(), server());
+        let mut buffer = [0; 100];
+        let mut ports = Vec::new();
+        for request in [b"one", b"two"] {
+            assert_eq!(net.send(SOURCE, &to, request), None);
+            let (length, from) = server.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], request);
+            ports.push(from);
+        }
+        assert_ne!(ports[0], ports[1]);
+        server.send_to(b"late", ports[0]).unwrap();
+        server.send_to(b"answer", ports[1]).unwrap();
+        let events = wait(&mut net);
+        let [Event::Reply { source, from, sent, received, packet }] = events.as_slice() else {
+            panic!("{events:?}");
+        };
+        assert_eq!((*source, *from, packet.as_slice()), (SOURCE, to, b"answer".as_slice()));
+        assert!((received.count - sent.count).0 > 0);
+        net.close(SOURCE);
+        let mut fds = Vec::new();
+        net.interests(&mut fds);
+        assert!(fds.is_empty());
+    }
+
+    #[test]
+    fn a_flood_is_read_for_a_while_and_then_left_alone_until_the_next_request() {
+        let (mut net, (server, to)) = (net(), server());
+        assert_eq!(net.send(SOURCE, &to, b"x"), None);
+        let (_, from) = server.recv_from(&mut [0; 10]).unwrap();
+        let mut heard = 0;
+        for _ in 0..1000 {
+            server.send_to(&[0; 2000], from).unwrap();
+            let mut fds = Vec::new();
+            net.interests(&mut fds);
+            if !fds.is_empty() && sys::poll(&mut fds, 0).unwrap() {
+                let events = net.receive(&fds);
+                assert!(events.len() <= 1);
+                heard += events.len();
+            }
+        }
+        assert!(heard <= MAX_HEARD as usize);
+        assert_eq!(net.floods(), 1);
+        assert_eq!(net.send(SOURCE, &to, b"y"), None);
+        let (_, from) = server.recv_from(&mut [0; 10]).unwrap();
+        server.send_to(b"answer", from).unwrap();
+        assert!(
+            matches!(wait(&mut net).as_slice(), [Event::Reply { packet, .. }] if packet == b"answer")
+        );
+    }
+
+    #[test]
+    fn a_closed_port_and_an_impossible_address_are_told() {
+        let mut net = net();
+        let (_, closed) = server();
+        assert_eq!(net.send(SOURCE, &closed, b"x"), None);
+        let events = wait(&mut net);
+        let [Event::Undelivered { source: SOURCE, error }] = events.as_slice() else {
+            panic!("{events:?}");
+        };
+        assert!(error.contains("refused"), "{error}");
+        let broadcast = SocketAddr::from((Ipv4Addr::BROADCAST, 123));
+        assert!(matches!(
+            net.send(SOURCE, &broadcast, b"x"),
+            Some(Event::Undelivered { source: SOURCE, .. })
+        ));
+    }
+}

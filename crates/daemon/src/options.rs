@@ -1,0 +1,198 @@
+//! What the user asked for: a configuration file, and what comes on top of it.
+
+use std::path::PathBuf;
+
+use truechimer_counter::Choice;
+use truechimer_engine::SourceConfig;
+
+use crate::config::{self, ConfigError, Place, Problem, Settings};
+
+/// The largest configuration file that is read, bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// What the command line (or a program) asks of the daemon. Everything left `None` or empty is
+/// as the file says, or at its default.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Options {
+    /// The configuration file, read again at each reload. Without one everything is at its
+    /// default.
+    pub config: Option<PathBuf>,
+    /// More servers, as `HOST`, `HOST:PORT` or `[IPV6]:PORT`. They are followed besides those of
+    /// the file.
+    pub servers: Vec<String>,
+    /// Seconds between requests to every server, within [`truechimer_engine::POLL_RANGE`].
+    pub poll: Option<u32>,
+    /// The counter.
+    pub counter: Option<Choice>,
+    /// Where the clock page is.
+    pub page: Option<PathBuf>,
+    /// Where the control socket is; the word `none` means that there is none.
+    pub control: Option<PathBuf>,
+    /// Where to write the replay log.
+    pub replay_log: Option<PathBuf>,
+    /// Where the rate is kept across boots; the word `none` means nowhere.
+    pub state: Option<PathBuf>,
+    /// The list of leap seconds; the word `none` means that none is read.
+    pub leap_file: Option<PathBuf>,
+}
+
+impl Options {
+    /// Reads the file, lays the options on top, and checks the whole.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or anything in it or in the options is wrong: every problem is
+    /// named with its place. No server at all is an error too.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let mut settings = match &self.config {
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = read(path).map_err(|why| ConfigError::unreadable(&name, &why))?;
+                config::parse(&text, &name)?
+            }
+            None => Settings::default(),
+        };
+        let mut problems = Vec::new();
+        self.servers(&mut settings, &mut problems);
+        self.places(&mut settings);
+        if problems.is_empty() && settings.engine.sources.is_empty() {
+            problems.push(match &self.config {
+                Some(path) => Problem::in_file(
+                    &path.display().to_string(),
+                    None,
+                    "no server to follow: add a [[source]] with host = \"…\", or use --server",
+                ),
+                None => Problem::option(
+                    "--server",
+                    "no server to follow: use --server HOST, or --config FILE",
+                ),
+            });
+        }
+        ConfigError::unless_empty(problems).map(|()| settings)
+    }
+
+    fn servers(&self, settings: &mut Settings, problems: &mut Vec<Problem>) {
+        for text in &self.servers {
+            match config::host_and_port(text) {
+                Ok((host, port)) => {
+                    let source = SourceConfig { port, ..SourceConfig::new(host) };
+                    let sources = &mut settings.engine.sources;
+                    // The same server as in the file is no mistake here: it is the same wish.
+                    if !sources.iter().any(|s| s.host == source.host && s.port == source.port) {
+                        sources.push(source);
+                    }
+                }
+                Err(why) => problems.push(Problem::option("--server", &why)),
+            }
+        }
+        if let Some(poll) = self.poll {
+            match config::check_poll(i128::from(poll)) {
+                Ok(poll) => settings.engine.sources.iter_mut().for_each(|s| s.poll = poll),
+                Err(why) => problems.push(Problem::option("--poll", &why)),
+            }
+        }
+    }
+
+    fn places(&self, settings: &mut Settings) {
+        if let Some(counter) = self.counter {
+            settings.counter = counter;
+        }
+        if let Some(path) = &self.page {
+            settings.page = Some(path.clone());
+        }
+        if let Some(path) = &self.replay_log {
+            settings.replay_log = Some(path.clone());
+        }
+        for (option, place) in [
+            (&self.control, &mut settings.control),
+            (&self.state, &mut settings.state),
+            (&self.leap_file, &mut settings.leap_file),
+        ] {
+            if let Some(path) = option {
+                *place = Place::from(path.clone());
+            }
+        }
+    }
+}
+
+/// The text of a configuration file of reasonable size.
+fn read(path: &std::path::Path) -> std::io::Result<String> {
+    use std::io::{Error, Read};
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(Error::other("is a directory"));
+    }
+    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(Error::other("too large for a configuration file"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A file with this text while `check` runs.
+    fn with_file(name: &str, text: &[u8], check: impl FnOnce(PathBuf)) {
+        let path =
+            std::env::temp_dir().join(format!("truechimer-{name}-{}.toml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        check(path.clone());
+        fs::remove_file(path).unwrap();
+    }
+
+    fn error(options: &Options) -> String {
+        options.settings().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn options_come_on_top_of_the_file() {
+        let text = b"counter = \"raw\"\ncontrol = \"/c\"\n[[source]]\nhost = \"a\"\npoll = 64\n";
+        with_file("merge", text, |path| {
+            let mut options = Options { config: Some(path), ..Options::default() };
+            let file = options.settings().unwrap();
+            assert_eq!((file.counter, file.engine.sources[0].poll), (Choice::Raw, 64));
+            options.servers = vec!["b:1".into(), "a".into()];
+            options.poll = Some(2);
+            options.control = Some("none".into());
+            options.page = Some("/p".into());
+            let both = options.settings().unwrap();
+            let sources: Vec<_> =
+                both.engine.sources.iter().map(|s| (s.host.as_str(), s.port, s.poll)).collect();
+            assert_eq!(sources, [("a", 123, 2), ("b", 1, 2)]);
+            assert_eq!((both.counter, both.control), (Choice::Raw, Place::None));
+            assert_eq!(both.page, Some("/p".into()));
+        });
+    }
+
+    #[test]
+    fn what_is_wrong_says_where() {
+        assert!(error(&Options::default()).starts_with("--server: no server to follow"));
+        let options =
+            Options { servers: vec!["a:b".into()], poll: Some(2000), ..Options::default() };
+        let found = error(&options);
+        assert_eq!(
+            found,
+            "--server: port `b` must be 1 to 65535\n--poll: must be 1 to 1024 seconds"
+        );
+        let missing = Options { config: Some("/nonexistent".into()), ..Options::default() };
+        assert!(error(&missing).starts_with("/nonexistent: cannot be read: No such file"));
+        let directory = Options { config: Some("/".into()), ..Options::default() };
+        assert!(error(&directory).contains("is a directory"));
+        with_file("empty", b"", |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("add a [[source]]"), "{found}");
+        });
+        with_file("binary", b"\xff\xfe", |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("cannot be read: "), "{found}");
+        });
+        with_file("huge", &vec![b'\n'; 1 << 21], |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("too large"), "{found}");
+        });
+    }
+}

@@ -1,0 +1,92 @@
+//! Running the daemon: start, loop, end.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use truechimer_counter::CounterError;
+use truechimer_engine::Level;
+use truechimer_timehands::PageError;
+
+use crate::config::ConfigError;
+use crate::daemon::Daemon;
+use crate::options::Options;
+
+/// Why the daemon could not start, or go on.
+#[derive(Debug)]
+pub enum DaemonError {
+    /// The configuration is wrong.
+    Config(ConfigError),
+    /// The counter cannot be used.
+    Counter(CounterError),
+    /// The clock page cannot be written.
+    Page(PageError),
+    /// The system refuses what nothing goes without.
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        why: io::Error,
+    },
+}
+
+impl fmt::Display for DaemonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DaemonError::Config(error) => error.fmt(f),
+            DaemonError::Counter(error) => error.fmt(f),
+            DaemonError::Page(error) => error.fmt(f),
+            DaemonError::System { what, why } => write!(f, "{what}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for DaemonError {}
+
+impl From<ConfigError> for DaemonError {
+    fn from(error: ConfigError) -> DaemonError {
+        DaemonError::Config(error)
+    }
+}
+
+impl From<CounterError> for DaemonError {
+    fn from(error: CounterError) -> DaemonError {
+        DaemonError::Counter(error)
+    }
+}
+
+impl From<PageError> for DaemonError {
+    fn from(error: PageError) -> DaemonError {
+        DaemonError::Page(error)
+    }
+}
+
+/// Runs the daemon on this thread until `stop` is set.
+///
+/// `stop` and `reload` are looked at whenever something happens, and once a second at the latest;
+/// a signal whose handler sets one of them ends the wait at once. `reload` is cleared and the
+/// configuration read again, with the same options on top; if that fails the old one stays in
+/// force. `notes` gets what a user should hear, one line at a time, and must not block.
+///
+/// The clock page is where the options or the configuration say, or else at
+/// [`truechimer_timehands::places::for_daemon`].
+///
+/// # Errors
+/// If the configuration is wrong, the counter cannot be used, or another daemon writes the page.
+/// Once it runs, next to nothing stops it: servers, network, disk and system clock may fail.
+pub fn run(
+    options: &Options,
+    stop: &AtomicBool,
+    reload: &AtomicBool,
+    notes: &mut dyn FnMut(Level, &str),
+) -> Result<(), DaemonError> {
+    let mut daemon = Daemon::start(options.settings()?, notes)?;
+    while !stop.load(Ordering::Relaxed) {
+        if reload.swap(false, Ordering::Relaxed) || daemon.wants_reload() {
+            daemon.configure(options.settings());
+        }
+        daemon.turn()?;
+    }
+    daemon.finish();
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! The system calls that std does not have: the only unsafe code of this crate. All of them go
+//! through libc, where they can be interposed.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use truechimer_time::{Rate, Span};
+
+pub(crate) use libc::{POLLIN, POLLNVAL, POLLOUT, pollfd};
+
+/// The kernel's limit of `freq`: ±500 ppm in units of 2⁻¹⁶ ppm.
+const MAX_FREQUENCY: i128 = 500 << 16;
+const NANOS: i128 = 1_000_000_000;
+
+/// Waits until something happens on one of `fds` or `timeout_ms` have passed, and says whether
+/// anything did.
+///
+/// # Errors
+/// As poll(2); a signal ends it with [`io::ErrorKind::Interrupted`].
+pub(crate) fn poll(fds: &mut [pollfd], timeout_ms: i32) -> io::Result<bool> {
+    // SAFETY: pointer and length are those of an exclusive slice of `pollfd`.
+    let n = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+    check(n).map(|n| n > 0)
+}
+
+/// Fills `bytes` with unpredictable ones.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        // SAFETY: pointer and length are those of an exclusive slice of bytes.
+        let n = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(n) {
+            Ok(n) => filled += n,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// The user at the other end of a Unix socket.
+pub(crate) fn peer_uid(socket: &impl AsRawFd) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `peer`, which is that large and valid
+    // for any bytes.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(peer.uid)
+}
+
+/// The user that this process acts as.
+pub(crate) fn uid() -> u32 {
+    // SAFETY: takes no argument and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// TAI − UTC as the kernel knows it, in seconds; 0 usually means that nobody has told it.
+pub(crate) fn kernel_tai() -> io::Result<i32> {
+    // Without any mode it changes nothing and needs no privilege.
+    let mut t = timex();
+    t.modes = 0;
+    adjtimex(&mut t).map(|t| t.tai)
+}
+
+/// Makes the system clock run `rate` faster than the kernel's nominal rate, within ±500 ppm.
+pub(crate) fn set_frequency(rate: Rate) -> io::Result<()> {
+    let mut t = timex();
+    t.modes |= libc::ADJ_FREQUENCY;
+    t.freq = frequency(rate) as libc::c_long;
+    adjtimex(&mut t).map(|_| ())
+}
+
+/// Adds `span` to the system clock at once.
+pub(crate) fn step(span: Span) -> io::Result<()> {
+    let mut t = timex();
+    t.modes |= libc::ADJ_SETOFFSET;
+    let (secs, nanos) = secs_and_nanos(span.as_nanos());
+    t.time.tv_sec = secs;
+    t.time.tv_usec = nanos;
+    match adjtimex(&mut t) {
+        // Kernels without ADJ_SETOFFSET: read and set, at the cost of the time between.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: the kernel writes one timespec into `now`.
+            check(unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) })?;
+            let now = i128::from(now.tv_sec) * NANOS + i128::from(now.tv_nsec);
+            let (tv_sec, tv_nsec) = secs_and_nanos(now.saturating_add(span.as_nanos()));
+            let then = libc::timespec { tv_sec, tv_nsec };
+            // SAFETY: the kernel reads one timespec from `then`.
+            check(unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const then) }).map(|_| ())
+        }
+        result => result.map(|_| ()),
+    }
+}
+
+/// Asks for nothing but nanoseconds.
+fn timex() -> libc::timex {
+    // SAFETY: plain integers, for which all zero is valid.
+    let mut t: libc::timex = unsafe { std::mem::zeroed() };
+    t.modes = libc::ADJ_NANO;
+    t
+}
+
+fn adjtimex(t: &mut libc::timex) -> io::Result<&mut libc::timex> {
+    // SAFETY: the kernel reads and writes one timex.
+    check(unsafe { libc::adjtimex(&raw mut *t) })?;
+    Ok(t)
+}
+
+/// In the kernel's units of 2⁻¹⁶ ppm, rounded to the nearest.
+fn frequency(rate: Rate) -> i64 {
+    let scaled = (i128::from(rate.0) * 1_000_000 + (1 << 47)) >> 48;
+    scaled.clamp(-MAX_FREQUENCY, MAX_FREQUENCY) as i64
+}
+
+/// Seconds, rounded down, and the nanoseconds of the rest, 0 ≤ rest < 10⁹.
+fn secs_and_nanos(nanos: i128) -> (i64, i64) {
+    let secs = nanos.div_euclid(NANOS).clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+    (secs as i64, nanos.rem_euclid(NANOS) as i64)
+}
+
+/// Resident memory of this process in bytes; 0 where `/proc` does not tell.
+pub(crate) fn resident() -> u64 {
+    fn pages() -> Option<u64> {
+        use std::io::Read;
+        let mut text = String::new();
+        File::open("/proc/self/statm").ok()?.take(256).read_to_string(&mut text).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok()
+    }
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages().unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
+}
+
+/// The result of a system call: negative means errno.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn frequencies_are_in_the_kernels_units() {
+        assert_eq!(frequency(Rate::from_ppb(1_000)), 65_536);
+        assert_eq!(frequency(Rate::from_ppb(-37_500)), -2_457_600);
+        assert_eq!(frequency(Rate(i64::MAX)), 500 << 16);
+        assert_eq!(frequency(Rate(i64::MIN)), -(500 << 16));
+    }
+
+    #[test]
+    fn a_step_back_has_positive_nanoseconds() {
+        assert_eq!(secs_and_nanos(-1), (-1, 999_999_999));
+        assert_eq!(secs_and_nanos(-2_500_000_000), (-3, 500_000_000));
+        assert_eq!(secs_and_nanos(Span::from_millis(1_250).as_nanos()), (1, 250_000_000));
+        assert_eq!(secs_and_nanos(i128::MAX).0, i64::MAX);
+    }
+
+    #[test]
+    fn the_peer_of_a_pair_is_oneself() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        assert_eq!(peer_uid(&a).unwrap(), uid());
+    }
+
+    #[test]
+    fn polling_nothing_is_a_wait() {
+        assert!(!poll(&mut [], 1).unwrap());
+    }
+
+    #[test]
+    fn randomness_fills_everything() {
+        let (mut a, mut b) = ([0; 64], [0; 64]);
+        random(&mut a).unwrap();
+        random(&mut b).unwrap();
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn this_process_is_resident() {
+        assert!(resident() > 100_000);
+    }
+}
