@@ -1,0 +1,403 @@
+//! The command line: what may be asked, in which words.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use truechimer_counter::Choice;
+use truechimer_time::{Rate, Span};
+
+/// A feed-forward clock: follows NTP servers without ever touching a counter, and tells any
+/// program the time with the bound of its error.
+#[derive(Parser, Debug)]
+#[command(name = "truechimer", bin_name = "truechimer", version, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Follow NTP servers and publish the clock (the daemon, in the foreground)
+    Run(Run),
+    /// Print the time: earliest, latest, best, and what the bound is made of
+    Now(Now),
+    /// Show the state of the clock and of the daemon behind it
+    Status(Status),
+    /// List the servers that the daemon follows
+    Sources(Sources),
+    /// Wait until the clock is synchronised
+    Waitsync(Waitsync),
+    /// Watch a clock synchronise to a server of our own and check it against the truth
+    Demo(Demo),
+    /// Serve a time of its own over NTP, for demonstrations and tests
+    Serve(Serve),
+    /// Repeat every decision of a daemon from its replay log
+    Replay(Replay),
+    /// Measure what reading the clock costs, and what the daemon uses
+    Bench(Bench),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(Man),
+}
+
+/// Which command stands under which heading in `truechimer --help`.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Keep a clock", &["run"]),
+    ("Read it", &["now", "status", "sources", "waitsync"]),
+    ("Try it", &["demo", "serve"]),
+    ("Examine it", &["replay", "bench"]),
+];
+
+/// The parser, with the commands grouped in its help.
+pub fn command() -> clap::Command {
+    let command = CommandLine::command();
+    let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|n| n.len()).max().unwrap_or(0);
+    let mut list = String::new();
+    for (title, names) in GROUPS {
+        list.push_str(&format!("{title}:\n"));
+        for name in names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            list.push_str(&format!("  {name:width$}  {about}\n"));
+        }
+        list.push('\n');
+    }
+    let examples = "Examples:\n  \
+        truechimer demo                              no root, no network, one minute\n  \
+        sudo truechimer run --server ntp.example.org\n  \
+        truechimer waitsync --max-bound 1ms && truechimer now\n";
+    command.help_template(format!(
+        "{{about-with-newline}}\nUsage: {{usage}}\n\n{list}Options:\n{{options}}\n\n{examples}\n\
+         'truechimer COMMAND --help' says more about each.\n\
+         Spans of time are written 1.5s, 20ms, 250us or 10ns; rates are in ppm.\n"
+    ))
+}
+
+/// Where the clock is.
+#[derive(Args, Clone, Debug)]
+pub struct Page {
+    /// The clock page [default: $TRUECHIMER_PAGE, else $XDG_RUNTIME_DIR/truechimer/clock or
+    /// /run/truechimer/clock]
+    #[arg(long, value_name = "PATH", help_heading = "Where the clock is")]
+    pub page: Option<PathBuf>,
+}
+
+/// Where the daemon answers.
+#[derive(Args, Clone, Debug)]
+pub struct Control {
+    /// The daemon's control socket [default: the path of the clock page + .control]
+    #[arg(long, value_name = "PATH", help_heading = "Where the clock is")]
+    pub control: Option<PathBuf>,
+}
+
+/// Options of `truechimer run`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  truechimer run --server ntp.example.org --server 192.0.2.7:1123 --server [2001:db8::1]:123
+  truechimer run --config /etc/truechimer.toml --check
+  truechimer run --server 127.0.0.1:11123 --poll 1 --page /tmp/clock
+
+Signals: TERM and INT end the daemon cleanly; HUP reads the configuration again without losing
+what was learnt. The system clock is left alone unless the configuration says otherwise.
+
+Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
+pub struct Run {
+    /// An NTP server to follow: a name or an address, IPv6 with a port as [::1]:123; may be
+    /// repeated
+    #[arg(long = "server", value_name = "HOST[:PORT]", help_heading = "What to follow")]
+    pub servers: Vec<String>,
+    /// Read the configuration from FILE (options given here come on top)
+    #[arg(long, value_name = "FILE", help_heading = "What to follow")]
+    pub config: Option<PathBuf>,
+    /// Seconds between requests to a server, 1 to 1024 [default: 16]
+    #[arg(long, value_name = "S", help_heading = "What to follow")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub poll: Option<u32>,
+    /// The counter to read: auto, tsc, tsc-fenced, arm-generic, or raw (CLOCK_MONOTONIC_RAW, over
+    /// any clocksource) [default: auto]
+    #[arg(long, value_name = "NAME", help_heading = "What to follow")]
+    pub counter: Option<Choice>,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+    /// Write every event and every hand to FILE, for 'truechimer replay'
+    #[arg(long, value_name = "FILE")]
+    pub replay_log: Option<PathBuf>,
+    /// Check the configuration, say what is wrong with it, and end
+    #[arg(long)]
+    pub check: bool,
+    /// Say more about what is going on
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Options of `truechimer now`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+True time lies between earliest and latest while the status is synchronised or holdover.
+
+Exit status: 0 the bound holds, 1 the status says that it does not (unknown, disrupted),
+2 error (no clock page, say).")]
+pub struct Now {
+    /// Print one JSON object; times are whole nanoseconds
+    #[arg(long)]
+    pub json: bool,
+    /// TAI instead of UTC
+    #[arg(long)]
+    pub tai: bool,
+    #[command(flatten)]
+    pub page: Page,
+}
+
+/// Options of `truechimer status`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without the daemon's control socket the clock page alone is shown, which says so.
+
+Exit status: 0 the bound holds, 1 the status says that it does not, 2 error.")]
+pub struct Status {
+    /// Print one JSON object; spans are whole nanoseconds
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+}
+
+/// Options of `truechimer sources`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Columns:
+  S          * published, + agrees with the majority, x falseticker, ? no estimate yet
+  stratum    the server's distance from a reference clock
+  poll       seconds between requests
+  reach      the last eight polls in octal, 377 = all answered
+  last       time since the last usable reply
+  offset     published clock - this server's estimate, positive = published is ahead,
+             and the bound of that estimate
+  floor      the smallest round trip of the recent past
+  stamps     how packets were stamped, sent/received: kernel, or user where the kernel could not
+
+Exit status: 0, or 2 on an error (no daemon, say).")]
+pub struct Sources {
+    /// Everything about each server: what was refused and why, stamp errors, root distance
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Print one JSON array; spans are whole nanoseconds
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+}
+
+/// Options of `truechimer waitsync`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A clock page that is not there yet is waited for.
+
+Example: truechimer waitsync --max-bound 500us --timeout 2s || echo not yet
+
+Exit status: 0 synchronised within the bound, 1 not before the timeout, 2 error.")]
+pub struct Waitsync {
+    /// How small the bound must be
+    #[arg(long, value_name = "SPAN", default_value = "1ms", value_parser = positive)]
+    pub max_bound: Span,
+    /// How long to wait
+    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = not_negative)]
+    pub timeout: Span,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+}
+
+/// The time that the embedded server serves.
+#[derive(Args, Clone, Debug)]
+pub struct ServedTime {
+    /// How far the served time is ahead of the system clock at the start
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
+    pub offset: Option<Span>,
+    /// How much the served time gains on the system clock, in ppm
+    #[arg(long, value_name = "PPM", allow_hyphen_values = true)]
+    pub skew_ppm: Option<Rate>,
+}
+
+/// Options of `truechimer serve`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The served time is the system clock + offset + skew x (raw clock - raw clock at the start), so
+that a test in possession of the line printed at the start knows the truth at any moment.
+
+Example: truechimer serve --listen 127.0.0.1:11123 --offset -1.5s --skew-ppm 37
+
+Exit status: 0 ended by a signal, 2 error (address in use, say).")]
+pub struct Serve {
+    /// The clock to serve: system (CLOCK_REALTIME) is the only one so far
+    #[arg(long, value_name = "CLOCK", default_value = "system", hide_possible_values = true)]
+    pub clock: ServedBase,
+    #[command(flatten)]
+    pub time: ServedTime,
+    /// Where to listen; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11123")]
+    pub listen: std::net::SocketAddr,
+    /// The stratum to claim, 1 to 15; high enough by default that a real server is preferred
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub stratum: u8,
+    /// Print the line at the start as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the embedded server can serve.
+#[derive(Clone, Copy, ValueEnum, Debug)]
+pub enum ServedBase {
+    // Without a doc comment, so that help stays in its short form.
+    System,
+}
+
+/// Options of `truechimer demo`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Runs an NTP server on loopback, a daemon that follows it with real UDP packets and kernel stamps,
+and a reader that compares the clock with the truth twenty times a second: it reads the counter,
+then the server's clock, then the counter again. Nothing on the machine is changed.
+
+Examples:
+  truechimer demo
+  truechimer demo --seconds 20 --offset -3s --skew-ppm -100
+
+Exit status: 0 the clock synchronised and every reading since was within its bound, 1 it did not,
+2 error.")]
+pub struct Demo {
+    /// How long to watch
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u32).range(3..=86_400))]
+    pub seconds: u32,
+    #[command(flatten)]
+    pub time: ServedTime,
+    /// Seconds between requests to the server, 1 to 1024
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub poll: u32,
+    /// The counter to read: auto, tsc, tsc-fenced, arm-generic or raw
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub counter: Choice,
+    /// Print JSON lines: one object a second, and the summary
+    #[arg(long)]
+    pub json: bool,
+    /// Show what the daemon says
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Options of `truechimer replay`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Feeds the events of the log to the engine and compares every action and every published hand with
+those in the log, bit for bit.
+
+Exit status: 0 all the same, 1 not the same, 2 error.")]
+pub struct Replay {
+    /// A log written by 'truechimer run --replay-log'
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `truechimer bench`.
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: BenchWhat,
+}
+
+/// What to measure.
+#[derive(Subcommand, Debug)]
+pub enum BenchWhat {
+    /// What the daemon uses: resident memory and share of a core
+    Daemon(BenchDaemon),
+}
+
+/// Options of `truechimer bench daemon`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Starts 'truechimer run' against a server of our own on loopback, waits for it to synchronise and
+settle into its poll interval, and then reads /proc for the given time.
+
+Exit status: 0, or 2 on an error.")]
+pub struct BenchDaemon {
+    /// How long to measure
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: u32,
+    /// Seconds between requests to the server, 1 to 1024
+    #[arg(long, value_name = "S", default_value_t = 16)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub poll: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `truechimer man`.
+#[derive(Args, Debug)]
+pub struct Man {
+    /// The directory to write truechimer.1 and a page per command into
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+fn positive(text: &str) -> Result<Span, String> {
+    let span = Span::from_str(text).map_err(|why| why.to_string())?;
+    if span > Span::ZERO { Ok(span) } else { Err("must be more than zero".into()) }
+}
+
+fn not_negative(text: &str) -> Result<Span, String> {
+    let span = Span::from_str(text).map_err(|why| why.to_string())?;
+    if span.is_negative() { Err("must not be negative".into()) } else { Ok(span) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parser_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_stands_in_exactly_one_group() {
+        let listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let command = command();
+        let visible: Vec<_> = command
+            .get_subcommands()
+            .filter(|c| !c.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        assert_eq!(listed, visible);
+    }
+
+    #[test]
+    fn negative_offsets_and_skews_are_taken() {
+        let line = ["truechimer", "serve", "--offset", "-1.5s", "--skew-ppm", "-37"];
+        let Command::Serve(serve) = CommandLine::parse_from(line).command else { panic!() };
+        assert_eq!(serve.time.offset, "-1.5s".parse().ok());
+        assert_eq!(serve.time.skew_ppm, "-37".parse().ok());
+    }
+}

@@ -1,0 +1,165 @@
+//! `truechimer bench daemon`: what the daemon uses.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use truechimer::{Rate, Span, Status};
+use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
+
+use crate::args;
+use crate::clock;
+use crate::failure::{Ended, Failure, Outcome};
+use crate::scratch::Scratch;
+use crate::show::json;
+use crate::signals;
+use crate::usage::{Memory, memory, processor_time};
+
+/// How long the start-up burst takes, after which the daemon is in its regular poll interval.
+const SETTLE: Duration = Duration::from_secs(20);
+/// How long the daemon may take to synchronise.
+const SYNC: Duration = Duration::from_secs(20);
+/// Between looks at whether to end early.
+const STEP: Duration = Duration::from_millis(100);
+
+/// What was measured.
+#[derive(Serialize)]
+struct Usage {
+    seconds: f64,
+    poll_s: u32,
+    counter: &'static str,
+    resident_kib: u64,
+    peak_resident_kib: u64,
+    processor_ns: u64,
+    processor_percent: f64,
+}
+
+/// Runs the command.
+pub fn run(args: &args::BenchDaemon, out: &mut dyn Write) -> Ended {
+    let stop = signals::stop()?;
+    let scratch = Scratch::new().map_err(|why| Failure::new("cannot make a directory", why))?;
+    let page = scratch.path().join("clock");
+    let server = ServedClock::starting_now(Span::ZERO, Rate::ZERO)
+        .map_err(io::Error::other)
+        .and_then(|served| {
+            let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            Server::bind(listen, served, DEFAULT_STRATUM)?.start()
+        })
+        .map_err(|why| Failure::new("cannot start the server on loopback", why))?;
+    let daemon = Daemon::start(scratch.path(), &page, server.address(), args.poll)
+        .map_err(|why| Failure::new("cannot start the daemon", why))?;
+    let clock = clock::open_within(&page, SYNC)?;
+    clock.wait_synchronised(None, SYNC).map_err(|why| Failure::new("the daemon", why))?;
+    sleep(SETTLE, &stop)?;
+    let measured = daemon.measure(Duration::from_secs(args.seconds.into()), &stop)?;
+    if clock.status() != Ok(Status::Synchronised) {
+        return Err(Failure::new("the daemon", "it did not stay synchronised"));
+    }
+    let counter = clock.view().map_err(clock::unreadable)?.hand.counter.kind.name();
+    let usage = Usage::of(&measured, args.poll, counter);
+    if args.json {
+        writeln!(out, "{}", json(&usage)?)?;
+    } else {
+        usage.write(out)?;
+    }
+    Ok(Outcome::Good)
+}
+
+/// A daemon in a process of its own; ends when dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(dir: &Path, page: &Path, server: SocketAddr, poll: u32) -> io::Result<Daemon> {
+        let config = dir.join("truechimer.toml");
+        // Nothing comes from outside and nothing is left behind.
+        fs::write(&config, "state = \"none\"\nleap-file = \"none\"\n")?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(["run", "--server", &server.to_string(), "--poll", &poll.to_string()])
+            .arg("--config")
+            .arg(config)
+            .arg("--page")
+            .arg(page)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Daemon(child))
+    }
+
+    fn measure(&self, time: Duration, stop: &AtomicBool) -> Result<Measured, Failure> {
+        let failed = |why| Failure::new("/proc", why);
+        let pid = self.0.id();
+        let (begun, before) = (Instant::now(), processor_time(pid).map_err(failed)?);
+        sleep(time, stop)?;
+        let after = processor_time(pid).map_err(failed)?;
+        Ok(Measured {
+            elapsed: begun.elapsed(),
+            processor: after.saturating_sub(before),
+            memory: memory(pid).map_err(failed)?,
+        })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Measured {
+    elapsed: Duration,
+    processor: Duration,
+    memory: Memory,
+}
+
+impl Usage {
+    fn of(measured: &Measured, poll_s: u32, counter: &'static str) -> Usage {
+        let seconds = measured.elapsed.as_secs_f64();
+        Usage {
+            seconds,
+            poll_s,
+            counter,
+            resident_kib: measured.memory.resident_kib,
+            peak_resident_kib: measured.memory.peak_kib,
+            processor_ns: u64::try_from(measured.processor.as_nanos()).unwrap_or(u64::MAX),
+            processor_percent: measured.processor.as_secs_f64() / seconds * 100.0,
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mib = |kib: u64| kib as f64 / 1024.0;
+        writeln!(out, "the daemon for {:.0} s at a poll of {} s:", self.seconds, self.poll_s)?;
+        writeln!(
+            out,
+            "resident memory  {:.1} MiB (at most {:.1})",
+            mib(self.resident_kib),
+            mib(self.peak_resident_kib)
+        )?;
+        writeln!(
+            out,
+            "processor        {:.4} % of a core ({:.1} ms)",
+            self.processor_percent,
+            self.processor_ns as f64 / 1e6
+        )
+    }
+}
+
+/// Sleeps, unless told to stop.
+fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), Failure> {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::Said("interrupted: nothing was measured".into()));
+        }
+        thread::sleep(STEP.min(end.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
+}

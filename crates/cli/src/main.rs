@@ -1,0 +1,90 @@
+//! `truechimer`: the daemon, its clock and its sources, and a demonstration, in one command.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench_daemon;
+mod clock;
+mod daemon;
+mod demo;
+mod failure;
+mod man;
+mod now;
+mod replay;
+mod run;
+mod scratch;
+mod serve;
+mod show;
+mod signals;
+mod sources;
+mod status;
+mod table;
+mod usage;
+mod waitsync;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+
+use args::{BenchWhat, Command, CommandLine};
+use failure::{Ended, Failure, Outcome};
+
+fn main() -> ExitCode {
+    let line = match args::command().try_get_matches() {
+        Ok(matches) => CommandLine::from_arg_matches(&matches),
+        Err(error) => Err(error),
+    };
+    let ended = match line {
+        Ok(line) => dispatch(line.command),
+        Err(error) => return usage(&error),
+    };
+    match ended {
+        Ok(Outcome::Good) | Err(Failure::Unread) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::from(1),
+        Err(Failure::Said(text)) => {
+            complain(&text);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Ended {
+    let out = &mut std::io::stdout().lock();
+    match command {
+        Command::Run(args) => run::run(args, out),
+        Command::Now(args) => now::run(&args, out),
+        Command::Status(args) => status::run(&args, out),
+        Command::Sources(args) => sources::run(&args, out),
+        Command::Waitsync(args) => waitsync::run(&args, out),
+        Command::Demo(args) => demo::run(&args, out),
+        Command::Serve(args) => serve::run(&args, out),
+        Command::Replay(args) => replay::run(&args, out),
+        Command::Bench(args) => match args.what {
+            BenchWhat::Daemon(args) => bench_daemon::run(&args, out),
+        },
+        Command::Man(args) => man::run(&args, out),
+    }
+}
+
+/// One line on standard error; there is nobody to tell if that fails.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "truechimer: {}", show::plain(text));
+}
+
+/// Help and version go to standard output with status 0, everything else is a usage error.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone away is no error.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    match text.strip_prefix("error: ") {
+        Some(text) => complain(text.trim_end()),
+        // No command at all: the help itself.
+        None => {
+            let _ = error.print();
+        }
+    }
+    ExitCode::from(2)
+}

@@ -1,0 +1,210 @@
+//! `truechimer now`: the time, with its bound.
+
+use std::io::Write;
+
+use serde::Serialize;
+use truechimer::{Instant, Reading, Span, View};
+
+use crate::args;
+use crate::clock;
+use crate::failure::{Ended, Failure, Outcome};
+use crate::show;
+
+/// Runs the command.
+pub fn run(args: &args::Now, out: &mut dyn Write) -> Ended {
+    let clock = clock::open(&args.page)?;
+    let (reading, view) = clock::look(&clock).map_err(clock::unreadable)?;
+    let scale = Scale::of(args.tai, &reading)?;
+    if args.json {
+        writeln!(out, "{}", scale.json(&reading, &view)?)?;
+    } else {
+        write_text(&scale, &reading, &view, out)?;
+    }
+    Ok(Outcome::of(reading.status.bound_holds()))
+}
+
+/// On which scale times are shown.
+enum Scale {
+    Utc(truechimer::Leaps),
+    Tai,
+}
+
+impl Scale {
+    fn of(tai: bool, reading: &Reading) -> Result<Scale, Failure> {
+        let leaps = reading.leaps();
+        match (tai, leaps.known) {
+            (false, _) => Ok(Scale::Utc(leaps)),
+            (true, true) => Ok(Scale::Tai),
+            (true, false) => Err(Failure::new(
+                "TAI is not known",
+                "the daemon found no list of leap seconds that is still good; update tzdata, or \
+                 set leap-file in its configuration",
+            )),
+        }
+    }
+
+    fn text(&self, at: Instant) -> String {
+        match self {
+            Scale::Utc(leaps) => show::utc(leaps.utc(at)),
+            Scale::Tai => show::tai(at) + " TAI",
+        }
+    }
+
+    /// Nanoseconds since 1970, rounded down.
+    fn nanos(&self, at: Instant) -> i64 {
+        let nanos = match self {
+            Scale::Utc(leaps) => leaps.utc(at).unix_nanos(),
+            Scale::Tai => {
+                (at.0 >> 64) * 1_000_000_000
+                    + ((u128::from(at.frac()) * 1_000_000_000) >> 64) as i128
+            }
+        };
+        i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    fn json(&self, reading: &Reading, view: &View) -> Result<String, Failure> {
+        let holds = reading.status.bound_holds();
+        let latest = show::round_up(reading.latest);
+        let parts = Parts::of(reading, view);
+        let common = Common {
+            status: reading.status.name(),
+            bound_ns: parts.as_ref().map(|p| p.whole.as_nanos_i64()),
+            path_bound_ns: parts.as_ref().map(|p| p.path.as_nanos_i64()),
+            statistical_bound_ns: parts.as_ref().map(|p| p.statistical.as_nanos_i64()),
+            growth_bound_ns: parts.as_ref().map(|p| p.growth.as_nanos_i64()),
+            count: reading.count.0,
+            counter: view.hand.counter.kind.name(),
+            epoch: view.hand.counter.epoch.0,
+            hand_age_ns: age(view).as_nanos_i64(),
+            tai_offset: reading.leaps().known.then(|| reading.leaps().offset_at(reading.best)),
+            leap_next: reading.leaps().next.map(|leap| LeapJson { at: leap.at, step: leap.step }),
+        };
+        let best = self.nanos(reading.best);
+        let earliest = holds.then(|| self.nanos(reading.earliest));
+        let latest_ns = holds.then(|| self.nanos(latest));
+        let text = |at| holds.then(|| self.text(at));
+        match self {
+            Scale::Utc(_) => show::json(&UtcJson {
+                best_unix_ns: best,
+                earliest_unix_ns: earliest,
+                latest_unix_ns: latest_ns,
+                best_utc: self.text(reading.best),
+                earliest_utc: text(reading.earliest),
+                latest_utc: text(latest),
+                common,
+            }),
+            Scale::Tai => show::json(&TaiJson {
+                best_tai_ns: best,
+                earliest_tai_ns: earliest,
+                latest_tai_ns: latest_ns,
+                common,
+            }),
+        }
+    }
+}
+
+/// What the bound is made of.
+pub struct Parts {
+    /// All of it.
+    pub whole: Span,
+    /// Half the least round trip and the server's own root distance.
+    pub path: Span,
+    /// Stamping, queueing, drift, when the hand was made.
+    pub statistical: Span,
+    /// What has been added since.
+    pub growth: Span,
+}
+
+impl Parts {
+    /// `None` while nothing is promised.
+    pub fn of(reading: &Reading, view: &View) -> Option<Parts> {
+        let whole = reading.bound()?;
+        let (path, statistical) = (view.hand.path_bound, view.hand.statistical_bound);
+        Some(Parts { whole, path, statistical, growth: whole - path - statistical })
+    }
+}
+
+/// The time since the hand in force was made.
+pub fn age(view: &View) -> Span {
+    view.hand.period.span(view.count - view.made.count)
+}
+
+fn write_text(
+    scale: &Scale,
+    reading: &Reading,
+    view: &View,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let mut line = |name: &str, text: &str| writeln!(out, "{name:<9} {text}");
+    if let Some(parts) = Parts::of(reading, view) {
+        line("earliest", &scale.text(reading.earliest))?;
+        line("best", &scale.text(reading.best))?;
+        line("latest", &scale.text(show::round_up(reading.latest)))?;
+        line(
+            "bound",
+            &format!(
+                "± {} = path {} + statistical {} + growth {}",
+                parts.whole, parts.path, parts.statistical, parts.growth
+            ),
+        )?;
+    } else {
+        line("best", &format!("{} (nothing is promised)", scale.text(reading.best)))?;
+    }
+    let why = view.reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    line("status", &format!("{}{why}", reading.status))?;
+    line(
+        "by",
+        &format!(
+            "a hand {} old; count {} of counter {}, epoch {}",
+            show::age(age(view)),
+            reading.count.0,
+            view.hand.counter.kind,
+            view.hand.counter.epoch.0
+        ),
+    )
+}
+
+#[derive(Serialize)]
+struct UtcJson {
+    best_unix_ns: i64,
+    earliest_unix_ns: Option<i64>,
+    latest_unix_ns: Option<i64>,
+    best_utc: String,
+    earliest_utc: Option<String>,
+    latest_utc: Option<String>,
+    #[serde(flatten)]
+    common: Common,
+}
+
+#[derive(Serialize)]
+struct TaiJson {
+    best_tai_ns: i64,
+    earliest_tai_ns: Option<i64>,
+    latest_tai_ns: Option<i64>,
+    #[serde(flatten)]
+    common: Common,
+}
+
+/// What is the same on every scale; what is not promised is null.
+#[derive(Serialize)]
+struct Common {
+    status: &'static str,
+    bound_ns: Option<i64>,
+    path_bound_ns: Option<i64>,
+    statistical_bound_ns: Option<i64>,
+    growth_bound_ns: Option<i64>,
+    count: u64,
+    counter: &'static str,
+    epoch: u32,
+    hand_age_ns: i64,
+    tai_offset: Option<i32>,
+    leap_next: Option<LeapJson>,
+}
+
+/// A leap second to come.
+#[derive(Serialize)]
+struct LeapJson {
+    /// The second of the leap-free scale at which it has happened.
+    at: i64,
+    step: i8,
+}

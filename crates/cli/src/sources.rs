@@ -1,0 +1,348 @@
+//! `truechimer sources`: the servers that the daemon follows.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+use truechimer_engine::{Selection, SourceReport};
+use truechimer_time::{Span, StampMethod};
+
+use crate::args;
+use crate::daemon;
+use crate::failure::{Ended, Outcome};
+use crate::show::{age, json, optional, plain, ppb};
+use crate::table::{Side, Table};
+
+/// Runs the command.
+pub fn run(args: &args::Sources, out: &mut dyn Write) -> Ended {
+    let sources = daemon::ask(&args.page, &args.control)?.report.sources;
+    if args.json {
+        let sources: Vec<_> = sources.iter().map(Json::of).collect();
+        writeln!(out, "{}", json(&sources)?)?;
+    } else if sources.is_empty() {
+        writeln!(out, "no servers are configured")?;
+    } else if args.verbose {
+        for source in &sources {
+            write_detail(source, out)?;
+        }
+    } else {
+        write_table(&sources, out)?;
+    }
+    Ok(Outcome::Good)
+}
+
+/// The sign that stands for a source's part, as users of other NTP programs know it.
+fn mark(selection: Selection) -> char {
+    match selection {
+        Selection::Selected => '*',
+        Selection::Truechimer => '+',
+        Selection::Falseticker => 'x',
+        Selection::Unusable => '?',
+    }
+}
+
+fn meaning(selection: Selection) -> &'static str {
+    match selection {
+        Selection::Selected => "published",
+        Selection::Truechimer => "agrees with the majority, not published",
+        Selection::Falseticker => "falseticker: does not agree with the majority",
+        Selection::Unusable => "no estimate yet",
+    }
+}
+
+fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> {
+    let mut table = Table::new(&[
+        ("S", Side::Left),
+        ("server", Side::Left),
+        ("stratum", Side::Right),
+        ("poll", Side::Right),
+        ("reach", Side::Right),
+        ("last", Side::Right),
+        ("offset", Side::Right),
+        ("bound", Side::Right),
+        ("floor", Side::Right),
+        ("stamps", Side::Left),
+    ]);
+    for source in sources {
+        table.row(vec![
+            mark(source.selection).to_string(),
+            source.name.clone(),
+            number(source.stratum),
+            format!("{} s", source.poll),
+            format!("{:o}", source.reach),
+            source.last_reply.map_or_else(|| "-".into(), age),
+            source.offset.map_or_else(|| "-".into(), |offset| format!("{offset:+}")),
+            source.bound.map_or_else(|| "-".into(), |bound| format!("± {bound}")),
+            optional(source.rtt_floor),
+            stamps(source),
+        ]);
+    }
+    table.write(out)?;
+    // A server that gives nothing says why.
+    for source in sources {
+        if let Some(trouble) = trouble(source) {
+            writeln!(out, "{}: {trouble}", source.name)?;
+        }
+    }
+    writeln!(out, "* published  + agrees  x falseticker  ? no estimate yet")
+}
+
+/// What is wrong with a source, if anything is.
+fn trouble(source: &SourceReport) -> Option<String> {
+    match (&source.trouble, source.selection) {
+        (Some(trouble), _) => Some(plain(trouble)),
+        (None, Selection::Unusable) if !source.refused.is_empty() => {
+            Some(format!("refused: {}", refusals(&source.refused)))
+        }
+        (None, Selection::Unusable) if source.timeouts > 0 => {
+            Some(format!("no answer to {} requests", source.timeouts))
+        }
+        _ => None,
+    }
+}
+
+fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
+    let address = match source.address {
+        Some(address) => address.to_string(),
+        None => "no address yet".into(),
+    };
+    writeln!(out, "{} ({address})", source.name)?;
+    let last = source.last_reply.map_or_else(|| "never".into(), |span| age(span) + " ago");
+    let offset = match (source.offset, source.bound) {
+        (Some(offset), Some(bound)) => format!("{offset:+} ± {bound}"),
+        _ => "-".into(),
+    };
+    let stamps = match source.stamp_errors {
+        Some((sent, received)) => {
+            format!("{}, sent to ± {sent}, received to ± {received}", stamps(source))
+        }
+        None => stamps(source),
+    };
+    let mut lines = vec![
+        ("part", format!("{} {}", mark(source.selection), meaning(source.selection))),
+        ("server", server(source)),
+        ("replies", format!("last {last}; poll {} s, reach {:o}", source.poll, source.reach)),
+        ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
+        ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),
+        ("round trip", format!("{}, floor {}", optional(source.rtt), optional(source.rtt_floor))),
+        ("stamps", stamps),
+        (
+            "counted",
+            format!(
+                "{} requests, {} accepted, {} timeouts",
+                source.requests, source.accepted, source.timeouts
+            ),
+        ),
+        ("refused", refusals(&source.refused)),
+    ];
+    if let Some(trouble) = trouble(source) {
+        lines.push(("trouble", trouble));
+    }
+    for (name, text) in lines {
+        writeln!(out, "  {name:<11} {text}")?;
+    }
+    Ok(())
+}
+
+/// What the server says of itself.
+fn server(source: &SourceReport) -> String {
+    let leap = match source.leap {
+        Some(0) => "no leap second",
+        Some(1) => "leap second to insert",
+        Some(2) => "leap second to leave out",
+        Some(_) => "unsynchronised",
+        None => return "has not answered yet".into(),
+    };
+    format!(
+        "stratum {}, reference {}, root distance {}, {leap}",
+        number(source.stratum),
+        source.reference.as_deref().unwrap_or("-"),
+        optional(source.root_distance),
+    )
+}
+
+/// How packets were stamped, sent and received.
+fn stamps(source: &SourceReport) -> String {
+    let name = |method: Option<StampMethod>| method.map_or("-", StampMethod::name);
+    format!("{}/{}", name(source.sent_method), name(source.received_method))
+}
+
+fn number(n: Option<u8>) -> String {
+    n.map_or_else(|| "-".into(), |n| n.to_string())
+}
+
+fn refusals(refused: &BTreeMap<String, u64>) -> String {
+    let parts: Vec<_> = refused.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+    if parts.is_empty() { "none".into() } else { parts.join(", ") }
+}
+
+/// One source as JSON: spans in ns, rates in parts per 10⁹.
+#[derive(Serialize)]
+struct Json<'a> {
+    name: &'a str,
+    address: Option<String>,
+    selection: Selection,
+    stratum: Option<u8>,
+    reference: Option<&'a str>,
+    leap: Option<u8>,
+    poll_s: u32,
+    reach: u8,
+    last_reply_ns: Option<i64>,
+    offset_ns: Option<i64>,
+    bound_ns: Option<i64>,
+    deviation_ns: Option<i64>,
+    skew_ppb: Option<f64>,
+    rtt_ns: Option<i64>,
+    rtt_floor_ns: Option<i64>,
+    root_distance_ns: Option<i64>,
+    sent_stamp: Option<&'static str>,
+    received_stamp: Option<&'static str>,
+    sent_stamp_error_ns: Option<i64>,
+    received_stamp_error_ns: Option<i64>,
+    requests: u64,
+    accepted: u64,
+    timeouts: u64,
+    refused: &'a BTreeMap<String, u64>,
+    trouble: Option<String>,
+}
+
+impl Json<'_> {
+    fn of(source: &SourceReport) -> Json<'_> {
+        let ns = |span: Option<Span>| span.map(Span::as_nanos_i64);
+        Json {
+            name: &source.name,
+            address: source.address.map(|a| a.to_string()),
+            selection: source.selection,
+            stratum: source.stratum,
+            reference: source.reference.as_deref(),
+            leap: source.leap,
+            poll_s: source.poll,
+            reach: source.reach,
+            last_reply_ns: ns(source.last_reply),
+            offset_ns: ns(source.offset),
+            bound_ns: ns(source.bound),
+            deviation_ns: ns(source.deviation),
+            skew_ppb: source.skew.map(ppb),
+            rtt_ns: ns(source.rtt),
+            rtt_floor_ns: ns(source.rtt_floor),
+            root_distance_ns: ns(source.root_distance),
+            sent_stamp: source.sent_method.map(StampMethod::name),
+            received_stamp: source.received_method.map(StampMethod::name),
+            sent_stamp_error_ns: ns(source.stamp_errors.map(|e| e.0)),
+            received_stamp_error_ns: ns(source.stamp_errors.map(|e| e.1)),
+            requests: source.requests,
+            accepted: source.accepted,
+            timeouts: source.timeouts,
+            refused: &source.refused,
+            trouble: source.trouble.as_deref().map(plain),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_time::Rate;
+
+    fn source() -> SourceReport {
+        SourceReport {
+            name: "ntp.example.org:123".into(),
+            address: Some("192.0.2.7:123".parse().unwrap()),
+            selection: Selection::Selected,
+            reach: 0o377,
+            poll: 16,
+            last_reply: Some(Span::from_millis(3_250)),
+            stratum: Some(2),
+            reference: Some("192.0.2.1".into()),
+            leap: Some(0),
+            root_distance: Some(Span::from_micros(12_345)),
+            rtt: Some(Span::from_micros(700)),
+            rtt_floor: Some(Span::from_micros(612)),
+            offset: Some(Span::from_nanos(-1_234)),
+            bound: Some(Span::from_micros(13_000)),
+            deviation: Some(Span::from_nanos(321)),
+            skew: Some(Rate::from_ppb(-12_345)),
+            sent_method: Some(StampMethod::Kernel),
+            received_method: Some(StampMethod::User),
+            stamp_errors: Some((Span::from_nanos(40), Span::from_micros(21))),
+            requests: 120,
+            accepted: 118,
+            timeouts: 2,
+            refused: BTreeMap::from([("wrong-origin".into(), 3), ("duplicate".into(), 1)]),
+            trouble: None,
+        }
+    }
+
+    /// One that never answered.
+    fn silent() -> SourceReport {
+        SourceReport {
+            name: "nowhere.invalid:123".into(),
+            address: None,
+            selection: Selection::Unusable,
+            reach: 0,
+            last_reply: None,
+            stratum: None,
+            reference: None,
+            leap: None,
+            root_distance: None,
+            rtt: None,
+            rtt_floor: None,
+            offset: None,
+            bound: None,
+            deviation: None,
+            skew: None,
+            sent_method: None,
+            received_method: None,
+            stamp_errors: None,
+            requests: 0,
+            accepted: 0,
+            timeouts: 0,
+            refused: BTreeMap::new(),
+            trouble: Some("cannot resolve".into()),
+            ..source()
+        }
+    }
+
+    fn text(write: impl Fn(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_table_shows_who_is_followed_and_who_is_in_trouble() {
+        let shown = text(|out| write_table(&[source(), silent()], out));
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines[1].starts_with("*  ntp.example.org:123        2  16 s    377  3.2 s"));
+        assert!(lines[1].ends_with("-1.234 µs  ± 13.000 ms  612.000 µs  kernel/user"), "{shown}");
+        assert!(lines[2].starts_with("?  nowhere.invalid:123"));
+        assert_eq!(lines[3], "nowhere.invalid:123: cannot resolve");
+    }
+
+    #[test]
+    fn the_detail_counts_refusals_by_reason() {
+        let shown = text(|out| write_detail(&source(), out));
+        assert!(shown.contains("refused     duplicate 1, wrong-origin 3"), "{shown}");
+        assert!(shown.contains("kernel/user, sent to ± 40.000 ns, received to ± 21.000 µs"));
+        assert!(!shown.contains("trouble"));
+        assert!(text(|out| write_detail(&silent(), out)).contains("has not answered yet"));
+    }
+
+    #[test]
+    fn a_source_that_only_refuses_says_so_in_the_table() {
+        let refusing = SourceReport { trouble: None, refused: source().refused, ..silent() };
+        assert_eq!(trouble(&refusing).unwrap(), "refused: duplicate 1, wrong-origin 3");
+        let mute = SourceReport { trouble: None, timeouts: 4, ..silent() };
+        assert_eq!(trouble(&mute).unwrap(), "no answer to 4 requests");
+        assert_eq!(trouble(&source()), None);
+    }
+
+    #[test]
+    fn json_is_in_nanoseconds() {
+        let json = serde_json::to_value(Json::of(&source())).unwrap();
+        assert_eq!(json["offset_ns"], -1_234);
+        assert_eq!(json["skew_ppb"], -12_345.0);
+        assert_eq!(json["selection"], "selected");
+        assert_eq!(json["refused"]["wrong-origin"], 3);
+    }
+}

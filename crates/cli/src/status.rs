@@ -1,0 +1,270 @@
+//! `truechimer status`: the clock, and the daemon behind it.
+
+use std::io::Write;
+
+use serde::Serialize;
+use truechimer::{Clock, Rate, ReadError, Reading, Span, View};
+use truechimer_daemon::Selection;
+use truechimer_daemon::control::Answer;
+
+use crate::failure::{Ended, Failure, Outcome};
+use crate::now::{Parts, age};
+use crate::show;
+use crate::{args, clock, daemon};
+
+/// Runs the command.
+pub fn run(args: &args::Status, out: &mut dyn Write) -> Ended {
+    let clock = clock::open(&args.page)?;
+    let page = args::Page { page: Some(clock.page().path().to_owned()) };
+    let daemon = daemon::ask(&page, &args.control);
+    let looked = match clock::look(&clock) {
+        Ok(looked) => Some(looked),
+        // A daemon that has only just started is no error, and has a status.
+        Err(ReadError::NotYet { .. }) if daemon.is_ok() => None,
+        Err(why) => return Err(clock::unreadable(why)),
+    };
+    let state = State { clock: &clock, looked, daemon: &daemon };
+    if args.json {
+        writeln!(out, "{}", show::json(&state.json())?)?;
+    } else {
+        for (name, text) in state.lines() {
+            writeln!(out, "{name:<12} {text}")?;
+        }
+    }
+    Ok(Outcome::of(looked.is_some_and(|(reading, _)| reading.status.bound_holds())))
+}
+
+/// All that is known.
+struct State<'a> {
+    clock: &'a Clock,
+    looked: Option<(Reading, View)>,
+    daemon: &'a Result<Answer, Failure>,
+}
+
+impl State<'_> {
+    fn status(&self) -> &'static str {
+        self.looked.map_or("unknown", |(reading, _)| reading.status.name())
+    }
+
+    /// Why the status is what it is: by the reader itself, or else by the daemon.
+    fn reason(&self) -> Option<&str> {
+        let own = self.looked.and_then(|(_, view)| view.reason);
+        let daemon = || self.daemon.as_ref().ok().map(|answer| answer.report.reason.as_str());
+        own.or_else(daemon).filter(|reason| !reason.is_empty())
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let reason = self.reason().map_or_else(String::new, |reason| format!(": {reason}"));
+        let mut lines = vec![("status", format!("{}{reason}", self.status()))];
+        if let Some((reading, view)) = &self.looked {
+            lines.push(("time", time(reading)));
+            if let Some(parts) = Parts::of(reading, view) {
+                lines.extend(bound(&parts, view));
+            }
+            lines.push(("counter", self.counter(view)));
+            lines.push(("rate", self.rate(view)));
+            lines.push(("leap second", leap(reading)));
+            lines.push(("hand", hand(view)));
+        }
+        lines.push(("page", self.clock.page().path().display().to_string()));
+        match self.daemon {
+            Ok(answer) => lines.extend(by_daemon(answer)),
+            Err(Failure::Said(why)) => {
+                lines.push((
+                    "daemon",
+                    format!("only the clock page is shown: {}", show::plain(why)),
+                ));
+            }
+            Err(Failure::Unread) => {}
+        }
+        lines
+    }
+
+    fn counter(&self, view: &View) -> String {
+        let id = view.hand.counter;
+        let resolution = self.daemon.as_ref().ok().map_or_else(String::new, |answer| {
+            format!(", resolution {}", answer.daemon.resolution)
+        });
+        format!(
+            "{}, {}{resolution}, epoch {}",
+            id.kind,
+            show::frequency(view.hand.period.hz()),
+            id.epoch.0
+        )
+    }
+
+    fn rate(&self, view: &View) -> String {
+        let skew = self.skew().map_or_else(String::new, |skew| {
+            format!("{skew:+} against the counter's nominal rate; ")
+        });
+        format!("{skew}spans of time to ± {}", view.hand.difference_error)
+    }
+
+    fn skew(&self) -> Option<Rate> {
+        self.daemon.as_ref().ok().and_then(|answer| answer.report.skew)
+    }
+
+    fn json(&self) -> Json<'_> {
+        let answer = self.daemon.as_ref().ok();
+        let view = self.looked.map(|(_, view)| view);
+        let reading = self.looked.map(|(reading, _)| reading);
+        let parts = self.looked.and_then(|(reading, view)| Parts::of(&reading, &view));
+        let ns = Span::as_nanos_i64;
+        Json {
+            status: self.status(),
+            reason: self.reason(),
+            best_unix_ns: reading.and_then(|r| i64::try_from(r.utc().unix_nanos()).ok()),
+            bound_ns: parts.as_ref().map(|p| ns(p.whole)),
+            path_bound_ns: parts.as_ref().map(|p| ns(p.path)),
+            statistical_bound_ns: parts.as_ref().map(|p| ns(p.statistical)),
+            growth_bound_ns: parts.as_ref().map(|p| ns(p.growth)),
+            growth_ppb: view.map(|v| show::ppb(v.hand.growth)),
+            counter: view.map(|v| v.hand.counter.kind.name()),
+            counter_hz: view.map(|v| v.hand.period.hz()),
+            resolution_ns: answer.map(|a| a.daemon.resolution.as_picos() as f64 / 1e3),
+            epoch: view.map(|v| v.hand.counter.epoch.0),
+            skew_ppb: self.skew().map(show::ppb),
+            tai_offset: reading.filter(|r| r.leaps().known).map(|r| r.leaps().offset_at(r.best)),
+            page: self.clock.page().path().display().to_string(),
+            hand: view.map(|v| v.generation),
+            hand_age_ns: view.map(|v| ns(age(&v))),
+            heartbeat_age_ns: view.map(|v| ns(heartbeat_age(&v))),
+            daemon: answer.map(|a| DaemonJson {
+                version: &a.daemon.version,
+                pid: a.daemon.pid,
+                uptime_ns: ns(a.daemon.uptime),
+                memory_bytes: a.daemon.memory,
+                replay_log: a.daemon.replay_log.as_ref().map(|path| path.display().to_string()),
+                system_clock: &a.daemon.system_clock,
+                floods: a.daemon.floods,
+                sources: a.report.sources.len(),
+                selected: selected(a),
+            }),
+        }
+    }
+}
+
+fn time(reading: &Reading) -> String {
+    let bound =
+        reading.bound().map_or_else(|| "nothing is promised".into(), |bound| format!("± {bound}"));
+    format!("{} {bound}", show::utc(reading.utc()))
+}
+
+/// How the bound is made up.
+fn bound(parts: &Parts, view: &View) -> [(&'static str, String); 3] {
+    let since = view.hand.period.span(view.count - view.hand.base).abs();
+    [
+        (
+            "bound",
+            format!("{} path: half the least round trip and the server's distance", parts.path),
+        ),
+        ("", format!("{} statistical: stamping, queueing, drift", parts.statistical)),
+        ("", format!("{} growth: {} for {}", parts.growth, view.hand.growth, show::age(since))),
+    ]
+}
+
+fn leap(reading: &Reading) -> String {
+    let leaps = reading.leaps();
+    let offset = if leaps.known {
+        format!("TAI - UTC = {} s", leaps.offset_at(reading.best))
+    } else {
+        "TAI - UTC not known".into()
+    };
+    match leaps.next {
+        // Shown as the second before it, which is the leap second itself if one is inserted.
+        Some(leap) => {
+            let at = truechimer::Instant::new(leap.at.saturating_sub(1), 0);
+            let what = if leap.step > 0 { "inserted" } else { "left out after" };
+            format!("{offset}, one {what} at {}", show::utc(leaps.utc(at)))
+        }
+        None => format!("{offset}, none announced"),
+    }
+}
+
+fn hand(view: &View) -> String {
+    let left = view.hand.period.span(view.hand.void_after - view.count);
+    let void = if left.is_negative() {
+        "void".into()
+    } else {
+        format!("void in {} if no other comes", show::age(left))
+    };
+    format!(
+        "number {}, {} old, {void}; the daemon looked {} ago",
+        view.generation,
+        show::age(age(view)),
+        show::age(heartbeat_age(view))
+    )
+}
+
+fn heartbeat_age(view: &View) -> Span {
+    view.hand.period.span(view.count - view.heartbeat)
+}
+
+fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
+    let daemon = &answer.daemon;
+    let sources = &answer.report.sources;
+    let agreeing = sources
+        .iter()
+        .filter(|s| matches!(s.selection, Selection::Selected | Selection::Truechimer));
+    let source = match selected(answer) {
+        Some(name) => {
+            format!("{name}, one of {} of {} that agree", agreeing.count(), sources.len())
+        }
+        None => format!("none of {}", sources.len()),
+    };
+    let version = format!(
+        "version {}, process {}, up {}, {}.{} MiB resident",
+        daemon.version,
+        daemon.pid,
+        show::age(daemon.uptime),
+        daemon.memory >> 20,
+        (daemon.memory >> 10) % 1024 * 10 / 1024,
+    );
+    [("follows", source), ("system clock", daemon.system_clock.clone()), ("daemon", version)]
+}
+
+fn servers(n: usize) -> String {
+    if n == 1 { "1 server".into() } else { format!("{n} servers") }
+}
+
+/// The server whose time is published.
+fn selected(answer: &Answer) -> Option<&str> {
+    let sources = &answer.report.sources;
+    sources.iter().find(|s| s.selection == Selection::Selected).map(|s| s.name.as_str())
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    status: &'static str,
+    reason: Option<&'a str>,
+    best_unix_ns: Option<i64>,
+    bound_ns: Option<i64>,
+    path_bound_ns: Option<i64>,
+    statistical_bound_ns: Option<i64>,
+    growth_bound_ns: Option<i64>,
+    growth_ppb: Option<f64>,
+    counter: Option<&'static str>,
+    counter_hz: Option<u64>,
+    resolution_ns: Option<f64>,
+    epoch: Option<u32>,
+    skew_ppb: Option<f64>,
+    tai_offset: Option<i32>,
+    page: String,
+    hand: Option<u64>,
+    hand_age_ns: Option<i64>,
+    heartbeat_age_ns: Option<i64>,
+    daemon: Option<DaemonJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct DaemonJson<'a> {
+    version: &'a str,
+    pid: u32,
+    uptime_ns: i64,
+    memory_bytes: u64,
+    replay_log: Option<String>,
+    system_clock: &'a str,
+    floods: u64,
+    sources: usize,
+    selected: Option<&'a str>,
+}
