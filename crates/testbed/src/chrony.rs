@@ -1,0 +1,84 @@
+//! chronyd as a server of the host's time.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::lacking::Lacking;
+use crate::namespace::{Namespace, SERVER};
+use crate::process::{Process, Signal};
+use crate::{binary, temp};
+
+/// A chronyd in a namespace, run with `-x`: it serves the system clock and never touches it.
+#[derive(Debug)]
+pub struct Chronyd<'n> {
+    network: &'n Namespace,
+    configuration: PathBuf,
+    log: PathBuf,
+    process: Option<Process>,
+}
+
+/// Whether chronyd is installed.
+pub fn installed() -> Result<(), Lacking> {
+    match Command::new("chronyd").arg("--version").output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(Lacking(String::from_utf8_lossy(&output.stderr).into_owned())),
+        Err(error) => Err(Lacking(format!("chronyd (package chrony): {error}"))),
+    }
+}
+
+impl<'n> Chronyd<'n> {
+    /// Starts one that claims stratum 2, with more lines of configuration if need be, and waits
+    /// until it answers.
+    pub fn start(
+        network: &'n Namespace,
+        dir: &temp::Dir,
+        more: &str,
+    ) -> Result<Chronyd<'n>, Lacking> {
+        installed()?;
+        let mut text =
+            String::from("local stratum 2\nallow all\ncmdport 0\nbindcmdaddress /\nuser root\n");
+        let _ = writeln!(text, "pidfile {}\n{more}", dir.join("chronyd.pid").display());
+        let configuration = dir.join("chronyd.conf");
+        std::fs::write(&configuration, text).expect("the configuration can be written");
+        let log = dir.join("chronyd.log");
+        let mut chronyd = Chronyd { network, configuration, log, process: None };
+        chronyd.resume();
+        Ok(chronyd)
+    }
+
+    /// Starts it again after [`Chronyd::stop`], and waits until it answers.
+    pub fn resume(&mut self) {
+        let mut command = self.network.command("chronyd");
+        command.args(["-d", "-x", "-f"]).arg(&self.configuration);
+        let mut process = Process::start(command, &self.log);
+        let end = Instant::now() + Duration::from_secs(20);
+        while query(self.network, SERVER, 123).is_none() {
+            assert!(
+                process.is_running() && Instant::now() < end,
+                "chronyd does not answer:\n{}",
+                process.output()
+            );
+        }
+        self.process = Some(process);
+    }
+
+    /// Ends it.
+    pub fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.signal(Signal::Term);
+            assert!(process.wait(Duration::from_secs(10)).is_some(), "chronyd does not end");
+        }
+    }
+}
+
+/// Asks an NTP server once, from within `network`: its stratum, if it answers within 200 ms.
+#[must_use]
+pub fn query(network: &Namespace, address: IpAddr, port: u16) -> Option<u8> {
+    let mut command = network.command(binary::testbed());
+    let output =
+        command.args(["query", &SocketAddr::new(address, port).to_string()]).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,37 @@
+//! What a machine may lack, and what becomes of the tests that need it.
+
+use std::fmt;
+use std::io::Write;
+
+/// Why a test cannot run here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lacking(pub String);
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The value, or `None` once it has been said loudly that the calling test is skipped. Where
+/// nothing may be skipped (`CI=true`) a lack fails the test.
+///
+/// The line goes past the test harness, which would swallow it, and into the file that
+/// `TRUECHIMER_SKIPPED` names, so that `make test` can count it.
+pub fn or_skip<T>(result: Result<T, Lacking>) -> Option<T> {
+    let lacking = match result {
+        Ok(value) => return Some(value),
+        Err(lacking) => lacking,
+    };
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {lacking}");
+    let line = format!("SKIPPED {test}: {lacking}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os("TRUECHIMER_SKIPPED") {
+        let file = std::fs::File::options().append(true).create(true).open(&path);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    None
+}

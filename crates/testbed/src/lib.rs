@@ -1,0 +1,24 @@
+//! The test bed: real servers, networks and clocks for tests of the whole stack, without touching
+//! the host's.
+//!
+//! * [`namespace`]: two hosts joined by a wire, as network namespaces; root is not needed.
+//! * [`chrony`]: chronyd serving the host's time on one of them.
+//! * [`relay`]: a path between client and server that delays, loses and duplicates.
+//! * [`daemon`]: the daemon under test and the commands that ask it.
+//! * [`truth`], [`watch`]: what the time is, around each reading of the clock under test.
+//! * [`process`], [`temp`], [`binary`], [`lacking`]: what these stand on.
+//!
+//! A step that fails is a failed test, so this crate panics where it cannot go on.
+#![forbid(unsafe_code)]
+
+pub mod binary;
+pub mod chrony;
+pub mod daemon;
+pub mod lacking;
+pub mod namespace;
+pub mod process;
+pub mod relay;
+pub mod temp;
+
+pub mod truth;
+pub mod watch;

@@ -1,0 +1,82 @@
+//! The part of the test bed that must run as a process of its own: inside a network namespace, or
+//! under a preloaded clock.
+#![forbid(unsafe_code)]
+
+mod stamps;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use truechimer_counter::{Choice, Counter, realtime_pair};
+use truechimer_testbed::relay::Relay;
+
+use stamps::stamps;
+
+const USAGE: &str = "\
+usage: truechimer-testbed query SERVER:PORT
+           ask an NTP server once and print its stratum
+       truechimer-testbed relay LISTEN:PORT SERVER:PORT SEED THERE BACK
+           relay UDP; THERE and BACK as in delay=2ms,jitter=500us,loss=0.2,duplicate=0.01
+       truechimer-testbed clock
+           print CLOCK_MONOTONIC_RAW, the system clock, CLOCK_MONOTONIC_RAW (ns)
+       truechimer-testbed stamps COUNTER EXCHANGES STATE
+           exchange datagrams with itself and print each stamp: its count, its error in counts,
+           its method, and the host's own stamp (ns) as the preloaded warp left it in STATE";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["query", server] => query(server),
+        ["relay", listen, server, seed, there, back] => relay(listen, server, seed, there, back),
+        ["clock"] => clock(),
+        ["stamps", counter, exchanges, state] => stamps(counter, exchanges, state),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn query(server: &str) -> Result<(), String> {
+    let server: SocketAddr = server.parse().map_err(|_| format!("`{server}` is no address"))?;
+    let any = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let answer = || -> std::io::Result<u8> {
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(server)?;
+        socket.set_read_timeout(Some(Duration::from_millis(200)))?;
+        let mut request = [0; 48];
+        // Version 4, client.
+        request[0] = 0x23;
+        socket.send(&request)?;
+        let mut reply = [0; 48];
+        socket.recv(&mut reply)?;
+        Ok(reply[1])
+    };
+    println!("{}", answer().map_err(|error| format!("{server}: {error}"))?);
+    Ok(())
+}
+
+fn relay(listen: &str, server: &str, seed: &str, there: &str, back: &str) -> Result<(), String> {
+    let relay = Relay {
+        socket: UdpSocket::bind(listen).map_err(|error| format!("{listen}: {error}"))?,
+        server: server.parse().map_err(|_| format!("`{server}` is no address"))?,
+        there: there.parse()?,
+        back: back.parse()?,
+        seed: seed.parse().map_err(|_| format!("`{seed}` is no number"))?,
+    };
+    println!("relaying");
+    relay.run().map_err(|error| error.to_string())
+}
+
+fn clock() -> Result<(), String> {
+    let raw = Counter::open(Choice::Raw).map_err(|error| error.to_string())?;
+    let pair = realtime_pair(raw, 32);
+    println!("{} {} {}", pair.before.0, pair.unix_ns, pair.after.0);
+    Ok(())
+}

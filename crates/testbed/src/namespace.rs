@@ -1,0 +1,145 @@
+//! Two hosts and a wire, made of network namespaces.
+//!
+//! Each namespace is kept by a process that waits for its input to end, so that everything
+//! vanishes with the test, however that ends. A user namespace around both gives an ordinary user
+//! the rights that this takes; where there are none but we are root, they are done without.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Child, Command, Stdio};
+
+use crate::lacking::Lacking;
+use crate::process::{MORTAL, NO_CLOCK};
+
+/// The server's address.
+pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+/// The client's address.
+pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+/// The server's IPv6 address.
+pub const SERVER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+/// The client's IPv6 address.
+pub const CLIENT_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2));
+
+/// Two namespaces joined by a pair of virtual Ethernet devices, loopback up in both.
+#[derive(Debug)]
+pub struct Pair {
+    /// Where servers run.
+    pub server: Namespace,
+    /// Where clients run.
+    pub client: Namespace,
+}
+
+/// One network namespace.
+#[derive(Debug)]
+pub struct Namespace {
+    holder: Child,
+    means: Means,
+}
+
+/// What lets us make network namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Means {
+    /// A user namespace in which we are root.
+    UserNamespace,
+    /// Being root.
+    Root,
+}
+
+impl Pair {
+    /// Makes them by whichever means there are.
+    pub fn new() -> Result<Pair, Lacking> {
+        Pair::by(Means::UserNamespace).or_else(|lacking| Pair::by(Means::Root).map_err(|_| lacking))
+    }
+
+    /// Makes them by these means.
+    pub fn by(means: Means) -> Result<Pair, Lacking> {
+        if let Err(error) = Command::new("ip").arg("-V").output() {
+            return Err(Lacking(format!("ip (package iproute2): {error}")));
+        }
+        let mut first = Command::new("unshare");
+        first.args(match means {
+            Means::UserNamespace => ["-r", "-n"].as_slice(),
+            Means::Root => ["-n"].as_slice(),
+        });
+        let server = Namespace::hold(first, means)?;
+        let mut second = match means {
+            // Both networks must belong to the same user namespace for the wire.
+            Means::UserNamespace => {
+                let mut enter = Command::new("nsenter");
+                enter.args(["-t", &server.holder.id().to_string(), "-U", "--preserve-credentials"]);
+                enter.args(["--", "unshare"]);
+                enter
+            }
+            Means::Root => Command::new("unshare"),
+        };
+        second.arg("-n");
+        let pair = Pair { client: Namespace::hold(second, means)?, server };
+        let there = pair.client.holder.id().to_string();
+        pair.server.ip(&[
+            "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", &there,
+        ])?;
+        for (host, v4, v6) in [(&pair.server, SERVER, SERVER_V6), (&pair.client, CLIENT, CLIENT_V6)]
+        {
+            host.ip(&["address", "add", &format!("{v4}/24"), "dev", "wire"])?;
+            host.ip(&["address", "add", &format!("{v6}/64"), "dev", "wire", "nodad"])?;
+            host.ip(&["link", "set", "wire", "up"])?;
+        }
+        Ok(pair)
+    }
+}
+
+impl Namespace {
+    fn hold(mut unshare: Command, means: Means) -> Result<Namespace, Lacking> {
+        unshare.args(["--", "sh", "-c", "ip link set lo up && echo ready && exec cat"]);
+        unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut holder =
+            unshare.spawn().map_err(|error| Lacking(format!("unshare or nsenter: {error}")))?;
+        let mut line = String::new();
+        if let Some(output) = holder.stdout.take() {
+            let _ = BufReader::new(output).read_line(&mut line);
+        }
+        if line == "ready\n" {
+            return Ok(Namespace { holder, means });
+        }
+        let mut why = String::new();
+        if let Some(mut errors) = holder.stderr.take() {
+            let _ = holder.kill();
+            let _ = errors.read_to_string(&mut why);
+        }
+        let _ = holder.wait();
+        Err(Lacking(why.trim().to_owned()))
+    }
+
+    fn ip(&self, arguments: &[&str]) -> Result<(), Lacking> {
+        let output = self
+            .command("ip")
+            .args(arguments)
+            .output()
+            .map_err(|error| Lacking(format!("nsenter: {error}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(Lacking(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+
+    /// A command that runs `program` here. It dies with the thread that starts it; in a user
+    /// namespace it is root, without any right outside.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &self.holder.id().to_string(), "-n"]);
+        if self.means == Means::UserNamespace {
+            command.args(["-U", "--preserve-credentials"]);
+        }
+        // Entering a user namespace clears the death signal, so it is set inside.
+        command.args(["--", "setpriv"]).args(MORTAL).args(NO_CLOCK).arg("--").arg(program);
+        command
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}

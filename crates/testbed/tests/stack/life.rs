@@ -1,0 +1,216 @@
+//! Daemons that are killed, stopped, restarted and doubled under their readers.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use truechimer::Status;
+use truechimer_testbed::daemon::{Daemon, SOON, Server, Setup, ask};
+use truechimer_testbed::process::{self, Signal};
+use truechimer_testbed::watch::{Sample, Watch, long, median};
+use truechimer_testbed::{binary, temp};
+
+use crate::number;
+
+fn serve(dir: &temp::Dir) -> Server {
+    Server::start(dir, &["--listen", "127.0.0.1:0", "--offset", "-2.5s", "--skew-ppm", "-60"])
+}
+
+#[test]
+fn readers_outlive_a_daemon_that_is_killed_and_follow_its_successor() {
+    let dir = temp::Dir::new();
+    let server = serve(&dir);
+    let setup = Setup::new(&dir, &*server.address);
+    let mut daemon = setup.start();
+    // One mapping for all that follows.
+    let mut watch = daemon.watch(server.truth);
+    let generation = |watch: &Watch| watch.clock().view().expect("a hand").generation;
+    for round in 0..long(Duration::from_secs(5)).as_secs() {
+        // Not in step with anything the daemon does.
+        watch.run(Duration::from_millis(2_000 + 370 * (round % 8)));
+        daemon.process.signal(Signal::Kill);
+        daemon.process.wait(SOON).expect("it ends");
+        let left = generation(&watch);
+        watch.run(Duration::from_secs(1));
+        assert!(watch.samples[watch.samples.len() - 1].status.bound_holds(), "gone too soon");
+        daemon = setup.start();
+        let end = Instant::now() + SOON;
+        while generation(&watch) == left {
+            assert!(Instant::now() < end, "no word from the successor");
+            watch.run(Duration::from_millis(100));
+        }
+        watch.run_until_status(Status::Synchronised, SOON);
+    }
+    println!("{}", watch.summary());
+}
+
+#[test]
+fn the_bound_of_an_orphan_grows_and_its_status_says_so() {
+    let dir = temp::Dir::new();
+    let server = serve(&dir);
+    let mut daemon = Setup::new(&dir, &*server.address).start();
+    let mut watch = daemon.watch(server.truth);
+    watch.run(Duration::from_secs(10));
+    daemon.process.signal(Signal::Kill);
+    daemon.process.wait(SOON).expect("it ends");
+    let died = watch.samples[watch.samples.len() - 1];
+    watch.run_until_status(Status::Holdover, SOON);
+    watch.run(Duration::from_secs(10));
+    let last = watch.samples[watch.samples.len() - 1];
+    println!("holdover; the bound went from {} to {} ns", died.bound_ns(), last.bound_ns());
+    assert!(last.bound_ns() > died.bound_ns());
+    println!("{}", watch.summary());
+}
+
+#[test]
+fn a_stopped_daemon_stops_no_reader() {
+    let dir = temp::Dir::new();
+    let server = serve(&dir);
+    let mut daemon = Setup::new(&dir, &*server.address).start();
+    let mut watch = daemon.watch(server.truth);
+    for round in 0..6 {
+        watch.run(Duration::from_millis(1_100 + 170 * round));
+        daemon.process.signal(Signal::Stop);
+        watch.run(Duration::from_secs(2));
+        daemon.process.signal(Signal::Continue);
+    }
+    watch.run_until_status(Status::Synchronised, SOON);
+    watch.run(Duration::from_secs(5));
+    println!("{}", watch.summary());
+}
+
+#[test]
+fn a_second_daemon_is_refused() {
+    let dir = temp::Dir::new();
+    let server = serve(&dir);
+    let setup = Setup::new(&dir, &*server.address);
+    let mut first = setup.start();
+    let mut watch = first.watch(server.truth);
+    let second = Setup::new(&dir, &*server.address).command().output().expect("it runs");
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    println!("{}", said.trim());
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains("clock"), "which page? {said}");
+    watch.run(Duration::from_secs(3));
+    assert!(first.process.is_running());
+}
+
+#[test]
+fn anyone_may_read() {
+    let dir = temp::Dir::new();
+    let server = serve(&dir);
+    let mut daemon = Setup::new(&dir, &*server.address).start();
+    let mut watch = daemon.watch(server.truth);
+    watch.run(Duration::from_secs(1));
+    let mode = std::fs::metadata(&daemon.page).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "{mode:o}");
+    // Where nobody can be expected to reach the folder of the build.
+    let program = dir.join("truechimer");
+    std::fs::copy(binary::truechimer(), &program).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut reader = if process::is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
+        command.args(["--no-new-privs", "--"]).arg(&program);
+        command
+    } else {
+        // We have no privilege to begin with; without the right to write it must do as well.
+        std::fs::set_permissions(&daemon.page, PermissionsExt::from_mode(0o444)).unwrap();
+        Command::new(&program)
+    };
+    let output = reader.args(["now", "--json", "--page"]).arg(&daemon.page).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{}", said.trim());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("synchronised"), "{said}");
+}
+
+#[test]
+fn term_ends_it_cleanly_and_hangup_reads_the_configuration_again() {
+    let dir = temp::Dir::new();
+    let (server, other_dir) = (serve(&dir), temp::Dir::new());
+    let other = serve(&other_dir);
+    let mut daemon = Setup::new(&dir, &*server.address).start();
+    let mut watch = daemon.watch(server.truth);
+    watch.run(Duration::from_secs(20));
+    let before = median(watch.since(Duration::from_secs(15)).iter().map(Sample::bound_ns));
+    let requests = number(&daemon.source(), "requests");
+
+    // A second server that serves another time: our clock stays with the one it knows.
+    let servers = vec![server.address.clone(), other.address.clone()];
+    Setup { servers, ..Setup::new(&dir, "") }.write();
+    daemon.process.signal(Signal::Hangup);
+    let count = |daemon: &Daemon| daemon.ask(&["sources"]).json.as_array().map_or(0, Vec::len);
+    let end = Instant::now() + SOON;
+    while count(&daemon) != 2 {
+        assert!(Instant::now() < end, "SIGHUP adds no server:\n{}", daemon.process.output());
+        watch.run(Duration::from_millis(100));
+    }
+    let kept = number(&daemon.ask(&["sources"]).json[0], "requests");
+    assert!(kept >= requests, "{kept} requests, {requests} before");
+
+    // And back, with an error in between, which must change nothing.
+    std::fs::write(dir.join("clock.toml"), "poll = [").unwrap();
+    daemon.process.signal(Signal::Hangup);
+    watch.run(Duration::from_secs(1));
+    assert_eq!(count(&daemon), 2, "{}", daemon.process.output());
+    Setup::new(&dir, &*server.address).write();
+    daemon.process.signal(Signal::Hangup);
+    while count(&daemon) != 1 {
+        assert!(Instant::now() < end, "SIGHUP removes no server:\n{}", daemon.process.output());
+        watch.run(Duration::from_millis(100));
+    }
+    assert!(number(&daemon.source(), "requests") >= kept, "all was forgotten");
+    let at = watch.samples[watch.samples.len() - 1].at;
+    watch.run(Duration::from_secs(5));
+    let after = median(watch.since(at).iter().map(Sample::bound_ns));
+    println!("median bound {before} ns before, {after} ns after");
+    assert!(after <= before * 2, "what was learnt is lost: {before} ns, then {after} ns");
+
+    daemon.process.signal(Signal::Term);
+    let status = daemon.process.wait(SOON).expect("SIGTERM ends it");
+    assert_eq!(status.code(), Some(0), "{}", daemon.process.output());
+    println!("{}", watch.summary());
+}
+
+#[test]
+fn what_cannot_work_says_why() {
+    let dir = temp::Dir::new();
+    // No daemon ever.
+    let nowhere = dir.join("nowhere");
+    for command in ["now", "status", "sources"] {
+        let answer = ask(&nowhere, &[command]);
+        assert_eq!(answer.code, 2, "{command}: {answer:?}");
+        assert!(answer.error.contains("truechimer run"), "{command} does not say what to start");
+    }
+    // A file that is none of ours.
+    std::fs::write(&nowhere, [7; 20_000]).unwrap();
+    let answer = ask(&nowhere, &["now"]);
+    assert_eq!(answer.code, 2, "{answer:?}");
+    // An address in use.
+    let server = serve(&dir);
+    let mut again = process::command(binary::truechimer());
+    let again = again.args(["serve", "--listen", &server.address]).output().unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(2) && said.contains(&server.address), "{said}");
+    // A folder that we may not write to, or that is not there.
+    let absent = temp::Dir::new();
+    let page = absent.join("no/such/folder/clock");
+    let mut lost = process::command(binary::truechimer());
+    let lost = lost.args(["run", "--server", &server.address, "--page"]).arg(&page);
+    let lost = lost.args(["--control", "none"]).output().unwrap();
+    println!("{}", String::from_utf8_lossy(&lost.stderr).trim());
+    assert_eq!(lost.status.code(), Some(2));
+    // A key that does not exist, with its line and the one that was meant.
+    let config = dir.join("typo.toml");
+    std::fs::write(&config, "[[source]]\nhost = \"127.0.0.1\"\npol = 4\n").unwrap();
+    let mut typo = process::command(binary::truechimer());
+    let typo = typo.args(["run", "--check", "--config"]).arg(&config).output().unwrap();
+    let said = String::from_utf8_lossy(&typo.stderr).into_owned();
+    println!("{}", said.trim());
+    assert!(
+        typo.status.code() == Some(2) && said.contains(":3") && said.contains("poll"),
+        "{said}"
+    );
+}
