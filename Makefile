@@ -1,0 +1,40 @@
+# The project's commands; `make help` lists them.
+# ARGS goes to the program: make run ARGS="--seconds 20 --offset -3s"
+
+CARGO ?= cargo
+ARGS ?=
+SECONDS_LONG ?= 3600
+
+.PHONY: help run test bench fuzz soak lint clean have-cargo
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a minute
+	@$(CARGO) run --release --bin truechimer -- demo $(ARGS)
+
+test: have-cargo ## everything that CI checks; installs or unpacks what that takes
+	@CARGO="$(CARGO)" scripts/test
+
+bench: have-cargo ## what reading the clock costs, and what the daemon uses
+	@$(CARGO) run --release --bin truechimer -- bench read $(ARGS)
+	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
+
+fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
+	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
+
+soak: have-cargo ## the tests against real servers for an hour (SECONDS_LONG=n for another time)
+	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test stack
+
+lint: have-cargo ## formatting, clippy and the documentation, all warnings being errors
+	@CARGO="$(CARGO)" scripts/test lint
+
+clean: ## remove all that was built
+	rm -rf target fuzz/target
+
+have-cargo:
+	@command -v $(CARGO) >/dev/null || { \
+	    echo "Rust's cargo is missing. Get it from https://rustup.rs:"; \
+	    echo "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"; \
+	    exit 1; } >&2

@@ -1,0 +1,206 @@
+//! The whole engine under any events: replies that are good, half good or forged, stamps and
+//! clocks that make no sense, in any order.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use truechimer_engine::{
+    Action, Config, Engine, Event, HostCheck, SourceConfig, SourceId, Start, Steer, SystemReading,
+};
+use truechimer_ntp::server::{ServerState, respond};
+use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
+use truechimer_time::{
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leap, Leaps, Period, Rate, Stamp,
+    StampMethod,
+};
+use truechimer_timehands::{Made, pack, unpack};
+
+/// Unix time in s at count 0.
+const BEGIN: u64 = 1_800_000_000;
+
+/// Numbers out of the fuzzer's bytes.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        self.bytes::<1>()[0]
+    }
+
+    /// Of any size, small ones being as likely as large ones.
+    fn number(&mut self) -> u64 {
+        u64::from_le_bytes(self.bytes()) >> (self.byte() & 63)
+    }
+
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        std::array::from_fn(|_| {
+            self.0.split_first().map_or(0, |(byte, rest)| {
+                self.0 = rest;
+                *byte
+            })
+        })
+    }
+
+    fn leap(&mut self) -> Option<Leap> {
+        let step = [0, 1, -1][usize::from(self.byte()) % 3];
+        (step != 0).then(|| Leap { at: (BEGIN + self.number() % 1_000_000) as i64, step })
+    }
+}
+
+fn config(sources: u8) -> Config {
+    let source =
+        |n| SourceConfig { poll: 1 << u32::from(n), ..SourceConfig::new(format!("192.0.2.{n}")) };
+    Config { sources: (0..sources % 4).map(source).collect(), ..Config::default() }
+}
+
+/// The world around the engine: what it asked for, and when.
+struct World {
+    engine: Engine,
+    at: Count,
+    requests: BTreeMap<SourceId, (SocketAddr, Vec<u8>, Count)>,
+}
+
+impl World {
+    fn happens(&mut self, event: Event) {
+        let actions = self.engine.handle(self.at, event);
+        self.carry_out(actions);
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Resolve { source, host, port } => {
+                    let address = SocketAddr::new(host.parse().expect("an address"), port);
+                    let result = Ok(vec![address]);
+                    self.happens(Event::Resolved { source, result });
+                }
+                Action::Send { source, to, packet } => {
+                    assert_eq!(packet.len(), 48);
+                    self.requests.insert(source, (to, packet, self.at));
+                }
+                Action::Close { source } => {
+                    self.requests.remove(&source);
+                }
+                Action::Publish(hand) => {
+                    // Readers find nothing wrong with it, whatever came in.
+                    let made = Made { count: self.at, monotonic_ns: 0, raw_ns: 0, suspended_ns: 0 };
+                    assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
+                    let _ = (hand.time_at(self.at), hand.bound_at(self.at));
+                }
+                Action::Steer(Steer::Frequency(rate)) => {
+                    assert!(rate.0.abs() <= Rate::from_ppb(500_000).0, "{rate}");
+                }
+                Action::Steer(Steer::Step(_)) => {}
+                Action::Note { text, .. } => assert!(!text.contains('\n')),
+            }
+        }
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let start = Start {
+        at: Count(input.number()),
+        counter: CounterId {
+            kind: CounterKind::Simulated,
+            boot: BootId::default(),
+            epoch: Epoch(u32::from(input.byte())),
+        },
+        nominal: Period::from_hz(1_000_000 + (input.number() >> 30)),
+        nominal_error: Rate::from_ppb(500_000),
+        resolution: CountSpan(i64::from(input.byte())),
+        seed: [1; 32],
+        leaps: Leaps::default(),
+        warm: None,
+        saved: None,
+    };
+    let (at, nominal) = (start.at, start.nominal);
+    let (engine, actions) = Engine::new(config(input.byte()), start);
+    let mut world = World { engine, at, requests: BTreeMap::new() };
+    world.carry_out(actions);
+
+    while !input.0.is_empty() {
+        let step = input.byte();
+        if step & 0x80 != 0 {
+            world.at = world.engine.next_deadline().unwrap_or(world.at);
+        } else {
+            // A thousand years at most, in either direction.
+            let sign = if input.byte() & 15 == 0 { -1 } else { 1 };
+            world.at = world.at + CountSpan(sign * (input.number() >> 9) as i64);
+        }
+        let source = SourceId(u32::from(step >> 4 & 7));
+        let stamp = |count: Count, input: &mut Input<'_>| Stamp {
+            count: count + CountSpan((input.number() >> 9) as i64),
+            error: CountSpan((input.number() & 0xffff) as i64),
+            method: [StampMethod::Kernel, StampMethod::User][usize::from(step & 1)],
+        };
+        match step & 15 {
+            0..=4 => {
+                let Some((server, request, left)) = world.requests.get(&source).cloned() else {
+                    world.happens(Event::Timer);
+                    continue;
+                };
+                let state = ServerState {
+                    leap: LeapIndicator::None,
+                    stratum: 1 + (input.byte() & 3),
+                    precision: Log2(-20),
+                    root_delay: Short(input.byte().into()),
+                    root_dispersion: Short(input.byte().into()),
+                    reference_id: RefId(*b"FUZZ"),
+                    reference_timestamp: Timestamp::UNKNOWN,
+                };
+                // The server's time: by the counter, and off by anything.
+                let since = nominal.span(world.at - at).0 as u128 >> 32;
+                let now = (u128::from(BEGIN + 2_208_988_800) << 32).wrapping_add(since) as u64;
+                let received = now.wrapping_add(input.number());
+                let left_server = received.wrapping_add(input.number());
+                let reply = respond(&request, Timestamp(received), Timestamp(left_server), &state);
+                let mut packet = reply.expect("a reply").to_vec();
+                if step & 4 != 0 {
+                    packet[usize::from(input.byte()) % 48] = input.byte();
+                    packet.resize(usize::from(input.byte()), 0);
+                }
+                let sent = stamp(left, &mut input);
+                let received = stamp(world.at, &mut input);
+                world.happens(Event::Reply { source, from: server, sent, received, packet });
+            }
+            5..=8 => world.happens(Event::Timer),
+            9 => world.happens(Event::Undelivered { source, error: "unreachable".into() }),
+            10 => {
+                let check = HostCheck {
+                    count: world.at,
+                    raw_ns: input.number() as i64,
+                    suspended_ns: (input.number() & 0xff) as i64,
+                };
+                world.happens(Event::Check(check));
+            }
+            11 => world.happens(Event::Disruption { reason: "fuzz".into() }),
+            12 => {
+                let discipline = input.byte() & 1 == 1;
+                let wander = Rate::from_ppb((input.number() & 0xffff) as i64);
+                let config = Config { discipline, max_wander: wander, ..config(input.byte()) };
+                world.happens(Event::Configure(config));
+            }
+            13 => {
+                let leaps = Leaps {
+                    tai_offset: input.byte().into(),
+                    known: true,
+                    last: input.leap(),
+                    next: input.leap(),
+                };
+                world.happens(Event::Leaps(leaps));
+            }
+            14 => {
+                let count = world.at;
+                let (unix_ns, raw_ns) = (input.number() as i64, input.number() as i64);
+                world.happens(Event::SystemClock(SystemReading { count, unix_ns, raw_ns }));
+            }
+            _ => {
+                let failed = Err("no such host".into());
+                world.happens(Event::Resolved { source, result: failed });
+            }
+        }
+        let _ = world.engine.report(world.at);
+        let _ = world.engine.saved(world.at);
+    }
+});
