@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::disruption::Watch;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, SystemReading};
 use crate::report::{Report, Selection};
-use crate::select::{Claim, truechimers};
+use crate::select::{Claim, agreement};
 use crate::source::{Basis, Heard, Source, skew};
 use crate::steer::Servo;
 
@@ -261,20 +261,20 @@ impl Engine {
 
     /// Works out which sources agree, and publishes the best of them.
     fn publish(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let estimates: Vec<Option<Estimate>> =
-            self.sources.iter().map(|s| s.estimate(at)).collect();
-        self.select(&estimates);
-        let Some((source, estimate)) =
-            self.selected().and_then(|i| Some((self.sources.get(i)?, (*estimates.get(i)?)?)))
-        else {
+        let Some((index, estimate)) = self.select(at) else {
             return self.without_source(at, actions);
         };
+        let Some(source) = self.sources.get(index) else { return };
         let age = estimate.period.span(at - estimate.last_used);
         let status = if age > source.patience() { Status::Holdover } else { Status::Synchronised };
         self.reason = match status {
             Status::Synchronised => format!("following {}", source.name()),
             _ => format!("no usable reply from {} for {age}", source.name()),
         };
+        // Sooner if patience ends before, so that holdover is said when it begins.
+        let patience = source.patience() - age;
+        let wait = if patience.is_negative() { RENEW } else { RENEW.min(patience + MOMENT) };
+        self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
         let before = self.hand.status;
         self.hand = Hand {
@@ -291,10 +291,6 @@ impl Engine {
             leaps: self.leaps,
             void_after: at + estimate.period.counts(VOID_AFTER),
         };
-        // Sooner if patience ends before, so that holdover is said when it begins.
-        let patience = source.patience() - age;
-        let wait = if patience.is_negative() { RENEW } else { RENEW.min(patience + MOMENT) };
-        self.renew_at = Some(at + estimate.period.counts(wait));
         self.announce(before, actions);
         actions.push(Action::Publish(self.hand));
     }
@@ -328,43 +324,47 @@ impl Engine {
         }
     }
 
-    /// Marks every source's part.
-    fn select(&mut self, estimates: &[Option<Estimate>]) {
+    /// Marks every source's part. Returns the selected one and its estimate, which is brought to
+    /// what the majority vouches for: the bound reaches to the ends of where they agree, however
+    /// little the selected source claims for itself.
+    fn select(&mut self, at: Count) -> Option<(usize, Estimate)> {
+        let estimates: Vec<Option<Estimate>> =
+            self.sources.iter().map(|s| s.estimate(at)).collect();
         let origin = estimates.iter().flatten().map(|e| e.time).next().unwrap_or_default();
-        let claims: Vec<Claim> = estimates
-            .iter()
-            .flatten()
-            .map(|e| {
-                let middle = (e.time - origin).0;
-                Claim {
-                    low: middle.saturating_sub(e.bound.0),
-                    high: middle.saturating_add(e.bound.0),
-                }
-            })
-            .collect();
-        let mut verdicts = truechimers(&claims).into_iter();
-        let mut best: Option<(usize, Span)> = None;
-        for (index, (source, estimate)) in self.sources.iter_mut().zip(estimates).enumerate() {
+        let claim = |e: &Estimate| {
+            let middle = (e.time - origin).0;
+            Claim { low: middle.saturating_sub(e.bound.0), high: middle.saturating_add(e.bound.0) }
+        };
+        let claims: Vec<Claim> = estimates.iter().flatten().map(claim).collect();
+        let agreed = agreement(&claims);
+        let mut best: Option<(usize, Estimate, Span)> = None;
+        let mut growth = Rate::ZERO;
+        for (index, (source, estimate)) in self.sources.iter_mut().zip(&estimates).enumerate() {
             let was_selected = source.selection == Selection::Selected;
-            source.selection = match estimate {
-                None => Selection::Unusable,
-                Some(_) if verdicts.next() != Some(true) => Selection::Falseticker,
-                Some(estimate) => {
-                    let bound = if was_selected {
-                        estimate.bound / SWITCH.1 * SWITCH.0
-                    } else {
-                        estimate.bound
-                    };
-                    if best.is_none_or(|(_, least)| bound < least) {
-                        best = Some((index, bound));
+            source.selection = match (estimate, agreed) {
+                (None, _) => Selection::Unusable,
+                (Some(e), Some(agreed)) if claim(e).meets(&agreed) => {
+                    let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
+                    let bound = e.bound / SWITCH.1 * handicap;
+                    growth = growth.max(e.growth);
+                    if best.is_none_or(|(_, _, least)| bound < least) {
+                        best = Some((index, *e, bound));
                     }
                     Selection::Truechimer
                 }
+                (Some(_), _) => Selection::Falseticker,
             };
         }
-        if let Some(source) = best.and_then(|(index, _)| self.sources.get_mut(index)) {
-            source.selection = Selection::Selected;
-        }
+        let (index, mut selected, _) = best?;
+        let agreed = agreed?;
+        self.sources.get_mut(index)?.selection = Selection::Selected;
+        let time = (selected.time - origin).0.clamp(agreed.low, agreed.high);
+        let reach = agreed.high.saturating_sub(time).max(time.saturating_sub(agreed.low));
+        selected.time = origin + Span(time);
+        selected.bound = Span(reach);
+        selected.path_bound = selected.path_bound.min(selected.bound);
+        selected.growth = growth;
+        Some((index, selected))
     }
 
     /// Renews a hand that no reply has renewed for a while.

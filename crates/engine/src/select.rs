@@ -1,11 +1,11 @@
 //! Which sources agree: the intersection of their intervals.
 //!
-//! Every source claims that true time lies within an interval. The largest set of intervals that
-//! share a point is found (Marzullo's algorithm, RFC 5905 §11.2.1 in its simplest form); if it is a
-//! majority, its members are truechimers and the rest have no say. There is no guess where there
-//! is no majority.
+//! Every source claims that true time lies within an interval. If fewer than half of n sources lie,
+//! at least n − ⌊(n − 1) / 2⌋ intervals hold the truth, so it lies where that many overlap
+//! (Marzullo; RFC 5905 §11.2.1). A source whose interval does not reach there is a falseticker and
+//! has no say. Where nothing overlaps that much there is no majority, and no guess.
 
-/// An interval that a source claims, on any common scale.
+/// An interval on any common scale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
     pub(crate) low: i128,
@@ -13,26 +13,22 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    fn meets(&self, other: &Claim) -> bool {
+    pub(crate) fn meets(&self, other: &Claim) -> bool {
         self.low <= other.high && other.low <= self.high
     }
 }
 
-/// For each claim whether it belongs to the majority; all false if there is none.
-pub(crate) fn truechimers(claims: &[Claim]) -> Vec<bool> {
-    // The intersection of a largest set begins at one of its lower edges.
-    let votes = |point: i128| claims.iter().filter(|c| c.low <= point && point <= c.high).count();
-    let best = claims.iter().map(|c| (votes(c.low), c.low)).max_by_key(|(n, _)| *n);
-    let Some((count, low)) = best.filter(|(n, _)| n * 2 > claims.len()) else {
-        return vec![false; claims.len()];
-    };
-    let members = || claims.iter().filter(move |c| c.low <= low && low <= c.high);
-    let shared = Claim {
-        low: members().map(|c| c.low).max().unwrap_or(low),
-        high: members().map(|c| c.high).min().unwrap_or(low),
-    };
-    debug_assert!(count > 0);
-    claims.iter().map(|c| c.meets(&shared)).collect()
+/// The smallest interval that holds the truth if fewer than half of the claims are false. `None`
+/// if that cannot be.
+pub(crate) fn agreement(claims: &[Claim]) -> Option<Claim> {
+    let honest = claims.len() - claims.len().saturating_sub(1) / 2;
+    let vouched =
+        |at: i128| claims.iter().filter(|c| c.low <= at && at <= c.high).count() >= honest;
+    // Where enough intervals overlap begins at a lower edge and ends at an upper one.
+    Some(Claim {
+        low: claims.iter().map(|c| c.low).filter(|at| vouched(*at)).min()?,
+        high: claims.iter().map(|c| c.high).filter(|at| vouched(*at)).max()?,
+    })
 }
 
 #[cfg(test)]
@@ -40,36 +36,44 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn claims(edges: &[(i128, i128)]) -> Vec<Claim> {
-        edges.iter().map(|&(low, high)| Claim { low, high }).collect()
+    fn agree(edges: &[(i128, i128)]) -> Option<(i128, i128)> {
+        let claims: Vec<Claim> = edges.iter().map(|&(low, high)| Claim { low, high }).collect();
+        agreement(&claims).map(|c| (c.low, c.high))
     }
 
     #[test]
     fn a_liar_among_three_is_found_out() {
-        assert_eq!(truechimers(&claims(&[(0, 10), (5, 12), (100, 101)])), [true, true, false]);
-        assert_eq!(truechimers(&claims(&[(100, 101), (0, 10), (5, 12)])), [false, true, true]);
+        assert_eq!(agree(&[(0, 10), (5, 12), (100, 101)]), Some((5, 10)));
+        assert_eq!(agree(&[(100, 101), (0, 10), (5, 12)]), Some((5, 10)));
+    }
+
+    #[test]
+    fn a_liar_with_a_tiny_interval_does_not_narrow_the_truth() {
+        // Truth may be anywhere in 0..=8: the small one has no more weight than the others.
+        assert_eq!(agree(&[(-10, 8), (0, 20), (3, 3)]), Some((0, 8)));
     }
 
     #[test]
     fn two_that_disagree_are_no_majority() {
-        assert_eq!(truechimers(&claims(&[(0, 1), (5, 6)])), [false, false]);
-        assert_eq!(truechimers(&claims(&[(0, 1)])), [true]);
-        assert!(truechimers(&[]).is_empty());
+        assert_eq!(agree(&[(0, 1), (5, 6)]), None);
+        assert_eq!(agree(&[(0, 3), (2, 6)]), Some((2, 3)));
+        assert_eq!(agree(&[(0, 1)]), Some((0, 1)));
+        assert_eq!(agree(&[]), None);
+        assert_eq!(agree(&[(0, 1), (0, 1), (5, 6), (5, 6)]), None, "two against two");
     }
 
     proptest! {
         #[test]
-        fn honest_majorities_are_never_called_false(
+        fn truth_is_never_lost_to_a_minority(
             honest in prop::collection::vec((0i128..1000, 0i128..1000), 1..6),
-            liars in prop::collection::vec((-5000i128..5000, 0i128..1000), 0..6),
+            liars in prop::collection::vec((-2000i128..2000, 0i128..1000), 0..6),
         ) {
             prop_assume!(liars.len() < honest.len());
             // Truth is 0: every honest interval holds it.
             let mut all: Vec<(i128, i128)> = honest.iter().map(|&(a, b)| (-a, b)).collect();
             all.extend(liars.iter().map(|&(at, width)| (at, at + width)));
-            let verdict = truechimers(&claims(&all));
-            // A majority exists, for the honest share a point; members of the largest set agree.
-            prop_assert!(verdict.iter().filter(|v| **v).count() * 2 > all.len());
+            let (low, high) = agree(&all).expect("the honest overlap at the truth");
+            prop_assert!(low <= 0 && 0 <= high);
         }
     }
 }

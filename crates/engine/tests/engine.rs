@@ -254,6 +254,20 @@ fn one_liar_of_three_has_no_say() {
 }
 
 #[test]
+fn a_liar_inside_the_others_bounds_does_not_narrow_them() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    // Nearer than the others, so that it claims less, and off by more than it claims.
+    *world.server("s2") = Server { offset: Span::from_micros(60), delay: 5_000, ..HONEST };
+    for _ in 0..60 {
+        world.run(5);
+        world.assert_true();
+    }
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[1].selection, Selection::Selected, "it looks best");
+    assert!(world.error() > Span::from_micros(40), "and it is wrong");
+}
+
+#[test]
 fn two_that_disagree_are_not_believed() {
     let mut world = World::new(&["s1"], start());
     world.run(100);

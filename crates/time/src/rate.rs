@@ -191,11 +191,15 @@ impl Rate {
         ((self.0 as i128 * 1_000_000_000_000 + (1 << 63)) >> 64) as i64
     }
 
-    /// What `span` grows by at this rate.
+    /// What `span` grows by at this rate, saturating.
     #[must_use]
     #[inline]
     pub const fn over(self, span: Span) -> Span {
-        Span(((span.0 >> 32) * self.0 as i128) >> 32)
+        match (span.0 >> 32).checked_mul(self.0 as i128) {
+            Some(product) => Span(product >> 32),
+            None if (span.0 < 0) == (self.0 < 0) => Span::MAX,
+            None => Span(i128::MIN),
+        }
     }
 }
 
@@ -264,6 +268,10 @@ mod tests {
             }
             for r in [i64::MIN, -1, 0, 1, i64::MAX] {
                 let _ = p.scaled(Rate(r)).relative_to(p);
+                for span in [Span::MAX, Span(i128::MIN), Span(1 << 96)] {
+                    let grown = Rate(r).over(span);
+                    assert_eq!(grown.0.signum(), (span.0.signum() * i128::from(r.signum())));
+                }
             }
             let _ = p.counts(Span::MAX);
             let _ = p.hz();
