@@ -510,6 +510,16 @@ fn the_log_replays_to_the_last_bit() {
     assert_eq!(serde_json::from_str::<Vec<Hand>>(&json).unwrap(), live);
 }
 
+#[test]
+fn a_period_that_is_none_is_not_read() {
+    let good = serde_json::to_string(&Period::NANOSECOND).unwrap();
+    assert_eq!(serde_json::from_str::<Period>(&good).unwrap(), Period::NANOSECOND);
+    for bad in [r#"{"mantissa":0,"shift":0}"#, r#"{"mantissa":9903520314283042199,"shift":64}"#] {
+        let error = serde_json::from_str::<Period>(bad).unwrap_err().to_string();
+        assert!(error.contains("mantissa"), "{error}");
+    }
+}
+
 fn any_stamp() -> impl Strategy<Value = Stamp> {
     (any::<u64>(), any::<i64>()).prop_map(|(count, error)| Stamp {
         count: Count(count),

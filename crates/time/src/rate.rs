@@ -13,9 +13,29 @@ use crate::{CountSpan, Span};
 /// Periods from 2⁻⁶⁴ s to just under 1 s can be held.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Parts"))]
 pub struct Period {
     mantissa: u64,
     shift: u8,
+}
+
+/// A period as it is written, before it is checked.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    mantissa: u64,
+    shift: u8,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Parts> for Period {
+    type Error = &'static str;
+
+    fn try_from(parts: Parts) -> Result<Period, &'static str> {
+        Period::from_parts(parts.mantissa, parts.shift)
+            .ok_or("a period's mantissa must have its top bit set, and its shift be at most 63")
+    }
 }
 
 impl Period {
