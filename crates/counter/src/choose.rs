@@ -49,8 +49,6 @@ pub(crate) struct Facts {
     pub invariant: bool,
     /// The kernel's flags `constant_tsc` and `nonstop_tsc`.
     pub flags: Option<Flags>,
-    /// Reading the TSC would kill this process.
-    pub faults: bool,
     /// `CNTFRQ_EL0` in Hz.
     pub arm_hz: Option<u64>,
     /// The clocksource in use.
@@ -116,7 +114,6 @@ pub(crate) fn readable(kind: CounterKind, facts: &Facts) -> Result<Source, Count
             (None, ns) => Err(CounterError::Shifted(ns)),
         },
         _ if facts.native != Some(kind) => Err(CounterError::NotHere(kind)),
-        CounterKind::Tsc if facts.faults => Err(CounterError::Faults),
         CounterKind::ArmGeneric => match facts.arm_hz {
             Some(hz) if ARM_HZ.contains(&hz) => Ok(Source::Native),
             hz => Err(CounterError::NoFrequency(hz.unwrap_or(0))),
@@ -212,7 +209,6 @@ mod tests {
              Raw, Err(NoFlag("constant_tsc"))),
             ("the TSC stops in deep sleep", Facts { flags: no_flag(true, false), ..pc() },
              Raw, Err(NoFlag("nonstop_tsc"))),
-            ("RDTSC is forbidden", Facts { faults: true, ..pc() }, Raw, Err(Faults)),
             ("a container without /sys",
              Facts { clocksource: None, available: None, ..pc() }, Raw, Ok(Native)),
             ("a container without /proc", Facts { flags: None, ..pc() }, Native, Ok(Native)),
@@ -257,10 +253,6 @@ mod tests {
         // Unstable or not: the writer of the page has decided, the reader only has to read it.
         let doubtful = Facts { invariant: false, available: list("hpet"), ..pc() };
         assert_eq!(readable(CounterKind::Tsc, &doubtful), Ok(Source::Native));
-        assert_eq!(
-            readable(CounterKind::Tsc, &Facts { faults: true, ..pc() }),
-            Err(CounterError::Faults)
-        );
         assert_eq!(
             readable(CounterKind::Simulated, &pc()),
             Err(CounterError::NotHere(CounterKind::Simulated))

@@ -17,8 +17,6 @@ pub enum CounterError {
     NoFlag(&'static str),
     /// The kernel does not offer the counter as a clocksource; these it does.
     NotOffered(CounterKind, Vec<String>),
-    /// Reading the TSC would kill this process.
-    Faults,
     /// The firmware names no sensible frequency (Hz) for the Arm generic timer.
     NoFrequency(u64),
     /// `CLOCK_MONOTONIC_RAW` cannot be read: errno.
@@ -65,10 +63,6 @@ impl fmt::Display for CounterError {
                     _ => "the Arm generic timer",
                 },
                 if available.is_empty() { "none".to_owned() } else { available.join(" ") }
-            ),
-            Faults => f.write_str(
-                "reading the TSC is forbidden in this process (prctl PR_SET_TSC) and would end it: \
-                 use --counter raw",
             ),
             NoFrequency(hz) => write!(
                 f,

@@ -11,6 +11,17 @@
 //! | `raw` | `CLOCK_MONOTONIC_RAW` in ns: any clocksource, widened by the kernel and unsteered | everywhere |
 //! | `auto` | the first of the above that the machine and its kernel vouch for | everywhere |
 //!
+//! ```
+//! use truechimer_counter::{Choice, Counter, resolution};
+//!
+//! let counter = Counter::open(Choice::Auto)?;
+//! let before = counter.read();
+//! // … something that takes a while …
+//! let after = counter.read();
+//! println!("{} took {:?}, ± {:?}", counter.description(), after - before, resolution(counter));
+//! # Ok::<(), truechimer_counter::CounterError>(())
+//! ```
+//!
 //! # Fences
 //! An unfenced read may be executed a few dozen instructions early or late: tens of nanoseconds,
 //! and never more than the processor's window of instructions in flight. That suits stamping an

@@ -44,7 +44,6 @@ pub(crate) fn facts() -> Facts {
         native: read::NATIVE,
         invariant: read::tsc_invariant(),
         flags: fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| parse_flags(&text)),
-        faults: read::tsc_faults(),
         arm_hz: read::arm_hz(),
         clocksource: clocksource(),
         available: available_clocksources(),

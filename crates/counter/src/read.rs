@@ -19,8 +19,8 @@ pub(crate) const NATIVE: Option<CounterKind> = if cfg!(target_arch = "x86_64") {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn native() -> u64 {
-    // SAFETY: every x86-64 has RDTSC. Where CR4.TSD forbids it the program gets SIGSEGV, which is
-    // not undefined behaviour, and opening the counter has asked about it.
+    // SAFETY: every x86-64 has RDTSC. Where a process has forbidden it to itself (prctl PR_SET_TSC)
+    // it gets SIGSEGV, as it does from every clock in the vDSO: nothing undefined.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -118,14 +118,6 @@ pub(crate) fn tsc_invariant() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn tsc_invariant() -> bool {
     false
-}
-
-/// Whether reading the TSC would kill this process (`prctl(PR_SET_TSC, PR_TSC_SIGSEGV)`).
-pub(crate) fn tsc_faults() -> bool {
-    let mut mode: libc::c_int = 0;
-    // SAFETY: PR_GET_TSC writes one int to the address given, and fails where there is no TSC.
-    let ok = unsafe { libc::prctl(libc::PR_GET_TSC, &mut mode as *mut libc::c_int) } == 0;
-    ok && mode == libc::PR_TSC_SIGSEGV
 }
 
 /// What the firmware says the Arm generic timer's frequency is, in Hz.

@@ -11,7 +11,7 @@ use truechimer_timehands::{Hand, PageWriter, places};
 
 use crate::config::{ConfigError, Place, Settings};
 use crate::control::{self, Answer, DaemonInfo, Handler, Server};
-use crate::host::{self, Host};
+use crate::host::{self, Checked, Host};
 use crate::net::Net;
 use crate::replay;
 use crate::resolve::Resolver;
@@ -170,7 +170,8 @@ impl<'n> Daemon<'n> {
         let now = self.counter.read();
         // A check comes before replies, so that none is used whose round trip saw the counter
         // break; and whenever a wait ran out, because a counter that stands still is never due.
-        if replies || !happened || now.at_or_after(self.host.due(now)) {
+        let ran_out = !happened && !self.resolver.is_waiting();
+        if replies || ran_out || now.at_or_after(self.host.due(now)) {
             self.check();
         }
         if replies {
@@ -213,9 +214,12 @@ impl<'n> Daemon<'n> {
 
     /// Compares the host's clocks, and tells readers that somebody does.
     fn check(&mut self) {
-        let (count, events) = self.host.check();
+        let Checked { count, events, warning } = self.host.check();
         for event in events {
             self.handle(count, event);
+        }
+        if let Some(text) = warning {
+            self.note(Level::Warning, &text);
         }
         self.page.heartbeat(count);
         if let Some(control) = &mut self.control {

@@ -26,15 +26,25 @@ pub(crate) struct Host {
     counter: Counter,
     interval: CountSpan,
     last: Option<Count>,
-    /// The clocksource under `CLOCK_MONOTONIC_RAW`, if that is the counter.
+    /// What the kernel keeps time by, if it says.
     clocksource: Option<String>,
+}
+
+/// What a check found.
+#[derive(Debug)]
+pub(crate) struct Checked {
+    /// The count of the check.
+    pub(crate) count: Count,
+    /// What the engine should hear, in this order.
+    pub(crate) events: Vec<Event>,
+    /// What the user should hear.
+    pub(crate) warning: Option<String>,
 }
 
 impl Host {
     /// `nominal` need only be good enough to wait by.
     pub(crate) fn new(counter: Counter, nominal: Period) -> Host {
-        let clocksource = if counter.kind() == CounterKind::Raw { clocksource() } else { None };
-        Host { counter, interval: nominal.counts(INTERVAL), last: None, clocksource }
+        Host { counter, interval: nominal.counts(INTERVAL), last: None, clocksource: clocksource() }
     }
 
     /// When the next check is due. A counter that went back makes it due at once.
@@ -45,23 +55,33 @@ impl Host {
         }
     }
 
-    /// Reads the clocks and says what the engine should hear of it, and the count of the check.
-    pub(crate) fn check(&mut self) -> (Count, Vec<Event>) {
+    /// Reads the clocks.
+    pub(crate) fn check(&mut self) -> Checked {
         let mut events = Vec::new();
-        if self.counter.kind() == CounterKind::Raw {
-            let current = clocksource();
-            if let (Some(before), Some(after)) = (&self.clocksource, &current)
-                && before != after
-            {
-                let reason = format!("the kernel's clocksource changed from {before} to {after}");
-                events.push(Event::Disruption { reason });
+        let mut warning = None;
+        if let Some(change) = self.changed(clocksource()) {
+            if self.counter.kind() == CounterKind::Raw {
+                // The raw clock has another slope from now on.
+                events.push(Event::Disruption { reason: change });
+            } else {
+                warning = Some(format!(
+                    "{change}: if it found the {} unstable, restart with --counter raw",
+                    self.counter.kind()
+                ));
             }
-            self.clocksource = current.or(self.clocksource.take());
         }
         let HostReading { count, raw_ns, suspended_ns, .. } = host_reading(self.counter);
         events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns }));
         self.last = Some(count);
-        (count, events)
+        Checked { count, events, warning }
+    }
+
+    /// How the clocksource changed, if it is known to have.
+    fn changed(&mut self, current: Option<String>) -> Option<String> {
+        let current = current?;
+        let before = self.clocksource.replace(current.clone())?;
+        (before != current)
+            .then(|| format!("the kernel's clocksource changed from {before} to {current}"))
     }
 
     /// The host's clocks for a hand that is being published.
@@ -195,10 +215,27 @@ mod tests {
         let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
         let mut host = Host::new(counter, Period::NANOSECOND);
         assert_eq!(host.due(Count(5)), Count(5), "none was made yet");
-        let (count, events) = host.check();
+        let Checked { count, events, warning } = host.check();
+        assert_eq!(warning, None);
         assert!(matches!(events.as_slice(), [Event::Check(check)] if check.count == count));
         assert_eq!(host.due(count), count + Period::NANOSECOND.counts(INTERVAL));
         let before = count - CountSpan(1);
         assert_eq!(host.due(before), before);
+    }
+
+    #[test]
+    fn only_a_known_change_of_clocksource_is_one() {
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let mut host = Host { clocksource: None, ..Host::new(counter, Period::NANOSECOND) };
+        for (current, change) in [
+            (None, None),
+            (Some("tsc"), None),
+            (None, None),
+            (Some("tsc"), None),
+            (Some("hpet"), Some("the kernel's clocksource changed from tsc to hpet")),
+            (Some("hpet"), None),
+        ] {
+            assert_eq!(host.changed(current.map(str::to_owned)).as_deref(), change);
+        }
     }
 }

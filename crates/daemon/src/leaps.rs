@@ -1,14 +1,13 @@
 //! What is known about leap seconds: from the IERS list that tzdata installs, else from the
 //! kernel.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use truechimer_time::{Leap, Leaps};
 
 use crate::config::Place;
-use crate::sys;
+use crate::{sys, text};
 
 /// Where the list is by default.
 const DEFAULT_LIST: &str = "/usr/share/zoneinfo/leap-seconds.list";
@@ -39,7 +38,7 @@ pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<Leaps>, String> {
         Place::At(path) => (path.clone(), true),
         Place::None => return Ok(None),
     };
-    let list = match read(&path) {
+    let list = match text::read(&path, MAX_LIST) {
         Err(error) if error.kind() == ErrorKind::NotFound && !wanted => return Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display())),
         Ok(text) => parse(&text).map_err(|why| format!("{}: {why}", path.display())),
@@ -61,12 +60,6 @@ pub(crate) fn from_kernel() -> Leaps {
         Ok(tai_offset @ 10..=255) => Leaps { tai_offset, known: true, last: None, next: None },
         _ => Leaps::default(),
     }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_LIST).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 impl List {

@@ -55,11 +55,12 @@ impl Net {
         to: &SocketAddr,
         packet: &[u8],
     ) -> Option<Event> {
-        self.close(source);
         let sent = Socket::open(to).and_then(|mut socket| {
             socket.send(self.counter, &mut self.log, to, packet)?;
             Ok(socket)
         });
+        // Only now, so that the port is another one for certain.
+        self.close(source);
         match sent {
             Ok(socket) => {
                 self.links.push(Link { source, socket, heard: 0 });

@@ -6,6 +6,7 @@ use truechimer_counter::Choice;
 use truechimer_engine::SourceConfig;
 
 use crate::config::{self, ConfigError, Place, Problem, Settings};
+use crate::text;
 
 /// The largest configuration file that is read, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -47,7 +48,8 @@ impl Options {
         let mut settings = match &self.config {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = read(path).map_err(|why| ConfigError::unreadable(&name, &why))?;
+                let text = text::read(path, MAX_FILE)
+                    .map_err(|why| ConfigError::unreadable(&name, &why))?;
                 config::parse(&text, &name)?
             }
             None => Settings::default(),
@@ -115,21 +117,6 @@ impl Options {
     }
 }
 
-/// The text of a configuration file of reasonable size.
-fn read(path: &std::path::Path) -> std::io::Result<String> {
-    use std::io::{Error, Read};
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(Error::other("is a directory"));
-    }
-    file.take(MAX_FILE + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(Error::other("too large for a configuration file"));
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,7 +168,7 @@ mod tests {
         let missing = Options { config: Some("/nonexistent".into()), ..Options::default() };
         assert!(error(&missing).starts_with("/nonexistent: cannot be read: No such file"));
         let directory = Options { config: Some("/".into()), ..Options::default() };
-        assert!(error(&directory).contains("is a directory"));
+        assert!(error(&directory).contains("is not a regular file"));
         with_file("empty", b"", |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });
             assert!(found.contains("add a [[source]]"), "{found}");
@@ -192,7 +179,7 @@ mod tests {
         });
         with_file("huge", &vec![b'\n'; 1 << 21], |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });
-            assert!(found.contains("too large"), "{found}");
+            assert!(found.contains("is larger than"), "{found}");
         });
     }
 }

@@ -1,13 +1,14 @@
 //! The rate of the counter, kept across boots.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use truechimer_engine::Saved;
 
 use crate::config::Place;
 use crate::replay::is_normal;
+use crate::text;
 
 /// Where packages keep it.
 const DEFAULT_DIRECTORY: &str = "/var/lib/truechimer";
@@ -34,12 +35,10 @@ pub(crate) fn path(place: &Place) -> Option<PathBuf> {
 /// # Errors
 /// If the file cannot be read or is not one of ours.
 pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
-    let file = match File::open(path) {
+    let text = match text::read(path, MAX_FILE) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         result => result?,
     };
-    let mut text = String::new();
-    file.take(MAX_FILE).read_to_string(&mut text)?;
     let saved: Saved = serde_json::from_str(&text)?;
     if !is_normal(saved.period) || !is_normal(saved.nominal) {
         return Err(io::Error::new(ErrorKind::InvalidData, "a period that no counter has"));

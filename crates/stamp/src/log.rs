@@ -62,11 +62,19 @@ pub struct PairLog {
 }
 
 impl PairLog {
-    /// An empty log of pairs by a counter whose counts last `period` (by the kernel's own clock,
-    /// to 100 ppm) and which counts in steps of `resolution`.
+    /// An empty log of pairs by a counter whose counts last `period` and which counts in steps of
+    /// `resolution`, as [`nominal`](truechimer_counter::nominal) and
+    /// [`resolution`](truechimer_counter::resolution) have it: what a server says of the period
+    /// has no place here, as the kernel's clock is what it must agree with, to 100 ppm.
     #[must_use]
     pub fn new(period: Period, resolution: CountSpan) -> PairLog {
         PairLog { period, resolution: resolution.abs(), pairs: Vec::with_capacity(PAIRS) }
+    }
+
+    /// How long a count lasts.
+    #[must_use]
+    pub fn period(&self) -> Period {
+        self.period
     }
 
     /// The smallest step of the counter: part of every error.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use truechimer_counter::Counter;
-use truechimer_time::{Count, Stamp};
+use truechimer_time::{Count, Span, Stamp};
 
 use crate::control::{self, Control, Origin};
 use crate::log::{PairLog, Window};
@@ -15,10 +15,16 @@ use crate::undelivered::Undelivered;
 /// How many messages of the error queue are read in one go: a flood of ICMP messages must not
 /// hold up the caller. What is left makes `poll` report the socket again.
 const ERRORS_PER_CALL: u32 = 32;
+/// How long a datagram may take from where the kernel stamps it to where it can be received: some
+/// microseconds, more when the machine is busy, never so much.
+const IN_FLIGHT: Span = Span::from_secs(1);
 /// How often a receive that a pending error interrupts is tried again.
 const RECEIVE_TRIES: u32 = 4;
 
 /// A datagram that came, with the counts of its arrival and of the newest request's departure.
+///
+/// It is taken to have arrived after that departure. If it did not, it is no answer to that
+/// request, and its stamp means nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
     /// How many bytes are in the buffer.
@@ -49,13 +55,15 @@ pub struct Socket {
     fd: OwnedFd,
     /// Whether the kernel agreed to stamp.
     stamping: bool,
+    /// Whether that includes departures.
+    departures: bool,
     /// The key that the kernel gives to the next datagram, counting from 0, and by how much that
     /// may be too low: some kernels count a datagram that they then fail to send.
     next_key: u32,
     key_slack: u32,
     request: Option<Request>,
-    /// A count at which nothing was waiting to be received.
-    quiet: Option<Count>,
+    /// What is received has arrived after this count.
+    since: Option<Count>,
     undelivered: Option<Undelivered>,
 }
 
@@ -81,18 +89,11 @@ impl Socket {
     /// [`Socket::stamping`].
     pub fn open(to: &SocketAddr) -> io::Result<Socket> {
         let mut socket = Socket::open_unstamped(to)?;
-        let flags = libc::SOF_TIMESTAMPING_SOFTWARE
-            | libc::SOF_TIMESTAMPING_RX_SOFTWARE
-            | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+        let departures = libc::SOF_TIMESTAMPING_TX_SOFTWARE
             | libc::SOF_TIMESTAMPING_OPT_ID
             | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-        socket.stamping = sys::set_option(
-            socket.fd.as_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPING,
-            flags as i32,
-        )
-        .is_ok();
+        socket.stamping = socket.ask_for_stamps(departures);
+        socket.departures = socket.stamping;
         Ok(socket)
     }
 
@@ -102,34 +103,48 @@ impl Socket {
     /// # Errors
     /// If there is no such socket to be had.
     pub fn open_unstamped(to: &SocketAddr) -> io::Result<Socket> {
-        let fd = sys::udp_socket(to)?;
+        let socket = Socket::plain(to)?;
         let (level, option) = if to.is_ipv4() {
             (libc::IPPROTO_IP, libc::IP_RECVERR)
         } else {
             (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
         };
         // So that ICMP messages are heard of at all. Without it they are not, and that is all.
-        let _ = sys::set_option(fd.as_fd(), level, option, 1);
-        Ok(Socket {
-            fd,
-            stamping: false,
-            next_key: 0,
-            key_slack: 0,
-            request: None,
-            quiet: None,
-            undelivered: None,
-        })
+        let _ = sys::set_option(socket.fd.as_fd(), level, option, 1);
+        Ok(socket)
     }
 
-    /// A socket bound to `address`, for those who answer requests.
+    /// A socket bound to `address`, for those who answer requests: arrivals are stamped,
+    /// departures ([`Socket::answer`]) are not, and nobody's ICMP message disturbs it.
     ///
     /// # Errors
     /// If the address cannot be had.
     pub fn bind(address: &SocketAddr, counter: Counter, log: &mut PairLog) -> io::Result<Socket> {
-        let mut socket = Socket::open(address)?;
-        socket.quiet = Some(log.take(counter).end);
+        let mut socket = Socket::plain(address)?;
+        socket.stamping = socket.ask_for_stamps(0);
+        socket.since = Some(log.take(counter).end);
         sys::bind(socket.fd.as_fd(), address)?;
         Ok(socket)
+    }
+
+    fn plain(family: &SocketAddr) -> io::Result<Socket> {
+        Ok(Socket {
+            fd: sys::udp_socket(family)?,
+            stamping: false,
+            departures: false,
+            next_key: 0,
+            key_slack: 0,
+            request: None,
+            since: None,
+            undelivered: None,
+        })
+    }
+
+    /// Asks the kernel for arrival stamps and what is in `more`; whether it will.
+    fn ask_for_stamps(&self, more: u32) -> bool {
+        let flags = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE | more;
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPING);
+        sys::set_option(self.fd.as_fd(), level, option, flags as i32).is_ok()
     }
 
     /// What to hand to `poll(2)`.
@@ -153,7 +168,7 @@ impl Socket {
     }
 
     /// Sends a request and takes note of when it left: a pair before, the kernel's stamp from the
-    /// error queue right after, a pair after that. About 10 µs.
+    /// error queue right after, a pair after that.
     ///
     /// # Errors
     /// What the system says. The request before it is forgotten all the same.
@@ -167,10 +182,8 @@ impl Socket {
         self.request = None;
         log.take(counter);
         let mut entered = counter.fenced().read();
-        if self.quiet.is_none() {
-            // Not bound before now: nothing can have arrived earlier.
-            self.quiet = Some(entered);
-        }
+        // An answer cannot arrive before that, and nothing else matters.
+        self.since = Some(entered);
         let mut result = sys::send_to(self.fd.as_fd(), bytes, to);
         if result.is_err() {
             // It may have been the news that an earlier datagram could not be delivered.
@@ -188,13 +201,21 @@ impl Socket {
             key: self.next_key,
             entered,
             sent: window.stamp(entered.midpoint(returned), log.resolution()),
-            waiting: self.stamping,
+            waiting: self.departures,
         });
         self.next_key = self.next_key.wrapping_add(1);
-        if self.stamping {
+        if self.departures {
             self.drain(counter, log, true);
         }
         Ok(())
+    }
+
+    /// Sends an answer, of which nothing is noted.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn answer(&self, to: &SocketAddr, bytes: &[u8]) -> io::Result<()> {
+        sys::send_to(self.fd.as_fd(), bytes, to)
     }
 
     /// Receives one datagram into `buf`, if there is one: `None` if not.
@@ -215,7 +236,8 @@ impl Socket {
             let message = match received {
                 Ok(message) => message,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.quiet = Some(asked);
+                    let quiet = asked - log.period().counts(IN_FLIGHT);
+                    self.since = Some(self.since.map_or(quiet, |since| since.latest(quiet)));
                     return self.undelivered.take().map_or(Ok(None), |news| Err(news.into()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -232,7 +254,7 @@ impl Socket {
             };
             let latest = counter.fenced().read();
             log.take(counter);
-            let window = Window { earliest: self.quiet.unwrap_or(asked), latest };
+            let window = Window { earliest: self.since.unwrap_or(asked), latest };
             if self.request.as_ref().is_some_and(|request| request.waiting) {
                 self.drain(counter, log, true);
             }
@@ -393,7 +415,7 @@ mod tests {
             let (counter, mut log, mut socket, server, to) = bench();
             for _ in 0..2 {
                 // As if no stamp had been there yet when the request was sent.
-                socket.stamping = false;
+                socket.departures = false;
                 socket.send(counter, &mut log, &to, b"late").unwrap();
                 socket.request.as_mut().unwrap().waiting = true;
                 std::thread::sleep(std::time::Duration::from_millis(2));
