@@ -146,11 +146,7 @@ impl Engine {
             Event::Check(check) => self.check(check, at, &mut actions),
             Event::Disruption { reason } => self.disrupt(reason, at, &mut actions),
             Event::Configure(config) => self.configure(config, None, at, &mut actions),
-            Event::Leaps(leaps) => {
-                self.leaps = leaps;
-                self.hand.leaps = leaps;
-                actions.push(Action::Publish(self.hand));
-            }
+            Event::Leaps(leaps) => self.learn_leaps(leaps, at, &mut actions),
             Event::SystemClock(reading) => self.steer(reading, &mut actions),
         }
         self.act(at, &mut actions);
@@ -436,6 +432,20 @@ impl Engine {
         if lost_selected {
             self.publish(at, actions);
         }
+    }
+
+    /// Leap seconds to come may be learnt at any time; the scale that everything is counted on may
+    /// not change under a running clock.
+    fn learn_leaps(&mut self, leaps: Leaps, at: Count, actions: &mut Vec<Action>) {
+        let now = self.hand.time_at(at);
+        if leaps.offset_at(now) != self.leaps.offset_at(now) && self.hand.status != Status::Unknown
+        {
+            let text = "the new leap-second data puts UTC elsewhere; it is used after a restart";
+            return note(actions, Level::Warning, text.into());
+        }
+        self.leaps = leaps;
+        self.hand.leaps = leaps;
+        actions.push(Action::Publish(self.hand));
     }
 
     fn steer(&mut self, reading: SystemReading, actions: &mut Vec<Action>) {

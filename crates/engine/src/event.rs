@@ -98,7 +98,7 @@ pub enum Event {
     },
     /// The configuration was read again.
     Configure(Config),
-    /// Leap-second knowledge changed.
+    /// Leap-second knowledge changed. Ignored, with a note, if UTC now would be another.
     Leaps(Leaps),
     /// The system clock was read; sent about once a second while discipline is on.
     SystemClock(SystemReading),

@@ -12,8 +12,8 @@ use truechimer_engine::{
 };
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
-    Stamp, StampMethod,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate,
+    Span, Stamp, StampMethod,
 };
 use truechimer_timehands::{Hand, Status};
 
@@ -508,6 +508,19 @@ fn the_log_replays_to_the_last_bit() {
     assert_eq!(hands, live);
     let json = serde_json::to_string(&live).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Hand>>(&json).unwrap(), live);
+}
+
+#[test]
+fn leaps_to_come_are_learnt_and_the_scale_stays() {
+    let mut world = World::new(&["s1"], start());
+    world.run(60);
+    let next = Some(Leap { at: ORIGIN + 5_000, step: 1 });
+    world.event(Event::Leaps(Leaps { next, ..Leaps::default() }));
+    assert_eq!(world.hand().leaps.next, next);
+    world.event(Event::Leaps(Leaps { tai_offset: 37, known: true, ..Leaps::default() }));
+    assert_eq!(world.hand().leaps.tai_offset, 0);
+    world.run(60);
+    world.assert_true();
 }
 
 #[test]
