@@ -90,7 +90,7 @@ pub struct Page {
 /// Where the daemon answers.
 #[derive(Args, Clone, Debug)]
 pub struct Control {
-    /// The daemon's control socket [default: the path of the clock page + .control]
+    /// The daemon's control socket; none for a daemon without [default: PAGE.control]
     #[arg(long, value_name = "PATH", help_heading = "Where the clock is")]
     pub control: Option<PathBuf>,
 }
@@ -110,18 +110,18 @@ Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
 pub struct Run {
     /// An NTP server to follow: a name or an address, IPv6 with a port as [::1]:123; may be
     /// repeated
-    #[arg(long = "server", value_name = "HOST[:PORT]", help_heading = "What to follow")]
+    #[arg(long = "server", value_name = "HOST[:PORT]")]
     pub servers: Vec<String>,
     /// Read the configuration from FILE (options given here come on top)
-    #[arg(long, value_name = "FILE", help_heading = "What to follow")]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Seconds between requests to a server, 1 to 1024 [default: 16]
-    #[arg(long, value_name = "S", help_heading = "What to follow")]
+    #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub poll: Option<u32>,
     /// The counter to read: auto, tsc, tsc-fenced, arm-generic, or raw (CLOCK_MONOTONIC_RAW, over
     /// any clocksource) [default: auto]
-    #[arg(long, value_name = "NAME", help_heading = "What to follow")]
+    #[arg(long, value_name = "NAME")]
     pub counter: Option<Choice>,
     #[command(flatten)]
     pub page: Page,
@@ -210,27 +210,16 @@ Example: truechimer waitsync --max-bound 500us --timeout 2s || echo not yet
 Exit status: 0 synchronised within the bound, 1 not before the timeout, 2 error.")]
 pub struct Waitsync {
     /// How small the bound must be
-    #[arg(long, value_name = "SPAN", default_value = "1ms", value_parser = positive)]
+    #[arg(long, value_name = "SPAN", default_value = "1ms", value_parser = positive, allow_hyphen_values = true)]
     pub max_bound: Span,
     /// How long to wait
-    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = not_negative)]
+    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = not_negative, allow_hyphen_values = true)]
     pub timeout: Span,
     /// Print one JSON object at the end
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub page: Page,
-}
-
-/// The time that the embedded server serves.
-#[derive(Args, Clone, Debug)]
-pub struct ServedTime {
-    /// How far the served time is ahead of the system clock at the start
-    #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
-    pub offset: Option<Span>,
-    /// How much the served time gains on the system clock, in ppm
-    #[arg(long, value_name = "PPM", allow_hyphen_values = true)]
-    pub skew_ppm: Option<Rate>,
 }
 
 /// Options of `truechimer serve`.
@@ -246,8 +235,12 @@ pub struct Serve {
     /// The clock to serve: system (CLOCK_REALTIME) is the only one so far
     #[arg(long, value_name = "CLOCK", default_value = "system", hide_possible_values = true)]
     pub clock: ServedBase,
-    #[command(flatten)]
-    pub time: ServedTime,
+    /// How far the served time is ahead of the system clock at the start
+    #[arg(long, value_name = "SPAN", default_value = "0s", allow_hyphen_values = true)]
+    pub offset: Span,
+    /// How much the served time gains on the system clock
+    #[arg(long, value_name = "PPM", default_value = "0", allow_hyphen_values = true)]
+    pub skew_ppm: Rate,
     /// Where to listen; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11123")]
     pub listen: std::net::SocketAddr,
@@ -285,8 +278,12 @@ pub struct Demo {
     #[arg(long, value_name = "S", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u32).range(3..=86_400))]
     pub seconds: u32,
-    #[command(flatten)]
-    pub time: ServedTime,
+    /// How far the server's time is ahead of the system clock at the start
+    #[arg(long, value_name = "SPAN", default_value = "1.5s", allow_hyphen_values = true)]
+    pub offset: Span,
+    /// How much the server's time gains on the system clock
+    #[arg(long, value_name = "PPM", default_value = "37", allow_hyphen_values = true)]
+    pub skew_ppm: Rate,
     /// Seconds between requests to the server, 1 to 1024
     #[arg(long, value_name = "S", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -329,6 +326,8 @@ pub struct Bench {
 /// What to measure.
 #[derive(Subcommand, Debug)]
 pub enum BenchWhat {
+    /// What reading the clock costs, beside other ways to tell the time
+    Read(crate::bench::ReadArgs),
     /// What the daemon uses: resident memory and share of a core
     Daemon(BenchDaemon),
 }
@@ -397,7 +396,7 @@ mod tests {
     fn negative_offsets_and_skews_are_taken() {
         let line = ["truechimer", "serve", "--offset", "-1.5s", "--skew-ppm", "-37"];
         let Command::Serve(serve) = CommandLine::parse_from(line).command else { panic!() };
-        assert_eq!(serve.time.offset, "-1.5s".parse().ok());
-        assert_eq!(serve.time.skew_ppm, "-37".parse().ok());
+        assert_eq!(Some(serve.offset), "-1.5s".parse().ok());
+        assert_eq!(Some(serve.skew_ppm), "-37".parse().ok());
     }
 }

@@ -54,6 +54,10 @@ pub fn run(args: &args::BenchDaemon, out: &mut dyn Write) -> Ended {
         .map_err(|why| Failure::new("cannot start the server on loopback", why))?;
     let daemon = Daemon::start(scratch.path(), &page, server.address(), args.poll)
         .map_err(|why| Failure::new("cannot start the daemon", why))?;
+    if !args.json {
+        let whole = SETTLE.as_secs() + u64::from(args.seconds);
+        writeln!(io::stderr(), "this takes {whole} s")?;
+    }
     let clock = clock::open_within(&page, SYNC)?;
     clock.wait_synchronised(None, SYNC).map_err(|why| Failure::new("the daemon", why))?;
     sleep(SETTLE, &stop)?;

@@ -22,7 +22,7 @@ impl Outcome {
 /// Why a command could not do what was asked: exit status 2.
 #[derive(Debug)]
 pub enum Failure {
-    /// Nobody reads the output any more: end without a word, as if all had been read.
+    /// Nobody reads the output any more: end without a word.
     Unread,
     /// One line for the user: what, why, and how to mend it.
     Said(String),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod bench_daemon;
 mod clock;
 mod daemon;
@@ -39,8 +40,9 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     match ended {
-        Ok(Outcome::Good) | Err(Failure::Unread) => ExitCode::SUCCESS,
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::Bad) => ExitCode::from(1),
+        Err(Failure::Unread) => ExitCode::from(2),
         Err(Failure::Said(text)) => {
             complain(&text);
             ExitCode::from(2)
@@ -60,6 +62,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Serve(args) => serve::run(&args, out),
         Command::Replay(args) => replay::run(&args, out),
         Command::Bench(args) => match args.what {
+            BenchWhat::Read(args) => bench::read(&args, out),
             BenchWhat::Daemon(args) => bench_daemon::run(&args, out),
         },
         Command::Man(args) => man::run(&args, out),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
-use truechimer::{Instant, Reading, Span, View};
+use truechimer::{Instant, Reading, Span, Status, View};
 
 use crate::args;
 use crate::clock;
@@ -79,7 +79,7 @@ impl Scale {
             tai_offset: reading.leaps().known.then(|| reading.leaps().offset_at(reading.best)),
             leap_next: reading.leaps().next.map(|leap| LeapJson { at: leap.at, step: leap.step }),
         };
-        let best = self.nanos(reading.best);
+        let best = was_set(view).then(|| self.nanos(reading.best));
         let earliest = holds.then(|| self.nanos(reading.earliest));
         let latest_ns = holds.then(|| self.nanos(latest));
         let text = |at| holds.then(|| self.text(at));
@@ -88,7 +88,7 @@ impl Scale {
                 best_unix_ns: best,
                 earliest_unix_ns: earliest,
                 latest_unix_ns: latest_ns,
-                best_utc: self.text(reading.best),
+                best_utc: was_set(view).then(|| self.text(reading.best)),
                 earliest_utc: text(reading.earliest),
                 latest_utc: text(latest),
                 common,
@@ -124,6 +124,11 @@ impl Parts {
     }
 }
 
+/// Whether the hand in force comes from any server at all, so that its time means something.
+pub fn was_set(view: &View) -> bool {
+    view.hand.status != Status::Unknown
+}
+
 /// The time since the hand in force was made.
 pub fn age(view: &View) -> Span {
     view.hand.period.span(view.count - view.made.count)
@@ -148,7 +153,9 @@ fn write_text(
             ),
         )?;
     } else {
-        line("best", &format!("{} (nothing is promised)", scale.text(reading.best)))?;
+        let best = scale.text(reading.best);
+        let best = if was_set(view) { best + " (nothing is promised)" } else { "not known".into() };
+        line("best", &best)?;
     }
     let why = view.reason.map_or_else(String::new, |reason| format!(": {reason}"));
     line("status", &format!("{}{why}", reading.status))?;
@@ -166,10 +173,10 @@ fn write_text(
 
 #[derive(Serialize)]
 struct UtcJson {
-    best_unix_ns: i64,
+    best_unix_ns: Option<i64>,
     earliest_unix_ns: Option<i64>,
     latest_unix_ns: Option<i64>,
-    best_utc: String,
+    best_utc: Option<String>,
     earliest_utc: Option<String>,
     latest_utc: Option<String>,
     #[serde(flatten)]
@@ -178,7 +185,7 @@ struct UtcJson {
 
 #[derive(Serialize)]
 struct TaiJson {
-    best_tai_ns: i64,
+    best_tai_ns: Option<i64>,
     earliest_tai_ns: Option<i64>,
     latest_tai_ns: Option<i64>,
     #[serde(flatten)]

@@ -25,7 +25,7 @@ struct Ready {
 pub fn run(args: &args::Serve, out: &mut dyn Write) -> Ended {
     let args::ServedBase::System = args.clock;
     let stop = signals::stop()?;
-    let clock = clock(&args.time, Span::ZERO, Rate::ZERO)?;
+    let clock = clock(args.offset, args.skew_ppm)?;
     let mut server = Server::bind(args.listen, clock, args.stratum).map_err(|why| {
         let what = format!("cannot listen on {}", args.listen);
         Failure::new(what, format!("{why}; choose another address or port with --listen"))
@@ -51,15 +51,7 @@ pub fn run(args: &args::Serve, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// The served time that was asked for, from now on.
-pub fn clock(
-    time: &args::ServedTime,
-    default_offset: Span,
-    default_skew: Rate,
-) -> Result<ServedClock, Failure> {
-    ServedClock::starting_now(
-        time.offset.unwrap_or(default_offset),
-        time.skew_ppm.unwrap_or(default_skew),
-    )
-    .map_err(|why| Failure::new("cannot serve a time", why))
+/// A served time that begins now.
+pub fn clock(offset: Span, skew: Rate) -> Result<ServedClock, Failure> {
+    ServedClock::starting_now(offset, skew).map_err(|why| Failure::new("cannot serve a time", why))
 }

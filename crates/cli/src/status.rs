@@ -8,7 +8,7 @@ use truechimer_daemon::Selection;
 use truechimer_daemon::control::Answer;
 
 use crate::failure::{Ended, Failure, Outcome};
-use crate::now::{Parts, age};
+use crate::now::{Parts, age, was_set};
 use crate::show;
 use crate::{args, clock, daemon};
 
@@ -57,7 +57,7 @@ impl State<'_> {
         let reason = self.reason().map_or_else(String::new, |reason| format!(": {reason}"));
         let mut lines = vec![("status", format!("{}{reason}", self.status()))];
         if let Some((reading, view)) = &self.looked {
-            lines.push(("time", time(reading)));
+            lines.push(("time", time(reading, view)));
             if let Some(parts) = Parts::of(reading, view) {
                 lines.extend(bound(&parts, view));
             }
@@ -113,7 +113,9 @@ impl State<'_> {
         Json {
             status: self.status(),
             reason: self.reason(),
-            best_unix_ns: reading.and_then(|r| i64::try_from(r.utc().unix_nanos()).ok()),
+            best_unix_ns: reading
+                .filter(|_| view.is_some_and(|v| was_set(&v)))
+                .and_then(|r| i64::try_from(r.utc().unix_nanos()).ok()),
             bound_ns: parts.as_ref().map(|p| ns(p.whole)),
             path_bound_ns: parts.as_ref().map(|p| ns(p.path)),
             statistical_bound_ns: parts.as_ref().map(|p| ns(p.statistical)),
@@ -144,10 +146,12 @@ impl State<'_> {
     }
 }
 
-fn time(reading: &Reading) -> String {
-    let bound =
-        reading.bound().map_or_else(|| "nothing is promised".into(), |bound| format!("± {bound}"));
-    format!("{} {bound}", show::utc(reading.utc()))
+fn time(reading: &Reading, view: &View) -> String {
+    match reading.bound() {
+        Some(bound) => format!("{} ± {bound}", show::utc(reading.utc())),
+        None if was_set(view) => format!("{} (nothing is promised)", show::utc(reading.utc())),
+        None => "not known".into(),
+    }
 }
 
 /// How the bound is made up.
@@ -207,10 +211,8 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
         .iter()
         .filter(|s| matches!(s.selection, Selection::Selected | Selection::Truechimer));
     let source = match selected(answer) {
-        Some(name) => {
-            format!("{name}, one of {} of {} that agree", agreeing.count(), sources.len())
-        }
-        None => format!("none of {}", sources.len()),
+        Some(name) => format!("{name} (agreeing: {} of {})", agreeing.count(), sources.len()),
+        None => format!("nobody (servers: {})", sources.len()),
     };
     let version = format!(
         "version {}, process {}, up {}, {}.{} MiB resident",
@@ -221,10 +223,6 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
         (daemon.memory >> 10) % 1024 * 10 / 1024,
     );
     [("follows", source), ("system clock", daemon.system_clock.clone()), ("daemon", version)]
-}
-
-fn servers(n: usize) -> String {
-    if n == 1 { "1 server".into() } else { format!("{n} servers") }
 }
 
 /// The server whose time is published.

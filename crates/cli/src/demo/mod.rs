@@ -17,7 +17,7 @@ use truechimer::{Clock, ReadError};
 use truechimer_counter::Counter;
 use truechimer_daemon::{DaemonError, Level, Options, SourceReport, control};
 use truechimer_serve::{DEFAULT_STRATUM, Running, ServedClock, Server};
-use truechimer_time::{Rate, Span};
+use truechimer_time::Span;
 
 use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
@@ -26,11 +26,6 @@ use crate::{clock, run, serve, show, signals};
 use screen::{End, Line};
 use tally::{Sample, Tally};
 use truth::Truth;
-
-/// What the server serves unless told otherwise: far enough from the system clock in offset and
-/// rate that nobody can take one for the other.
-const OFFSET: Span = Span::from_millis(1500);
-const SKEW: Rate = Rate::from_ppb(37_000);
 
 /// Between readings.
 const STEP: Duration = Duration::from_millis(50);
@@ -46,7 +41,7 @@ pub fn run(args: &args::Demo, out: &mut dyn Write) -> Ended {
     let stop = signals::stop()?;
     let scratch = Scratch::new().map_err(|why| Failure::new("cannot make a directory", why))?;
     let page = scratch.path().join("clock");
-    let server = start_server(&args.time)?;
+    let server = start_server(args)?;
     let begun = Instant::now();
     let mut daemon = Daemon::start(args, &page, server.address())?;
     if !args.json {
@@ -71,9 +66,9 @@ pub fn run(args: &args::Demo, out: &mut dyn Write) -> Ended {
     watch.end(out)
 }
 
-fn start_server(time: &args::ServedTime) -> Result<Running, Failure> {
+fn start_server(args: &args::Demo) -> Result<Running, Failure> {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    Server::bind(listen, serve::clock(time, OFFSET, SKEW)?, DEFAULT_STRATUM)
+    Server::bind(listen, serve::clock(args.offset, args.skew_ppm)?, DEFAULT_STRATUM)
         .and_then(Server::start)
         .map_err(|why| Failure::new("cannot start the server on loopback", why))
 }

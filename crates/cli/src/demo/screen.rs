@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use truechimer_engine::SourceReport;
-use truechimer_time::{Span, StampMethod};
+use truechimer_time::{Rate, Span, StampMethod};
 
 use super::tally::{Sample, Summary};
 use super::truth::Rates;
-use crate::show::{optional, ppb};
+use crate::show::ppb;
 
 /// Everything that one line shows.
 pub struct Line<'a> {
@@ -23,39 +23,45 @@ pub struct Line<'a> {
     pub source: Option<&'a SourceReport>,
 }
 
-/// The names of the columns.
+/// The names of the columns, and their units.
 pub fn header(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{:>5}  {:12}  {:>16}  {:>13}  {:>11}  {:>13}  {:>11}",
-        "time", "status", "clock - system", "rate", "RTT floor", "bound", "true error",
-    )
+    row(out, ["time", "status", "clock-system", "rate", "RTT floor", "bound", "true error"], "")?;
+    row(out, ["s", "", "s", "ppm", "µs", "± µs", "µs"], "")
 }
 
-/// A row for before the first reading.
+/// A row before the first reading.
 pub fn write_waiting(at: Duration, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{:>3} s  {:12}  {:>16}", at.as_secs(), "unknown", "-")
+    row(out, [&at.as_secs().to_string(), "unknown", "-", "-", "-", "-", "-"], "")
+}
+
+/// No more than 80 columns wide, as long as errors are below 100 ms.
+fn row(out: &mut dyn Write, cells: [&str; 7], remark: &str) -> io::Result<()> {
+    let [at, status, lead, rate, floor, bound, error] = cells;
+    let line = format!(
+        "{at:>4} {status:12} {lead:>12} {rate:>9} {floor:>9} {bound:>9} {error:>10} {remark}"
+    );
+    writeln!(out, "{}", line.trim_end())
 }
 
 impl Line<'_> {
     /// Writes it as a row of the table.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Sample { at, status, bound, error } = self.sample;
-        let seconds = at.as_nanos() / 1_000_000_000;
-        write!(out, "{seconds:>3} s  {status:12}  ")?;
+        let at = (at.as_nanos() / 1_000_000_000).to_string();
         if !status.bound_holds() {
-            return writeln!(out, "{:>16}", "-");
+            return row(out, [&at, status.name(), "-", "-", "-", "-", "-"], "");
         }
-        writeln!(
-            out,
-            "{:>16}  {:>13}  {:>11}  {:>13}  {:>11}  {}",
-            seconds_with_micros(self.lead),
-            self.rates.map_or_else(|| "-".into(), |rates| format!("{:+}", rates.clock)),
-            optional(self.floor()),
-            format!("± {bound}"),
-            format!("{error:+}"),
-            if self.sample.inside() { "inside" } else { "OUTSIDE" },
-        )
+        let rate = self.rates.map_or_else(|| "-".into(), |rates| ppm(rates.clock));
+        let cells = [
+            &at,
+            status.name(),
+            &seconds(self.lead),
+            &rate,
+            &self.floor().map_or_else(|| "-".into(), micros),
+            &micros(bound),
+            &signed(error),
+        ];
+        row(out, cells, if self.sample.inside() { "inside" } else { "OUTSIDE" })
     }
 
     fn floor(&self) -> Option<Span> {
@@ -117,10 +123,7 @@ impl End<'_> {
         if let Some(line) = &self.line {
             say(
                 "followed",
-                format!(
-                    "its server and not the system clock: {} from that",
-                    seconds_with_micros(line.lead)
-                ),
+                format!("its server and not the system clock: {} s from that", seconds(line.lead)),
             )?;
             if let Some(rates) = line.rates {
                 say(
@@ -160,7 +163,12 @@ impl End<'_> {
         } else {
             "Not good: the truth was not always within the bound, or the bound was withdrawn."
         };
-        writeln!(out, "\n{verdict}")
+        writeln!(
+            out,
+            "\nAn error that stays is the asymmetry of the path, which no client can see: a reply \
+             leaves\nsome µs after the server has read its clock for it. The bound allows for \
+             that.\n\n{verdict}"
+        )
     }
 
     /// The same for programs.
@@ -205,12 +213,30 @@ struct EndJson {
     rate_error_ppb: Option<f64>,
 }
 
-/// `+1.500 037 s`: so that the last microseconds of an offset of seconds can be seen to grow.
-fn seconds_with_micros(span: Span) -> String {
+/// `+1.500 037`: so that the last microseconds of an offset of seconds can be seen to grow.
+fn seconds(span: Span) -> String {
     let us = (span.as_nanos() + 500).div_euclid(1_000);
     let (sign, us) = (if us < 0 { '-' } else { '+' }, us.unsigned_abs());
     let rest = us % 1_000_000;
-    format!("{sign}{}.{:03} {:03} s", us / 1_000_000, rest / 1_000, rest % 1_000)
+    format!("{sign}{}.{:03} {:03}", us / 1_000_000, rest / 1_000, rest % 1_000)
+}
+
+/// Microseconds with three decimals.
+fn micros(span: Span) -> String {
+    let ns = span.as_nanos();
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    format!("{sign}{}.{:03}", ns / 1_000, ns % 1_000)
+}
+
+/// The same with its sign, whichever it is.
+fn signed(span: Span) -> String {
+    if span.is_negative() { micros(span) } else { format!("+{}", micros(span)) }
+}
+
+/// With its sign and without its unit.
+fn ppm(rate: Rate) -> String {
+    format!("{rate:+}").trim_end_matches(" ppm").to_owned()
 }
 
 /// Rounded down: 100 only if all of them were.
@@ -242,8 +268,11 @@ mod tests {
 
     #[test]
     fn offsets_of_seconds_show_their_microseconds() {
-        assert_eq!(seconds_with_micros(Span::from_nanos(1_500_036_600)), "+1.500 037 s");
-        assert_eq!(seconds_with_micros(Span::from_micros(-2_000_001)), "-2.000 001 s");
+        assert_eq!(seconds(Span::from_nanos(1_500_036_600)), "+1.500 037");
+        assert_eq!(seconds(Span::from_micros(-2_000_001)), "-2.000 001");
+        assert_eq!(signed(Span::from_nanos(-39_718)), "-39.718");
+        assert_eq!(signed(Span::from_nanos(12)), "+0.012");
+        assert_eq!(ppm(Rate::from_ppb(37_000)), "+37.0000");
     }
 
     #[test]
@@ -254,19 +283,21 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_their_names() {
+    fn the_table_fits_an_ordinary_terminal() {
         let sample = Sample {
             at: Span::from_millis(12_100),
             status: Status::Synchronised,
-            bound: Span::from_micros(61),
-            error: Span::from_nanos(-812),
+            bound: Span::from_nanos(99_999_999),
+            error: Span::from_nanos(-99_999_999),
         };
-        let line = Line { sample, lead: Span::from_millis(1500), rates: None, source: None };
+        let source = None;
+        let line = Line { sample, lead: Span::from_millis(-1500), rates: None, source };
         let mut out = Vec::new();
         header(&mut out).unwrap();
+        write_waiting(Duration::from_secs(1), &mut out).unwrap();
         line.write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let widths: Vec<_> = text.lines().map(|l| l.chars().count()).collect();
-        assert_eq!(widths[0] + "  inside".len(), widths[1], "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.ends_with("-99999.999 inside\n"), "{text}");
     }
 }

@@ -1,0 +1,356 @@
+//! `truechimer bench read`: what reading the clock costs.
+
+use std::hint::black_box;
+use std::io::Write;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Instant as HostInstant, SystemTime};
+
+use serde::Serialize;
+use truechimer::{Clock, Hand, Instant, Leaps, Made, Rate, Span, Status};
+use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
+use truechimer_time::{CounterId, CounterKind, Epoch};
+use truechimer_timehands::PageWriter;
+
+use crate::args;
+use crate::clock;
+use crate::failure::{Ended, Failure, Outcome};
+use crate::scratch::Scratch;
+use crate::show::json;
+use crate::table::{Side, Table};
+
+/// Calls of one kind in a row.
+const CALLS: u32 = 500;
+/// How often each kind has its turn: one after the other, so that whatever else the machine does
+/// hits all alike.
+const ROUNDS: usize = 4000;
+/// What reading the clock may cost beyond reading the counter, ns.
+const LIMIT: f64 = 5.0;
+
+/// Options of `truechimer bench read`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Compares reading the clock, with its bound and status, to reading the bare counter and to the
+system's own clocks (CLOCK_REALTIME by way of std's SystemTime). Each figure is the median of many
+batches, taken in turn. If no daemon tends a clock page, one is made for the occasion.
+
+The goal: now costs at most 5 ns more than an unfenced read of the counter, and less than
+clock_gettime(CLOCK_REALTIME), on one thread.
+
+Exit status: 0 the goal is met, 1 it is not, 2 error.")]
+pub struct ReadArgs {
+    /// How many threads read at once; several numbers are measured one after the other
+    #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Vec<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: args::Page,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Call {
+    Now,
+    Unfenced,
+    Fenced,
+    Realtime,
+    MonotonicRaw,
+}
+
+const ALL: [Call; 5] =
+    [Call::Now, Call::Unfenced, Call::Fenced, Call::Realtime, Call::MonotonicRaw];
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Now => "now, with bound and status",
+            Call::Unfenced => "counter, unfenced",
+            Call::Fenced => "counter, fenced",
+            Call::Realtime => "clock_gettime(CLOCK_REALTIME)",
+            Call::MonotonicRaw => "clock_gettime(CLOCK_MONOTONIC_RAW)",
+        }
+    }
+}
+
+/// Runs the command.
+pub fn read(args: &ReadArgs, out: &mut dyn Write) -> Ended {
+    let private = Private::unless_tended(&args.page)?;
+    let bench = match &private {
+        Some(private) => Bench::new(clock::open(&private.page())?, Some(&private.writer))?,
+        None => Bench::new(clock::open(&args.page)?, None)?,
+    };
+    let report = bench.report(&args.threads);
+    if args.json {
+        writeln!(out, "{}", json(&report)?)?;
+    } else {
+        report.write(out)?;
+    }
+    Ok(Outcome::of(report.goal_met))
+}
+
+/// A page of our own, for when there is no other.
+struct Private {
+    writer: PageWriter,
+    _scratch: Scratch,
+}
+
+impl Private {
+    /// Makes one unless the clock that the user means is tended and can be read.
+    fn unless_tended(page: &args::Page) -> Result<Option<Private>, Failure> {
+        match clock::open(page) {
+            Err(failure) if page.page.is_some() => Err(failure),
+            Ok(clock) if page.page.is_some() || usable(&clock) => Ok(None),
+            _ => Private::new().map(Some),
+        }
+    }
+
+    fn new() -> Result<Private, Failure> {
+        let failed = |why: &dyn std::fmt::Display| Failure::new("cannot make a clock page", why);
+        let scratch = Scratch::new().map_err(|why| failed(&why))?;
+        let counter = Counter::open(Choice::Auto).map_err(|why| failed(&why))?;
+        let period = nominal(counter).map_err(|why| failed(&why))?;
+        let boot = boot_id().map_err(|why| failed(&why))?;
+        let mut writer =
+            PageWriter::create(scratch.path().join("clock")).map_err(|why| failed(&why))?;
+        let host = host_reading(counter);
+        let hand = Hand {
+            counter: CounterId { kind: counter.kind(), boot, epoch: Epoch(1) },
+            base: host.count,
+            time: Instant::from_nanos(1_000_000_000_000_000_000),
+            period: period.period,
+            difference: period.period,
+            difference_error: period.error,
+            path_bound: Span::from_micros(50),
+            statistical_bound: Span::from_micros(5),
+            growth: Rate::from_ppb(500),
+            status: Status::Synchronised,
+            leaps: Leaps::default(),
+            void_after: host.count + period.period.counts(Span::from_secs(3600)),
+        };
+        let made = Made {
+            count: host.count,
+            monotonic_ns: host.monotonic_ns,
+            raw_ns: host.raw_ns,
+            suspended_ns: host.suspended_ns,
+        };
+        writer.publish(&hand, &made);
+        Ok(Private { writer, _scratch: scratch })
+    }
+
+    fn page(&self) -> args::Page {
+        args::Page { page: Some(self.writer.path().to_owned()) }
+    }
+}
+
+/// Whether the clock is in the state that most readings find it in.
+fn usable(clock: &Clock) -> bool {
+    clock.page().tended() && clock.status().is_ok_and(Status::bound_holds)
+}
+
+/// What the threads share.
+struct Bench<'a> {
+    clock: Clock,
+    counter: Counter,
+    raw: Counter,
+    /// Of a page of our own, which nobody else tends.
+    writer: Option<&'a PageWriter>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(clock: Clock, writer: Option<&'a PageWriter>) -> Result<Bench<'a>, Failure> {
+        let failed = |why| Failure::new("the clock's counter", why);
+        let kind = clock.view().map_err(clock::unreadable)?.hand.counter.kind;
+        let counter = Counter::of_kind(kind).map_err(failed)?;
+        let raw = Counter::of_kind(CounterKind::Raw).map_err(failed)?;
+        Ok(Bench { clock, counter, raw, writer })
+    }
+
+    fn report(&self, threads: &[u16]) -> Report {
+        let page = match self.writer {
+            Some(_) => None,
+            None => Some(self.clock.page().path().display().to_string()),
+        };
+        let results: Vec<_> = threads.iter().map(|n| Costs::of(*n, self.measure(*n))).collect();
+        let alone = results.iter().find(|costs| costs.threads == 1);
+        let alone = alone.cloned().unwrap_or_else(|| Costs::of(1, self.measure(1)));
+        let now_above_unfenced_ns = hundredths(alone.now_ns - alone.counter_unfenced_ns);
+        let now_to_realtime = hundredths(alone.now_ns / alone.clock_gettime_realtime_ns);
+        Report {
+            page,
+            counter: self.counter.kind().name(),
+            calls: CALLS,
+            rounds: ROUNDS,
+            results,
+            now_above_unfenced_ns,
+            now_to_realtime,
+            goal_met: now_above_unfenced_ns <= LIMIT && now_to_realtime < 1.0,
+        }
+    }
+
+    /// Median costs in ns of all calls, made by so many threads at once.
+    fn measure(&self, threads: u16) -> [f64; ALL.len()] {
+        let start = Barrier::new(threads.into());
+        let mut costs = [const { Vec::new() }; ALL.len()];
+        thread::scope(|scope| {
+            let work = || {
+                start.wait();
+                self.rounds()
+            };
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            for measured in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+                for (all, mut these) in costs.iter_mut().zip(measured) {
+                    all.append(&mut these);
+                }
+            }
+        });
+        costs.map(median)
+    }
+
+    fn rounds(&self) -> [Vec<f64>; ALL.len()] {
+        let mut costs = [const { Vec::new() }; ALL.len()];
+        for _ in 0..ROUNDS {
+            if let Some(writer) = self.writer {
+                writer.heartbeat(self.counter.read());
+            }
+            for (costs, call) in costs.iter_mut().zip(ALL) {
+                costs.push(self.batch(call));
+            }
+        }
+        costs
+    }
+
+    /// What one call costs in a row of them, ns.
+    fn batch(&self, call: Call) -> f64 {
+        let (counter, fenced) = (self.counter, self.counter.fenced());
+        match call {
+            Call::Now => timed(|| self.clock.now()),
+            Call::Unfenced => timed(|| counter.read()),
+            Call::Fenced => timed(|| fenced.read()),
+            Call::Realtime => timed(SystemTime::now),
+            Call::MonotonicRaw => timed(|| self.raw.read()),
+        }
+    }
+}
+
+/// What a call costs when it is made again and again, its result each time left in memory, ns.
+fn timed<T>(call: impl Fn() -> T) -> f64 {
+    let start = HostInstant::now();
+    for _ in 0..CALLS {
+        black_box(&call());
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// What was found; costs are in ns.
+#[derive(Serialize)]
+struct Report {
+    /// The page that was read; none: one of our own.
+    page: Option<String>,
+    counter: &'static str,
+    calls: u32,
+    rounds: usize,
+    results: Vec<Costs>,
+    now_above_unfenced_ns: f64,
+    now_to_realtime: f64,
+    goal_met: bool,
+}
+
+/// Median costs, ns.
+#[derive(Clone, Serialize)]
+struct Costs {
+    threads: u16,
+    now_ns: f64,
+    counter_unfenced_ns: f64,
+    counter_fenced_ns: f64,
+    clock_gettime_realtime_ns: f64,
+    clock_gettime_monotonic_raw_ns: f64,
+}
+
+impl Costs {
+    fn of(threads: u16, costs: [f64; ALL.len()]) -> Costs {
+        let [now_ns, unfenced, fenced, realtime, raw] = costs.map(hundredths);
+        Costs {
+            threads,
+            now_ns,
+            counter_unfenced_ns: unfenced,
+            counter_fenced_ns: fenced,
+            clock_gettime_realtime_ns: realtime,
+            clock_gettime_monotonic_raw_ns: raw,
+        }
+    }
+
+    fn get(&self, call: Call) -> f64 {
+        match call {
+            Call::Now => self.now_ns,
+            Call::Unfenced => self.counter_unfenced_ns,
+            Call::Fenced => self.counter_fenced_ns,
+            Call::Realtime => self.clock_gettime_realtime_ns,
+            Call::MonotonicRaw => self.clock_gettime_monotonic_raw_ns,
+        }
+    }
+}
+
+impl Report {
+    fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let page = self.page.as_deref().unwrap_or("of its own, for no daemon tends another");
+        writeln!(out, "clock page {page}, counter {}", self.counter)?;
+        writeln!(out, "median of {} batches of {} calls, ns per call\n", self.rounds, self.calls)?;
+        let mut columns = vec![("".to_owned(), Side::Left)];
+        for costs in &self.results {
+            let s = if costs.threads == 1 { "" } else { "s" };
+            columns.push((format!("{} thread{s}", costs.threads), Side::Right));
+            columns.push(("ratio".to_owned(), Side::Right));
+        }
+        let columns: Vec<_> = columns.iter().map(|(name, side)| (name.as_str(), *side)).collect();
+        let mut table = Table::new(&columns);
+        for call in ALL {
+            let mut cells = vec![call.name().to_owned()];
+            for costs in &self.results {
+                cells.push(format!("{:.1}", costs.get(call)));
+                cells.push(format!("{:.2}", costs.get(call) / costs.counter_unfenced_ns));
+            }
+            table.row(cells);
+        }
+        table.write(out)?;
+        let met = if self.goal_met { "met" } else { "not met" };
+        writeln!(
+            out,
+            "\ngoal {met}: now costs {:+.1} ns on an unfenced read of the counter (at most \
+             {LIMIT:+.1}), and {:.2} of clock_gettime(CLOCK_REALTIME) (less than 1)",
+            self.now_above_unfenced_ns, self.now_to_realtime
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median(vec![9.0, 1.0, 5.0]), 5.0);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn a_page_of_its_own_can_be_read_all_the_while() {
+        let private = Private::new().unwrap();
+        let bench = Bench::new(clock::open(&private.page()).unwrap(), Some(&private.writer));
+        let bench = bench.unwrap();
+        let costs = ALL.map(|call| bench.batch(call));
+        assert!(costs.iter().all(|ns| *ns > 0.0), "{costs:?}");
+        assert_eq!(bench.clock.status(), Ok(Status::Synchronised));
+    }
+}

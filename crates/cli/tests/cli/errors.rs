@@ -1,0 +1,174 @@
+//! Wrong input gets one line that says what is wrong, and exit status 2.
+
+use std::net::UdpSocket;
+
+use serde_json::Value;
+
+use crate::support::{Dir, Process, config, daemon, truechimer};
+
+#[test]
+fn without_a_clock_every_reader_says_what_to_start() {
+    let dir = Dir::new();
+    let page = dir.join("clock");
+    for name in ["now", "status", "sources"] {
+        truechimer(&[name, "--page", &page]).assert_error(&[&page, "truechimer run --server"]);
+    }
+    // Waiting for it is no error until the time is over, and then an answer.
+    let wait = truechimer(&["waitsync", "--timeout", "50ms", "--page", &page]);
+    assert_eq!((wait.code, wait.err.as_str()), (1, ""), "{wait:?}");
+    assert!(wait.out.contains(&page) && wait.out.contains("truechimer run"), "{wait:?}");
+    let wait = truechimer(&["waitsync", "--timeout", "0", "--json", "--page", &page]);
+    assert_eq!(wait.code, 1);
+    assert_eq!(wait.json()["synchronised"], false);
+}
+
+#[test]
+fn a_file_that_is_no_clock_page_is_refused_and_left_alone() {
+    let dir = Dir::new();
+    for (name, contents) in [("foreign", vec![0x5a; 10_000]), ("short", b"TRUE".to_vec())] {
+        let page = dir.write(name, &contents);
+        for command in [&["now"][..], &["status"], &["waitsync", "--timeout", "10s"]] {
+            truechimer(&[command, &["--page", &page]].concat()).assert_error(&[&page]);
+        }
+        let config = config(&dir, &[("127.0.0.1", 1)]);
+        truechimer(&["run", "--config", &config, "--page", &page]).assert_error(&[&page]);
+        assert_eq!(std::fs::read(&page).unwrap(), contents);
+    }
+    let page = dir.join("");
+    truechimer(&["now", "--page", &page]).assert_error(&[&page]);
+}
+
+#[test]
+fn what_cannot_be_meant_is_named() {
+    for (arguments, says) in [
+        (&["now", "--jsn"][..], &["'--jsn'", "'--json'"][..]),
+        (&["statsu"], &["'statsu'", "'status'"]),
+        (&["waitsync", "--timeout", "5"], &["--timeout", "the unit must be s, ms, us or ns"]),
+        (&["waitsync", "--timeout", "-5s"], &["--timeout", "negative"]),
+        (&["waitsync", "--max-bound", "0"], &["--max-bound", "more than zero"]),
+        (&["waitsync", "--max-bound", "1e3s"], &["--max-bound"]),
+        (&["run", "--server", "a", "--poll", "0"], &["--poll", "1..=1024"]),
+        (&["run", "--server", "a", "--counter", "hpet"], &["--counter", "'hpet'", "tsc-fenced"]),
+        (&["serve", "--stratum", "16"], &["--stratum"]),
+        (&["serve", "--listen", "localhost"], &["--listen"]),
+        (&["serve", "--skew-ppm", "fast"], &["--skew-ppm", "not a decimal number"]),
+        (&["demo", "--seconds", "1"], &["--seconds"]),
+    ] {
+        let answer = truechimer(arguments);
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");
+        assert!(answer.err.starts_with("truechimer: "), "{answer:?}");
+        for part in says {
+            assert!(answer.err.contains(part), "{part:?} is missing in {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn servers_must_look_like_servers() {
+    for (server, says) in [
+        ("::1:123:x", "[::1]:123"),
+        ("[::1", "]"),
+        ("host:99999", "99999"),
+        ("ntp example", "ntp example"),
+        ("", "--server"),
+    ] {
+        truechimer(&["run", "--check", "--server", server]).assert_error(&["--server", says]);
+    }
+    truechimer(&["run", "--check"]).assert_error(&["--server HOST"]);
+    let good = truechimer(&["run", "--check", "--server", "[::1]:123", "--server", "a.example"]);
+    assert_eq!((good.code, good.out.as_str()), (0, "the configuration is good: 2 servers\n"));
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_shown_with_its_line() {
+    let dir = Dir::new();
+    let file = dir.write("a.toml", "counter = \"raw\"\n[[source]]\nhost = \"a\"\npol = 4\n");
+    truechimer(&["run", "--check", "--config", &file]).assert_error(&[
+        "a.toml:4:",
+        "`pol`",
+        "`poll`",
+    ]);
+    let file = dir.write("b.toml", "control = [\n");
+    truechimer(&["run", "--config", &file]).assert_error(&["b.toml:"]);
+    let absent = dir.join("absent.toml");
+    truechimer(&["run", "--config", &absent]).assert_error(&[&absent, "No such file"]);
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    truechimer(&["serve", "--listen", &listen]).assert_error(&[
+        &listen,
+        "in use",
+        "another address or port",
+    ]);
+    truechimer(&["serve", "--listen", "192.0.2.1:0"]).assert_error(&["192.0.2.1", "--listen"]);
+}
+
+#[test]
+fn logs_that_are_none_are_refused() {
+    let dir = Dir::new();
+    let file = dir.write("log", "hello\n");
+    truechimer(&["replay", &file]).assert_error(&[&file, "not a replay log"]);
+    let absent = dir.join("absent");
+    truechimer(&["replay", &absent]).assert_error(&[&absent, "No such file"]);
+}
+
+#[test]
+fn a_server_without_an_address_shows_in_sources_and_a_second_daemon_is_refused() {
+    let dir = Dir::new();
+    let _first = daemon(&dir, &[("no-such-host.invalid", 1)]);
+    let page = dir.join("clock");
+    let json = wait_for_trouble(&page);
+    assert_eq!(json["selection"], "unusable");
+    let shown = truechimer(&["sources", "--page", &page]);
+    assert_eq!(shown.code, 0);
+    let row = shown.out.lines().find(|line| line.starts_with('?')).unwrap();
+    assert!(row.contains("no-such-host.invalid:123"), "{}", shown.out);
+    assert!(shown.out.contains("\nno-such-host.invalid:123: "), "{}", shown.out);
+    assert!(!shown.out.contains("os error"), "{}", shown.out);
+
+    // The clock was never set, which is not the same as having none.
+    let now = truechimer(&["now", "--page", &page]);
+    assert_eq!(now.code, 1, "{now:?}");
+    assert!(now.out.contains("best      not known\nstatus    unknown\n"), "{now:?}");
+    let now = truechimer(&["now", "--json", "--page", &page]).json();
+    assert_eq!((&now["status"], &now["best_unix_ns"]), (&"unknown".into(), &Value::Null));
+    let status = truechimer(&["status", "--page", &page]);
+    assert_eq!(status.code, 1, "{status:?}");
+    assert!(status.out.starts_with("status       unknown"), "{status:?}");
+    let wait = truechimer(&["waitsync", "--timeout", "50ms", "--page", &page]);
+    assert_eq!(wait.code, 1, "{wait:?}");
+
+    let config = config(&dir, &[("127.0.0.1", 1)]);
+    truechimer(&["run", "--config", &config, "--page", &page]).assert_error(&[
+        &page,
+        "another daemon",
+        "process",
+    ]);
+    // The first goes on.
+    assert_eq!(truechimer(&["sources", "--page", &page]).code, 0);
+}
+
+/// The only source, once something is wrong with it.
+fn wait_for_trouble(page: &str) -> Value {
+    let end = std::time::Instant::now() + crate::support::SOON;
+    loop {
+        let sources = truechimer(&["sources", "--json", "--page", page]).json();
+        if sources[0]["trouble"].is_string() {
+            return sources[0].clone();
+        }
+        assert!(std::time::Instant::now() < end, "{sources}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_signal_ends_a_server_that_nobody_asks() {
+    let dir = Dir::new();
+    let mut server = Process::start(&dir, "serve.log", &["serve", "--listen", "127.0.0.1:0"]);
+    server.wait_for("serving on 127.0.0.1:");
+    server.signal("INT");
+    assert_eq!(server.wait().code(), Some(0));
+}

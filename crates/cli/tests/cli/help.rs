@@ -1,0 +1,67 @@
+//! What the command says of itself.
+
+use std::process::Stdio;
+
+use crate::support::{Dir, command, truechimer};
+
+const COMMANDS: [&str; 9] =
+    ["run", "now", "status", "sources", "waitsync", "demo", "serve", "replay", "bench"];
+
+#[test]
+fn help_lists_every_command_and_every_command_has_help() {
+    let help = truechimer(&["--help"]);
+    assert_eq!((help.code, help.err.as_str()), (0, ""));
+    for name in COMMANDS {
+        assert!(help.out.contains(&format!("\n  {name} ")), "{name} is not in {}", help.out);
+        let own = truechimer(&[name, "--help"]);
+        assert_eq!(own.code, 0);
+        assert!(own.out.contains("Usage: truechimer "), "{}", own.out);
+        assert!(own.out.lines().all(|line| line.chars().count() <= 100), "{}", own.out);
+        if name != "bench" {
+            assert!(own.out.contains("Exit status: 0"), "{name} does not say: {}", own.out);
+        }
+    }
+    for what in ["read", "daemon"] {
+        let own = truechimer(&["bench", what, "--help"]);
+        assert!(own.out.contains("Exit status: 0"), "{what} does not say: {}", own.out);
+    }
+    assert!(!help.out.contains("  man"), "hidden");
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = truechimer(&["--version"]);
+    assert_eq!(version.out, format!("truechimer {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn without_a_command_it_helps_and_fails() {
+    let nothing = truechimer(&[]);
+    assert_eq!((nothing.code, nothing.out.as_str()), (2, ""));
+    assert!(nothing.err.contains("Usage:") && !nothing.err.contains("truechimer: A"));
+}
+
+#[test]
+fn a_manual_page_is_made_for_every_command() {
+    let dir = Dir::new();
+    assert_eq!(truechimer(&["man", &dir.join("man")]).code, 0);
+    for name in COMMANDS {
+        let page = std::fs::read_to_string(dir.join(&format!("man/truechimer-{name}.1"))).unwrap();
+        assert!(page.contains(".TH"), "{page}");
+    }
+    assert!(std::fs::exists(dir.join("man/truechimer.1")).unwrap());
+}
+
+#[test]
+fn nobody_reading_is_no_reason_to_complain() {
+    let dir = Dir::new();
+    let page = dir.join("clock");
+    for arguments in [&["--help"][..], &["waitsync", "--timeout", "100ms", "--page", &page]] {
+        let mut child =
+            command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        assert!(output.status.code().is_some(), "{output:?}");
+    }
+}

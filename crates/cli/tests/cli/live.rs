@@ -1,0 +1,245 @@
+//! The whole: a server with a time of its own, a daemon that follows it, and readers.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use truechimer::{Clock, Period, Span, Status};
+use truechimer_counter::{Choice, Counter};
+use truechimer_serve::{Sandwich, ServedClock};
+
+use crate::support::{Dir, Process, SOON, config, daemon, truechimer};
+
+/// The embedded server in a process of its own.
+struct Server {
+    _process: Process,
+    address: String,
+    served: ServedClock,
+    counter: Counter,
+}
+
+impl Server {
+    fn start(dir: &Dir, listen: &str, offset: &str, skew_ppm: &str) -> Server {
+        let arguments =
+            ["serve", "--json", "--listen", listen, "--offset", offset, "--skew-ppm", skew_ppm];
+        let mut process = Process::start(dir, "serve.log", &arguments);
+        process.wait_for("}\n");
+        let ready: Value = serde_json::from_str(&process.output()).unwrap();
+        Server {
+            _process: process,
+            address: ready["listen"].as_str().unwrap().into(),
+            served: ServedClock {
+                offset: offset.parse().unwrap(),
+                skew: skew_ppm.parse().unwrap(),
+                origin_raw_ns: ready["origin_raw_ns"].as_i64().unwrap(),
+            },
+            counter: Counter::open(Choice::Auto).unwrap(),
+        }
+    }
+
+    fn truth(&self) -> Sandwich {
+        self.served.sandwich(self.counter)
+    }
+
+    /// How long a count really lasted since then.
+    fn period_since(&self, then: &Sandwich) -> Period {
+        let now = self.truth();
+        let span = Span::from_nanos(now.unix_ns - then.unix_ns);
+        Period::from_ratio(span, now.count() - then.count()).unwrap()
+    }
+}
+
+/// Reads the clock and holds it against the truth before and after.
+fn check(clock: &Clock, server: &Server) -> Span {
+    let before = server.truth().unix_ns;
+    let reading = clock.now().unwrap();
+    let after = server.truth().unix_ns;
+    assert!(reading.status.bound_holds(), "{reading:?}");
+    let utc = |at| reading.leaps().utc(at).unix_nanos();
+    assert!(utc(reading.earliest) <= i128::from(after), "{reading:?} {after}");
+    assert!(utc(reading.latest) + 1 >= i128::from(before), "{reading:?} {before}");
+    reading.bound().unwrap()
+}
+
+fn int(json: &Value, name: &str) -> i64 {
+    json[name].as_i64().unwrap_or_else(|| panic!("no {name} in {json}"))
+}
+
+#[test]
+fn a_daemon_follows_its_server_in_offset_and_rate_and_every_command_tells() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "127.0.0.1:0", "1.5s", "37");
+    let page = dir.join("clock");
+    let _daemon = daemon(&dir, &[(&server.address, 1)]);
+    let wait = truechimer(&["waitsync", "--page", &page, "--json"]);
+    assert_eq!(wait.code, 0, "{wait:?}");
+    assert!(int(&wait.json(), "bound_ns") <= 1_000_000);
+
+    // Every reading is right, and the rate is followed within a minute.
+    let clock = Clock::open_at(&page).unwrap();
+    let (begun, first) = (Instant::now(), server.truth());
+    let mut rate_error = i64::MAX;
+    while begun.elapsed() < Duration::from_secs(12)
+        || (rate_error.abs() > 500_000 && begun.elapsed() < Duration::from_secs(60))
+    {
+        check(&clock, &server);
+        let followed = clock.view().unwrap().hand.period;
+        rate_error = followed.relative_to(server.period_since(&first)).as_ppt();
+        sleep(Duration::from_millis(20));
+    }
+    assert!(rate_error.abs() <= 500_000, "{rate_error} parts in 10^12");
+    // It is the server that is followed and not the system clock.
+    let truth = server.truth();
+    let lead = truth.unix_ns - truth.system_ns;
+    assert!(lead > 1_500_000_000 + 400_000, "{lead}");
+
+    now_tells(&page, &server);
+    status_tells(&page);
+    sources_tell(&page, &server.address);
+}
+
+fn now_tells(page: &str, server: &Server) {
+    let before = server.truth();
+    let now = truechimer(&["now", "--json", "--page", page]);
+    let after = server.truth();
+    assert_eq!(now.code, 0, "{now:?}");
+    let now = now.json();
+    assert_eq!(now["status"], "synchronised");
+    // The truth at the very count of the reading, which lay between the two sandwiches.
+    let count = truechimer::Count(now["count"].as_u64().unwrap());
+    let period = server.period_since(&before);
+    let truth = before.unix_ns + period.span(count - before.count()).as_nanos_i64();
+    assert!(count.at_or_after(before.before) && after.after.at_or_after(count));
+    let [earliest, best, latest] =
+        ["earliest_unix_ns", "best_unix_ns", "latest_unix_ns"].map(|name| int(&now, name));
+    assert!(earliest <= best && best <= latest);
+    assert!(earliest <= truth + 100 && truth - 100 <= latest, "{truth} {now}");
+    let parts = ["path_bound_ns", "statistical_bound_ns", "growth_bound_ns"];
+    let sum: i64 = parts.map(|name| int(&now, name)).iter().sum();
+    assert!((sum - int(&now, "bound_ns")).abs() <= 3, "{now}");
+    assert!((latest - best - int(&now, "bound_ns")).abs() <= 2, "{now}");
+    assert!(now["best_utc"].as_str().unwrap().ends_with('Z'));
+    assert_eq!((&now["tai_offset"], &now["leap_next"]), (&Value::Null, &Value::Null));
+    // No leap second file, no TAI.
+    truechimer(&["now", "--tai", "--page", page]).assert_error(&["TAI is not known"]);
+    let text = truechimer(&["now", "--page", page]).out;
+    for name in ["earliest", "best", "latest", "bound", "status"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
+    }
+}
+
+fn status_tells(page: &str) {
+    let status = truechimer(&["status", "--json", "--page", page]);
+    assert_eq!(status.code, 0, "{status:?}");
+    let status = status.json();
+    assert_eq!(status["status"], "synchronised");
+    assert!(int(&status["daemon"], "uptime_ns") > 10_000_000_000);
+    assert!(int(&status["daemon"], "memory_bytes") < 16 << 20, "{status}");
+    let text = truechimer(&["status", "--page", page]).out;
+    for name in ["bound", "counter", "rate", "hand", "follows", "daemon"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
+    }
+    // Without the control socket the page alone speaks, and says so.
+    let alone = truechimer(&["status", "--page", page, "--control", "/nowhere"]);
+    assert_eq!(alone.code, 0, "{alone:?}");
+    assert!(alone.out.contains("only the clock page is shown"), "{alone:?}");
+    let alone = truechimer(&["status", "--json", "--page", page, "--control", "/nowhere"]).json();
+    assert_eq!((&alone["daemon"], &alone["status"]), (&Value::Null, &"synchronised".into()));
+}
+
+fn sources_tell(page: &str, address: &str) {
+    let sources = truechimer(&["sources", "--json", "--page", page]).json();
+    let source = &sources[0];
+    assert_eq!(source["name"], address);
+    assert_eq!(source["selection"], "selected");
+    assert_eq!((int(source, "stratum"), int(source, "poll_s")), (10, 1));
+    assert!(int(source, "accepted") >= 8, "{source}");
+    assert_eq!(source["sent_stamp"], "kernel");
+    assert_eq!(source["received_stamp"], "kernel");
+    assert!(int(source, "rtt_floor_ns") > 0);
+    let table = truechimer(&["sources", "--page", page]).out;
+    let row = table.lines().nth(1).unwrap();
+    assert!(row.starts_with('*') && row.ends_with("kernel/kernel"), "{table}");
+    let detail = truechimer(&["sources", "-v", "--page", page]).out;
+    assert!(detail.contains("refused     none") && detail.contains("accepted"), "{detail}");
+}
+
+#[test]
+fn a_reload_keeps_what_was_learnt_and_the_log_repeats_it() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "[::1]:0", "-3s", "-100");
+    let page = dir.join("clock");
+    let mut daemon = daemon(&dir, &[(&server.address, 1)]);
+    assert_eq!(truechimer(&["waitsync", "--page", &page]).code, 0);
+    let clock = Clock::open_at(&page).unwrap();
+    let accepted = || {
+        let sources = truechimer(&["sources", "--json", "--page", &page]).json();
+        int(&sources[0], "accepted")
+    };
+    let wait_until = |n: i64| {
+        let end = Instant::now() + SOON;
+        while accepted() < n {
+            check(&clock, &server);
+            assert!(Instant::now() < end, "{} accepted", accepted());
+            sleep(Duration::from_millis(50));
+        }
+    };
+    wait_until(4);
+    let before = accepted();
+    let bound = check(&clock, &server);
+
+    config(&dir, &[(&server.address, 2), ("no-such-host.invalid", 1)]);
+    daemon.signal("HUP");
+    daemon.wait_for("configuration was read again");
+    let sources = truechimer(&["sources", "--json", "--page", &page]).json();
+    assert_eq!((int(&sources[0], "poll_s"), sources.as_array().unwrap().len()), (2, 2));
+    assert!(accepted() >= before, "{} {before}", accepted());
+    assert!(check(&clock, &server) < bound * 4 + Span::from_micros(100));
+    wait_until(before + 2);
+
+    // A mistake leaves all as it was.
+    dir.write("truechimer.toml", "sauce = 1\n");
+    daemon.signal("HUP");
+    daemon.wait_for("unknown key `sauce`");
+    wait_until(before + 3);
+    assert_eq!(clock.status(), Ok(Status::Synchronised));
+
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
+    assert!(!daemon.output().contains("os error"), "{}", daemon.output());
+    check(&clock, &server);
+    let replay = truechimer(&["replay", "--json", &dir.join("replay")]);
+    assert_eq!(replay.code, 0, "{replay:?}");
+    assert!(int(&replay.json()["same"], "hands") >= before, "{replay:?}");
+}
+
+#[test]
+fn the_demonstration_is_good_and_says_why() {
+    let seconds = Instant::now();
+    let demo = truechimer(&["demo", "--seconds", "6", "--json", "--counter", "raw"]);
+    assert!(seconds.elapsed() < SOON);
+    assert_eq!(demo.code, 0, "{demo:?}");
+    let lines: Vec<Value> =
+        demo.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (end, rows) = lines.split_last().unwrap();
+    assert!(rows.len() >= 3, "{demo:?}");
+    for row in rows {
+        assert_eq!(row["inside"], true, "{row}");
+    }
+    assert_eq!((&end["good"], &end["readings"]), (&true.into(), &end["inside"]), "{end}");
+    let lead = int(end, "clock_minus_system_ns");
+    assert!((1_500_000_000..1_502_000_000).contains(&lead), "{end}");
+
+    let text = truechimer(&["demo", "--seconds", "3", "--offset", "-2s", "--skew-ppm", "-400"]);
+    assert_eq!(text.code, 0, "{text:?}");
+    assert!(text.out.contains("-2.00") && text.out.ends_with("within its bound.\n"), "{text:?}");
+}
+
+#[test]
+fn the_daemon_is_small() {
+    let usage = truechimer(&["bench", "daemon", "--seconds", "5", "--json"]);
+    assert_eq!(usage.code, 0, "{usage:?}");
+    let usage = usage.json();
+    assert!(int(&usage, "peak_resident_kib") < 16 << 10, "{usage}");
+    assert!(usage["processor_percent"].as_f64().unwrap() < 0.5, "{usage}");
+}
