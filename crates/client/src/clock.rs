@@ -1,5 +1,6 @@
 //! The clock.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +29,7 @@ pub struct Clock {
 /// A counter that can be read here.
 struct Readable {
     counter: Counter,
+    kind: CounterKind,
     /// The newest hand of this counter that was examined in full and found to stand; 0 for none.
     /// Reading the clock goes straight ahead with this one only.
     vetted: AtomicU64,
@@ -122,7 +124,7 @@ impl Clock {
     /// If the page has no time yet, or is about a counter that this process cannot read.
     #[inline]
     pub fn now(&self) -> Result<Reading, ReadError> {
-        match self.quickly(reading) {
+        match self.quickly(now) {
             Some(reading) => Ok(reading),
             None => self.now_less_quickly(),
         }
@@ -161,8 +163,7 @@ impl Clock {
     /// epoch.
     #[inline]
     pub fn moment(&self) -> Result<Moment, ReadError> {
-        let kind = self.native.counter.kind();
-        match self.quickly(|hand, count| Moment { count, kind, epoch: hand.epoch() }) {
+        match self.quickly(moment) {
             Some(moment) => Ok(moment),
             None => self.moment_less_quickly(),
         }
@@ -175,12 +176,7 @@ impl Clock {
     /// As [`Clock::now`], and if the counter has lost its continuity since that moment.
     #[inline]
     pub fn time_of(&self, moment: Moment) -> Result<Reading, ReadError> {
-        let kind = self.native.counter.kind();
-        let told = self.quickly(|hand, now| {
-            let past = moment.kind == kind && now.at_or_after(moment.count);
-            (past && hand.epoch() == moment.epoch).then(|| reading(hand, moment.count))
-        });
-        match told.flatten() {
+        match self.quickly(time_of(moment)) {
             Some(reading) => Ok(reading),
             None => self.time_of_less_quickly(moment),
         }
@@ -195,18 +191,7 @@ impl Clock {
     /// knows how long it was.
     #[inline]
     pub fn elapsed(&self, from: Moment, to: Moment) -> Result<Elapsed, ReadError> {
-        let kind = self.native.counter.kind();
-        let step = self.native.resolution.get();
-        let told = self.quickly(|hand, now| {
-            let step = *step?;
-            let known = |moment: Moment| {
-                let same = moment.kind == kind && moment.epoch == hand.epoch();
-                same && now.at_or_after(moment.count)
-            };
-            let counts = to.count - from.count;
-            (known(from) && known(to)).then(|| Elapsed::new(hand.elapsed(counts), hand.elapsed(step).0))
-        });
-        match told.flatten() {
+        match self.quickly(elapsed(from, to)) {
             Some(elapsed) => Ok(elapsed),
             None => self.elapsed_less_quickly(from, to),
         }
@@ -250,15 +235,15 @@ impl Clock {
 
     /// The way of nearly all calls: an unfenced read of the processor's own counter, in line.
     #[inline(always)]
-    fn quickly<T>(&self, tell: impl FnOnce(&Glance<'_, Word>, Count) -> T) -> Option<T> {
+    fn quickly<T>(&self, tell: impl Tell<T>) -> Option<T> {
         let counter = self.native.counter;
         // Said to the compiler: it drops all other ways to read a counter from here.
-        if counter.is_fenced() { None } else { self.straight(counter, &self.native, tell) }
+        if counter.is_fenced() { None } else { self.straight(&self.native, counter, tell) }
     }
 
-    /// The same for other counters, as a function of its own.
-    fn straightforwardly<T>(&self, tell: impl Fn(&Glance<'_, Word>, Count) -> T) -> Option<T> {
-        let by = |readable: &Readable| self.straight(readable.counter, readable, &tell);
+    /// The same for every counter, to be called where a function call does not matter.
+    fn straightforwardly<T>(&self, tell: impl Tell<T>) -> Option<T> {
+        let by = |readable: &Readable| self.straight(readable, readable.counter, &tell);
         by(&self.raw).or_else(|| by(&self.native))
     }
 
@@ -270,12 +255,7 @@ impl Clock {
     /// base. What does matter is that words and count are of the same counter; that is why each
     /// counter has its own mark for the hand that was vetted.
     #[inline(always)]
-    fn straight<T>(
-        &self,
-        counter: Counter,
-        readable: &Readable,
-        tell: impl FnOnce(&Glance<'_, Word>, Count) -> T,
-    ) -> Option<T> {
+    fn straight<T>(&self, readable: &Readable, counter: Counter, tell: impl Tell<T>) -> Option<T> {
         let ring = self.page.ring();
         let look = ring.look()?;
         if look.generation() != readable.vetted.load(Relaxed) {
@@ -283,14 +263,14 @@ impl Clock {
         }
         let (hand, heartbeat) = (Glance(look.words()), ring.heartbeat());
         let count = counter.read();
-        let told = tell(&hand, count);
-        (hand.stands_at(count, heartbeat) && look.held()).then_some(told)
+        let told = tell(&hand, count, readable);
+        if hand.stands_at(count, heartbeat) && look.held() { told } else { None }
     }
 
     /// [`Clock::now`] for other counters, and when something is unusual.
     #[inline(never)]
     fn now_less_quickly(&self) -> Result<Reading, ReadError> {
-        if let Some(reading) = self.straightforwardly(reading) {
+        if let Some(reading) = self.straightforwardly(now) {
             return Ok(reading);
         }
         let view = self.view()?;
@@ -300,6 +280,9 @@ impl Clock {
     /// [`Clock::moment`] for other counters, and when something is unusual.
     #[inline(never)]
     fn moment_less_quickly(&self) -> Result<Moment, ReadError> {
+        if let Some(moment) = self.straightforwardly(moment) {
+            return Ok(moment);
+        }
         let view = self.view()?;
         if view.interrupted() {
             return Err(ReadError::Disrupted);
@@ -311,6 +294,9 @@ impl Clock {
     /// [`Clock::time_of`] for other counters, and when something is unusual.
     #[inline(never)]
     fn time_of_less_quickly(&self, moment: Moment) -> Result<Reading, ReadError> {
+        if let Some(reading) = self.straightforwardly(time_of(moment)) {
+            return Ok(reading);
+        }
         let view = self.view()?;
         same_stretch(&view.hand, moment)?;
         Ok(view.reading(moment.count, view.status_at(moment.count)))
@@ -319,6 +305,9 @@ impl Clock {
     /// [`Clock::elapsed`] for other counters, and when something is unusual.
     #[inline(never)]
     fn elapsed_less_quickly(&self, from: Moment, to: Moment) -> Result<Elapsed, ReadError> {
+        if let Some(elapsed) = self.straightforwardly(elapsed(from, to)) {
+            return Ok(elapsed);
+        }
         let view = self.view()?;
         for moment in [from, to] {
             same_stretch(&view.hand, moment)?;
@@ -329,28 +318,32 @@ impl Clock {
         if view.status == Status::Disrupted {
             return Err(ReadError::Disrupted);
         }
-        let span = view.hand.difference.span(to.count - from.count);
-        let error = view.hand.difference_error.over(span.abs());
         let step = self.readable(view.hand.counter.kind)?.resolution();
-        Ok(Elapsed::new((span, error), view.hand.difference.span(step)))
+        let counts = to.count - from.count;
+        Ok(Elapsed::new(view.hand.elapsed(counts), view.hand.elapsed(step).0))
     }
 
     /// The counter of this kind.
     fn readable(&self, kind: CounterKind) -> Result<&Readable, CounterError> {
-        if kind == CounterKind::Raw {
-            return Ok(&self.raw);
+        match kind {
+            _ if kind == self.raw.kind => Ok(&self.raw),
+            _ if kind == self.native.kind => Ok(&self.native),
+            // Asked again for the reason.
+            _ => Counter::of_kind(kind).and(Err(CounterError::NotHere(kind))),
         }
-        if kind == self.native.counter.kind() {
-            return Ok(&self.native);
-        }
-        // Asked again for the reason.
-        Counter::of_kind(kind).and(Err(CounterError::NotHere(kind)))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clock").field("page", &self.page).finish_non_exhaustive()
     }
 }
 
 impl Readable {
     fn new(counter: Counter) -> Readable {
-        Readable { counter, vetted: AtomicU64::new(0), resolution: OnceLock::new() }
+        let (vetted, resolution) = (AtomicU64::new(0), OnceLock::new());
+        Readable { counter, kind: counter.kind(), vetted, resolution }
     }
 
     /// The smallest step of the counter. Measured at the first call, in under 0.2 ms.
@@ -359,18 +352,51 @@ impl Readable {
     }
 }
 
-/// The time at `count` by a hand in good standing.
+/// Tells something by a hand in good standing, at this count, of this counter.
+trait Tell<T>: Fn(&Glance<'_, Word>, Count, &Readable) -> Option<T> {}
+
+impl<T, F: Fn(&Glance<'_, Word>, Count, &Readable) -> Option<T>> Tell<T> for F {}
+
 #[inline(always)]
-fn reading(hand: &Glance<'_, Word>, count: Count) -> Reading {
+fn now(hand: &Glance<'_, Word>, count: Count, _: &Readable) -> Option<Reading> {
     let (best, bound) = hand.at(count);
-    Reading {
+    Some(Reading {
         count,
         earliest: Instant(best.0.wrapping_sub(bound.0)),
         best,
         latest: Instant(best.0.wrapping_add(bound.0)),
         status: hand.status(),
         leaps: hand.leaps(),
+    })
+}
+
+#[inline(always)]
+fn moment(hand: &Glance<'_, Word>, count: Count, readable: &Readable) -> Option<Moment> {
+    Some(Moment { count, kind: readable.kind, epoch: hand.epoch() })
+}
+
+#[inline(always)]
+fn time_of(moment: Moment) -> impl Tell<Reading> {
+    move |hand: &Glance<'_, Word>, count: Count, readable: &Readable| {
+        if past(moment, hand, count, readable) { now(hand, moment.count, readable) } else { None }
     }
+}
+
+#[inline(always)]
+fn elapsed(from: Moment, to: Moment) -> impl Tell<Elapsed> {
+    move |hand: &Glance<'_, Word>, count: Count, readable: &Readable| {
+        let step = *readable.resolution.get()?;
+        let past = |moment| past(moment, hand, count, readable);
+        let told = || Elapsed::new(hand.elapsed(to.count - from.count), hand.elapsed(step).0);
+        (past(from) && past(to)).then(told)
+    }
+}
+
+/// Whether the moment is one of the hand's counter and epoch, and over.
+#[inline(always)]
+fn past(moment: Moment, hand: &Glance<'_, Word>, count: Count, readable: &Readable) -> bool {
+    let comparable = moment.kind == readable.kind && moment.epoch == hand.epoch();
+    comparable && count.at_or_after(moment.count)
 }
 
 /// Whether a moment's count can be compared with those of the hand.

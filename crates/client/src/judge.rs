@@ -48,3 +48,104 @@ pub(crate) fn judge(hand: &Hand, made: &Made, heartbeat: Count, host: &HostReadi
     }
     Verdict { status: hand.status, reason: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_time::{
+        BootId, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period,
+    };
+
+    /// One count a nanosecond, so that counts and host clocks read alike.
+    const START: i64 = 50_000_000_000;
+    const MS: i64 = 1_000_000;
+    const S: i64 = 1_000 * MS;
+
+    fn hand(status: Status) -> (Hand, Made) {
+        let count = Count(START as u64);
+        let hand = Hand {
+            counter: CounterId { kind: CounterKind::Tsc, boot: BootId::default(), epoch: Epoch(3) },
+            base: count,
+            time: Instant::new(1_700_000_000, 0),
+            period: Period::NANOSECOND,
+            difference: Period::NANOSECOND,
+            difference_error: Rate::from_ppb(100),
+            path_bound: Span::from_micros(50),
+            statistical_bound: Span::from_micros(5),
+            growth: Rate::from_ppb(500),
+            status,
+            leaps: Leaps::default(),
+            void_after: count + CountSpan(100 * S),
+        };
+        (hand, Made { count, monotonic_ns: START, raw_ns: START, suspended_ns: 7 * S })
+    }
+
+    /// The verdict on a synchronised hand `later` ns after it was made, by a daemon that looked
+    /// `silence` ns before, after a change to what the host says.
+    fn verdict(later: i64, silence: i64, change: impl Fn(&mut HostReading)) -> Status {
+        let (hand, made) = hand(Status::Synchronised);
+        let now = START + later;
+        let mut host = HostReading {
+            count: Count(now as u64),
+            raw_ns: now,
+            suspended_ns: 7 * S,
+            monotonic_ns: now,
+            width: CountSpan(300),
+        };
+        change(&mut host);
+        let verdict = judge(&hand, &made, Count((now - silence) as u64), &host);
+        assert_eq!(verdict.reason.is_none(), verdict.status == hand.status, "{verdict:?}");
+        verdict.status
+    }
+
+    #[test]
+    fn all_is_well() {
+        for later in [0, 1, S, 99 * S] {
+            assert_eq!(verdict(later, 0, |_| ()), Status::Synchronised);
+            assert_eq!(verdict(later, 3 * S, |_| ()), Status::Synchronised);
+        }
+        // Small differences are of the clocks' making.
+        let drifted = |host: &mut HostReading| host.raw_ns += 90 * S / 1100;
+        assert_eq!(verdict(90 * S, 0, drifted), Status::Synchronised);
+        assert_eq!(verdict(0, 0, |host| host.suspended_ns -= 5 * MS), Status::Synchronised);
+    }
+
+    #[test]
+    fn nobody_looks_any_more() {
+        assert_eq!(verdict(9 * S, 3 * S + 1, |_| ()), Status::Holdover);
+        assert_eq!(verdict(9 * S, -3 * S - 1, |_| ()), Status::Holdover);
+        assert_eq!(verdict(100 * S, 50 * S, |_| ()), Status::Holdover);
+        assert_eq!(verdict(100 * S + 1, 50 * S, |_| ()), Status::Unknown);
+    }
+
+    #[test]
+    fn the_counter_lost_its_continuity() {
+        // A suspend, whether the counter ran on or stood still.
+        assert_eq!(verdict(S, 0, |host| host.suspended_ns += 11 * MS), Status::Disrupted);
+        // Jumps either way; a counter that ran at half its rate; one that began again.
+        assert_eq!(verdict(S, 0, |host| host.raw_ns += 3 * MS), Status::Disrupted);
+        assert_eq!(verdict(S, 0, |host| host.raw_ns -= 3 * MS), Status::Disrupted);
+        assert_eq!(verdict(9 * S, 0, |host| host.raw_ns += 9 * S), Status::Disrupted);
+        assert_eq!(verdict(9 * S, 0, |host| host.count = Count(12)), Status::Disrupted);
+        // Back before the hand was made, even if the kernel's clock went along.
+        assert_eq!(verdict(-2 * MS, 0, |_| ()), Status::Disrupted);
+        // That matters more than whether the page is old.
+        assert_eq!(verdict(200 * S, 90 * S, |host| host.raw_ns += S), Status::Disrupted);
+    }
+
+    #[test]
+    fn what_promises_nothing_stays_so() {
+        for status in [Status::Unknown, Status::Disrupted, Status::Holdover] {
+            let (hand, made) = hand(status);
+            let host = HostReading {
+                count: made.count,
+                raw_ns: made.raw_ns,
+                suspended_ns: made.suspended_ns,
+                monotonic_ns: made.monotonic_ns,
+                width: CountSpan(0),
+            };
+            let verdict = judge(&hand, &made, Count(0), &host);
+            assert_eq!(verdict, Verdict { status, reason: None });
+        }
+    }
+}

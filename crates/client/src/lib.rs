@@ -1,5 +1,61 @@
-//! Reading the Truechimer clock from any program: time with its bound, at the cost of reading the
-//! counter.
+//! Reading the Truechimer clock from any program: the time with the bound of its error, at about
+//! the cost of reading the counter.
+//!
+//! ```
+//! use truechimer::Clock;
+//!
+//! match Clock::open() {
+//!     Ok(clock) => match clock.now() {
+//!         Ok(now) => println!("UTC {:?}, {}, ± {:?}", now.utc(), now.status, now.bound()),
+//!         Err(error) => println!("no time yet: {error}"),
+//!     },
+//!     // The error says where a page was looked for, and what to start.
+//!     Err(error) => println!("no clock: {error}"),
+//! }
+//! ```
+//!
+//! A daemon (`truechimer run`) follows time servers and keeps a page of shared memory up to date.
+//! [`Clock::open`] maps that page, read-only and without any privilege. From then on reading the
+//! clock takes neither a lock nor, with most counters, a system call, and it can never be held up
+//! by the daemon: not if that is busy, stopped, killed, or started again.
+//!
+//! # What can be asked
+//! * [`Clock::now`]: between which two instants true time is, and how that is known.
+//! * [`Clock::now_monotone`]: the same, never stepping back.
+//! * [`Clock::moment`]: this moment, to keep: about the cost of the bare counter. Later
+//!   [`Clock::time_of`] tells when it was, and [`Clock::elapsed`] how long it was between two of
+//!   them, by a clock that no correction of the time disturbs.
+//! * [`Clock::status`], and [`Clock::view`] for all there is to know.
+//! * [`Clock::wait_synchronised`], for a program that cannot do without.
+//!
+//! ```no_run
+//! # fn work() {}
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = truechimer::Clock::open()?;
+//! let start = clock.moment()?;
+//! work();
+//! let took = clock.elapsed(start, clock.moment()?)?;
+//! println!("{} ± {}, begun at {:?}", took.span, took.bound, clock.time_of(start)?.utc());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Looking after itself
+//! A page can outlive its daemon, and a counter can lose its continuity: the machine is suspended,
+//! a virtual machine is moved. The daemon looks for that every second. Where it has not looked for
+//! [three seconds](truechimer_timehands::PATIENCE), a reader looks itself, at each reading, at the
+//! cost of a microsecond: without a daemon [`Status::Synchronised`] turns into
+//! [`Status::Holdover`], in time into [`Status::Unknown`], and after a break at once into
+//! [`Status::Disrupted`]. The same goes for every new hand that the daemon publishes. So the one
+//! window in which a break goes unseen is up to one second, or three if the daemon has just been
+//! stopped.
+//!
+//! # Fences
+//! The processor may read an unfenced counter some instructions earlier or later than the program
+//! has it: tens of nanoseconds at most, which the bound does not contain. For order against other
+//! threads' readings finer than that, [`Clock::fenced`] makes each reading wait for what is before
+//! it and hold up what is after it, for some 15 ns. Not with [`CounterKind::Raw`], where the kernel's
+//! own read always is in order.
 #![forbid(unsafe_code)]
 
 mod clock;

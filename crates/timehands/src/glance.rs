@@ -6,6 +6,7 @@ use truechimer_time::{Count, CountSpan, Epoch, Instant, Span};
 
 use crate::Status;
 use crate::cell::Cell;
+use crate::hand::share;
 use crate::packed::{self, PackedLeaps, State, WORDS, join};
 
 /// The words of a [`crate::Hand`] where they lie, for telling the time from two cache lines.
@@ -55,24 +56,24 @@ impl<W: Cell> Glance<'_, W> {
         silence.wrapping_add(patience) <= patience.wrapping_mul(2) && void_after.at_or_after(count)
     }
 
-    /// The best estimate of time at `count`, with the bound of its error: the same as
-    /// [`crate::Hand::time_at`], and the same as [`crate::Hand::bound_at`] or a little more.
+    /// The best estimate of time at `count`, with the bound of its error: what
+    /// [`crate::Hand::time_at`] and [`crate::Hand::bound_at`] say.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, count: Count) -> (Instant, Span) {
         let span = self.span(packed::PERIOD, count - Count(self.word(packed::BASE)));
         let time = self.two(packed::TIME).wrapping_add(span);
-        let bound = self.two(packed::BOUND).wrapping_add(self.share(packed::GROWTH, span));
+        let bound = self.two(packed::BOUND).wrapping_add(share(span, self.word(packed::GROWTH)));
         (Instant(time), Span(bound))
     }
 
     /// How long `counts` last by the difference clock, with the bound of the error that its
-    /// period makes in that.
+    /// period makes in that: what [`crate::Hand::elapsed`] says.
     #[inline(always)]
     #[must_use]
     pub fn elapsed(&self, counts: CountSpan) -> (Span, Span) {
         let span = self.span(packed::DIFFERENCE, counts);
-        (Span(span), Span(self.share(packed::DIFFERENCE_ERROR, span)))
+        (Span(span), Span(share(span, self.word(packed::DIFFERENCE_ERROR))))
     }
 
     /// The upper half of the product of `counts` and the period at `at`.
@@ -81,14 +82,6 @@ impl<W: Cell> Glance<'_, W> {
         let counts = i128::from(counts.0);
         let [high, low] = [self.word(at), self.word(at + 1)].map(i128::from);
         counts.wrapping_mul(high).wrapping_add(counts.wrapping_mul(low) >> 64)
-    }
-
-    /// What |`span`| comes to at the rate at `at`, rounded down to 2⁻⁶⁴ s.
-    #[inline(always)]
-    fn share(&self, at: usize, span: i128) -> i128 {
-        let (away, rate) = (span.unsigned_abs(), u128::from(self.word(at)));
-        let (high, low) = (away >> 64, away & u128::from(u64::MAX));
-        high.wrapping_mul(rate).wrapping_add(low.wrapping_mul(rate) >> 64) as i128
     }
 
     /// What is known of leap seconds.

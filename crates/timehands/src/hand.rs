@@ -1,7 +1,7 @@
 //! One hand: everything that turns a count into time, with the bound of its error.
 
 use core::fmt;
-use truechimer_time::{Count, CounterId, Instant, Leaps, Period, Rate, Span};
+use truechimer_time::{Count, CountSpan, CounterId, Instant, Leaps, Period, Rate, Span};
 
 /// What a clock says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -111,6 +111,26 @@ impl Hand {
     #[must_use]
     #[inline]
     pub fn bound_at(&self, count: Count) -> Span {
-        self.bound() + self.growth.over(self.period.span(count - self.base).abs())
+        let away = self.period.span(count - self.base).0;
+        self.bound() + Span(share(away, self.growth.0 as u64))
     }
+
+    /// How long `counts` last by the difference clock, with the bound of the error that its
+    /// period makes in that.
+    #[must_use]
+    #[inline]
+    pub fn elapsed(&self, counts: CountSpan) -> (Span, Span) {
+        let span = self.difference.span(counts);
+        (span, Span(share(span.0, self.difference_error.0 as u64)))
+    }
+}
+
+/// What |`span`| comes to at `rate` (of which there is never as much as 1), rounded down to
+/// 2⁻⁶⁴ s.
+#[inline(always)]
+pub(crate) fn share(span: i128, rate: u64) -> i128 {
+    let (away, rate) = (span.unsigned_abs(), u128::from(rate));
+    let (high, low) = (away >> 64, away & u128::from(u64::MAX));
+    // Each product of two 64-bit numbers fits, and the sum is less than |span|.
+    (high * rate + ((low * rate) >> 64)) as i128
 }

@@ -213,7 +213,8 @@ impl<'a, W, M: Cell, const WORDS: usize> Look<'a, W, M, WORDS> {
 /// The one that may publish.
 pub struct Writer<'a, W, M, const SLOTS: usize, const WORDS: usize> {
     ring: &'a Ring<W, M, SLOTS, WORDS>,
-    /// Of the newest record.
+    /// Of the newest record. Not read back from the ring each time: what the writer does depends
+    /// on nothing that it shares.
     generation: u64,
 }
 

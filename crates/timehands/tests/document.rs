@@ -1,1 +1,186 @@
-//! `docs/clock-page.md` against the code.
+//! `docs/clock-page.md` against the code: a page is read by the document's tables and arithmetic
+//! alone, and has to say what was written.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use common::{Scratch, derived};
+use truechimer_time::{Count, CountSpan, Leaps};
+use truechimer_timehands::{PATIENCE, PageWriter, layout};
+
+const DOCUMENT: &str = include_str!("../../../docs/clock-page.md");
+
+/// A field as the document has it.
+#[derive(Clone, Debug)]
+struct Field {
+    offset: usize,
+    size: usize,
+    kind: String,
+}
+
+/// The fields in the table under a heading, by name.
+fn table(heading: &str) -> BTreeMap<String, Field> {
+    let section = DOCUMENT.split(heading).nth(1).unwrap();
+    let section = section.split("\n#").next().unwrap();
+    let rows = section.lines().filter_map(|line| {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let field = Field {
+            offset: cells.get(1)?.parse().ok()?,
+            size: cells.get(2)?.parse().ok()?,
+            kind: (*cells.get(3)?).to_owned(),
+        };
+        Some((cells.get(4)?.trim_matches('`').to_owned(), field))
+    });
+    rows.collect()
+}
+
+fn file_table() -> BTreeMap<String, Field> {
+    table("### The file: 4096 bytes")
+}
+
+fn hand_table() -> BTreeMap<String, Field> {
+    table("### A hand: 256 bytes")
+}
+
+/// A page, or a hand in it, to be read by a table.
+struct Bytes<'a>(&'a [u8], BTreeMap<String, Field>);
+
+impl Bytes<'_> {
+    fn get(&self, name: &str) -> i128 {
+        let field = &self.1[name];
+        let bytes = &self.0[field.offset..field.offset + field.size];
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        match field.kind.as_str() {
+            "u32" => u32::from_ne_bytes(bytes.try_into().unwrap()).into(),
+            "u64" => word(0).into(),
+            "i64" => (word(0) as i64).into(),
+            // The upper half first; the few u128 that exceed an i128 are read as bits.
+            "i128" | "u128" => ((u128::from(word(0)) << 64) | u128::from(word(8))) as i128,
+            kind => panic!("type {kind}"),
+        }
+    }
+
+    /// Bits `from..=to` of a field.
+    fn bits(&self, name: &str, from: u32, to: u32) -> u64 {
+        (self.get(name) as u64) << (63 - to) >> (63 - to + from)
+    }
+}
+
+#[test]
+fn every_byte_has_one_meaning() {
+    for (table, size) in [(file_table(), layout::HANDS_OFFSET), (hand_table(), layout::HAND_SIZE)] {
+        let mut used = vec![false; size];
+        for (name, field) in &table {
+            let width = match field.kind.as_str() {
+                "u32" => 4,
+                "u64" | "i64" => 8,
+                _ => 16,
+            };
+            assert_eq!(width, field.size, "{name}");
+            assert_eq!(field.offset % field.size.min(8), 0, "{name} is aligned");
+            for byte in &mut used[field.offset..field.offset + field.size] {
+                assert!(!std::mem::replace(byte, true), "{name} overlaps another field");
+            }
+        }
+    }
+    assert_eq!((file_table().len(), hand_table().len()), (9, 20));
+}
+
+#[test]
+fn a_page_reads_as_documented() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    // Two rounds of the ring, so that every slot was used twice.
+    for generation in 1..=16 {
+        let (hand, made) = derived(generation);
+        writer.publish(&hand, &made);
+    }
+    writer.heartbeat(Count(4242));
+    let bytes = fs::read(&path).unwrap();
+    let page = Bytes(&bytes, file_table());
+
+    assert_eq!(page.get("magic"), layout::MAGIC.into());
+    let magic = format!("0x{:016X}", layout::MAGIC);
+    assert!(DOCUMENT.contains(&magic), "the document names {magic}");
+    assert_eq!(page.get("version"), layout::VERSION.into());
+    assert!(DOCUMENT.contains(&format!("\nVersion {}.", layout::VERSION)));
+    assert_eq!(page.get("size"), bytes.len() as i128);
+    assert_eq!(page.get("writer"), std::process::id().into());
+    assert_eq!((page.get("sequence"), page.get("heartbeat")), (16, 4242));
+
+    let (start, step) = (page.get("hands-offset") as usize, page.get("hand-size") as usize);
+    let hands = page.get("hands") as usize;
+    assert_eq!((start, step), (layout::HANDS_OFFSET, layout::HAND_SIZE));
+    for generation in 9..=16 {
+        let at = start + generation as usize % hands * step;
+        documented(&bytes[at..at + step], generation);
+    }
+
+    // Bytes that no table names are zero.
+    let mut rest = bytes.clone();
+    for field in file_table().values() {
+        rest[field.offset..field.offset + field.size].fill(0);
+    }
+    for hand in 0..hands {
+        for field in hand_table().values() {
+            let at = start + hand * step + field.offset;
+            rest[at..at + field.size].fill(0);
+        }
+    }
+    assert!(rest.iter().all(|byte| *byte == 0));
+}
+
+/// A hand's bytes say what its fields do.
+fn documented(bytes: &[u8], generation: u64) {
+    let (hand, made) = derived(generation);
+    let read = Bytes(bytes, hand_table());
+    let get = |name| read.get(name);
+
+    assert_eq!(get("generation"), generation.into());
+    assert_eq!(get("base"), hand.base.0.into());
+    assert_eq!(get("time"), hand.time.0);
+    assert_eq!(get("growth"), hand.growth.0.into());
+    assert_eq!(read.bits("state", 0, 7), hand.counter.kind as u64);
+    assert_eq!(read.bits("state", 8, 15), hand.status as u64);
+    assert_eq!(read.bits("state", 16, 31), 0);
+    assert_eq!(read.bits("state", 32, 63), hand.counter.epoch.0.into());
+    assert_eq!(get("bound"), hand.bound().0);
+    assert_eq!(get("path-bound"), hand.path_bound.0);
+    assert_eq!(get("void-after"), hand.void_after.0.into());
+    assert_eq!(get("patience"), hand.period.counts(PATIENCE).0.into());
+    assert_eq!(get("difference-error"), hand.difference_error.0.into());
+    assert_eq!(get("boot") as u128, u128::from_be_bytes(hand.counter.boot.0));
+    assert_eq!(get("made"), made.count.0.into());
+    assert_eq!(get("made-monotonic"), made.monotonic_ns.into());
+    assert_eq!(get("made-raw"), made.raw_ns.into());
+    assert_eq!(get("made-suspended"), made.suspended_ns.into());
+
+    let Leaps { tai_offset, known, last, next } = hand.leaps;
+    assert_eq!(read.bits("leaps", 0, 31) as i32, tai_offset);
+    assert_eq!(read.bits("leaps", 32, 39) as i8, last.map_or(0, |leap| leap.step));
+    assert_eq!(read.bits("leaps", 40, 47) as i8, next.map_or(0, |leap| leap.step));
+    assert_eq!(read.bits("leaps", 48, 63), known.into());
+    assert_eq!(get("last-leap"), last.map_or(0, |leap| leap.at).into());
+    assert_eq!(get("next-leap"), next.map_or(0, |leap| leap.at).into());
+
+    for d in [0, 1, -1, 26, 1 << 40, -(1 << 40), 1 << 58] {
+        // ⌊d · period / 2⁶⁴⌋, as d · upper + ⌊d · lower / 2⁶⁴⌋.
+        let product = |name| {
+            let period = get(name) as u128;
+            let (upper, lower) = ((period >> 64) as i128, i128::from(period as u64));
+            d * upper + ((d * lower) >> 64)
+        };
+        let count = hand.base + CountSpan(d as i64);
+        let span = product("period");
+        assert_eq!(get("time") + span, hand.time_at(count).0);
+        // Small enough here for one multiplication: |span| < 2⁹⁴, growth < 2²⁰.
+        assert_eq!(get("bound") + ((span.abs() * get("growth")) >> 64), hand.bound_at(count).0);
+        let (length, error) = hand.elapsed(CountSpan(d as i64));
+        assert_eq!(product("difference"), length.0);
+        assert_eq!((length.0.abs() * get("difference-error")) >> 64, error.0);
+    }
+}

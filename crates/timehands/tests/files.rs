@@ -1,4 +1,5 @@
 //! What lies at a page's path, and what becomes of it.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use common::{Scratch, derived};
+use common::{Scratch, derived, skipped};
 use truechimer_time::Count;
 use truechimer_timehands::{PageError, PageReader, PageWriter, layout};
 
@@ -72,7 +73,7 @@ fn a_second_writer_is_refused() {
     let scratch = Scratch::new();
     let path = scratch.join("clock");
     let first = PageWriter::create(&path).unwrap();
-    let error = PageWriter::create(&path).err().unwrap();
+    let error = PageWriter::create(&path).unwrap_err();
     let pid = std::process::id();
     assert!(matches!(&error, PageError::Locked { pid: Some(p), .. } if *p == pid), "{error:?}");
     let text = error.to_string();
@@ -87,6 +88,7 @@ fn a_reader_can_keep_a_writer_out_but_not_in_silence() {
     let path = scratch.join("clock");
     page(&path);
     let outsider = File::open(&path).unwrap();
+    // SAFETY: a structure of integers, for which zeros are valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_RDLCK as libc::c_short;
     // SAFETY: a valid lock structure on a file that is open.
@@ -114,7 +116,7 @@ fn refused(content: &[u8]) -> (PageError, PageError) {
     let path = scratch.join("clock");
     fs::write(&path, content).unwrap();
     chmod(&path, 0o600);
-    let errors = (PageReader::open(&path).err().unwrap(), PageWriter::create(&path).err().unwrap());
+    let errors = (PageReader::open(&path).unwrap_err(), PageWriter::create(&path).unwrap_err());
     assert_eq!(fs::read(&path).unwrap(), content);
     assert_eq!(mode(&path), 0o600);
     errors
@@ -269,7 +271,7 @@ fn a_page_that_anybody_may_write_is_not_trusted() {
     page(&path);
     for mode in [0o646, 0o664, 0o666] {
         chmod(&path, mode);
-        let error = PageReader::open(&path).err().unwrap();
+        let error = PageReader::open(&path).unwrap_err();
         assert!(matches!(error, PageError::Writable { mode: m, .. } if m == mode), "{error}");
     }
     // A daemon puts that right when it starts.
@@ -282,7 +284,7 @@ fn a_page_that_anybody_may_write_is_not_trusted() {
 fn the_pages_of_strangers_are_not_trusted() {
     // SAFETY: it only asks.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("SKIPPED the_pages_of_strangers_are_not_trusted: only root can make such pages");
+        skipped("the_pages_of_strangers_are_not_trusted: only root can make such pages");
         return;
     }
     let scratch = Scratch::new();
@@ -290,10 +292,10 @@ fn the_pages_of_strangers_are_not_trusted() {
     page(&path);
     std::os::unix::fs::chown(&path, Some(4321), None).unwrap();
     let stranger = PageError::Owner { path: path.clone(), owner: 4321 }.to_string();
-    assert_eq!(PageReader::open(&path).err().unwrap().to_string(), stranger);
-    assert_eq!(PageWriter::create(&path).err().unwrap().to_string(), stranger);
+    assert_eq!(PageReader::open(&path).unwrap_err().to_string(), stranger);
+    assert_eq!(PageWriter::create(&path).unwrap_err().to_string(), stranger);
     // In a directory of the stranger's own it is the page of a daemon that runs as that user.
     std::os::unix::fs::chown(scratch.path(), Some(4321), None).unwrap();
     assert_eq!(PageReader::open(&path).unwrap().read(), Some(derived(1)));
-    assert_eq!(PageWriter::create(&path).err().unwrap().to_string(), stranger);
+    assert_eq!(PageWriter::create(&path).unwrap_err().to_string(), stranger);
 }

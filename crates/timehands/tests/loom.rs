@@ -4,6 +4,7 @@
 //! The models run against the very code of the ring, with loom's atomics in place of the
 //! machine's. Each ordering that the ring relies on is then taken away in turn, and the model has
 //! to notice.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering as StdOrdering};
@@ -75,8 +76,10 @@ impl<P: Policy> Cell for ModelCell<P> {
     fn fence(order: Ordering) {
         let kept = match order {
             Release => P::RELEASE_FENCE,
-            Acquire if FENCES.fetch_add(1, StdOrdering::Relaxed) % 2 == 0 => P::FIRST_ACQUIRE_FENCE,
-            Acquire => P::SECOND_ACQUIRE_FENCE,
+            Acquire => match FENCES.fetch_add(1, StdOrdering::Relaxed) % 2 {
+                0 => P::FIRST_ACQUIRE_FENCE,
+                _ => P::SECOND_ACQUIRE_FENCE,
+            },
             _ => unreachable!("the ring has no other fences"),
         };
         if kept {

@@ -1,14 +1,14 @@
 //! Where everything is in the file. `docs/clock-page.md` describes it in full, and a test
 //! compares the two.
 
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::ring::HandRing;
 use crate::{SLOTS, WORDS};
 
 /// The first eight bytes, as a number in the byte order of the machine: a page of a machine with
-/// the other byte order is foreign. In memory of a little-endian machine it reads `TChimer1`.
+/// the other byte order is foreign. On little-endian machines they read `TChimer1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TChimer1");
 /// The version of the layout. Another number: another layout, not to be read by these rules.
 pub const VERSION: u32 = 1;
@@ -23,11 +23,10 @@ pub const HAND_SIZE: usize = 8 * (WORDS + 1);
 #[repr(C, align(64))]
 pub(crate) struct Page {
     magic: AtomicU64,
-    /// Version in the low half, file size in the high half.
-    version_and_size: AtomicU64,
-    /// Number of hands in the low half, size of one in the high half.
-    hands: AtomicU64,
-    /// Offset of the first hand.
+    version: AtomicU32,
+    size: AtomicU32,
+    hands: AtomicU32,
+    hand_size: AtomicU32,
     hands_offset: AtomicU64,
     /// The writer's process identifier, for people.
     writer: AtomicU64,
@@ -57,18 +56,18 @@ pub(crate) enum Kind {
     Right,
 }
 
-const fn pair(low: u32, high: usize) -> u64 {
-    low as u64 | ((high as u64) << 32)
-}
-
-const VERSION_AND_SIZE: u64 = pair(VERSION, SIZE);
-const HANDS: u64 = pair(SLOTS as u32, HAND_SIZE);
-
 impl Page {
+    /// What the sizes in the header of this version are, and where they are.
+    fn sizes(&self) -> [(&AtomicU32, usize); 3] {
+        [(&self.size, SIZE), (&self.hands, SLOTS), (&self.hand_size, HAND_SIZE)]
+    }
+
     /// Fills in the header of a page of zeros, the magic last.
     pub fn initialise(&self) {
-        self.version_and_size.store(VERSION_AND_SIZE, Relaxed);
-        self.hands.store(HANDS, Relaxed);
+        self.version.store(VERSION, Relaxed);
+        for (word, value) in self.sizes() {
+            word.store(value as u32, Relaxed);
+        }
         self.hands_offset.store(HANDS_OFFSET as u64, Relaxed);
         self.magic.store(MAGIC, Release);
     }
@@ -77,26 +76,27 @@ impl Page {
     pub fn kind(&self) -> Kind {
         match self.magic.load(Relaxed) {
             0 => return Kind::Unfinished,
-            MAGIC => core::sync::atomic::fence(Acquire),
+            MAGIC => fence(Acquire),
             _ => return Kind::Foreign,
         }
-        let version = self.version_and_size.load(Relaxed);
-        if version as u32 != VERSION {
-            return Kind::Version(version as u32);
+        match self.version.load(Relaxed) {
+            VERSION if self.fits(|found, right| found == right) => Kind::Right,
+            VERSION => Kind::Damaged,
+            other => Kind::Version(other),
         }
-        let right = version == VERSION_AND_SIZE
-            && self.hands.load(Relaxed) == HANDS
-            && self.hands_offset.load(Relaxed) == HANDS_OFFSET as u64;
-        if right { Kind::Right } else { Kind::Damaged }
+    }
+
+    /// Whether all the sizes in the header are to the liking of `like(found, right)`.
+    fn fits(&self, like: impl Fn(u64, u64) -> bool) -> bool {
+        self.sizes().iter().all(|(word, right)| like(word.load(Relaxed).into(), *right as u64))
+            && like(self.hands_offset.load(Relaxed), HANDS_OFFSET as u64)
     }
 
     /// Whether the header holds nothing but what [`Page::initialise`] may have put there before
     /// it was cut short.
     pub fn is_blank(&self) -> bool {
-        let or_blank = |word: &AtomicU64, value| [0, value].contains(&word.load(Relaxed));
-        or_blank(&self.version_and_size, VERSION_AND_SIZE)
-            && or_blank(&self.hands, HANDS)
-            && or_blank(&self.hands_offset, HANDS_OFFSET as u64)
+        [0, VERSION].contains(&self.version.load(Relaxed))
+            && self.fits(|found, right| found == 0 || found == right)
             && self.ring.generation() == 0
     }
 

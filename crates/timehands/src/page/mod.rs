@@ -12,10 +12,10 @@ pub use error::PageError;
 pub use reader::PageReader;
 pub use writer::PageWriter;
 
-#[cfg(not(target_pointer_width = "64"))]
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(
-    "feature `page` needs a 64-bit target: only there is a 64-bit load from read-only memory \
-     one piece for certain"
+    "feature `page` needs Linux on a 64-bit machine: only there does a 64-bit load from read-only \
+     memory work for certain, and in one piece"
 );
 
 /// The newest hand of a ring with its generation.

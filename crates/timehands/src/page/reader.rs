@@ -1,5 +1,6 @@
 //! The reader's end of a page.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -114,6 +115,12 @@ impl PageReader {
     #[inline(always)]
     pub fn ring(&self) -> &HandRing {
         &self.mapping.ring
+    }
+}
+
+impl fmt::Debug for PageReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageReader").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The writer's end of a page.
 
+use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -109,6 +110,12 @@ impl PageWriter {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl fmt::Debug for PageWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageWriter").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Hands that show whether all of their fields belong together, and a directory to work in.
+//! Hands that show whether all of their fields belong together, a directory to work in, and a word
+//! for what cannot run.
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::path::{Path, PathBuf};
@@ -71,4 +72,10 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Says that a test cannot run here, past the harness, which would keep it to itself.
+pub fn skipped(what: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
 }
