@@ -192,10 +192,10 @@ impl Rate {
     /// No change.
     pub const ZERO: Rate = Rate(0);
 
-    /// Parts per 10⁹, within ±5 · 10⁸ (saturating).
+    /// Parts per 10⁹, to the nearest, within ±5 · 10⁸ (saturating).
     #[must_use]
     pub const fn from_ppb(ppb: i64) -> Rate {
-        let rate = ((ppb as i128) << 64) / 1_000_000_000;
+        let rate = (((ppb as i128) << 64) + 500_000_000).div_euclid(1_000_000_000);
         if rate > i64::MAX as i128 {
             Rate(i64::MAX)
         } else if rate < i64::MIN as i128 {

@@ -1,0 +1,23 @@
+//! Configuration files that the project ships must be right.
+
+use truechimer_daemon::config::parse;
+
+#[test]
+fn the_documented_file_is_right_and_complete() {
+    let text = include_str!("../../../docs/truechimer.toml");
+    let settings = parse(text, "docs/truechimer.toml").expect("as it stands");
+    assert_eq!(settings.engine.sources.len(), 3);
+    // Every key in a comment is a key, with a value that is allowed.
+    let uncommented: String = text
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.contains(" = ") => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    assert!(uncommented.matches("\nmax-wander-ppm").count() == 1);
+    let full = parse(&uncommented, "docs/truechimer.toml").expect("with its defaults spelt out");
+    assert_eq!(full.engine, settings.engine);
+    assert_eq!(full.counter, settings.counter);
+    assert!(full.replay_log.is_some());
+}
