@@ -310,7 +310,7 @@ mod tests {
     use truechimer_ntp::server::{ServerState, respond};
     use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
     use truechimer_time::{
-        BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Rate, Stamp, StampMethod,
+        BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate, Stamp, StampMethod,
     };
 
     const SECOND: u64 = 1_000_000_000;
