@@ -58,7 +58,8 @@ enum Fate {
 pub struct Reply {
     /// When the request arrived, by the server's clock; never zero.
     pub receive: Timestamp,
-    /// When the reply left, by the server's clock; never zero, not before `receive`.
+    /// When the reply left, by the server's clock; never zero, and before `receive` by no more
+    /// than `precision`.
     pub transmit: Timestamp,
     /// The coming leap second; never [`LeapIndicator::Unsynchronised`].
     pub leap: LeapIndicator,
@@ -87,7 +88,7 @@ impl Reply {
     /// trip took: the caller, who knows that, checks.
     #[must_use]
     pub fn residence(&self) -> Span {
-        self.transmit.since(self.receive)
+        self.transmit.since(self.receive).max(Span::ZERO)
     }
 
     /// How far the server's clock may be from its reference, in either direction: half the root
@@ -227,7 +228,9 @@ impl Association {
             version: packet.version,
             unread: rest.len(),
         };
-        if reply.residence().is_negative() {
+        // Servers fill the bits below their precision with random ones (RFC 5905 §6), in either
+        // timestamp by itself: a quick answer then seems to leave before the question came.
+        if reply.transmit.since(reply.receive) < -reply.precision.span() {
             return Err(Refusal::TransmitBeforeReceive);
         }
         let distance = reply.root_distance();

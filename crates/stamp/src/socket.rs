@@ -18,6 +18,9 @@ const ERRORS_PER_CALL: u32 = 32;
 /// How long a datagram may take from where the kernel stamps it to where it can be received: some
 /// microseconds, more when the machine is busy, never so much.
 const IN_FLIGHT: Span = Span::from_secs(1);
+/// Room for what comes with a message of the error queue: nothing where the kernel is as new as
+/// ours, else the datagram, in a simulator with the frame around it.
+const ECHO: usize = 2048;
 /// How often a receive that a pending error interrupts is tried again.
 const RECEIVE_TRIES: u32 = 4;
 
@@ -78,6 +81,8 @@ struct Request {
     sent: Stamp,
     /// Whether the kernel's own stamp may yet come.
     waiting: bool,
+    /// What was sent.
+    bytes: Box<[u8]>,
 }
 
 impl Socket {
@@ -202,6 +207,7 @@ impl Socket {
             entered,
             sent: window.stamp(entered.midpoint(returned), log.resolution()),
             waiting: self.departures,
+            bytes: bytes.into(),
         });
         self.next_key = self.next_key.wrapping_add(1);
         if self.departures {
@@ -291,7 +297,7 @@ impl Socket {
     /// has its stamp if that is all that is wanted. (A simulator's error queue must not be read
     /// when it is empty; it never is before the stamp has been read.)
     fn drain(&mut self, counter: Counter, log: &mut PairLog, only_stamp: bool) {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; ECHO];
         let mut control = ControlBuffer([0; 512]);
         for _ in 0..ERRORS_PER_CALL {
             let Ok(message) =
@@ -300,7 +306,8 @@ impl Socket {
                 return;
             };
             let said = control.0.get(..message.control).map(control::parse).unwrap_or_default();
-            match self.newest_departure(&said) {
+            let echo = bytes.get(..message.size).unwrap_or(&bytes);
+            match self.newest_departure(&said, echo) {
                 Some(unix_ns) => {
                     self.departed(counter, log, unix_ns);
                     if only_stamp {
@@ -324,11 +331,13 @@ impl Socket {
 
     /// The transmit stamp in a message from the error queue, if it is of the newest request and
     /// that still waits for it: a late stamp of an older one must never be taken for it.
-    fn newest_departure(&mut self, said: &Control) -> Option<i64> {
+    fn newest_departure(&mut self, said: &Control, echo: &[u8]) -> Option<i64> {
         let unix_ns = said.stamp?;
         let request = self.request.as_ref().filter(|request| request.waiting)?;
-        // Without a word why it is here the message is a simulator's, which has only one.
-        let Some(error) = said.error else { return Some(unix_ns) };
+        // Simulators give no key, but the whole frame: it ends with what was sent.
+        let Some(error) = said.error else {
+            return echo.ends_with(&request.bytes).then_some(unix_ns);
+        };
         let of_departure =
             error.origin == Origin::Timestamping && error.errno == libc::ENOMSG && error.info == 0;
         if !of_departure || error.data.wrapping_sub(request.key) > self.key_slack {
@@ -368,11 +377,15 @@ mod tests {
     use truechimer_counter::Choice;
     use truechimer_time::{CountSpan, Period, StampMethod};
 
+    /// What those of [`socket`] have sent.
+    const SENT: &[u8] = b"what time is it?";
+
     fn socket(next_key: u32, key_slack: u32) -> Socket {
         let mut socket = Socket::open_unstamped(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let sent = Stamp { count: Count(7), error: CountSpan(1), method: StampMethod::User };
         let key = next_key.wrapping_sub(1);
-        socket.request = Some(Request { key, entered: Count(6), sent, waiting: true });
+        let bytes = SENT.into();
+        socket.request = Some(Request { key, entered: Count(6), sent, waiting: true, bytes });
         (socket.next_key, socket.key_slack) = (next_key, key_slack);
         socket
     }
@@ -442,26 +455,26 @@ mod tests {
     fn only_the_newest_requests_stamp_counts() {
         let mut socket = socket(5, 0);
         for key in [3, 5, 0, u32::MAX] {
-            assert_eq!(socket.newest_departure(&stamp_of(key)), None, "{key}");
+            assert_eq!(socket.newest_departure(&stamp_of(key), &[]), None, "{key}");
         }
-        assert_eq!(socket.newest_departure(&stamp_of(4)), Some(99));
+        assert_eq!(socket.newest_departure(&stamp_of(4), &[]), Some(99));
         // And only while it is waited for.
         socket.request.as_mut().unwrap().waiting = false;
-        assert_eq!(socket.newest_departure(&stamp_of(4)), None);
+        assert_eq!(socket.newest_departure(&stamp_of(4), &[]), None);
         socket.request = None;
-        assert_eq!(socket.newest_departure(&stamp_of(4)), None);
+        assert_eq!(socket.newest_departure(&stamp_of(4), &[]), None);
     }
 
     #[test]
     fn keys_wrap_and_learn() {
         let mut wrapped = socket(0, 0);
-        assert_eq!(wrapped.newest_departure(&stamp_of(u32::MAX)), Some(99));
+        assert_eq!(wrapped.newest_departure(&stamp_of(u32::MAX), &[]), Some(99));
         assert_eq!(wrapped.next_key, 0);
         // Two sends failed: the kernel may have counted none, one or both.
         let mut unsure = socket(5, 2);
-        assert_eq!(unsure.newest_departure(&stamp_of(7)), None);
-        assert_eq!(unsure.newest_departure(&stamp_of(3)), None);
-        assert_eq!(unsure.newest_departure(&stamp_of(5)), Some(99));
+        assert_eq!(unsure.newest_departure(&stamp_of(7), &[]), None);
+        assert_eq!(unsure.newest_departure(&stamp_of(3), &[]), None);
+        assert_eq!(unsure.newest_departure(&stamp_of(5), &[]), Some(99));
         assert_eq!((unsure.next_key, unsure.key_slack), (6, 0));
     }
 
@@ -480,10 +493,19 @@ mod tests {
             with(|error| error.info = 1), // SCM_TSTAMP_SCHED: entered the queue, not the wire
             Control { stamp: None, ..said },
         ] {
-            assert_eq!(socket(5, 0).newest_departure(&strange), None, "{strange:?}");
+            assert_eq!(socket(5, 0).newest_departure(&strange, SENT), None, "{strange:?}");
         }
-        // A simulator gives no reason.
-        assert_eq!(socket(5, 0).newest_departure(&Control { error: None, ..said }), Some(99));
+    }
+
+    #[test]
+    fn without_a_key_the_bytes_tell() {
+        let said = Control { stamp: Some(99), error: None };
+        let frame = |bytes: &[u8]| [&[0; 42], bytes].concat();
+        assert_eq!(socket(5, 0).newest_departure(&said, &frame(SENT)), Some(99));
+        assert_eq!(socket(5, 0).newest_departure(&said, SENT), Some(99));
+        for other in [&frame(b"what time was it?"), &frame(SENT)[..57], &SENT[1..], &[]] {
+            assert_eq!(socket(5, 0).newest_departure(&said, other), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,15 @@ pub fn warp() -> PathBuf {
     beside("libtruechimer_warp.so")
 }
 
+/// A program of the system, wherever daemons live: an ordinary user's path may not lead there.
+#[must_use]
+pub fn system(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let found = places.map(|place| place.join(name)).find(|program| program.exists());
+    found.unwrap_or_else(|| name.into())
+}
+
 fn beside(name: &str) -> PathBuf {
     let path = target().join(name);
     assert!(path.exists(), "{} is missing: run `cargo build --workspace`", path.display());

@@ -22,7 +22,7 @@ pub struct Chronyd<'n> {
 
 /// Whether chronyd is installed.
 pub fn installed() -> Result<(), Lacking> {
-    match Command::new("chronyd").arg("--version").output() {
+    match Command::new(binary::system("chronyd")).arg("--version").output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(Lacking(String::from_utf8_lossy(&output.stderr).into_owned())),
         Err(error) => Err(Lacking(format!("chronyd (package chrony): {error}"))),
@@ -51,7 +51,7 @@ impl<'n> Chronyd<'n> {
 
     /// Starts it again after [`Chronyd::stop`], and waits until it answers.
     pub fn resume(&mut self) {
-        let mut command = self.network.command("chronyd");
+        let mut command = self.network.command(binary::system("chronyd"));
         command.args(["-d", "-x", "-f"]).arg(&self.configuration);
         let mut process = Process::start(command, &self.log);
         let end = Instant::now() + Duration::from_secs(20);

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command, Stdio};
 
+use crate::binary;
 use crate::lacking::Lacking;
 use crate::process::{MORTAL, NO_CLOCK};
 
@@ -53,7 +54,7 @@ impl Pair {
 
     /// Makes them by these means.
     pub fn by(means: Means) -> Result<Pair, Lacking> {
-        if let Err(error) = Command::new("ip").arg("-V").output() {
+        if let Err(error) = Command::new(binary::system("ip")).arg("-V").output() {
             return Err(Lacking(format!("ip (package iproute2): {error}")));
         }
         let mut first = Command::new("unshare");
@@ -90,7 +91,8 @@ impl Pair {
 
 impl Namespace {
     fn hold(mut unshare: Command, means: Means) -> Result<Namespace, Lacking> {
-        unshare.args(["--", "sh", "-c", "ip link set lo up && echo ready && exec cat"]);
+        unshare.args(["--", "sh", "-c", "\"$0\" link set lo up && echo ready && exec cat"]);
+        unshare.arg(binary::system("ip"));
         unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut holder =
             unshare.spawn().map_err(|error| Lacking(format!("unshare or nsenter: {error}")))?;
@@ -112,7 +114,7 @@ impl Namespace {
 
     fn ip(&self, arguments: &[&str]) -> Result<(), Lacking> {
         let output = self
-            .command("ip")
+            .command(binary::system("ip"))
             .args(arguments)
             .output()
             .map_err(|error| Lacking(format!("nsenter: {error}")))?;

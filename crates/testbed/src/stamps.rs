@@ -13,7 +13,7 @@ use truechimer_time::{Stamp, StampMethod};
 /// Where the warp's state remembers stamps: `crates/warp/src/state.rs`.
 const REMEMBERED: u64 = 64;
 
-/// Exchanges datagrams between two sockets and prints every stamp with the host's own.
+/// Exchanges datagrams with a server and prints the client's stamps, each with the host's own.
 pub fn stamps(counter: &str, exchanges: &str, state: &str) -> Result<(), String> {
     let choice: Choice = counter.parse().map_err(|_| format!("`{counter}` is no counter"))?;
     let exchanges: u32 = exchanges.parse().map_err(|_| format!("`{exchanges}` is no number"))?;
@@ -25,34 +25,27 @@ pub fn stamps(counter: &str, exchanges: &str, state: &str) -> Result<(), String>
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let mut server = Socket::bind(&any, counter, &mut answering).map_err(failed)?;
     let address = server.local_address().map_err(failed)?;
-    let mut client = Socket::open(&address).map_err(failed)?;
     for n in 0..exchanges {
         // Between immediate answers and a receiver that comes late, at no regular beat.
         let late = Duration::from_micros(u64::from(n % 8) * u64::from(n % 13) * 350);
-        // A receiver that looks until there is nothing knows since when.
-        for (socket, log) in [(&mut client, &mut asking), (&mut server, &mut answering)] {
-            if socket.receive(counter, log, &mut [0; 64]).map_err(failed)?.is_some() {
-                return Err("more than was sent".into());
-            }
-        }
         let before = remembered(state)?;
+        // A fresh one for every request, as the daemon has it.
+        let mut client = Socket::open(&address).map_err(failed)?;
         client.send(counter, &mut asking, &address, &[1; 48]).map_err(failed)?;
-        sleep(late);
-        let request = receive(&mut server, counter, &mut answering)?;
-        server.send(counter, &mut answering, &request.from, &[2; 48]).map_err(failed)?;
         sleep(late / 2);
+        let request = receive(&mut server, counter, &mut answering)?;
+        server.answer(&request.from, &[2; 48]).map_err(failed)?;
+        sleep(late);
         let reply = receive(&mut client, counter, &mut asking)?;
-        // The order in which they were read: request sent and received, reply sent and received.
+        // Read in this order: departure and arrival of the request, arrival of the reply.
         let host = remembered(state)?;
-        let fresh = host.count - before.count;
-        if fresh != 4 || n == 0 {
+        if host.count - before.count != 3 || n == 0 {
             // Not all by the kernel, as for the first packets of a machine.
             continue;
         }
         let Some(sent) = reply.sent else { return Err("no departure".into()) };
-        for (stamp, at) in [(sent, 0), (request.received, 1), (reply.received, 3)] {
-            print(stamp, host.stamp(before.count + at)?);
-        }
+        print(sent, host.stamp(before.count)?);
+        print(reply.received, host.stamp(before.count + 2)?);
     }
     Ok(())
 }

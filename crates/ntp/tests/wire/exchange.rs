@@ -91,7 +91,7 @@ fn every_bad_reply_is_refused_for_its_reason() {
         ),
         (
             "sent before it came",
-            Packet { transmit_timestamp: Timestamp(good.receive_timestamp.0 - 1), ..good },
+            Packet { transmit_timestamp: Timestamp(good.receive_timestamp.0 - 257), ..good },
             Refusal::TransmitBeforeReceive,
         ),
         (
@@ -132,6 +132,10 @@ fn the_limits_themselves_are_accepted() {
         ("stratum 15", Packet { stratum: 15, ..good }),
         ("leap", Packet { leap: LeapIndicator::Delete, ..good }),
         ("no residence", Packet { transmit_timestamp: good.receive_timestamp, ..good }),
+        (
+            "random bits below a precision of 2⁻²⁴ s",
+            Packet { transmit_timestamp: Timestamp(good.receive_timestamp.0 - 256), ..good },
+        ),
         (
             "almost 1.5 s",
             Packet { root_delay: Short(0), root_dispersion: Short((3 << 15) - 1), ..good },

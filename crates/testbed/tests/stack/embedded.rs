@@ -1,10 +1,12 @@
 //! Following the embedded server, whose time is its own, over loopback.
 
+use std::net::UdpSocket;
 use std::time::Duration;
 
 use truechimer::{Clock, CounterKind, Period, Span};
 use truechimer_counter::Counter;
 use truechimer_testbed::daemon::{Server, Setup};
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 use truechimer_testbed::watch::long;
@@ -18,6 +20,8 @@ fn we_follow_a_server_that_is_ahead_and_fast() {
 
 #[test]
 fn we_follow_it_over_ipv6() {
+    let bound = UdpSocket::bind("[::1]:0");
+    let Some(_) = or_skip(bound.map_err(|error| Lacking(format!("IPv6: {error}")))) else { return };
     follow("[::1]:0", "");
 }
 

@@ -12,6 +12,7 @@ mod embedded;
 mod follow;
 mod hostile;
 mod life;
+mod relay;
 mod warp;
 
 use std::time::Duration;
