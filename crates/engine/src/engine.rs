@@ -449,7 +449,11 @@ impl Engine {
     }
 
     fn steer(&mut self, reading: SystemReading, actions: &mut Vec<Action>) {
-        if !self.config.discipline || self.hand.status != Status::Synchronised {
+        if !self.config.discipline {
+            return;
+        }
+        if self.hand.status != Status::Synchronised {
+            actions.extend(self.servo.rest().map(Action::Steer));
             return;
         }
         let ours = self.hand.time_at(reading.count);
@@ -457,7 +461,7 @@ impl Engine {
         let (secs, ns) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
         let frac = Instant::from_nanos(ns).frac();
         let system = self.leaps.instant(i64::try_from(secs).unwrap_or(0), frac);
-        let steers = self.servo.reading(reading.count, system - ours, self.hand.period);
+        let steers = self.servo.reading(reading.count, system, ours, self.hand.period);
         actions.extend(steers.into_iter().map(Action::Steer));
     }
 }

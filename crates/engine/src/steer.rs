@@ -3,7 +3,7 @@
 //! This is a servo on the system clock and on nothing else. Our own stamps are counts, so that
 //! whatever it does to `CLOCK_REALTIME` never comes back into an estimate.
 
-use truechimer_time::{Count, Period, Rate, Span};
+use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::event::Steer;
 
@@ -30,13 +30,21 @@ pub(crate) struct Servo {
     measured: u32,
     /// The frequency that was last asked for.
     applied: Option<Rate>,
-    /// Count and offset of the last reading since the last change other than by `applied`.
-    last: Option<(Count, Span)>,
+    /// Count and time of the last reading since the last change other than by `applied`.
+    last: Option<(Count, Instant)>,
 }
 
 impl Servo {
-    /// Takes in the system clock's offset (system clock − ours) at `count`.
-    pub(crate) fn reading(&mut self, count: Count, offset: Span, period: Period) -> Vec<Steer> {
+    /// Takes in what the system clock showed at `count`, and what it should have shown: `ours`,
+    /// which counts by `period`.
+    pub(crate) fn reading(
+        &mut self,
+        count: Count,
+        system: Instant,
+        ours: Instant,
+        period: Period,
+    ) -> Vec<Steer> {
+        let offset = system - ours;
         if !self.stepped {
             self.stepped = true;
             if offset.abs() > STEP {
@@ -50,8 +58,9 @@ impl Servo {
                 return Vec::new();
             }
             if interval <= MAX_INTERVAL {
-                // What it gained, less what we made it gain, is its own error.
-                let gained = ratio(offset - before, interval);
+                // What it gained, less what we made it gain, is its own error. Gained on the rate
+                // of our time, that is: a correction of our time is none of its doing.
+                let gained = ratio((system - before) - interval, interval);
                 let wanted = clamp(i128::from(applied.0) - i128::from(gained.0));
                 let shift = self.measured.min(GAIN_SHIFT);
                 let change = (i128::from(wanted.0) - i128::from(self.frequency.0)) >> shift;
@@ -59,11 +68,22 @@ impl Servo {
                 self.measured = self.measured.saturating_add(1);
             }
         }
-        self.last = Some((count, offset));
+        self.last = Some((count, system));
         let slew = ratio(offset, Span::from_secs(SLEW_SECONDS));
         let frequency = clamp(i128::from(self.frequency.0) - i128::from(slew.0));
         self.applied = Some(frequency);
         vec![Steer::Frequency(frequency)]
+    }
+
+    /// There is nothing to follow: the slew ends, and the system clock goes on at the frequency that
+    /// cancels its own error.
+    pub(crate) fn rest(&mut self) -> Option<Steer> {
+        self.last = None;
+        let slewing = self.applied.is_some_and(|applied| applied != self.frequency);
+        slewing.then(|| {
+            self.applied = Some(self.frequency);
+            Steer::Frequency(self.frequency)
+        })
     }
 
     /// The counter or the published time lost its continuity: the next reading starts afresh,
@@ -95,7 +115,8 @@ mod tests {
         let mut all = Vec::new();
         for second in 0..seconds {
             let count = Count(second * 1_000_000_000);
-            for steer in servo.reading(count, offset, Period::NANOSECOND) {
+            let ours = Instant::from_nanos(count.0.into());
+            for steer in servo.reading(count, ours + offset, ours, Period::NANOSECOND) {
                 match steer {
                     Steer::Step(by) => offset += by,
                     Steer::Frequency(f) => frequency = f,
@@ -123,11 +144,43 @@ mod tests {
     }
 
     #[test]
+    fn a_correction_of_our_time_is_followed_but_not_taken_for_a_frequency() {
+        let mut servo = Servo::default();
+        let mut system = Instant::default();
+        for second in 0..60 {
+            let count = Count(second * 1_000_000_000);
+            let correction = Span::from_micros(if second < 10 { 0 } else { 400 });
+            let ours = Instant::from_nanos(count.0.into()) + correction;
+            let steers = servo.reading(count, system, ours, Period::NANOSECOND);
+            let [Steer::Frequency(frequency)] = steers.as_slice() else { panic!("{steers:?}") };
+            assert!((0..=50_000).contains(&(frequency.as_ppt() / 1000)), "{frequency}");
+            assert!(servo.frequency.as_ppt().abs() <= 1000, "{}", servo.frequency);
+            system = system + Span::from_secs(1) + frequency.over(Span::from_secs(1));
+        }
+        let last = Instant::new(60, 0) + Span::from_micros(400);
+        assert!((system - last).abs() < Span::from_micros(5), "{:+}", system - last);
+    }
+
+    #[test]
+    fn at_rest_the_slew_ends() {
+        let mut servo = Servo::default();
+        assert_eq!(servo.rest(), None, "nothing was ever asked for");
+        let (system, ours) = (Instant::from_nanos(80_000), Instant::default());
+        let steers = servo.reading(Count(0), system, ours, Period::NANOSECOND);
+        assert!(matches!(steers.as_slice(), [Steer::Frequency(f)] if f.0 < 0), "{steers:?}");
+        assert_eq!(servo.rest(), Some(Steer::Frequency(Rate::ZERO)));
+        assert_eq!(servo.rest(), None);
+    }
+
+    #[test]
     fn extremes_do_not_panic() {
         let mut servo = Servo::default();
         for (k, offset) in [Span::ZERO, Span::MAX, Span(i128::MIN), Span(1)].into_iter().enumerate()
         {
-            let _ = servo.reading(Count(k as u64 * 1_000_000_000), offset, Period::NANOSECOND);
+            let count = Count(k as u64 * 1_000_000_000);
+            let (system, ours) = (Instant::default() + offset, Instant::default());
+            let _ = servo.reading(count, system, ours, Period::NANOSECOND);
+            let _ = servo.reading(count, ours, system, Period::NANOSECOND);
         }
     }
 }
