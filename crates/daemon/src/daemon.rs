@@ -381,6 +381,8 @@ impl<'n> Daemon<'n> {
 
     /// Leaves everything in order.
     pub(crate) fn finish(mut self) {
+        let now = self.counter.read();
+        self.handle(now, Event::Stop);
         self.save();
         if let Some(log) = &mut self.log {
             log.flush();

@@ -148,6 +148,11 @@ impl Engine {
             Event::Configure(config) => self.configure(config, None, at, &mut actions),
             Event::Leaps(leaps) => self.learn_leaps(leaps, at, &mut actions),
             Event::SystemClock(reading) => self.steer(reading, &mut actions),
+            Event::Stop => {
+                // A slew that nobody ends would run on.
+                actions.extend(self.servo.rest().map(Action::Steer));
+                return actions;
+            }
         }
         self.act(at, &mut actions);
         self.renew(at, &mut actions);

@@ -102,6 +102,8 @@ pub enum Event {
     Leaps(Leaps),
     /// The system clock was read; sent about once a second while discipline is on.
     SystemClock(SystemReading),
+    /// The caller is about to end. What is left running should be fit to run alone.
+    Stop,
 }
 
 /// The host's clocks at one count: what shows a suspend or a jump of the counter.

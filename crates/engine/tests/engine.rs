@@ -470,6 +470,8 @@ fn the_system_clock_is_steered_only_if_asked() {
             }
             system += frequency.over(Span::from_secs(1)) + Span::from_micros(80);
         }
+        world.event(Event::Stop);
+        assert_eq!(world.steers.is_empty(), !discipline, "a slew ends with the daemon");
         if discipline {
             assert!(system.abs() < Span::from_micros(100), "{system}");
         } else {
@@ -545,6 +547,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     let source = (0u32..4).prop_map(SourceId);
     prop_oneof![
         Just(Event::Timer),
+        Just(Event::Stop),
         (source.clone(), any::<bool>()).prop_map(|(source, ok)| Event::Resolved {
             source,
             result: if ok { Ok(vec![address("s1"), address("s2")]) } else { Err("x".into()) },
