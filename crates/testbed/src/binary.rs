@@ -27,7 +27,7 @@ pub fn warp() -> PathBuf {
 pub fn system(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let found = places.map(|place| place.join(name)).find(|program| program.exists());
+    let found = places.map(|place| place.join(name)).find(|program| program.is_file());
     found.unwrap_or_else(|| name.into())
 }
 

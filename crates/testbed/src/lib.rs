@@ -6,7 +6,7 @@
 //! * [`relay`]: a path between client and server that delays, loses and duplicates.
 //! * [`daemon`]: the daemon under test and the commands that ask it.
 //! * [`truth`], [`watch`]: what the time is, around each reading of the clock under test.
-//! * [`process`], [`temp`], [`binary`], [`lacking`]: what these stand on.
+//! * [`process`], [`udp`], [`temp`], [`binary`], [`lacking`]: what these stand on.
 //!
 //! A step that fails is a failed test, so this crate panics where it cannot go on.
 #![forbid(unsafe_code)]
@@ -21,4 +21,5 @@ pub mod relay;
 pub mod temp;
 
 pub mod truth;
+pub mod udp;
 pub mod watch;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use truechimer_counter::{Choice, Counter, realtime_pair};
 use truechimer_testbed::relay::Relay;
+use truechimer_testbed::udp::receive;
 
 use stamps::stamps;
 
@@ -55,7 +56,7 @@ fn query(server: &str) -> Result<(), String> {
         request[0] = 0x23;
         socket.send(&request)?;
         let mut reply = [0; 48];
-        socket.recv(&mut reply)?;
+        receive(&socket, &mut reply)?;
         Ok(reply[1])
     };
     println!("{}", answer().map_err(|error| format!("{server}: {error}"))?);

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::udp::receive;
+
 /// What a path does to datagrams in one direction.
 ///
 /// Written as `delay=2ms,jitter=500us,loss=0.2,duplicate=0.01`; what is left out is zero.
@@ -119,7 +121,7 @@ impl Relay {
         });
         let mut buffer = [0; 2048];
         loop {
-            let (length, client) = socket.recv_from(&mut buffer)?;
+            let (length, client) = receive(&socket, &mut buffer)?;
             let came = Instant::now();
             let datagram = buffer.get(..length).unwrap_or_default();
             let upstream = match lock(&clients).get(&client) {
@@ -178,8 +180,8 @@ impl Answers {
     fn relay(&self, queue: &Queue) {
         let mut buffer = [0; 2048];
         loop {
-            let length = match self.upstream.recv(&mut buffer) {
-                Ok(length) => length,
+            let length = match receive(&self.upstream, &mut buffer) {
+                Ok((length, _)) => length,
                 // Nobody listens there just now: that is the client's to find out.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(_) => return,

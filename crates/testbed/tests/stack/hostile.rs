@@ -11,6 +11,7 @@ use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::namespace::Pair;
 use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
+use truechimer_testbed::udp::receive;
 use truechimer_testbed::watch::Watch;
 
 use crate::number;
@@ -48,7 +49,7 @@ impl Server {
         };
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
-            while let Ok((length, address)) = own.recv_from(&mut buffer) {
+            while let Ok((length, address)) = receive(&own, &mut buffer) {
                 if length == 1 {
                     return;
                 }

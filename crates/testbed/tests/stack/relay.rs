@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use truechimer_testbed::relay::{Path, Relay};
+use truechimer_testbed::udp::receive;
 
 #[test]
 fn fates_have_the_distribution_asked_for() {
@@ -44,7 +45,7 @@ fn answers_find_their_client() {
     std::thread::spawn(move || relay.run());
     std::thread::spawn(move || {
         let mut buffer = [0; 16];
-        while let Ok((length, from)) = server.recv_from(&mut buffer) {
+        while let Ok((length, from)) = receive(&server, &mut buffer) {
             let answer: Vec<u8> = buffer[..length].iter().map(|b| b * 2).collect();
             server.send_to(&answer, from).unwrap();
         }
@@ -58,7 +59,7 @@ fn answers_find_their_client() {
     for (byte, client) in &clients {
         for _copy in 0..2 {
             let mut buffer = [0; 16];
-            let (length, from) = client.recv_from(&mut buffer).unwrap();
+            let (length, from) = receive(client, &mut buffer).unwrap();
             assert_eq!((&buffer[..length], from), (&[byte * 2][..], entrance));
         }
     }
