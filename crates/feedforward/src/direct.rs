@@ -49,6 +49,8 @@ struct State {
     anchor: (Count, Instant),
     filter: Filter,
     corridor: Corridor,
+    /// The corridor if the filter's own idea of the rate is right: for the floors only.
+    likely: Corridor,
     quarantine: Option<Quarantine>,
     /// Round trips, s.
     rtt: Floor,
@@ -101,9 +103,20 @@ impl Direct {
         seconds(self.settings.nominal.span(to - from))
     }
 
-    /// How far the rate may be from the filter's.
+    /// How far the rate is likely to be from the filter's: by its own word, and by the pairs of
+    /// exchanges near the floor.
+    fn likely_slack(&self, filter: &Filter, floor: FloorKnown) -> f64 {
+        let slow = self.slow.rate(floor);
+        let apart = (slow.rate - filter.rate).abs() + slow.error;
+        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(apart) + fraction(self.settings.max_wander)
+    }
+
+    /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
+    /// what causality leaves open.
     fn rate_slack(&self, filter: &Filter) -> f64 {
-        RATE_SIGMAS * libm::sqrt(filter.rate_var) + fraction(self.settings.max_wander)
+        let causal = self.slow.causal_rate();
+        let open = (causal.rate - filter.rate).abs() + causal.error;
+        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + fraction(self.settings.max_wander)
     }
 
     fn measure(&self, anchor: (Count, Instant), x: &Exchange) -> Measured {
@@ -121,44 +134,43 @@ impl Direct {
         }
     }
 
-    /// The first exchange: time is known to half the round trip at once.
-    fn first(&self, x: &Exchange) -> State {
+    /// The first exchange: time is known to half the round trip at once. If it contradicts the time
+    /// that was known before, that stands, and the exchange begins a quarantine.
+    fn first(&self, x: &Exchange) -> (State, Result<Accepted, Refusal>) {
         let anchor = (x.received.count, x.server_sent);
         let m = self.measure(anchor, x);
-        let mut prior_rate = fraction(self.prior.period.relative_to(self.settings.nominal));
-        if !prior_rate.is_finite() {
-            prior_rate = 0.0;
-        }
-        let rate_error = fraction(self.prior.error) / RATE_SIGMAS;
-        let own = m.corridor(prior_rate, fraction(self.prior.error));
-        let rtt = m.round_trip(prior_rate).max(0.0);
-        let corridor = self
-            .time_prior
-            .map(|prior| {
-                let theta = seconds(
-                    prior.time - anchor.1 - self.settings.nominal.span(prior.count - anchor.0),
-                );
-                let bound = seconds(prior.bound);
-                Corridor { low: theta - bound, high: theta + bound }.later(
-                    self.seconds(prior.count, m.received),
-                    prior_rate,
-                    fraction(self.prior.error) + fraction(self.settings.max_wander),
-                )
-            })
-            .and_then(|warm| warm.intersection(&own))
-            .unwrap_or(own);
-        let middle = (m.forward + prior_rate * m.duration + m.backward) / 2.0;
-        let deviation = rtt / 2.0 + m.forward_error + m.backward_error + FLOOR_NOISE;
+        let rate = fraction(self.prior.period.relative_to(self.settings.nominal));
+        let slack = fraction(self.prior.error) + fraction(self.settings.max_wander);
+        let own = m.corridor(rate, slack);
+        let rtt = m.round_trip(rate).max(0.0);
+        let known = self.time_prior.map(|prior| {
+            let theta =
+                seconds(prior.time - anchor.1 - self.settings.nominal.span(prior.count - anchor.0));
+            let bound = seconds(prior.bound);
+            Corridor { low: theta - bound, high: theta + bound }.later(
+                self.seconds(prior.count, m.received),
+                rate,
+                slack,
+            )
+        });
+        let contradicted =
+            known.zip(self.time_prior).filter(|(known, _)| known.intersection(&own).is_none());
+        let corridor = match (contradicted, known) {
+            (Some((known, _)), _) => known,
+            (None, known) => known.and_then(|known| known.intersection(&own)).unwrap_or(own),
+        };
+        let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
+        let (theta, deviation) = match contradicted {
+            Some(_) => ((corridor.low + corridor.high) / 2.0, (corridor.high - corridor.low) / 2.0),
+            None => (corridor.clamp(middle), rtt / 2.0 + m.stamp_errors() + FLOOR_NOISE),
+        };
+        let rate_deviation = fraction(self.prior.error) / RATE_SIGMAS;
+        let rate_var = rate_deviation * rate_deviation;
         let mut state = State {
             anchor,
-            filter: Filter::new(
-                m.received,
-                corridor.clamp(middle),
-                deviation * deviation,
-                prior_rate,
-                rate_error * rate_error,
-            ),
+            filter: Filter::new(m.received, theta, deviation * deviation, rate, rate_var),
             corridor,
+            likely: corridor,
             quarantine: None,
             rtt: Floor::new(),
             directions: Floor::new(),
@@ -166,9 +178,14 @@ impl Direct {
             root_distance: m.root_distance,
             last_used: m.received,
         };
+        if let Some((_, prior)) = contradicted {
+            state.last_used = prior.count;
+            state.quarantine = Some(Quarantine { at: m.received, corridor: own, count: 1 });
+            return (state, Err(Refusal::ServerStep));
+        }
         state.rtt.push(rtt, 0.0);
         state.push_width(0.0);
-        state
+        (state, Ok(Accepted::Refined))
     }
 
     /// An exchange that does not fit: believe it only when it lasts.
@@ -189,6 +206,7 @@ impl Direct {
         state.filter =
             Filter::new(m.received, theta, deviation * deviation, old.rate, old.rate_var);
         state.corridor = corridor;
+        state.likely = corridor;
         state.quarantine = None;
         state.directions = Floor::new();
         Ok(span(theta - old.theta))
@@ -199,6 +217,11 @@ impl Measured {
     /// The round trip without the server's residence time, for a counter of this rate, s.
     fn round_trip(&self, rate: f64) -> f64 {
         self.forward - self.backward + rate * self.duration
+    }
+
+    /// What the stamps may be off by, both together, s.
+    fn stamp_errors(&self) -> f64 {
+        self.forward_error + self.backward_error
     }
 
     /// What this exchange alone allows for θ at its arrival.
@@ -262,7 +285,7 @@ impl State {
     /// by itself in whatever exchange was fastest that way, plus margins: never less than their
     /// sum, and less than any single round trip where both directions are seldom fast at once.
     fn push_width(&mut self, dt: f64) {
-        self.directions.push(self.corridor.high - self.corridor.low, dt);
+        self.directions.push(self.likely.high - self.likely.low, dt);
     }
 }
 
@@ -272,13 +295,17 @@ impl Estimator for Direct {
             return Err(Refusal::CounterBackwards);
         }
         let Some(mut state) = self.state.take() else {
-            let state = self.first(x);
+            let (state, result) = self.first(x);
             let m = self.measure(state.anchor, x);
-            if m.round_trip(state.filter.rate) < -(m.forward_error + m.backward_error) {
+            if m.round_trip(state.filter.rate) < -m.stamp_errors() {
                 return Err(Refusal::ImpossibleRoundTrip);
             }
+            if result.is_ok() {
+                let slack = self.rate_slack(&state.filter);
+                self.learn_rate(&state, &m, slack);
+            }
             self.state = Some(state);
-            return Ok(Accepted::Refined);
+            return result;
         };
         let result = self.next(&mut state, x);
         self.state = Some(state);
@@ -345,29 +372,38 @@ impl Direct {
         if !x.received.count.at_or_after(state.filter.at) {
             return Err(Refusal::CounterBackwards);
         }
-        if m.round_trip(state.filter.rate) < -(m.forward_error + m.backward_error) {
+        if m.round_trip(state.filter.rate) < -m.stamp_errors() {
             return Err(Refusal::ImpossibleRoundTrip);
         }
         let dt = self.seconds(state.last_used, m.received);
-        let slack = self.rate_slack(
-            &state.filter.predicted(m.received, self.seconds(state.filter.at, m.received)),
-        );
-        let before = state.corridor.later(
-            self.seconds(state.filter.at, m.received),
-            state.filter.rate,
-            slack,
-        );
-        let own = m.corridor(state.filter.rate, slack);
-        state.rtt.push(m.round_trip(state.filter.rate), dt);
+        let since = self.seconds(state.filter.at, m.received);
+        let (rate, predicted) = (state.filter.rate, state.filter.predicted(m.received, since));
+        let slack = self.rate_slack(&predicted);
+        let before = state.corridor.later(since, rate, slack);
+        let own = m.corridor(rate, slack);
         let accepted = match before.intersection(&own) {
             Some(both) => {
                 state.quarantine = None;
+                state.rtt.push(m.round_trip(rate), dt);
+                let likely_slack = self.likely_slack(&predicted, state.floor_known());
+                let likely = state.likely.later(since, rate, likely_slack).intersection(&both);
                 state.refine(&m, |a, b| self.seconds(a, b));
                 state.corridor = both;
+                state.likely = likely.unwrap_or_else(|| {
+                    // It was not likely after all, and neither is the floor that came of it.
+                    state.directions = Floor::new();
+                    both
+                });
+                let possible = both.clamp(state.filter.theta);
+                let by = state.filter.theta - possible;
+                if by != 0.0 {
+                    state.filter.refute(possible, by, slack);
+                }
                 Accepted::Refined
             }
             None => {
                 let step = self.quarantine(state, &m, own)?;
+                state.rtt.push(m.round_trip(rate), dt);
                 self.slow.clear(state.floor_known());
                 Accepted::Stepped(step)
             }
@@ -375,15 +411,22 @@ impl Direct {
         state.push_width(dt);
         state.root_distance = m.root_distance;
         state.last_used = m.received;
-        let rate = state.filter.rate;
+        self.learn_rate(state, &m, slack);
+        Ok(accepted)
+    }
+
+    /// Shows an exchange to the slow rates.
+    fn learn_rate(&mut self, state: &State, m: &Measured, slack: f64) {
+        let own = m.corridor(state.filter.rate, slack);
         let point = Point {
             at: m.received,
-            theta: (m.forward + rate * m.duration + m.backward) / 2.0,
-            rtt: m.round_trip(rate),
-            noise: (m.forward_error + m.backward_error) / 2.0 + FLOOR_NOISE,
+            theta: (own.low + own.high) / 2.0,
+            rtt: m.round_trip(state.filter.rate),
+            reach: (own.high - own.low) / 2.0,
+            noise: m.stamp_errors() / 2.0 + FLOOR_NOISE,
         };
         let nominal = self.settings.nominal;
-        self.slow.push(point, state.floor_known(), |a, b| seconds(nominal.span(b - a)));
-        Ok(accepted)
+        let worst = fraction(UNKNOWN_RATE);
+        self.slow.push(point, state.floor_known(), worst, |a, b| seconds(nominal.span(b - a)));
     }
 }

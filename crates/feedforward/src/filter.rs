@@ -45,6 +45,15 @@ impl Filter {
         }
     }
 
+    /// θ is proven to be at least `by` off, and `theta` is the nearest value that is possible. So
+    /// neither the state nor its variances were worth what they said.
+    pub(crate) fn refute(&mut self, theta: f64, by: f64, rate_slack: f64) {
+        self.theta = theta;
+        self.theta_var += by * by;
+        self.rate_var += rate_slack * rate_slack;
+        self.covariance = 0.0;
+    }
+
     /// Takes in a measurement of θ with the given variance.
     pub(crate) fn update(&mut self, measured: f64, variance: f64) {
         let innovation = measured - self.theta;

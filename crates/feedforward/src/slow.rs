@@ -1,9 +1,12 @@
-//! The difference clock's rate: from pairs of good exchanges that lie far apart.
+//! Rates from pairs of exchanges that lie far apart. None of them ever sees the offset estimate.
 //!
-//! It never sees the offset estimate. Each slot of time keeps the exchange with the smallest round
-//! trip; the rate is that of the pair, a new slot and an older one, whose error bound is smallest.
-//! The bound of a pair follows the floor of the round trip: when the floor turns out to be lower
-//! than it was believed, old pairs are worth less.
+//! Each slot of time keeps the exchange with the smallest round trip. Two pairs of them matter:
+//!
+//! * the pair whose rate is known best *if the delay floor is right*: its rate is the difference
+//!   clock's;
+//! * the pair whose rate is known best *by causality alone*: θ lies in either exchange's own
+//!   interval, whatever the path did, so that the mean rate between them is confined too. It bounds
+//!   how wrong the filter's rate can be, and so how fast the error bound must grow.
 
 use std::collections::VecDeque;
 
@@ -16,15 +19,21 @@ const SLOT_SECONDS: f64 = 64.0;
 const SLOTS: usize = 32;
 /// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
 const NEAR: usize = 8;
+/// Older exchanges, for causality only: how long a slot lasts, s, and how many are kept (2.3 hours).
+const OLD_SECONDS: f64 = 512.0;
+const OLD_SLOTS: usize = 16;
 
 /// An exchange as the rate sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) at: Count,
-    /// θ at `at`, up to a constant (the asymmetry of the path), s.
+    /// The middle of what the exchange allows for θ, s. Off by a constant (the asymmetry of the
+    /// path), and by queueing.
     pub(crate) theta: f64,
-    /// Round trip, s: half of what it exceeds the floor by bounds the error of `theta`.
+    /// Round trip, s: half of what it exceeds the floor by bounds what queueing did to `theta`.
     pub(crate) rtt: f64,
+    /// Half the width of what causality allows for θ, s: no less than half of `rtt`.
+    pub(crate) reach: f64,
     /// What stamping may have added, s.
     pub(crate) noise: f64,
 }
@@ -52,46 +61,75 @@ struct Pair {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Slow {
+    /// What was known before, of the difference rate and by causality.
     prior: SlowRate,
+    causal_prior: SlowRate,
     slots: VecDeque<Point>,
+    old: VecDeque<Point>,
+    old_begun: Option<Count>,
     /// When the slot in hand began, and its best so far.
     current: Option<(Count, Point)>,
     best: Option<Pair>,
+    causal: Option<Pair>,
 }
 
 impl Pair {
-    fn rate(&self, floor: FloorKnown) -> SlowRate {
-        let error = |p: &Point| ((p.rtt - floor.rtt).max(0.0) + floor.error) / 2.0 + p.noise;
+    fn with_error(&self, error: impl Fn(&Point) -> f64) -> SlowRate {
         SlowRate {
             rate: (self.near.theta - self.far.theta) / self.baseline,
             error: (error(&self.far) + error(&self.near)) / self.baseline,
         }
     }
+
+    /// The rate if the floor is right. A round trip below it is of another path: no less strange
+    /// than one above.
+    fn rate(&self, floor: FloorKnown) -> SlowRate {
+        self.with_error(|p| ((p.rtt - floor.rtt).abs() + floor.error) / 2.0 + p.noise)
+    }
+
+    /// The rate by causality alone.
+    fn causal_rate(&self) -> SlowRate {
+        self.with_error(|p| p.reach)
+    }
 }
 
 impl Slow {
     pub(crate) fn new(prior: SlowRate) -> Slow {
-        let slots = VecDeque::with_capacity(SLOTS + 1);
-        Slow { prior, slots, current: None, best: None }
-    }
-
-    /// Forgets the exchanges and keeps the rate.
-    pub(crate) fn clear(&mut self, floor: FloorKnown) {
-        *self = Slow::new(self.rate(floor));
-    }
-
-    pub(crate) fn rate(&self, floor: FloorKnown) -> SlowRate {
-        match self.best.map(|pair| pair.rate(floor)) {
-            Some(measured) if measured.error < self.prior.error => measured,
-            _ => self.prior,
+        Slow {
+            prior,
+            causal_prior: prior,
+            slots: VecDeque::with_capacity(SLOTS + 1),
+            old: VecDeque::with_capacity(OLD_SLOTS + 1),
+            old_begun: None,
+            current: None,
+            best: None,
+            causal: None,
         }
     }
 
+    /// Forgets the exchanges and keeps the rates.
+    pub(crate) fn clear(&mut self, floor: FloorKnown) {
+        let causal_prior = self.causal_rate();
+        *self = Slow { causal_prior, ..Slow::new(self.rate(floor)) };
+    }
+
+    /// The difference clock's rate.
+    pub(crate) fn rate(&self, floor: FloorKnown) -> SlowRate {
+        better(self.prior, self.best.map(|pair| pair.rate(floor)))
+    }
+
+    /// The mean rate of the recent past, as far as causality alone says.
+    pub(crate) fn causal_rate(&self) -> SlowRate {
+        better(self.causal_prior, self.causal.as_ref().map(Pair::causal_rate))
+    }
+
     /// Takes in an exchange; `seconds` measures the span of two counts at the nominal period.
+    /// Nothing is ever known worse than to `worst`.
     pub(crate) fn push(
         &mut self,
         point: Point,
         floor: FloorKnown,
+        worst: f64,
         seconds: impl Fn(Count, Count) -> f64,
     ) {
         match &mut self.current {
@@ -99,8 +137,8 @@ impl Slow {
                 if point.rtt < best.rtt {
                     *best = point;
                 }
-                // Until two slots are full, every exchange counts: a start-up burst should give a
-                // rate at once.
+                // Until a few slots are full, every exchange counts: a start-up burst should give
+                // a rate at once.
                 if self.slots.len() < 3 {
                     self.choose(point, floor, &seconds);
                 }
@@ -109,12 +147,16 @@ impl Slow {
                 let full = *best;
                 (*start, *best) = (point.at, point);
                 self.slots.push_back(full);
-                if self.slots.len() > SLOTS {
-                    self.slots.pop_front();
+                if self.slots.len() > SLOTS
+                    && let Some(oldest) = self.slots.pop_front()
+                {
+                    self.retire(oldest, &seconds);
                 }
                 // What was known before is worth less and less.
-                self.prior.error *= 2.0;
-                self.best = None;
+                self.prior.error = (self.prior.error * 2.0).min(worst.max(self.prior.error));
+                self.causal_prior.error =
+                    (self.causal_prior.error * 2.0).min(worst.max(self.causal_prior.error));
+                (self.best, self.causal) = (None, None);
                 self.choose(full, floor, &seconds);
             }
             None => {
@@ -124,21 +166,54 @@ impl Slow {
         }
     }
 
-    /// Takes the best pair that ends in `newest` or one of the newest slots, if it beats the one in
-    /// force.
-    fn choose(&mut self, newest: Point, floor: FloorKnown, seconds: &impl Fn(Count, Count) -> f64) {
-        let error = |pair: &Pair| pair.rate(floor).error;
-        let near = self.slots.iter().rev().take(NEAR).copied().chain([newest]);
-        let candidate = near
-            .flat_map(|near| self.slots.iter().map(move |far| (*far, near)))
-            .map(|(far, near)| Pair { far, near, baseline: seconds(far.at, near.at) })
-            .filter(|pair| pair.baseline > 0.0)
-            .min_by(|a, b| error(a).total_cmp(&error(b)));
-        let in_force = self.best.as_ref().map_or(f64::INFINITY, error);
-        if let Some(pair) = candidate.filter(|pair| error(pair) < in_force) {
-            self.best = Some(pair);
+    /// Keeps the best of each longer slot of the old.
+    fn retire(&mut self, point: Point, seconds: &impl Fn(Count, Count) -> f64) {
+        match (self.old_begun, self.old.back_mut()) {
+            (Some(begun), Some(best)) if seconds(begun, point.at) < OLD_SECONDS => {
+                if point.reach < best.reach {
+                    *best = point;
+                }
+            }
+            _ => {
+                self.old_begun = Some(point.at);
+                self.old.push_back(point);
+            }
+        }
+        if self.old.len() > OLD_SLOTS {
+            self.old.pop_front();
         }
     }
+
+    /// Takes the best pairs that end in `newest` or one of the newest slots, if they beat those in
+    /// force.
+    fn choose(&mut self, newest: Point, floor: FloorKnown, seconds: &impl Fn(Count, Count) -> f64) {
+        let pair = |far: &Point, near: &Point| {
+            let pair = Pair { far: *far, near: *near, baseline: seconds(far.at, near.at) };
+            (pair.baseline > 0.0).then_some(pair)
+        };
+        for near in self.slots.iter().rev().take(NEAR).chain([&newest]) {
+            for far in &self.slots {
+                let pair = pair(far, near);
+                least(&mut self.best, pair, |pair| pair.rate(floor).error);
+                least(&mut self.causal, pair, |pair| pair.causal_rate().error);
+            }
+            for far in &self.old {
+                least(&mut self.causal, pair(far, near), |pair| pair.causal_rate().error);
+            }
+        }
+    }
+}
+
+/// Keeps the one with the smaller error.
+fn least(best: &mut Option<Pair>, candidate: Option<Pair>, error: impl Fn(&Pair) -> f64) {
+    let Some(candidate) = candidate else { return };
+    if best.as_ref().is_none_or(|best| error(&candidate) < error(best)) {
+        *best = Some(candidate);
+    }
+}
+
+fn better(prior: SlowRate, measured: Option<SlowRate>) -> SlowRate {
+    measured.filter(|m| m.error < prior.error).unwrap_or(prior)
 }
 
 #[cfg(test)]
@@ -155,7 +230,8 @@ mod tests {
             let late = if k % 10 == 0 { 1e-7 } else { 1e-3 * (k % 7 + 1) as f64 / 7.0 };
             let (at, rtt) = (Count(k * 16), 1e-4 + late);
             let theta = 5e-6 * (k * 16) as f64 + late / 2.0;
-            slow.push(Point { at, theta, rtt, noise: 0.0 }, floor, seconds);
+            let point = Point { at, theta, rtt, reach: rtt / 2.0, noise: 0.0 };
+            slow.push(point, floor, 500e-6, seconds);
         }
         let found = slow.rate(floor);
         assert!((found.rate - 5e-6).abs() <= found.error);

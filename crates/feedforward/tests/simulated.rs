@@ -5,8 +5,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_feedforward::{Accepted, Direct, Estimator, Exchange, RatePrior, Refusal, Settings};
-use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
+mod common;
+
+use truechimer_feedforward::{Estimate, Estimator, Exchange};
+use truechimer_time::{Count, Period, Rate, Span};
+
+use common::{HZ, estimator, instant, stamp};
 
 /// SplitMix64: small, seeded, good enough for noise.
 struct Random(u64);
@@ -30,8 +34,6 @@ impl Random {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
-
-const HZ: u64 = 2_596_000_000;
 
 /// A scenario: true time runs in seconds from 0; the counter's rate wanders.
 struct World {
@@ -72,10 +74,6 @@ impl World {
                 + ((self.now - whole) * hz + self.phase * hz).round() as i64 as u64,
         )
     }
-}
-
-fn instant(t: f64) -> Instant {
-    Instant::new(1_800_000_000, 0) + Span((t * 2f64.powi(64)) as i128)
 }
 
 /// Delay of one direction at a true time.
@@ -119,29 +117,13 @@ impl Default for Run {
     }
 }
 
-fn settings() -> Settings {
-    Settings {
-        nominal: Period::from_hz(HZ),
-        resolution: CountSpan(26),
-        max_wander: Rate::from_ppb(500),
-    }
-}
-
-fn estimator() -> Direct {
-    let prior = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(500_000) };
-    Direct::new(settings(), prior, None)
-}
-
-fn stamp(count: Count) -> Stamp {
-    Stamp { count, error: CountSpan(260), method: StampMethod::Kernel }
-}
-
 /// Runs one client and checks the bound once a second.
 fn simulate(seed: u64, mut run: Run) -> Outcome {
     let mut world = World { temperature: run.temperature, ..World::new(seed) };
     let mut clock = estimator();
     let (mut errors, mut bounds) = (Vec::new(), Vec::new());
     let (mut outside, mut rate_outside, mut samples) = (0, 0, 0);
+    let mut held: Option<Estimate> = None;
     let mut next = 1.0;
     let mut polls = 0;
     let mut reading = 1.5;
@@ -155,6 +137,13 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
                 let bound = e.bound.0 as f64 / 2f64.powi(64);
                 samples += 1;
                 outside += usize::from(error.abs() > bound);
+                // And as a reader sees it, by the hand of the last exchange and its growth.
+                if let Some(hand) = held {
+                    let span = hand.period.span(world.count() - hand.base);
+                    let error = hand.time + span - instant(world.now);
+                    let bound = hand.bound + hand.growth.over(span);
+                    outside += usize::from(error.abs() > bound);
+                }
                 let true_period = Period::from_hz(HZ).scaled(Rate::from_ppb(
                     (-(world.skew + (world.temperature)(world.now)) * 1e9) as i64,
                 ));
@@ -192,6 +181,7 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
             received: stamp(world.count()),
             root_distance: Span::from_micros(1),
         });
+        held = clock.estimate(world.count());
     }
     let rms = (errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64).sqrt();
     let max = errors.iter().fold(0.0f64, |m, e| m.max(e.abs()));
@@ -314,6 +304,56 @@ fn changes_of_route_stay_inside_the_bound() {
     }
 }
 
+/// 100 µs each way, exponential 10 µs, and what `load` adds to each direction at a true time.
+fn loaded(seed: u64, poll: f64, hours: f64, load: [fn(&mut Random, f64) -> f64; 2]) -> Outcome {
+    let [forward, backward] = load
+        .map(|load| -> Delay { Box::new(move |r, t| 100e-6 + r.exponential(10e-6) + load(r, t)) });
+    simulate(seed, Run { poll, hours, warm_up: 0.0, forward, backward, ..Run::default() })
+}
+
+fn idle(_: &mut Random, _: f64) -> f64 {
+    0.0
+}
+
+/// A queue that grows or drains looks like a rate; one that is there from the start hides the
+/// floor. Causality is not deceived.
+#[test]
+fn load_from_the_start_stays_inside_the_bound() {
+    let grows = |_: &mut Random, t: f64| 5e-3 * (t / 300.0).min(1.0);
+    let drains = |_: &mut Random, t: f64| 50e-3 * (1.0 - t / 300.0).max(0.0);
+    let jitter = |r: &mut Random, t: f64| if t < 300.0 { r.exponential(2e-3) } else { 0.0 };
+    for (k, load) in [grows, drains, jitter].into_iter().enumerate() {
+        for (seed, poll) in [(40, 16.0), (41, 1.0)] {
+            let seed = seed + 10 * k as u64;
+            assert_bounded(&loaded(seed, poll, 2.0, [load, idle]));
+            assert_bounded(&loaded(seed + 2, poll, 2.0, [idle, load]));
+            assert_bounded(&loaded(seed + 4, poll, 2.0, [load, load]));
+        }
+    }
+}
+
+#[test]
+fn load_that_comes_and_goes_over_hours_stays_inside_the_bound() {
+    let tide = |_: &mut Random, t: f64| {
+        let since = t - 7200.0;
+        let up = (since / 7200.0).clamp(0.0, 1.0);
+        20e-3 * (up - ((since - 10_800.0) / 7200.0).clamp(0.0, 1.0))
+    };
+    for (seed, load) in [(70, [tide, idle]), (71, [idle, tide]), (72, [tide, tide])] {
+        assert_bounded(&loaded(seed, 16.0, 9.0, load));
+    }
+}
+
+/// The round trip stays what it is while the directions change places: nothing shows.
+#[test]
+fn hidden_asymmetry_stays_inside_the_bound() {
+    let fast = |_: &mut Random, t: f64| 1e-3 + 1e-3 * (t * std::f64::consts::TAU / 300.0).sin();
+    let anti = |_: &mut Random, t: f64| 1e-3 - 1e-3 * (t * std::f64::consts::TAU / 300.0).sin();
+    let o = loaded(73, 16.0, 8.0, [fast, anti]);
+    assert_bounded(&o);
+    assert!(o.max < 3e-3, "it errs by what is hidden, not by more");
+}
+
 #[test]
 fn temperature_stays_inside_the_bound() {
     let cycle = |t: f64| {
@@ -357,151 +397,4 @@ fn two_hours_without_a_server() {
     let reachable = |t: f64| !(6.0 * 3600.0..8.0 * 3600.0).contains(&t);
     let o = simulate(10, Run { reachable: Box::new(reachable), ..Run::default() });
     assert_bounded(&o);
-}
-
-/// Starts a clock that has followed an honest server for an hour.
-fn settled() -> (Direct, u64) {
-    let mut clock = estimator();
-    for k in 1..=225u64 {
-        assert_eq!(clock.exchange(&exact(k, 0)), Ok(Accepted::Refined));
-    }
-    (clock, 225)
-}
-
-/// The `k`-th exchange, 16 s apart, with a server that is `offset_us` ahead.
-fn exact(k: u64, offset_us: i64) -> Exchange {
-    let t = instant(16.0 * k as f64) + Span::from_micros(offset_us);
-    let sent = Count(16 * k * HZ);
-    Exchange {
-        sent: stamp(sent),
-        server_received: t + Span::from_micros(100),
-        server_sent: t + Span::from_micros(120),
-        received: stamp(sent + CountSpan(HZ as i64 * 220 / 1_000_000)),
-        root_distance: Span::from_micros(1),
-    }
-}
-
-#[test]
-fn a_server_step_waits_in_quarantine_and_widens_the_bound() {
-    let (mut clock, k) = settled();
-    let before = clock.estimate(Count(16 * (k + 1) * HZ)).unwrap();
-    for n in 1..=7 {
-        assert_eq!(clock.exchange(&exact(k + n, 150_000)), Err(Refusal::ServerStep));
-        let e = clock.estimate(exact(k + n, 0).received.count).unwrap();
-        let t = instant(16.0 * (k + n) as f64) + Span::from_micros(220);
-        assert!((e.time - t).abs() < Span::from_micros(100), "held: {}", e.time - t);
-        assert!(e.bound > Span::from_millis(150), "covers both: {}", e.bound);
-        assert_eq!(e.difference, before.difference);
-    }
-    let Ok(Accepted::Stepped(step)) = clock.exchange(&exact(k + 8, 150_000)) else {
-        panic!("lasting evidence is believed")
-    };
-    assert!((step - Span::from_millis(150)).abs() < Span::from_millis(1));
-    let e = clock.estimate(exact(k + 8, 0).received.count).unwrap();
-    assert!(e.bound < Span::from_millis(1));
-    assert_eq!(e.difference, before.difference, "the difference clock knows nothing of it");
-}
-
-#[test]
-fn a_passing_lie_leaves_no_trace() {
-    let (mut clock, k) = settled();
-    for n in 1..=5 {
-        assert!(clock.exchange(&exact(k + n, 1_000_000)).is_err());
-    }
-    assert_eq!(clock.exchange(&exact(k + 6, 0)), Ok(Accepted::Refined));
-    let at = exact(k + 6, 0).received.count;
-    let (mut honest, _) = settled();
-    assert!(honest.exchange(&exact(k + 6, 0)).is_ok());
-    let (e, h) = (clock.estimate(at).unwrap(), honest.estimate(at).unwrap());
-    assert_eq!((e.time, e.bound, e.period), (h.time, h.bound, h.period));
-}
-
-#[test]
-fn the_first_exchange_is_usable_and_honest() {
-    let mut clock = estimator();
-    assert_eq!(clock.estimate(Count(5)), None);
-    assert!(clock.exchange(&exact(1, 0)).is_ok());
-    let at = exact(1, 0).received.count;
-    let e = clock.estimate(at).unwrap();
-    let t = instant(16.0) + Span::from_micros(220);
-    assert!((e.time - t).abs() <= e.bound);
-    assert!(e.bound < Span::from_micros(250), "{}", e.bound);
-    // A second later the unknown rate shows in the bound.
-    let later = clock.estimate(at + CountSpan(HZ as i64)).unwrap();
-    assert!(later.bound - e.bound > Span::from_micros(490));
-}
-
-#[test]
-fn impossible_exchanges_are_refused() {
-    let mut clock = estimator();
-    let good = exact(1, 0);
-    let backwards = Exchange { sent: good.received, received: good.sent, ..good };
-    assert_eq!(clock.exchange(&backwards), Err(Refusal::CounterBackwards));
-    let held = Exchange { server_sent: good.server_sent + Span::from_secs(1), ..good };
-    assert_eq!(clock.exchange(&held), Err(Refusal::ImpossibleRoundTrip));
-    assert!(clock.exchange(&good).is_ok());
-    assert_eq!(clock.exchange(&good), Ok(Accepted::Refined), "the same count twice is harmless");
-    assert_eq!(clock.exchange(&exact(0, 0)), Err(Refusal::CounterBackwards));
-}
-
-#[test]
-fn a_new_epoch_keeps_only_a_guess_of_the_rate() {
-    let (mut clock, _) = settled();
-    clock.new_epoch();
-    assert_eq!(clock.estimate(Count(7)), None);
-    assert!(clock.exchange(&exact(3, 0)).is_ok());
-    assert!(clock.estimate(Count(7)).unwrap().growth >= Rate::from_ppb(500_000));
-}
-
-#[test]
-fn the_same_exchanges_give_the_same_bits() {
-    let run = || {
-        let (mut clock, k) = settled();
-        let _ = clock.exchange(&exact(k + 1, 3));
-        clock.estimate(Count(u64::MAX / 2))
-    };
-    assert_eq!(run(), run());
-}
-
-mod hostile {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn any_exchange() -> impl Strategy<Value = Exchange> {
-        (any::<[u64; 2]>(), any::<[i64; 2]>(), any::<[i128; 3]>()).prop_map(
-            |(counts, errors, times)| {
-                let stamp = |k: usize| Stamp {
-                    count: Count(counts[k]),
-                    error: CountSpan(errors[k]),
-                    method: StampMethod::User,
-                };
-                Exchange {
-                    sent: stamp(0),
-                    server_received: Instant(times[0]),
-                    server_sent: Instant(times[1]),
-                    received: stamp(1),
-                    root_distance: Span(times[2]),
-                }
-            },
-        )
-    }
-
-    proptest! {
-        /// Whatever a server, a socket or a counter comes up with: no panic, no negative bound.
-        #[test]
-        fn no_exchange_panics(
-            exchanges in prop::collection::vec(any_exchange(), 1..30),
-            at: u64,
-            settle: bool,
-        ) {
-            let mut clock = if settle { settled().0 } else { estimator() };
-            for exchange in exchanges {
-                let _ = clock.exchange(&exchange);
-                if let Some(e) = clock.estimate(Count(at)) {
-                    prop_assert!(!e.bound.is_negative() && !e.path_bound.is_negative());
-                    prop_assert!(e.growth.0 >= 0 && e.difference_error.0 >= 0);
-                }
-            }
-        }
-    }
 }
