@@ -1,6 +1,7 @@
 //! The engine itself: events to sources, sources to one published clock.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -52,8 +53,6 @@ pub struct Engine {
     servo: Servo,
     hand: Hand,
     reason: String,
-    /// Set by a disruption until a reply is used.
-    disrupted: Option<String>,
     renew_at: Option<Count>,
     last_at: Count,
 }
@@ -73,6 +72,8 @@ impl Engine {
             .map(|w| RatePrior { period: w.period, error: w.growth })
             .or_else(|| start.saved.as_ref().and_then(|s| trusted_rate(s, &start)))
             .unwrap_or(nominal);
+        // A word that is too old to stand still tells the rate.
+        let warm = warm.filter(|w| w.void_after.at_or_after(start.at));
         let hand = match warm {
             // The old word stands until there is a new one, but nobody tends it yet.
             Some(warm) => Hand { status: Status::Holdover, ..warm },
@@ -94,7 +95,6 @@ impl Engine {
                 "waiting for a first reply".into()
             },
             hand,
-            disrupted: None,
             renew_at: None,
             last_at: start.at,
             config: Config { sources: Vec::new(), ..config.clone() },
@@ -246,7 +246,6 @@ impl Engine {
                         format!("{name}: its time moved by {by:+} and stayed there: following it"),
                     );
                 }
-                self.disrupted = None;
                 self.publish(at, actions);
             }
             Heard::Refused(trouble) | Heard::Doubted(trouble) => {
@@ -266,7 +265,7 @@ impl Engine {
             return self.without_source(at, actions);
         };
         let Some(source) = self.sources.get(index) else { return };
-        let age = estimate.period.span(at - estimate.last_used);
+        let age = source.age(&estimate, at);
         let status = if age > source.patience() { Status::Holdover } else { Status::Synchronised };
         self.reason = match status {
             Status::Synchronised => format!("following {}", source.name()),
@@ -299,7 +298,9 @@ impl Engine {
     /// No source is fit to follow: hold what was published last.
     fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
         let usable = self.sources.iter().filter(|s| s.estimate(at).is_some()).count();
-        self.reason = if usable > 0 {
+        self.reason = if self.sources.iter().any(Source::is_to_come) {
+            format!("{usable} of {} sources answered so far", self.sources.len())
+        } else if usable > 0 {
             format!("{usable} sources and no majority of them agrees")
         } else {
             "no source has answered yet".into()
@@ -329,34 +330,35 @@ impl Engine {
     /// what the majority vouches for: the bound reaches to the ends of where they agree, however
     /// little the selected source claims for itself.
     fn select(&mut self, at: Count) -> Option<(usize, Estimate)> {
-        let estimates: Vec<Option<Estimate>> =
-            self.sources.iter().map(|s| s.estimate(at)).collect();
+        let estimates = self.votes(at);
         let origin = estimates.iter().flatten().map(|e| e.time).next().unwrap_or_default();
         let claim = |e: &Estimate| {
             let middle = (e.time - origin).0;
             Claim { low: middle.saturating_sub(e.bound.0), high: middle.saturating_add(e.bound.0) }
         };
         let claims: Vec<Claim> = estimates.iter().flatten().map(claim).collect();
-        let agreed = agreement(&claims);
-        let mut best: Option<(usize, Estimate, Span)> = None;
-        let mut growth = Rate::ZERO;
+        // The first to answer is no majority while the others have not had their chance.
+        let begins = !self.hand.status.bound_holds();
+        let to_come = self.sources.iter().filter(|s| begins && s.is_to_come()).count();
+        let agreed = agreement(&claims, to_come);
+        let mut best: Option<(bool, Span, usize, Estimate)> = None;
         for (index, (source, estimate)) in self.sources.iter_mut().zip(&estimates).enumerate() {
             let was_selected = source.selection == Selection::Selected;
             source.selection = match (estimate, agreed) {
                 (None, _) => Selection::Unusable,
                 (Some(e), Some(agreed)) if claim(e).meets(&agreed) => {
+                    let stale = source.age(e, at) > source.patience();
                     let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
                     let bound = e.bound / SWITCH.1 * handicap;
-                    growth = growth.max(e.growth);
-                    if best.is_none_or(|(_, _, least)| bound < least) {
-                        best = Some((index, *e, bound));
+                    if best.is_none_or(|(s, least, ..)| (stale, bound) < (s, least)) {
+                        best = Some((stale, bound, index, *e));
                     }
                     Selection::Truechimer
                 }
                 (Some(_), _) => Selection::Falseticker,
             };
         }
-        let (index, mut selected, _) = best?;
+        let (.., index, mut selected) = best?;
         let agreed = agreed?;
         self.sources.get_mut(index)?.selection = Selection::Selected;
         let time = (selected.time - origin).0.clamp(agreed.low, agreed.high);
@@ -364,8 +366,34 @@ impl Engine {
         selected.time = origin + Span(time);
         selected.bound = Span(reach);
         selected.path_bound = selected.path_bound.min(selected.bound);
-        selected.growth = growth;
+        // The bound must hold for whoever of them is right, at the selected one's rates.
+        let (period, difference) = (selected.period, selected.difference);
+        for (source, estimate) in self.sources.iter().zip(&estimates) {
+            if let (Selection::Truechimer, Some(e)) = (source.selection, estimate) {
+                let apart = |own: Period, at: Period| own.relative_to(at).0.saturating_abs();
+                let growth = e.growth.0.saturating_add(apart(e.period, period));
+                let error = e.difference_error.0.saturating_add(apart(e.difference, difference));
+                selected.growth = selected.growth.max(Rate(growth));
+                selected.difference_error = selected.difference_error.max(Rate(error));
+            }
+        }
         Some((index, selected))
+    }
+
+    /// What each source says. Two that turn out to be the same server have one vote.
+    fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
+        let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
+        let vote = |source: &mut Source| {
+            let estimate = source.estimate(at)?;
+            let address = source.address()?;
+            if let Some(first) = seen.get(&address) {
+                source.is_the_same_as(first);
+                return None;
+            }
+            seen.insert(address, source.name());
+            Some(estimate)
+        };
+        self.sources.iter_mut().map(vote).collect()
     }
 
     /// Renews a hand that no reply has renewed for a while.
@@ -390,14 +418,14 @@ impl Engine {
             source.new_epoch(at);
         }
         self.servo.interrupt();
-        self.reason = reason.clone();
-        self.disrupted = Some(reason);
+        self.reason = reason;
         self.renew_at = None;
         let status = match self.hand.status {
             Status::Unknown => Status::Unknown,
             _ => Status::Disrupted,
         };
-        self.hand = Hand { counter: self.counter, base: at, status, ..self.hand };
+        let time = self.hand.time_at(at);
+        self.hand = Hand { counter: self.counter, base: at, time, status, ..self.hand };
         actions.push(Action::Publish(self.hand));
     }
 
@@ -433,6 +461,9 @@ impl Engine {
         }
         let lost_selected = old.values().any(|s| s.selection == Selection::Selected);
         actions.extend(old.values().map(|s| Action::Close { source: s.id }));
+        if self.config.discipline && !config.discipline {
+            actions.extend(self.servo.rest().map(Action::Steer));
+        }
         self.config = config;
         if lost_selected {
             self.publish(at, actions);

@@ -115,6 +115,8 @@ pub struct HostCheck {
     pub raw_ns: i64,
     /// `CLOCK_BOOTTIME` − `CLOCK_MONOTONIC`: the time spent suspended, ns.
     pub suspended_ns: i64,
+    /// How long reading them took: each belongs to a count within this of `count`.
+    pub width: CountSpan,
 }
 
 /// The system clock (`CLOCK_REALTIME`) at one count.

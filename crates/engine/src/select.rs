@@ -18,10 +18,11 @@ impl Claim {
     }
 }
 
-/// The smallest interval that holds the truth if fewer than half of the claims are false. `None`
-/// if that cannot be.
-pub(crate) fn agreement(claims: &[Claim]) -> Option<Claim> {
-    let honest = claims.len() - claims.len().saturating_sub(1) / 2;
+/// The smallest interval that holds the truth if fewer than half of the claims are false, those to
+/// come included. `None` if that cannot be, or not yet.
+pub(crate) fn agreement(claims: &[Claim], to_come: usize) -> Option<Claim> {
+    let all = claims.len() + to_come;
+    let honest = all - all.saturating_sub(1) / 2;
     let vouched =
         |at: i128| claims.iter().filter(|c| c.low <= at && at <= c.high).count() >= honest;
     // Where enough intervals overlap begins at a lower edge and ends at an upper one.
@@ -38,7 +39,7 @@ mod tests {
 
     fn agree(edges: &[(i128, i128)]) -> Option<(i128, i128)> {
         let claims: Vec<Claim> = edges.iter().map(|&(low, high)| Claim { low, high }).collect();
-        agreement(&claims).map(|c| (c.low, c.high))
+        agreement(&claims, 0).map(|c| (c.low, c.high))
     }
 
     #[test]
@@ -51,6 +52,14 @@ mod tests {
     fn a_liar_with_a_tiny_interval_does_not_narrow_the_truth() {
         // Truth may be anywhere in 0..=8: the small one has no more weight than the others.
         assert_eq!(agree(&[(-10, 8), (0, 20), (3, 3)]), Some((0, 8)));
+    }
+
+    #[test]
+    fn the_first_to_speak_is_no_majority() {
+        let claim = Claim { low: 0, high: 1 };
+        assert_eq!(agreement(&[claim], 2), None);
+        assert_eq!(agreement(&[claim, claim], 1), Some(claim));
+        assert_eq!(agreement(&[claim], 0), Some(claim));
     }
 
     #[test]

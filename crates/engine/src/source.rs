@@ -19,8 +19,8 @@ const BURST_INTERVAL: u32 = 2;
 /// So many requests in a row without a usable reply, and the next address is tried; once round,
 /// the name is looked up again.
 const MISSES_PER_ADDRESS: u32 = 8;
-/// So many, and the user is told.
-const MISSES_WORTH_A_LINE: u32 = 4;
+/// So many in a row, and the user is told; a source that never answered has then had its chance.
+const CHANCE: u32 = 4;
 /// First and longest wait between look-ups that fail, s.
 const RESOLVE_RETRY: (u32, u32) = (2, 1024);
 /// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
@@ -51,7 +51,11 @@ pub(crate) struct Source {
     /// What the poll interval is multiplied with because the server wants fewer requests.
     slow_down: u32,
     resolve_wait: u32,
+    /// Requests in a row without a usable reply, to this address and in all.
     misses: u32,
+    silence: u32,
+    /// Whether the server answered the newest request, if only to refuse.
+    answered: bool,
     reach: u8,
     last: Option<Last>,
     requests: u64,
@@ -122,6 +126,8 @@ impl Source {
             slow_down: 1,
             resolve_wait: RESOLVE_RETRY.0,
             misses: 0,
+            silence: 0,
+            answered: true,
             reach: 0,
             last: None,
             requests: 0,
@@ -178,6 +184,26 @@ impl Source {
         }
     }
 
+    /// Whether it has neither said anything usable yet nor had its chance to.
+    pub(crate) fn is_to_come(&self) -> bool {
+        self.accepted == 0 && self.silence < CHANCE && self.plan != Plan::Stopped
+    }
+
+    /// The address in use.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.association.as_ref().map(Association::server)
+    }
+
+    /// It turned out to be the server that `other` is already.
+    pub(crate) fn is_the_same_as(&mut self, other: &str) {
+        self.trouble = Some(format!("the same address as {other}: counted once"));
+    }
+
+    /// How long ago it said something usable.
+    pub(crate) fn age(&self, estimate: &Estimate, at: Count) -> Span {
+        estimate.period.span(at - estimate.last_used)
+    }
+
     /// How long without a used reply before its word counts as stale.
     pub(crate) fn patience(&self) -> Span {
         let poll = self.config.poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end());
@@ -204,17 +230,19 @@ impl Source {
     fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
         let mut notes = Vec::new();
         if self.association.as_ref().is_some_and(Association::is_waiting) {
-            self.timeouts = self.timeouts.saturating_add(1);
-            if self.trouble.is_none() || self.reach == 0 {
+            self.misses = self.misses.saturating_add(1);
+            self.silence = self.silence.saturating_add(1);
+            if !self.answered {
+                self.timeouts = self.timeouts.saturating_add(1);
                 self.trouble = Some("no reply: server down, or packets lost or blocked".into());
+                if self.silence == CHANCE {
+                    let text = format!("{}: no reply to {CHANCE} requests in a row", self.name());
+                    notes.push(Action::Note { level: Level::Warning, text });
+                }
             }
-            self.misses += 1;
-            if self.misses == MISSES_WORTH_A_LINE {
-                let text =
-                    format!("{}: no reply to {} requests in a row", self.name(), self.misses);
-                notes.push(Action::Note { level: Level::Warning, text });
-            }
-            if self.misses >= MISSES_PER_ADDRESS {
+            // A server that refuses is there: it is left only for another of its addresses.
+            let elsewhere = !self.answered || self.address_index + 1 < self.addresses.len();
+            if self.misses >= MISSES_PER_ADDRESS && elsewhere {
                 self.move_on(at);
                 return notes;
             }
@@ -226,6 +254,7 @@ impl Source {
         let packet = association.request(random());
         let to = association.server();
         self.requests = self.requests.saturating_add(1);
+        self.answered = false;
         self.reach <<= 1;
         // Up to 1/64 early, so that many clients do not ask in step and polls do not beat with
         // whatever else the host does periodically.
@@ -278,6 +307,7 @@ impl Source {
             }
             Err(error) => error,
         };
+        self.silence = self.silence.max(CHANCE);
         self.trouble = Some(format!("cannot look up {}: {failure}", self.config.host));
         *self.refused.entry("unresolvable".into()).or_insert(0) += 1;
         self.plan = Plan::Resolve(self.after(at, self.resolve_wait));
@@ -330,7 +360,10 @@ impl Source {
                         }
                         None
                     }
-                    _ => self.note_trouble(trouble),
+                    _ => {
+                        self.answered = true;
+                        self.note_trouble(trouble)
+                    }
                 });
             }
         };
@@ -348,13 +381,13 @@ impl Source {
                 self.last = Some(Last { reply, sent, received, rtt });
                 self.accepted = self.accepted.saturating_add(1);
                 self.reach |= 1;
-                self.misses = 0;
+                (self.misses, self.silence, self.answered) = (0, 0, true);
                 self.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => {
                 *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
-                self.misses = 0;
+                (self.misses, self.answered) = (0, true);
                 Heard::Doubted(self.note_trouble(refusal.to_string()))
             }
         }
@@ -405,7 +438,7 @@ impl Source {
         }
         SourceReport {
             name: self.name(),
-            address: self.association.as_ref().map(Association::server),
+            address: self.address(),
             selection: self.selection,
             reach: self.reach,
             poll: self.interval(),

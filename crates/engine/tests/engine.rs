@@ -172,7 +172,7 @@ impl World {
             self.now = self.now.latest(next);
             if next == check {
                 let raw_ns = self.now.0 as i64;
-                self.event(Event::Check(HostCheck { count: self.now, raw_ns, suspended_ns: 0 }));
+                self.event(Event::Check(HostCheck { count: self.now, raw_ns, suspended_ns: 0, width: CountSpan(0) }));
                 check = check + CountSpan(1_000_000_000);
             } else {
                 self.event(Event::Timer);
@@ -385,7 +385,7 @@ fn a_jump_of_the_counter_voids_the_bound_until_the_next_reply() {
     let jumped = world.now + CountSpan(5_000_000_000);
     let raw_ns = world.now.0 as i64;
     world.now = jumped;
-    world.event(Event::Check(HostCheck { count: jumped, raw_ns, suspended_ns: 0 }));
+    world.event(Event::Check(HostCheck { count: jumped, raw_ns, suspended_ns: 0, width: CountSpan(0) }));
     assert_eq!(world.hand().status, Status::Disrupted);
     assert_eq!(world.hand().counter.epoch, Epoch(epoch.0 + 1));
     assert!(world.engine.report(world.now).reason.contains("jumped"));
@@ -403,7 +403,7 @@ fn a_jump_of_the_counter_voids_the_bound_until_the_next_reply() {
 fn a_suspend_and_a_step_back_are_seen() {
     let mut world = World::new(&["s1"], start());
     world.run(10);
-    let check = |w: &World, s| HostCheck { count: w.now, raw_ns: w.now.0 as i64, suspended_ns: s };
+    let check = |w: &World, s| HostCheck { count: w.now, raw_ns: w.now.0 as i64, suspended_ns: s, width: CountSpan(0) };
     let suspended = check(&world, 3_000_000_000);
     world.event(Event::Check(suspended));
     assert!(world.hands.iter().any(|h| h.status == Status::Disrupted));
@@ -561,8 +561,9 @@ fn any_event() -> impl Strategy<Value = Event> {
                 packet
             }),
         source.prop_map(|source| Event::Undelivered { source, error: "e".into() }),
-        (any::<u64>(), any::<i64>(), any::<i64>()).prop_map(|(count, raw_ns, suspended_ns)| {
-            Event::Check(HostCheck { count: Count(count), raw_ns, suspended_ns })
+        any::<(u64, i64, i64, i64)>().prop_map(|(count, raw_ns, suspended_ns, width)| {
+            let (count, width) = (Count(count), CountSpan(width));
+            Event::Check(HostCheck { count, raw_ns, suspended_ns, width })
         }),
         Just(Event::Disruption { reason: "d".into() }),
         Just(Event::Configure(config(&["s1", "s3"]))),
