@@ -2,199 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+mod world;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, Selection, SourceConfig, SourceId, Start, Steer,
-    SystemReading,
+    Action, Config, Engine, Event, HostCheck, Selection, SourceId, Start, Steer, SystemReading,
 };
-use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate,
-    Span, Stamp, StampMethod,
+    Count, CountSpan, CounterId, Epoch, Leap, Leaps, Period, Rate, Span, Stamp, StampMethod,
 };
 use truechimer_timehands::{Hand, Status};
 
-/// True time is the count in ns, from here on (2027).
-const ORIGIN: i64 = 1_800_000_000;
-
-fn truth(count: Count) -> Instant {
-    Instant::new(ORIGIN, 0) + Span::from_nanos(count.0 as i64)
-}
-
-fn start() -> Start {
-    Start {
-        at: Count(1_000_000_000),
-        counter: CounterId { kind: CounterKind::Simulated, boot: BootId([7; 16]), epoch: Epoch(3) },
-        nominal: Period::NANOSECOND,
-        nominal_error: Rate::from_ppb(500_000),
-        resolution: CountSpan(1),
-        seed: [42; 32],
-        leaps: Leaps::default(),
-        warm: None,
-        saved: None,
-    }
-}
-
-fn config(hosts: &[&str]) -> Config {
-    Config {
-        sources: hosts.iter().map(|h| SourceConfig { poll: 16, ..SourceConfig::new(*h) }).collect(),
-        ..Config::default()
-    }
-}
-
-fn address(host: &str) -> SocketAddr {
-    format!("192.0.2.{}:123", host.trim_start_matches('s')).parse().unwrap()
-}
-
-/// How a server behaves.
-#[derive(Clone, Copy)]
-struct Server {
-    offset: Span,
-    stratum: u8,
-    kiss: Option<[u8; 4]>,
-    up: bool,
-    delay: i64,
-}
-
-const HONEST: Server =
-    Server { offset: Span::ZERO, stratum: 2, kiss: None, up: true, delay: 100_000 };
-
-/// The engine, its servers, and everything that happened.
-struct World {
-    engine: Engine,
-    now: Count,
-    servers: BTreeMap<SocketAddr, Server>,
-    hosts: BTreeMap<SourceId, String>,
-    log: Vec<(Count, Event)>,
-    hands: Vec<Hand>,
-    sent: Vec<(Count, SourceId)>,
-    steers: Vec<Steer>,
-    /// What every name resolves to besides its own address.
-    more_addresses: Vec<SocketAddr>,
-    /// Stamps to give to replies instead of the true ones.
-    stamps: Option<(Stamp, Stamp)>,
-}
-
-impl World {
-    fn new(hosts: &[&str], start: Start) -> World {
-        let (engine, actions) = Engine::new(config(hosts), start.clone());
-        let mut world = World {
-            engine,
-            now: start.at,
-            servers: hosts.iter().map(|h| (address(h), HONEST)).collect(),
-            hosts: BTreeMap::new(),
-            log: Vec::new(),
-            hands: Vec::new(),
-            sent: Vec::new(),
-            steers: Vec::new(),
-            more_addresses: Vec::new(),
-            stamps: None,
-        };
-        world.carry_out(actions);
-        world
-    }
-
-    fn server(&mut self, host: &str) -> &mut Server {
-        self.servers.get_mut(&address(host)).unwrap()
-    }
-
-    fn event(&mut self, event: Event) {
-        self.log.push((self.now, event.clone()));
-        let actions = self.engine.handle(self.now, event);
-        self.carry_out(actions);
-    }
-
-    fn carry_out(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Resolve { source, host, .. } => {
-                    self.hosts.insert(source, host.clone());
-                    let result = if host == "nowhere" {
-                        Err("no such name".into())
-                    } else {
-                        let first = std::iter::once(address(&host));
-                        Ok(first.chain(self.more_addresses.iter().copied()).collect())
-                    };
-                    self.event(Event::Resolved { source, result });
-                }
-                Action::Send { source, to, packet } => {
-                    self.sent.push((self.now, source));
-                    self.exchange(source, to, &packet);
-                }
-                Action::Publish(hand) => self.hands.push(hand),
-                Action::Steer(steer) => self.steers.push(steer),
-                Action::Close { .. } | Action::Note { .. } => {}
-            }
-        }
-    }
-
-    /// The request travels, is answered and comes back, all before anything else happens.
-    fn exchange(&mut self, source: SourceId, to: SocketAddr, packet: &[u8]) {
-        let Some(server) = self.servers.get(&to).copied().filter(|s| s.up) else { return };
-        let leave = self.now;
-        let at_server = leave + CountSpan(server.delay);
-        let time = truth(at_server) + server.offset;
-        let stamp = Timestamp::from_instant(time, &Leaps::default());
-        let state = server::ServerState {
-            leap: LeapIndicator::None,
-            stratum: server.stratum,
-            precision: Log2(-25),
-            root_delay: Short::default(),
-            root_dispersion: Short::at_least(Span::from_micros(10)),
-            reference_id: RefId(*b"TEST"),
-            reference_timestamp: stamp,
-        };
-        let Some(mut reply) = server::respond(packet, stamp, stamp, &state) else { return };
-        reply[1] = server.stratum;
-        if let Some(code) = server.kiss {
-            reply[1] = 0;
-            reply[12..16].copy_from_slice(&code);
-        }
-        self.now = at_server + CountSpan(server.delay);
-        let stamp = |count| Stamp { count, error: CountSpan(50), method: StampMethod::Kernel };
-        let (sent, received) = self.stamps.unwrap_or((stamp(leave), stamp(self.now)));
-        self.event(Event::Reply { source, from: to, sent, received, packet: reply.to_vec() });
-    }
-
-    /// Runs for so many seconds, with the host's checks each second.
-    fn run(&mut self, seconds: i64) {
-        let end = self.now + CountSpan(seconds * 1_000_000_000);
-        let mut check = self.now + CountSpan(1_000_000_000);
-        loop {
-            let deadline = self.engine.next_deadline().unwrap_or(end);
-            let next = if deadline.at_or_after(check) { check } else { deadline };
-            if next.at_or_after(end) {
-                break;
-            }
-            self.now = self.now.latest(next);
-            if next == check {
-                let raw_ns = self.now.0 as i64;
-                self.event(Event::Check(HostCheck { count: self.now, raw_ns, suspended_ns: 0, width: CountSpan(0) }));
-                check = check + CountSpan(1_000_000_000);
-            } else {
-                self.event(Event::Timer);
-            }
-        }
-        self.now = self.now.latest(end);
-    }
-
-    fn hand(&self) -> &Hand {
-        self.hands.last().unwrap()
-    }
-
-    fn error(&self) -> Span {
-        self.hand().time_at(self.now) - truth(self.now)
-    }
-
-    fn assert_true(&self) {
-        assert_eq!(self.hand().status, Status::Synchronised);
-        let (error, bound) = (self.error(), self.hand().bound_at(self.now));
-        assert!(error.abs() <= bound, "error {error}, bound {bound}");
-    }
-}
+use world::{HONEST, ORIGIN, World, address, config, start, truth};
 
 #[test]
 fn it_synchronises_with_the_first_reply_and_gets_better() {
@@ -240,77 +59,6 @@ fn a_lost_server_means_holdover_and_a_growing_bound() {
 }
 
 #[test]
-fn one_liar_of_three_has_no_say() {
-    let mut world = World::new(&["s1", "s2", "s3"], start());
-    world.server("s2").offset = Span::from_millis(20);
-    world.server("s2").delay = 10_000;
-    world.run(300);
-    world.assert_true();
-    let report = world.engine.report(world.now);
-    let selections: Vec<Selection> = report.sources.iter().map(|s| s.selection).collect();
-    assert_eq!(selections[1], Selection::Falseticker);
-    assert!(selections.contains(&Selection::Selected));
-    assert!(report.sources[1].offset.unwrap() < Span::from_millis(-19), "ours is behind the liar");
-}
-
-#[test]
-fn a_liar_inside_the_others_bounds_does_not_narrow_them() {
-    let mut world = World::new(&["s1", "s2", "s3"], start());
-    // Nearer than the others, so that it claims less, and off by more than it claims.
-    *world.server("s2") = Server { offset: Span::from_micros(60), delay: 5_000, ..HONEST };
-    for _ in 0..60 {
-        world.run(5);
-        world.assert_true();
-    }
-    let report = world.engine.report(world.now);
-    assert_eq!(report.sources[1].selection, Selection::Selected, "it looks best");
-    assert!(world.error() > Span::from_micros(40), "and it is wrong");
-}
-
-#[test]
-fn two_that_disagree_are_not_believed() {
-    let mut world = World::new(&["s1"], start());
-    world.run(100);
-    let mut config = config(&["s1", "s2"]);
-    config.sources[1].poll = 16;
-    world.servers.insert(address("s2"), Server { offset: Span::from_secs(1), ..HONEST });
-    world.event(Event::Configure(config));
-    world.run(100);
-    assert_eq!(world.hand().status, Status::Holdover);
-    assert!(world.engine.report(world.now).reason.contains("no majority"));
-}
-
-#[test]
-fn kisses_are_obeyed() {
-    let mut world = World::new(&["s1"], start());
-    world.server("s1").kiss = Some(*b"RATE");
-    world.run(400);
-    let slowed = world.sent.len();
-    assert!(slowed <= 6, "{slowed} requests to a server that wants fewer");
-    world.server("s1").kiss = Some(*b"DENY");
-    world.run(4000);
-    let denied = world.sent.len();
-    world.run(4000);
-    assert_eq!(world.sent.len(), denied, "asked again after DENY");
-    let report = world.engine.report(world.now);
-    assert_eq!(report.sources[0].refused["kiss-deny"], 1);
-    assert!(report.sources[0].refused["kiss-rate"] >= 1);
-    assert!(report.sources[0].trouble.as_ref().unwrap().contains("DENY"));
-}
-
-#[test]
-fn unsynchronised_servers_are_refused_with_a_reason() {
-    let mut world = World::new(&["s1"], start());
-    world.server("s1").stratum = 16;
-    world.run(100);
-    // The very first reply was good; from then on nothing is accepted.
-    let report = world.engine.report(world.now);
-    assert!(report.sources[0].refused["stratum"] > 3);
-    assert_eq!(report.sources[0].accepted, 1);
-    assert!(report.sources[0].trouble.is_some());
-}
-
-#[test]
 fn replies_to_nobody_change_nothing() {
     let mut world = World::new(&["s1"], start());
     world.run(100);
@@ -325,38 +73,6 @@ fn replies_to_nobody_change_nothing() {
     }
     assert_eq!(*world.hand(), before);
     assert_eq!(world.engine.report(world.now).sources[0].refused["wrong-origin"], 1000);
-}
-
-#[test]
-fn an_unresolvable_name_is_shown_and_tried_again() {
-    let mut world = World::new(&["s1"], start());
-    let mut both = config(&["s1", "s9"]);
-    both.sources[1].host = "nowhere".into();
-    world.event(Event::Configure(both));
-    world.run(100);
-    let report = world.engine.report(world.now);
-    assert!(report.sources[1].trouble.as_ref().unwrap().contains("nowhere"));
-    assert!(report.sources[1].refused["unresolvable"] >= 4);
-    world.assert_true();
-}
-
-#[test]
-fn a_dead_address_is_left_for_the_next() {
-    let mut world = World::new(&["s1"], start());
-    world.server("s1").up = false;
-    world.servers.insert(address("s2"), HONEST);
-    world.more_addresses = vec![address("s2")];
-    world.event(Event::Configure(config(&[])));
-    world.event(Event::Configure(config(&["s1"])));
-    world.run(300);
-    world.assert_true();
-    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s2")));
-    // And round again, when that one dies.
-    world.server("s2").up = false;
-    world.server("s1").up = true;
-    world.run(600);
-    world.assert_true();
-    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s1")));
 }
 
 #[test]
@@ -385,7 +101,12 @@ fn a_jump_of_the_counter_voids_the_bound_until_the_next_reply() {
     let jumped = world.now + CountSpan(5_000_000_000);
     let raw_ns = world.now.0 as i64;
     world.now = jumped;
-    world.event(Event::Check(HostCheck { count: jumped, raw_ns, suspended_ns: 0, width: CountSpan(0) }));
+    world.event(Event::Check(HostCheck {
+        count: jumped,
+        raw_ns,
+        suspended_ns: 0,
+        width: CountSpan(0),
+    }));
     assert_eq!(world.hand().status, Status::Disrupted);
     assert_eq!(world.hand().counter.epoch, Epoch(epoch.0 + 1));
     assert!(world.engine.report(world.now).reason.contains("jumped"));
@@ -403,7 +124,12 @@ fn a_jump_of_the_counter_voids_the_bound_until_the_next_reply() {
 fn a_suspend_and_a_step_back_are_seen() {
     let mut world = World::new(&["s1"], start());
     world.run(10);
-    let check = |w: &World, s| HostCheck { count: w.now, raw_ns: w.now.0 as i64, suspended_ns: s, width: CountSpan(0) };
+    let check = |w: &World, s| HostCheck {
+        count: w.now,
+        raw_ns: w.now.0 as i64,
+        suspended_ns: s,
+        width: CountSpan(0),
+    };
     let suspended = check(&world, 3_000_000_000);
     world.event(Event::Check(suspended));
     assert!(world.hands.iter().any(|h| h.status == Status::Disrupted));

@@ -1,0 +1,231 @@
+//! Sources that lie, refuse, are silent or are the same: who is believed, and what is said of it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod world;
+
+use truechimer_engine::{Config, Event, Selection};
+use truechimer_time::Span;
+use truechimer_timehands::Status;
+
+use world::{HONEST, Server, World, address, config, start};
+
+#[test]
+fn one_liar_of_three_has_no_say() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    world.server("s2").offset = Span::from_millis(20);
+    world.server("s2").delay = 10_000;
+    world.run(300);
+    world.assert_true();
+    let report = world.engine.report(world.now);
+    let selections: Vec<Selection> = report.sources.iter().map(|s| s.selection).collect();
+    assert_eq!(selections[1], Selection::Falseticker);
+    assert!(selections.contains(&Selection::Selected));
+    assert!(report.sources[1].offset.unwrap() < Span::from_millis(-19), "ours is behind the liar");
+}
+
+#[test]
+fn a_liar_inside_the_others_bounds_does_not_narrow_them() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    // Nearer than the others, so that it claims less, and off by more than it claims.
+    *world.server("s2") =
+        Server { offset: Span::from_micros(60), delay: 5_000, back: 5_000, ..HONEST };
+    for _ in 0..60 {
+        world.run(5);
+        world.assert_true();
+    }
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[1].selection, Selection::Selected, "it looks best");
+    assert!(world.error() > Span::from_micros(40), "and it is wrong");
+}
+
+#[test]
+fn two_that_disagree_are_not_believed() {
+    let mut world = World::new(&["s1"], start());
+    world.run(100);
+    let mut config = config(&["s1", "s2"]);
+    config.sources[1].poll = 16;
+    world.servers.insert(address("s2"), Server { offset: Span::from_secs(1), ..HONEST });
+    world.event(Event::Configure(config));
+    world.run(100);
+    assert_eq!(world.hand().status, Status::Holdover);
+    assert!(world.engine.report(world.now).reason.contains("no majority"));
+}
+
+#[test]
+fn kisses_are_obeyed() {
+    let mut world = World::new(&["s1"], start());
+    world.server("s1").kiss = Some(*b"RATE");
+    world.run(400);
+    let slowed = world.sent.len();
+    assert!(slowed <= 6, "{slowed} requests to a server that wants fewer");
+    world.server("s1").kiss = Some(*b"DENY");
+    world.run(4000);
+    let denied = world.sent.len();
+    world.run(4000);
+    assert_eq!(world.sent.len(), denied, "asked again after DENY");
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[0].refused["kiss-deny"], 1);
+    assert!(report.sources[0].refused["kiss-rate"] >= 1);
+    assert!(report.sources[0].trouble.as_ref().unwrap().contains("DENY"));
+}
+
+#[test]
+fn unsynchronised_servers_are_refused_with_a_reason() {
+    let mut world = World::new(&["s1"], start());
+    world.server("s1").stratum = 16;
+    world.run(100);
+    // The very first reply was good; from then on nothing is accepted.
+    let report = world.engine.report(world.now);
+    assert!(report.sources[0].refused["stratum"] > 3);
+    assert_eq!(report.sources[0].accepted, 1);
+    assert!(report.sources[0].trouble.is_some());
+}
+
+#[test]
+fn a_dead_address_is_left_for_the_next() {
+    let mut world = World::new(&["s1"], start());
+    world.server("s1").up = false;
+    world.servers.insert(address("s2"), HONEST);
+    world.more_addresses = vec![address("s2")];
+    world.event(Event::Configure(config(&[])));
+    world.event(Event::Configure(config(&["s1"])));
+    world.run(300);
+    world.assert_true();
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s2")));
+    // And round again, when that one dies.
+    world.server("s2").up = false;
+    world.server("s1").up = true;
+    world.run(600);
+    world.assert_true();
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s1")));
+}
+
+#[test]
+fn an_unresolvable_name_is_shown_and_tried_again() {
+    let mut world = World::new(&["s1"], start());
+    let mut both = config(&["s1", "s9"]);
+    both.sources[1].host = "nowhere".into();
+    world.event(Event::Configure(both));
+    world.run(100);
+    let report = world.engine.report(world.now);
+    assert!(report.sources[1].trouble.as_ref().unwrap().contains("nowhere"));
+    assert!(report.sources[1].refused["unresolvable"] >= 4);
+    world.assert_true();
+}
+
+#[test]
+fn the_first_of_three_to_answer_is_not_believed_alone() {
+    let mut world = World::new(&[], start());
+    let servers = [
+        ("s1", Server { offset: Span::from_secs(3600), delay: 5_000, back: 5_000, ..HONEST }),
+        ("s2", Server { up: false, ..HONEST }),
+        ("s3", Server { up: false, ..HONEST }),
+    ];
+    world.servers.extend(servers.map(|(host, server)| (address(host), server)));
+    world.event(Event::Configure(config(&["s1", "s2", "s3"])));
+    world.run(3);
+    assert_eq!(world.hand().status, Status::Unknown);
+    assert!(world.engine.report(world.now).reason.contains("1 of 3"));
+    world.server("s2").up = true;
+    world.server("s3").up = true;
+    for _ in 0..60 {
+        world.run(1);
+        if world.hand().status != Status::Unknown {
+            world.assert_true();
+        }
+    }
+    world.assert_true();
+}
+
+#[test]
+fn dead_sources_are_waited_for_only_so_long() {
+    let mut world = World::new(&[], start());
+    world.servers.insert(address("s1"), HONEST);
+    world.event(Event::Configure(config(&["s1", "s2"])));
+    assert_eq!(world.hand().status, Status::Unknown);
+    world.run(12);
+    world.assert_true();
+}
+
+#[test]
+fn one_server_under_two_names_has_one_vote() {
+    let mut world = World::new(&["s1", "s2"], start());
+    // Two names for the same liar, against two honest servers.
+    world.servers.insert(address("s3"), HONEST);
+    world.server("s1").offset = Span::from_secs(5);
+    world.event(Event::Configure(config(&["s1", "alias1", "s2", "s3"])));
+    world.run(60);
+    world.assert_true();
+    let report = world.engine.report(world.now);
+    let alias = &report.sources[1];
+    assert_eq!(alias.selection, Selection::Unusable);
+    assert!(alias.trouble.as_ref().unwrap().contains("same address as s1:123"));
+    assert_eq!(report.sources[0].selection, Selection::Falseticker);
+}
+
+#[test]
+fn a_liar_about_the_rate_does_not_carry_the_bound_away() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    for host in ["s2", "s3"] {
+        *world.server(host) = Server { delay: 20_000, back: 40_000_000, ..HONEST };
+    }
+    *world.server("s1") = Server { delay: 5_000, back: 5_000, skew: -300_000, ..HONEST };
+    for _ in 0..300 {
+        world.run(1);
+        // While it agrees with the honest ones it may be followed, at their bounds.
+        let (error, bound) = (world.error(), world.hand().bound_at(world.now));
+        assert!(error.abs() <= bound, "{error} {bound}");
+    }
+}
+
+#[test]
+fn a_fresh_source_is_preferred_to_a_better_one_that_fell_silent() {
+    let mut world = World::new(&["s1", "s2"], start());
+    *world.server("s2") = Server { delay: 18_000_000, back: 18_000_000, ..HONEST };
+    world.run(300);
+    world.server("s1").up = false;
+    world.run(600);
+    world.assert_true();
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[1].selection, Selection::Selected);
+}
+
+#[test]
+fn a_server_that_refuses_is_there() {
+    let mut world = World::new(&["s1"], start());
+    world.server("s1").stratum = 16;
+    world.run(1000);
+    let report = world.engine.report(world.now);
+    let source = &report.sources[0];
+    assert_eq!(source.timeouts, 0, "every request was answered");
+    assert!(source.trouble.as_ref().unwrap().contains("stratum"), "{:?}", source.trouble);
+    let looked_up = world.log.iter().filter(|(_, e)| matches!(e, Event::Resolved { .. })).count();
+    assert_eq!(looked_up, 1);
+    let told = world.notes.iter().filter(|text| text.contains("stratum is 16")).count();
+    assert_eq!(told, 1, "{:?}", world.notes);
+}
+
+#[test]
+fn a_silent_server_is_told_of_once() {
+    let mut world = World::new(&["s1"], start());
+    world.run(100);
+    world.server("s1").up = false;
+    world.run(3000);
+    let told = world.notes.iter().filter(|text| text.contains("no reply")).count();
+    assert_eq!(told, 1, "{:?}", world.notes);
+}
+
+#[test]
+fn a_slew_ends_when_discipline_is_switched_off() {
+    let mut world = World::new(&["s1"], start());
+    world.event(Event::Configure(Config { discipline: true, ..config(&["s1"]) }));
+    let unix_ns = world::ORIGIN * 1_000_000_000 + world.now.0 as i64 + 500_000;
+    let (count, raw_ns) = (world.now, world.now.0 as i64);
+    let reading = truechimer_engine::SystemReading { count, unix_ns, raw_ns };
+    world.event(Event::SystemClock(reading));
+    let slewing = world.steers.len();
+    assert!(slewing > 0);
+    world.event(Event::Configure(config(&["s1"])));
+    assert_eq!(world.steers.len(), slewing + 1);
+}

@@ -1,0 +1,218 @@
+//! The engine in a made-up network, with the truth at hand.
+
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use truechimer_engine::{
+    Action, Config, Engine, Event, HostCheck, SourceConfig, SourceId, Start, Steer,
+};
+use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
+use truechimer_time::{
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
+    Stamp, StampMethod,
+};
+use truechimer_timehands::{Hand, Status};
+
+/// True time is the count in ns, from here on (2027).
+pub const ORIGIN: i64 = 1_800_000_000;
+
+pub fn truth(count: Count) -> Instant {
+    Instant::new(ORIGIN, 0) + Span::from_nanos(count.0 as i64)
+}
+
+pub fn start() -> Start {
+    Start {
+        at: Count(1_000_000_000),
+        counter: CounterId { kind: CounterKind::Simulated, boot: BootId([7; 16]), epoch: Epoch(3) },
+        nominal: Period::NANOSECOND,
+        nominal_error: Rate::from_ppb(500_000),
+        resolution: CountSpan(1),
+        seed: [42; 32],
+        leaps: Leaps::default(),
+        warm: None,
+        saved: None,
+    }
+}
+
+pub fn config(hosts: &[&str]) -> Config {
+    Config {
+        sources: hosts.iter().map(|h| SourceConfig { poll: 16, ..SourceConfig::new(*h) }).collect(),
+        ..Config::default()
+    }
+}
+
+pub fn address(host: &str) -> SocketAddr {
+    format!("192.0.2.{}:123", host.trim_start_matches(char::is_alphabetic)).parse().unwrap()
+}
+
+/// How a server behaves.
+#[derive(Clone, Copy)]
+pub struct Server {
+    pub offset: Span,
+    pub stratum: u8,
+    pub kiss: Option<[u8; 4]>,
+    pub up: bool,
+    /// One-way delays, there and back, ns.
+    pub delay: i64,
+    pub back: i64,
+    /// How much its clock gains from the start on, ppb.
+    pub skew: i64,
+    pub leap: LeapIndicator,
+}
+
+pub const HONEST: Server = Server {
+    offset: Span::ZERO,
+    stratum: 2,
+    kiss: None,
+    up: true,
+    delay: 100_000,
+    back: 100_000,
+    skew: 0,
+    leap: LeapIndicator::None,
+};
+
+/// The engine, its servers, and everything that happened.
+pub struct World {
+    pub engine: Engine,
+    pub now: Count,
+    pub servers: BTreeMap<SocketAddr, Server>,
+    pub hosts: BTreeMap<SourceId, String>,
+    pub log: Vec<(Count, Event)>,
+    pub hands: Vec<Hand>,
+    pub sent: Vec<(Count, SourceId)>,
+    pub steers: Vec<Steer>,
+    /// What users were told, debug lines apart.
+    pub notes: Vec<String>,
+    /// What every name resolves to besides its own address.
+    pub more_addresses: Vec<SocketAddr>,
+    /// Stamps to give to replies instead of the true ones.
+    pub stamps: Option<(Stamp, Stamp)>,
+}
+
+impl World {
+    pub fn new(hosts: &[&str], start: Start) -> World {
+        let (engine, actions) = Engine::new(config(hosts), start.clone());
+        let mut world = World {
+            engine,
+            now: start.at,
+            servers: hosts.iter().map(|h| (address(h), HONEST)).collect(),
+            hosts: BTreeMap::new(),
+            log: Vec::new(),
+            hands: Vec::new(),
+            sent: Vec::new(),
+            steers: Vec::new(),
+            notes: Vec::new(),
+            more_addresses: Vec::new(),
+            stamps: None,
+        };
+        world.carry_out(actions);
+        world
+    }
+
+    pub fn server(&mut self, host: &str) -> &mut Server {
+        self.servers.get_mut(&address(host)).unwrap()
+    }
+
+    pub fn event(&mut self, event: Event) {
+        self.log.push((self.now, event.clone()));
+        let actions = self.engine.handle(self.now, event);
+        self.carry_out(actions);
+    }
+
+    pub fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Resolve { source, host, .. } => {
+                    self.hosts.insert(source, host.clone());
+                    let result = if host == "nowhere" {
+                        Err("no such name".into())
+                    } else {
+                        let first = std::iter::once(address(&host));
+                        Ok(first.chain(self.more_addresses.iter().copied()).collect())
+                    };
+                    self.event(Event::Resolved { source, result });
+                }
+                Action::Send { source, to, packet } => {
+                    self.sent.push((self.now, source));
+                    self.exchange(source, to, &packet);
+                }
+                Action::Publish(hand) => self.hands.push(hand),
+                Action::Steer(steer) => self.steers.push(steer),
+                Action::Note { text, .. } => self.notes.push(text),
+                Action::Close { .. } => {}
+            }
+        }
+    }
+
+    /// The request travels, is answered and comes back, all before anything else happens.
+    pub fn exchange(&mut self, source: SourceId, to: SocketAddr, packet: &[u8]) {
+        let Some(server) = self.servers.get(&to).copied().filter(|s| s.up) else { return };
+        let leave = self.now;
+        let at_server = leave + CountSpan(server.delay);
+        let gained = Rate::from_ppb(server.skew).over(truth(at_server) - truth(start().at));
+        let time = truth(at_server) + server.offset + gained;
+        let stamp = Timestamp::from_instant(time, &Leaps::default());
+        let state = server::ServerState {
+            leap: server.leap,
+            stratum: server.stratum,
+            precision: Log2(-25),
+            root_delay: Short::default(),
+            root_dispersion: Short::at_least(Span::from_micros(10)),
+            reference_id: RefId(*b"TEST"),
+            reference_timestamp: stamp,
+        };
+        let Some(mut reply) = server::respond(packet, stamp, stamp, &state) else { return };
+        reply[1] = server.stratum;
+        if let Some(code) = server.kiss {
+            reply[1] = 0;
+            reply[12..16].copy_from_slice(&code);
+        }
+        self.now = at_server + CountSpan(server.back);
+        let stamp = |count| Stamp { count, error: CountSpan(50), method: StampMethod::Kernel };
+        let (sent, received) = self.stamps.unwrap_or((stamp(leave), stamp(self.now)));
+        self.event(Event::Reply { source, from: to, sent, received, packet: reply.to_vec() });
+    }
+
+    /// Runs for so many seconds, with the host's checks each second.
+    pub fn run(&mut self, seconds: i64) {
+        let end = self.now + CountSpan(seconds * 1_000_000_000);
+        let mut check = self.now + CountSpan(1_000_000_000);
+        loop {
+            let deadline = self.engine.next_deadline().unwrap_or(end);
+            let next = if deadline.at_or_after(check) { check } else { deadline };
+            if next.at_or_after(end) {
+                break;
+            }
+            self.now = self.now.latest(next);
+            if next == check {
+                let raw_ns = self.now.0 as i64;
+                self.event(Event::Check(HostCheck {
+                    count: self.now,
+                    raw_ns,
+                    suspended_ns: 0,
+                    width: CountSpan(0),
+                }));
+                check = check + CountSpan(1_000_000_000);
+            } else {
+                self.event(Event::Timer);
+            }
+        }
+        self.now = self.now.latest(end);
+    }
+
+    pub fn hand(&self) -> &Hand {
+        self.hands.last().unwrap()
+    }
+
+    pub fn error(&self) -> Span {
+        self.hand().time_at(self.now) - truth(self.now)
+    }
+
+    pub fn assert_true(&self) {
+        assert_eq!(self.hand().status, Status::Synchronised);
+        let (error, bound) = (self.error(), self.hand().bound_at(self.now));
+        assert!(error.abs() <= bound, "error {error}, bound {bound}");
+    }
+}
