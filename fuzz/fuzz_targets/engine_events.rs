@@ -171,6 +171,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                     count: world.at,
                     raw_ns: input.number() as i64,
                     suspended_ns: (input.number() & 0xff) as i64,
+                    width: CountSpan(i64::from(input.byte())),
                 };
                 world.happens(Event::Check(check));
             }

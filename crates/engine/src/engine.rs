@@ -12,6 +12,7 @@ use truechimer_timehands::{Hand, Status};
 use crate::config::Config;
 use crate::disruption::Watch;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, SystemReading};
+use crate::leap::Announced;
 use crate::report::{Report, Selection};
 use crate::select::{Claim, agreement};
 use crate::source::{Basis, Heard, Source, skew};
@@ -46,6 +47,7 @@ pub struct Engine {
     rate_prior: RatePrior,
     counter: CounterId,
     leaps: Leaps,
+    announced: Announced,
     random: ChaCha20Rng,
     sources: Vec<Source>,
     next_id: u32,
@@ -84,6 +86,7 @@ impl Engine {
             rate_prior,
             counter: start.counter,
             leaps: start.leaps,
+            announced: Announced::default(),
             random: ChaCha20Rng::from_seed(start.seed),
             sources: Vec::new(),
             next_id: 0,
@@ -276,6 +279,10 @@ impl Engine {
         let wait = if patience.is_negative() { RENEW } else { RENEW.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
+        let believed =
+            |s: &&Source| matches!(s.selection, Selection::Truechimer | Selection::Selected);
+        let indicators = self.sources.iter().filter(believed).filter_map(Source::leap);
+        self.leaps = self.announced.heard(self.leaps, estimate.time, indicators);
         let before = self.hand.status;
         self.hand = Hand {
             counter: self.counter,

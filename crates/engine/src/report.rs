@@ -26,7 +26,8 @@ pub struct Report {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Selection {
-    /// No estimate yet.
+    /// No estimate yet, or none that counts: too few sources have answered, or it is the same
+    /// server as another source.
     Unusable,
     /// Its interval does not meet the majority's.
     Falseticker,
@@ -81,7 +82,7 @@ pub struct SourceReport {
     pub requests: u64,
     /// Replies that the estimator accepted.
     pub accepted: u64,
-    /// Requests that no usable reply came to in time.
+    /// Requests that the server did not reply to in time.
     pub timeouts: u64,
     /// What was refused, by reason.
     pub refused: BTreeMap<String, u64>,

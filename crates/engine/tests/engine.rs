@@ -8,12 +8,13 @@ use proptest::prelude::*;
 use truechimer_engine::{
     Action, Config, Engine, Event, HostCheck, Selection, SourceId, Start, Steer, SystemReading,
 };
+use truechimer_ntp::LeapIndicator;
 use truechimer_time::{
     Count, CountSpan, CounterId, Epoch, Leap, Leaps, Period, Rate, Span, Stamp, StampMethod,
 };
 use truechimer_timehands::{Hand, Status};
 
-use world::{HONEST, ORIGIN, World, address, config, start, truth};
+use world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 
 #[test]
 fn it_synchronises_with_the_first_reply_and_gets_better() {
@@ -249,6 +250,29 @@ fn leaps_to_come_are_learnt_and_the_scale_stays() {
     assert_eq!(world.hand().leaps.tai_offset, 0);
     world.run(60);
     world.assert_true();
+}
+
+#[test]
+fn a_leap_second_that_the_servers_announce_is_none_of_a_surprise() {
+    // An hour before 2027-02-01T00:00:00 UTC; a second is inserted there.
+    let midnight = 1_801_440_000;
+    let leap = Leap { at: midnight + 1, step: 1 };
+    let at = Count((midnight - 3600 - ORIGIN) as u64 * 1_000_000_000);
+    let mut world = World::new(&[], Start { at, ..start() });
+    world.leaps.next = Some(leap);
+    world.servers.insert(address("s1"), Server { leap: LeapIndicator::Insert, ..HONEST });
+    world.event(Event::Configure(config(&["s1"])));
+    world.run(3000);
+    assert_eq!(world.hand().leaps.next, Some(leap));
+    for _ in 0..1200 {
+        world.run(1);
+        world.assert_true();
+        let ours = world.hand().leaps.utc(world.hand().time_at(world.now));
+        let true_utc = world.leaps.utc(truth(world.now));
+        assert!((ours.unix_nanos() - true_utc.unix_nanos()).abs() < 1_000_000);
+        assert_eq!(ours.leap_second, true_utc.leap_second);
+    }
+    assert_eq!((world.hand().leaps.last, world.hand().leaps.next), (Some(leap), None));
 }
 
 #[test]

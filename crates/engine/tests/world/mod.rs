@@ -82,6 +82,8 @@ pub struct World {
     pub log: Vec<(Count, Event)>,
     pub hands: Vec<Hand>,
     pub sent: Vec<(Count, SourceId)>,
+    /// Leap seconds as they really are.
+    pub leaps: Leaps,
     pub steers: Vec<Steer>,
     /// What users were told, debug lines apart.
     pub notes: Vec<String>,
@@ -102,6 +104,7 @@ impl World {
             log: Vec::new(),
             hands: Vec::new(),
             sent: Vec::new(),
+            leaps: Leaps::default(),
             steers: Vec::new(),
             notes: Vec::new(),
             more_addresses: Vec::new(),
@@ -153,7 +156,7 @@ impl World {
         let at_server = leave + CountSpan(server.delay);
         let gained = Rate::from_ppb(server.skew).over(truth(at_server) - truth(start().at));
         let time = truth(at_server) + server.offset + gained;
-        let stamp = Timestamp::from_instant(time, &Leaps::default());
+        let stamp = Timestamp::from_instant(time, &self.leaps);
         let state = server::ServerState {
             leap: server.leap,
             stratum: server.stratum,

@@ -1,0 +1,123 @@
+//! Leap seconds by the servers' word, where no list knows of them.
+//!
+//! A server announces a leap second by its leap indicator, for the end of the month in course
+//! (RFC 5905 §7.3; leap seconds happen at no other time). A majority of those that are believed
+//! has to say so, and the announcement may be withdrawn until it happens. A list is always right.
+
+use truechimer_ntp::LeapIndicator;
+use truechimer_time::{Instant, Leap, Leaps};
+
+const DAY: i64 = 86_400;
+
+/// The leap that the servers have announced, if any.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Announced(Option<Leap>);
+
+impl Announced {
+    /// What is known after hearing what the servers in use announce at `now`.
+    pub(crate) fn heard(
+        &mut self,
+        leaps: Leaps,
+        now: Instant,
+        indicators: impl Iterator<Item = LeapIndicator> + Clone,
+    ) -> Leaps {
+        if leaps.next.is_some() && leaps.next != self.0 {
+            return leaps;
+        }
+        let all = indicators.clone().count();
+        let announce = |kind| indicators.clone().filter(|i| *i == kind).count() * 2 > all;
+        let step = match (announce(LeapIndicator::Insert), announce(LeapIndicator::Delete)) {
+            (true, _) => 1,
+            (_, true) => -1,
+            _ => 0,
+        };
+        let unix = leaps.utc(now).unix;
+        let month_end = next_month(unix);
+        // Some servers go on announcing for a while after the leap.
+        let stale = next_month(unix.saturating_sub(DAY)) != month_end;
+        self.0 = (step != 0 && !stale)
+            .then(|| Leap { at: month_end + i64::from(leaps.tai_offset) + i64::from(step), step });
+        Leaps { next: self.0, ..leaps }
+    }
+}
+
+/// The Unix time at which the month after that of `unix` begins, UTC.
+fn next_month(unix: i64) -> i64 {
+    let (year, month) = year_and_month(unix.div_euclid(DAY));
+    let (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    first_day(year, month) * DAY
+}
+
+/// Days from 1970-01-01 to the first of a month, in the Gregorian calendar.
+fn first_day(year: i64, month: i64) -> i64 {
+    // Years that begin in March end with the leap day.
+    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    year * 365 + leap_days + (month * 153 + 2) / 5 - 719_468
+}
+
+/// Year and month (1–12) of a day since 1970-01-01.
+fn year_and_month(day: i64) -> (i64, i64) {
+    // A guess that is never too late, by 365.2425 days a year, and then as far as it goes.
+    let mut year = 1970 + (day * 400).div_euclid(146_097) - 1;
+    while first_day(year + 1, 1) <= day {
+        year += 1;
+    }
+    let month = (1..=12).rev().find(|month| first_day(year, *month) <= day).unwrap_or(1);
+    (year, month)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LeapIndicator::{Delete, Insert, None as Quiet};
+
+    /// 2017-01-01T00:00:00 UTC; TAI − UTC was 36 s before.
+    const MIDNIGHT: i64 = 1_483_228_800;
+    const KNOWN: Leaps = Leaps { tai_offset: 36, known: true, last: None, next: None };
+
+    fn at(unix: i64) -> Instant {
+        Instant::new(unix + 36, 0)
+    }
+
+    #[test]
+    fn months_end_where_the_calendar_says() {
+        for (unix, next) in [
+            (0, 31 * DAY),
+            (MIDNIGHT - 1, MIDNIGHT),
+            (MIDNIGHT, MIDNIGHT + 31 * DAY),
+            // February 2000 had 29 days, February 2100 has 28, February 2028 has 29.
+            (951_782_399, 951_868_800),
+            (4_105_123_200, 4_107_542_400),
+            (1_835_395_200, 1_835_481_600),
+            (-1, 0),
+        ] {
+            assert_eq!(next_month(unix), next, "{unix}");
+        }
+    }
+
+    #[test]
+    fn a_majority_announces_and_withdraws() {
+        let mut announced = Announced::default();
+        let mut hear = |unix, votes: &[LeapIndicator]| {
+            announced.heard(KNOWN, at(unix), votes.iter().copied()).next
+        };
+        let day_before = MIDNIGHT - DAY / 2;
+        assert_eq!(hear(day_before, &[Insert, Quiet]), None, "half is no majority");
+        let inserted = Some(Leap { at: MIDNIGHT + 37, step: 1 });
+        assert_eq!(hear(day_before, &[Insert, Insert, Quiet]), inserted);
+        assert_eq!(hear(day_before, &[Quiet, Insert, Quiet]), None, "withdrawn");
+        let deleted = Some(Leap { at: MIDNIGHT + 35, step: -1 });
+        assert_eq!(hear(day_before, &[Delete]), deleted);
+        assert_eq!(hear(MIDNIGHT + DAY / 2, &[Insert]), None, "left over from the month before");
+    }
+
+    #[test]
+    fn a_list_is_right() {
+        let listed = Leaps { next: Some(Leap { at: MIDNIGHT + 37, step: 1 }), ..KNOWN };
+        let mut announced = Announced::default();
+        for votes in [[Quiet; 3], [Delete; 3]] {
+            assert_eq!(announced.heard(listed, at(MIDNIGHT - 9), votes.into_iter()), listed);
+        }
+    }
+}
