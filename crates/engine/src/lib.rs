@@ -12,9 +12,7 @@ mod leap;
 mod report;
 mod select;
 mod source;
-mod start;
 mod steer;
-mod trouble;
 
 pub use config::{Config, DEFAULT_POLL, EstimatorKind, NTP_PORT, POLL_RANGE, SourceConfig};
 pub use engine::Engine;

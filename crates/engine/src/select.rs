@@ -5,16 +5,6 @@
 //! (Marzullo; RFC 5905 §11.2.1). A source whose interval does not reach there is a falseticker and
 //! has no say. Where nothing overlaps that much there is no majority, and no guess.
 
-use truechimer_feedforward::Estimate;
-use truechimer_time::{Count, Rate, Span};
-
-use crate::report::Selection;
-use crate::source::Source;
-
-/// Another source must be this much better, as a fraction of the bound (5/8), to be selected
-/// instead.
-const SWITCH: (i64, i64) = (5, 8);
-
 /// An interval on any common scale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
@@ -42,78 +32,12 @@ pub(crate) fn agreement(claims: &[Claim], to_come: usize) -> Option<Claim> {
     })
 }
 
-/// Marks every source's part. Returns the selected one and its estimate, which is brought to what
-/// the majority vouches for: the bound reaches to the ends of where they agree, however little the
-/// selected source claims for itself.
-///
-/// Sources that answer go before those that no longer do, smaller bounds before larger ones.
-pub(crate) fn choose(sources: &mut [Source], at: Count) -> Option<(usize, Estimate)> {
-    let estimates: Vec<Option<Estimate>> = sources.iter().map(|s| s.claim(at)).collect();
-    let awaited = sources.iter().filter(|s| s.is_awaited(at)).count();
-    let origin = estimates.iter().flatten().map(|e| e.time).next().unwrap_or_default();
-    let claim = |e: &Estimate| {
-        let middle = (e.time - origin).0;
-        Claim { low: middle.saturating_sub(e.bound.0), high: middle.saturating_add(e.bound.0) }
-    };
-    let claims: Vec<Claim> = estimates.iter().flatten().map(claim).collect();
-    let agreed = agreement(&claims, awaited);
-    let mut truechimers = Vec::new();
-    for (index, (source, estimate)) in sources.iter_mut().zip(&estimates).enumerate() {
-        let was_selected = source.selection == Selection::Selected;
-        source.selection = match (estimate, agreed) {
-            (None, _) => Selection::Unusable,
-            // Not enough have answered to tell.
-            (Some(_), None) if awaited > 0 => Selection::Unusable,
-            (Some(e), Some(agreed)) if claim(e).meets(&agreed) => {
-                let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
-                let rank = (!source.is_fresh(at, e), e.bound / SWITCH.1 * handicap);
-                truechimers.push((rank, index, *e));
-                Selection::Truechimer
-            }
-            (Some(_), _) => Selection::Falseticker,
-        };
-    }
-    let agreed = agreed?;
-    let (_, index, best) = *truechimers.iter().min_by_key(|(rank, ..)| *rank)?;
-    sources.get_mut(index)?.selection = Selection::Selected;
-    let time = (best.time - origin).0.clamp(agreed.low, agreed.high);
-    let bound = Span(agreed.high.saturating_sub(time).max(time.saturating_sub(agreed.low)));
-    // Any of them may be the honest one whose rate is right: the others' rates may be off by as
-    // much as they differ from its own, and that by what it claims.
-    let farthest = |reach: &dyn Fn(&Estimate) -> Rate| {
-        truechimers.iter().map(|(_, _, e)| reach(e)).max().unwrap_or_default()
-    };
-    let growth = farthest(&|e| beside(e.growth, e.period.relative_to(best.period)));
-    let difference_error =
-        farthest(&|e| beside(e.difference_error, e.difference.relative_to(best.difference)));
-    Some((
-        index,
-        Estimate {
-            time: origin + Span(time),
-            bound,
-            path_bound: best.path_bound.min(bound),
-            growth,
-            difference_error,
-            ..best
-        },
-    ))
-}
-
-/// How far something may be off that is `apart` from what is right to within `error`.
-fn beside(error: Rate, apart: Rate) -> Rate {
-    Rate(error.0.saturating_add(apart.0.saturating_abs()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn agree(edges: &[(i128, i128)]) -> Option<(i128, i128)> {
-        agree_with(edges, 0)
-    }
-
-    fn agree_with(edges: &[(i128, i128)], awaited: usize) -> Option<(i128, i128)> {
         let claims: Vec<Claim> = edges.iter().map(|&(low, high)| Claim { low, high }).collect();
         agreement(&claims, 0).map(|c| (c.low, c.high))
     }
@@ -145,13 +69,6 @@ mod tests {
         assert_eq!(agree(&[(0, 1)]), Some((0, 1)));
         assert_eq!(agree(&[]), None);
         assert_eq!(agree(&[(0, 1), (0, 1), (5, 6), (5, 6)]), None, "two against two");
-    }
-
-    #[test]
-    fn those_still_to_come_count() {
-        assert_eq!(agree_with(&[(0, 1)], 1), None);
-        assert_eq!(agree_with(&[(0, 3), (2, 6)], 1), Some((2, 3)));
-        assert_eq!(agree_with(&[(0, 3), (2, 6)], 2), None);
     }
 
     proptest! {

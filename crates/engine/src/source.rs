@@ -1,5 +1,6 @@
 //! One server: when to ask it, what it answered, what its estimator makes of that.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_feedforward::{
@@ -10,23 +11,21 @@ use truechimer_time::{Count, CountSpan, Leaps, Period, Rate, Span, Stamp};
 
 use crate::config::{EstimatorKind, POLL_RANGE, SourceConfig};
 use crate::event::{Action, Level, SourceId};
-use crate::leap::Almanac;
 use crate::report::{Selection, SourceReport};
-use crate::trouble::{Kind, Trouble};
 
 /// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
 const BURST: u32 = 8;
 const BURST_INTERVAL: u32 = 2;
 /// So many requests in a row without a usable reply, and the next address is tried; once round,
-/// the name is looked up again. (Where a server replies, if only to be refused, and there is no
-/// other address, it stays.)
+/// the name is looked up again.
 const MISSES_PER_ADDRESS: u32 = 8;
-/// So many requests have a chance of a usable reply before the others go on without this source.
-const CHANCES: u32 = 4;
 /// So many in a row, and the user is told; a source that never answered has then had its chance.
 const CHANCE: u32 = 4;
 /// First and longest wait between look-ups that fail, s.
 const RESOLVE_RETRY: (u32, u32) = (2, 1024);
+/// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
+/// 1982–2118.
+const ERA_PIVOT: i64 = 2_524_608_000;
 
 /// What all sources are built with.
 #[derive(Clone, Copy, Debug)]
@@ -101,13 +100,11 @@ pub(crate) enum Heard {
 }
 
 impl Source {
-    /// A source to ask from `at` on. The others wait for it if `awaited`.
     pub(crate) fn new(
         id: SourceId,
         config: SourceConfig,
         kind: EstimatorKind,
         basis: &Basis,
-        awaited: bool,
         at: Count,
     ) -> Source {
         let estimator = match kind {
@@ -237,20 +234,29 @@ impl Source {
 
     fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
         let mut notes = Vec::new();
-        if !self.rebuffed && self.association.as_ref().is_some_and(Association::is_waiting) {
-            notes.extend(self.missed());
-        }
-        let others = self.addresses.len() > 1;
-        if self.misses >= MISSES_PER_ADDRESS || (others && self.rebuffs >= MISSES_PER_ADDRESS) {
-            self.move_on(at);
-            return notes;
+        if self.association.as_ref().is_some_and(Association::is_waiting) {
+            self.misses = self.misses.saturating_add(1);
+            self.silence = self.silence.saturating_add(1);
+            if !self.answered {
+                self.timeouts = self.timeouts.saturating_add(1);
+                self.trouble = Some("no reply: server down, or packets lost or blocked".into());
+                if self.silence == CHANCE {
+                    let text = format!("{}: no reply to {CHANCE} requests in a row", self.name());
+                    notes.push(Action::Note { level: Level::Warning, text });
+                }
+            }
+            // A server that refuses is there: it is left only for another of its addresses.
+            let elsewhere = !self.answered || self.address_index + 1 < self.addresses.len();
+            if self.misses >= MISSES_PER_ADDRESS && elsewhere {
+                self.move_on(at);
+                return notes;
+            }
         }
         let Some(association) = &mut self.association else {
             self.plan = Plan::Resolve(at);
             return notes;
         };
         let packet = association.request(random());
-        self.rebuffed = false;
         let to = association.server();
         self.requests = self.requests.saturating_add(1);
         self.answered = false;
@@ -265,24 +271,9 @@ impl Source {
         notes
     }
 
-    /// The newest request had no reply. Returns what is new to the user.
-    fn missed(&mut self) -> Option<Action> {
-        const TEXT: &str = "no reply: server down, or packets lost or blocked";
-        self.timeouts = self.timeouts.saturating_add(1);
-        self.chances = self.chances.saturating_sub(1);
-        self.misses += 1;
-        if self.misses < MISSES_WORTH_A_LINE {
-            self.trouble.hint(Kind::Silence, || TEXT.into());
-            return None;
-        }
-        let line = format!("{}: no reply to {} requests in a row", self.name(), self.misses);
-        let text = self.trouble.silence(TEXT, line)?;
-        Some(Action::Note { level: Level::Warning, text })
-    }
-
-    /// The address is of no use: the next one, or look the name up again.
+    /// The address does not answer: the next one, or look the name up again.
     fn move_on(&mut self, at: Count) {
-        (self.misses, self.rebuffs) = (0, 0);
+        self.misses = 0;
         self.address_index += 1;
         match (self.addresses.get(self.address_index), &mut self.association) {
             (Some(&address), Some(association)) => {
@@ -298,14 +289,10 @@ impl Source {
         }
     }
 
-    /// The look-up's answer. Returns the trouble if it is new.
-    pub(crate) fn resolved(
-        &mut self,
-        result: Result<Vec<SocketAddr>, String>,
-        at: Count,
-    ) -> Option<String> {
+    /// The look-up's answer.
+    pub(crate) fn resolved(&mut self, result: Result<Vec<SocketAddr>, String>, at: Count) {
         if self.plan != Plan::Resolving {
-            return None;
+            return;
         }
         let failure = match result {
             Ok(addresses) if addresses.is_empty() => "the name has no address".to_owned(),
@@ -314,7 +301,7 @@ impl Source {
                 // Only a source whose addresses have all failed is looked up again: begin anew.
                 self.address_index = 0;
                 self.addresses = addresses;
-                let &address = self.addresses.first()?;
+                let Some(&address) = self.addresses.first() else { return };
                 match &mut self.association {
                     Some(association) if association.server() == address => {}
                     Some(association) => association.move_to(address),
@@ -334,20 +321,24 @@ impl Source {
 
     /// A request did not get through. The poll goes on; returns the trouble if it is new.
     pub(crate) fn undelivered(&mut self, error: &str) -> Option<String> {
-        self.trouble.count("undelivered");
-        self.trouble.begins(Kind::Network, format!("request not delivered: {error}"))
+        *self.refused.entry("undelivered".into()).or_insert(0) += 1;
+        self.note_trouble(format!("request not delivered: {error}"))
     }
 
-    /// A datagram came. `almanac` puts the server's UTC onto the leap-free scale; `about` is what
-    /// time the published clock had when it came.
+    fn note_trouble(&mut self, trouble: String) -> Option<String> {
+        let new = self.trouble.as_ref() != Some(&trouble);
+        self.trouble = Some(trouble);
+        self.trouble.clone().filter(|_| new)
+    }
+
+    /// A datagram came. `leaps` puts the server's UTC onto the leap-free scale.
     pub(crate) fn heard(
         &mut self,
         from: SocketAddr,
         sent: Stamp,
         received: Stamp,
         packet: &[u8],
-        almanac: &Almanac,
-        about: Option<Instant>,
+        leaps: &Leaps,
     ) -> Heard {
         let Some(association) = &mut self.association else { return Heard::Refused(None) };
         let reply = match association.accept(packet, from) {
@@ -421,66 +412,15 @@ impl Source {
         self.estimator.estimate(at)
     }
 
-    /// What it has to say when the sources vote on the time.
-    pub(crate) fn claim(&self, at: Count) -> Option<Estimate> {
-        self.estimate(at).filter(|_| self.twin.is_none())
-    }
-
-    /// Whether the others wait for its first word: until then nobody knows what the majority says.
-    pub(crate) fn is_awaited(&self, at: Count) -> bool {
-        self.chances > 0
-            && self.twin.is_none()
-            && self.plan != Plan::Stopped
-            && self.estimate(at).is_none()
-    }
-
-    /// Whether `estimate` at `at` rests on a reply that is not stale.
-    pub(crate) fn is_fresh(&self, at: Count, estimate: &Estimate) -> bool {
-        estimate.period.span(at - estimate.last_used) <= self.patience()
-    }
-
-    /// What its last reply announced, if that is not stale.
-    pub(crate) fn announces(&self, at: Count) -> Option<LeapIndicator> {
-        let last = self.last.as_ref()?;
-        let age = self.nominal.span(at - last.received.count);
-        (age <= self.patience()).then_some(last.reply.leap)
-    }
-
-    /// The address in use.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.association.as_ref().map(Association::server)
-    }
-
-    /// An earlier source, `twin`, asks the same server, or none does any more. Returns the trouble
-    /// if it is new.
-    pub(crate) fn set_twin(&mut self, twin: Option<String>) -> Option<String> {
-        if self.twin == twin {
-            return None;
-        }
-        self.twin = twin;
-        self.twin.as_ref()?;
-        self.twin_trouble()
-    }
-
-    fn twin_trouble(&self) -> Option<String> {
-        let (address, twin) = (self.address()?, self.twin.as_ref()?);
-        Some(format!("{address} is the server of {twin} too; it counts once"))
-    }
-
     /// The counter broke: begin again, at once.
     pub(crate) fn new_epoch(&mut self, at: Count) {
-        if self.estimate(at).is_some() {
-            self.chances = CHANCES;
-        }
         self.estimator.new_epoch();
         self.last = None;
         self.selection = Selection::Unusable;
         if let Some(association) = &mut self.association {
             association.give_up();
         }
-        self.rebuffed = false;
-        // One more than the chances: that the last one was missed shows when the next is sent.
-        self.burst_left = CHANCES + 1;
+        self.burst_left = BURST / 2;
         match self.plan {
             Plan::Poll(_) => self.plan = Plan::Poll(at),
             Plan::Resolve(_) => self.plan = Plan::Resolve(at),
@@ -497,7 +437,7 @@ impl Source {
     ) -> SourceReport {
         let last = self.last.as_ref();
         let reply = last.map(|l| l.reply);
-        let mut refused = self.trouble.refused().clone();
+        let mut refused = self.refused.clone();
         if let Some(association) = &self.association {
             refused.extend(association.refused().iter().map(|(name, n)| (name.to_owned(), n)));
         }
@@ -526,7 +466,7 @@ impl Source {
             accepted: self.accepted,
             timeouts: self.timeouts,
             refused,
-            trouble: self.twin_trouble().or_else(|| self.trouble.text().map(str::to_owned)),
+            trouble: self.trouble.clone(),
         }
     }
 }
