@@ -106,6 +106,18 @@ Examples:
 Signals: TERM and INT end the daemon cleanly; HUP reads the configuration again without losing
 what was learnt. The system clock is left alone unless the configuration says otherwise.
 
+Environment:
+  TRUECHIMER_PAGE              the clock page, if --page does not name it
+  XDG_RUNTIME_DIR              where the page of any user but root is
+  TRUECHIMER_SIMULATED_CLOCKS  set to 1 inside a clock simulator: CLOCK_BOOTTIME is left alone, and
+                               suspend is not seen (clknetsim in LD_PRELOAD does the same)
+
+Replay log: about 18 MB a day with one server at a poll of 16 s, 12 of them for the check of the
+host's clocks every second. It repeats from its beginning only, as no later line holds what the
+estimator had learnt by then. So it cannot be rotated while the daemon runs, and HUP does not
+begin a new one: move the file away and restart the daemon, which goes on from its last word.
+A restart overwrites a log that is still there.
+
 Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
 pub struct Run {
     /// An NTP server to follow: a name or an address, IPv6 with a port as [::1]:123; may be

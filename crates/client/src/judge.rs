@@ -3,13 +3,14 @@
 
 use truechimer_counter::HostReading;
 use truechimer_time::{Count, Rate, Span};
-use truechimer_timehands::{Hand, Made, PATIENCE, Status};
+use truechimer_timehands::{Allowed, Break, Hand, Made, PATIENCE, Passed, Status};
 
 /// How far the counter and `CLOCK_MONOTONIC_RAW` may drift apart. Ten times what any crystal or
 /// calibration is off by, so that only a broken counter exceeds it.
 const DRIFT: Rate = Rate::from_ppb(1_000_000);
-/// How far they may be apart to begin with: far more than it takes to read both.
-const APART: Span = Span::from_millis(1);
+/// How far they may be apart to begin with, beyond what it takes to read them now: far more than it
+/// took the daemon to read them when it made the hand.
+const APART: Span = Span::from_micros(100);
 /// A shorter suspend than this there is not; what reading the clocks takes is less.
 const SUSPEND: Span = Span::from_millis(10);
 
@@ -26,18 +27,25 @@ pub(crate) struct Verdict {
 pub(crate) fn judge(hand: &Hand, made: &Made, heartbeat: Count, host: &HostReading) -> Verdict {
     let verdict = |status, reason| Verdict { status, reason: Some(reason) };
     let width = hand.difference.span(host.width).abs();
-    let by_counter = hand.difference.span(host.count - made.count);
-    let by_kernel = Span::from_nanos(host.raw_ns.wrapping_sub(made.raw_ns));
-    let suspended = Span::from_nanos(host.suspended_ns.wrapping_sub(made.suspended_ns));
-
-    if suspended.abs() > SUSPEND + width {
-        return verdict(Status::Disrupted, "the machine was suspended since");
-    }
-    if by_counter < -(APART + width) {
-        return verdict(Status::Disrupted, "the counter went back");
-    }
-    if (by_counter - by_kernel).abs() > APART + width + DRIFT.over(by_kernel.abs()) {
-        return verdict(Status::Disrupted, "the counter and the kernel's clock went apart");
+    let passed = Passed::new(
+        hand.difference,
+        host.count - made.count,
+        [made.raw_ns, host.raw_ns],
+        [made.suspended_ns, host.suspended_ns],
+    );
+    let broken = passed.broken(&Allowed {
+        suspended: SUSPEND + width,
+        back: APART + width,
+        apart: APART + width,
+        rate: DRIFT,
+    });
+    if let Some(broken) = broken {
+        let reason = match broken {
+            Break::Suspended(_) => "the machine was suspended since",
+            Break::Back(_) => "the counter went back",
+            Break::Apart(_) => "the counter and the kernel's clock went apart",
+        };
+        return verdict(Status::Disrupted, reason);
     }
     if !hand.void_after.at_or_after(host.count) {
         return verdict(Status::Unknown, "the clock page is too old");
@@ -122,6 +130,11 @@ mod tests {
     fn the_counter_lost_its_continuity() {
         // A suspend, whether the counter ran on or stood still.
         assert_eq!(verdict(S, 0, |host| host.suspended_ns += 11 * MS), Status::Disrupted);
+        // A jump of 150 µs right after, but not if it took as long to read the clocks.
+        let jump = |host: &mut HostReading| host.raw_ns += 150_000;
+        assert_eq!(verdict(0, 0, jump), Status::Disrupted);
+        let slow = |host: &mut HostReading| (jump(host), host.width = CountSpan(60_000)).1;
+        assert_eq!(verdict(0, 0, slow), Status::Synchronised);
         // Jumps either way; a counter that ran at half its rate; one that began again.
         assert_eq!(verdict(S, 0, |host| host.raw_ns += 3 * MS), Status::Disrupted);
         assert_eq!(verdict(S, 0, |host| host.raw_ns -= 3 * MS), Status::Disrupted);

@@ -1,14 +1,23 @@
 //! The host's own clocks, read against a counter.
 
 use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
 
-use truechimer_time::{Count, CountSpan, CounterKind};
+use truechimer_time::{Count, CountSpan};
 
 use crate::counter::Counter;
 use crate::read;
 
 /// How often [`host_reading`] tries: enough to miss an interrupt, few enough to take 1 µs.
 const TRIES: u32 = 5;
+
+/// Says, unless empty or `0`, that this process's clocks are simulated.
+const SIMULATED: &str = "TRUECHIMER_SIMULATED_CLOCKS";
+/// What the file name of a library contains that simulates clocks.
+const SIMULATOR: &str = "clknetsim";
 
 /// `CLOCK_REALTIME` between two readings of a counter, and `CLOCK_MONOTONIC` right after.
 ///
@@ -76,13 +85,15 @@ pub fn realtime_pair(counter: Counter, tries: u32) -> HostPair {
 
 /// The host's clocks together, the narrowest of a few readings: under 1 µs.
 ///
-/// If the counter is `raw` and `LD_PRELOAD` is set, the process may be inside a clock simulator,
-/// and those end a program that asks for a clock they do not have. `CLOCK_BOOTTIME` is then left
-/// alone and `suspended_ns` is 0: a suspend does not show.
+/// A clock simulator ends a program that asks for a clock it does not have. Inside one
+/// `CLOCK_BOOTTIME` is left alone and `suspended_ns` is 0: a suspend does not show. The process is
+/// taken to be inside one if `LD_PRELOAD` names a library with `clknetsim` in its file name, or if
+/// `TRUECHIMER_SIMULATED_CLOCKS` is set to anything but nothing or `0`; both are looked at once, and
+/// neither in a program with more rights than whoever started it. Other preloads change nothing.
 #[must_use]
 pub fn host_reading(counter: Counter) -> HostReading {
     let counter = counter.fenced();
-    let simulated = counter.kind() == CounterKind::Raw && env::var_os("LD_PRELOAD").is_some();
+    let simulated = is_simulated();
     let take = || {
         let before = counter.read();
         let monotonic = read::clock(libc::CLOCK_MONOTONIC).unwrap_or(0);
@@ -101,6 +112,27 @@ pub fn host_reading(counter: Counter) -> HostReading {
         }
     };
     narrowest(TRIES, take, |reading| reading.width)
+}
+
+/// Whether this process's clocks are simulated.
+fn is_simulated() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        !read::is_privileged() && simulated(env::var_os("LD_PRELOAD"), env::var_os(SIMULATED))
+    })
+}
+
+/// What the two variables say about it.
+fn simulated(preload: Option<OsString>, declared: Option<OsString>) -> bool {
+    let is_simulator = |library: &[u8]| {
+        let name = Path::new(OsStr::from_bytes(library)).file_name().unwrap_or_default();
+        name.as_bytes().windows(SIMULATOR.len()).any(|part| part == SIMULATOR.as_bytes())
+    };
+    declared.is_some_and(|value| !value.is_empty() && value != "0")
+        || preload.is_some_and(|list| {
+            // As ld.so(8) has it, separated by spaces or colons.
+            list.as_bytes().split(|byte| b" :".contains(byte)).any(is_simulator)
+        })
 }
 
 /// What `take` gives with the least width that is not negative.
@@ -131,6 +163,21 @@ mod tests {
         assert_eq!(narrowest(4, take, |w| CountSpan(*w)), 40);
         next.set(0);
         assert_eq!(narrowest(0, take, |w| CountSpan(*w)), 90);
+    }
+
+    #[test]
+    fn only_a_clock_simulator_is_one() {
+        let ask = |preload: Option<&str>, declared: Option<&str>| {
+            simulated(preload.map(OsString::from), declared.map(OsString::from))
+        };
+        for preload in [None, Some(""), Some("/lib/libjemalloc.so.2"), Some("/clknetsim/liba.so")] {
+            assert!(!ask(preload, None), "{preload:?}");
+            assert!(!ask(preload, Some("")) && !ask(preload, Some("0")), "{preload:?}");
+            assert!(ask(preload, Some("1")), "{preload:?}");
+        }
+        for preload in ["clknetsim.so", "./liba.so:../clknetsim.so.1", "/a.so /b/libclknetsim.so"] {
+            assert!(ask(Some(preload), None) && ask(Some(preload), Some("0")), "{preload}");
+        }
     }
 
     #[test]

@@ -33,7 +33,8 @@
 //! It may jump when a virtual machine moves or is restored, stop in suspend, or (broken firmware)
 //! run backwards. A single reading cannot show that. Whoever reads [`host_reading`] regularly and
 //! compares the steps of `count`, `raw_ns` and `suspended_ns` can: the engine does, from its
-//! `HostCheck` events.
+//! `HostCheck` events. What nobody sees from inside is a jump that the kernel's clocks share, being
+//! made of the same counter.
 #![deny(unsafe_code)]
 
 mod choose;

@@ -136,3 +136,10 @@ pub(crate) fn arm_hz() -> Option<u64> {
 pub(crate) fn arm_hz() -> Option<u64> {
     None
 }
+
+/// Whether this program runs with more rights than whoever started it (setuid, setgid, file
+/// capabilities): then the environment is not to be trusted.
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: it takes a number and looks at what the kernel left in this process's memory.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}

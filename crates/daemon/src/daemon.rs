@@ -172,7 +172,7 @@ impl<'n> Daemon<'n> {
         // break; and whenever a wait ran out, because a counter that stands still is never due.
         let ran_out = !happened && !self.resolver.is_waiting();
         if replies || ran_out || now.at_or_after(self.host.due(now)) {
-            self.check();
+            self.check()?;
         }
         if replies {
             let events = self.net.receive(sockets);
@@ -213,10 +213,13 @@ impl<'n> Daemon<'n> {
     }
 
     /// Compares the host's clocks, and tells readers that somebody does.
-    fn check(&mut self) {
-        let Checked { count, events, warning } = self.host.check();
+    fn check(&mut self) -> Result<(), DaemonError> {
+        let Checked { count, events, warning, lost } = self.host.check();
         for event in events {
             self.handle(count, event);
+        }
+        if let Some(reason) = lost {
+            return Err(DaemonError::CounterLost { reason });
         }
         if let Some(text) = warning {
             self.note(Level::Warning, &text);
@@ -229,6 +232,7 @@ impl<'n> Daemon<'n> {
             let reading = system_clock::read(self.counter, self.nominal);
             self.handle(reading.count, Event::SystemClock(reading));
         }
+        Ok(())
     }
 
     /// Handles the events that wait, and those that come of them, within reason.
@@ -283,6 +287,8 @@ impl<'n> Daemon<'n> {
         if hand.counter.epoch != self.epoch {
             self.epoch = hand.counter.epoch;
             self.net.forget();
+            // The old count may be years away by the new epoch's.
+            self.chores = self.counter.read() + self.nominal.counts(CHORES);
         }
         self.page.publish(hand, &self.host.made());
     }
@@ -332,10 +338,17 @@ impl<'n> Daemon<'n> {
             self.state = state::path(&new.state);
             self.settings.state = new.state;
         }
-        self.system_clock.configure(self.settings.engine.discipline);
+        let discipline = self.settings.engine.discipline;
+        if discipline {
+            self.system_clock.configure(true);
+        }
         self.note(Level::Info, "the configuration was read again");
         self.read_leaps();
         self.handle(self.counter.read(), Event::Configure(self.settings.engine.clone()));
+        if !discipline {
+            // Only now: the engine has just ended the slew that was under way.
+            self.system_clock.configure(false);
+        }
     }
 
     /// Reads the list of leap seconds again. What it says is used if it fits what is in force: the
@@ -458,5 +471,97 @@ fn bind(place: &Place, page: &Path) -> (Option<Server>, Option<String>) {
             let note = format!("no control socket: {}: {why}", path.display());
             (None, Some(note))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::io;
+    use std::net::SocketAddr;
+
+    use truechimer_counter::Choice;
+    use truechimer_engine::{SourceConfig, Steer};
+    use truechimer_serve::{ServedClock, Server as NtpServer};
+    use truechimer_time::Rate;
+
+    thread_local! {
+        /// What was asked of a system clock that is none.
+        static ASKED: RefCell<Vec<Steer>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn ask(steer: Steer) -> io::Result<()> {
+        ASKED.with_borrow_mut(|asked| asked.push(steer));
+        Ok(())
+    }
+
+    fn asked() -> usize {
+        ASKED.with_borrow(Vec::len)
+    }
+
+    /// A daemon that follows `server`, with its page in a directory of this name.
+    fn daemon<'n>(
+        name: &str,
+        server: SocketAddr,
+        notes: &'n mut dyn FnMut(Level, &str),
+    ) -> (PathBuf, Daemon<'n>) {
+        let directory =
+            std::env::temp_dir().join(format!("truechimer-daemon-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let mut source = SourceConfig::new(server.ip().to_string());
+        source.port = server.port();
+        let settings = Settings {
+            engine: Config { sources: vec![source], ..Config::default() },
+            counter: Choice::Raw,
+            page: Some(directory.join("clock")),
+            control: Place::None,
+            state: Place::None,
+            leap_file: Place::None,
+            ..Settings::default()
+        };
+        (directory, Daemon::start(settings, notes).unwrap())
+    }
+
+    #[test]
+    fn the_chores_do_not_wait_for_a_count_of_the_old_epoch() {
+        let mut ignore = |_: Level, _: &str| ();
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (directory, mut daemon) = daemon("chores", silent.local_addr().unwrap(), &mut ignore);
+        daemon.chores = daemon.chores + CountSpan(1 << 60);
+        let reason = "the counter went back".into();
+        daemon.handle(daemon.counter.read(), Event::Disruption { reason });
+        let wait = daemon.nominal.span(daemon.chores - daemon.counter.read());
+        assert!(wait <= CHORES && !wait.is_negative(), "{wait}");
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn discipline_turned_off_ends_the_slew_first() {
+        // 0.5 ms off: to be slewed, not stepped.
+        let served = ServedClock::starting_now(Span::from_micros(500), Rate::ZERO).unwrap();
+        let server = NtpServer::bind("127.0.0.1:0".parse().unwrap(), served, 3).unwrap();
+        let server = server.start().unwrap();
+        let mut ignore = |_: Level, _: &str| ();
+        let (directory, mut daemon) = daemon("slew", server.address(), &mut ignore);
+        let with = |discipline| Settings {
+            engine: Config { discipline, ..daemon.settings.engine.clone() },
+            ..daemon.settings.clone()
+        };
+        let (on, off) = (with(true), with(false));
+        daemon.system_clock = SystemClock::through(ask);
+        daemon.configure(Ok(on));
+        let begun = std::time::Instant::now();
+        while asked() < 2 {
+            daemon.turn().unwrap();
+            assert!(begun.elapsed().as_secs() < 40, "{} asked", asked());
+        }
+        let before = asked();
+        daemon.configure(Ok(off));
+        assert_eq!(asked(), before + 1, "the slew ends");
+        assert!(!daemon.system_clock.is_steered());
+        daemon.finish();
+        assert_eq!(asked(), before + 1, "and nothing after that");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,11 +1,13 @@
 //! The host's own clocks: what shows a suspend, a jump of the counter or another clocksource.
 
-use truechimer_counter::{Counter, HostReading, boot_id, clocksource, host_reading};
+use truechimer_counter::{
+    Counter, HostReading, available_clocksources, boot_id, clocksource, host_reading,
+};
 use truechimer_engine::{Event, HostCheck};
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Period, Rate, Span,
 };
-use truechimer_timehands::{Hand, Made};
+use truechimer_timehands::{Allowed, Hand, Made, Passed};
 
 /// A check is due this long after the last one: with what else a wake-up does, comfortably within
 /// the second that readers are promised.
@@ -18,7 +20,10 @@ const CONTINUITY: Span = Span::from_micros(100);
 /// the hand only, and one of them may come from the kernel's calibration.
 const CONTINUITY_RATE: Rate = Rate::from_ppb(50_000);
 /// How far the time in suspend may differ between readings.
-const SUSPENDED: i64 = 1_000_000;
+const SUSPENDED: Span = Span::from_millis(1);
+/// The kernel's name for the TSC. It is no longer among the available clocksources once the kernel
+/// has found it unstable.
+const TSC: &str = "tsc";
 
 /// Watches the host's clocks.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub(crate) struct Host {
     last: Option<Count>,
     /// What the kernel keeps time by, if it says.
     clocksource: Option<String>,
+    /// Whether the counter is the TSC and the kernel vouched for it at the start.
+    vouched: bool,
 }
 
 /// What a check found.
@@ -39,12 +46,21 @@ pub(crate) struct Checked {
     pub(crate) events: Vec<Event>,
     /// What the user should hear.
     pub(crate) warning: Option<String>,
+    /// The counter is no good any more, and why: the engine hears of it, and that is the end.
+    pub(crate) lost: Option<String>,
 }
 
 impl Host {
     /// `nominal` need only be good enough to wait by.
     pub(crate) fn new(counter: Counter, nominal: Period) -> Host {
-        Host { counter, interval: nominal.counts(INTERVAL), last: None, clocksource: clocksource() }
+        let vouched = counter.kind() == CounterKind::Tsc && !given_up(available_clocksources());
+        Host {
+            counter,
+            interval: nominal.counts(INTERVAL),
+            last: None,
+            clocksource: clocksource(),
+            vouched,
+        }
     }
 
     /// When the next check is due. A counter that went back makes it due at once.
@@ -57,23 +73,38 @@ impl Host {
 
     /// Reads the clocks.
     pub(crate) fn check(&mut self) -> Checked {
-        let mut events = Vec::new();
-        let mut warning = None;
-        if let Some(change) = self.changed(clocksource()) {
-            if self.counter.kind() == CounterKind::Raw {
-                // The raw clock has another slope from now on.
-                events.push(Event::Disruption { reason: change });
-            } else {
-                warning = Some(format!(
-                    "{change}: if it found the {} unstable, restart with --counter raw",
-                    self.counter.kind()
-                ));
-            }
-        }
-        let HostReading { count, raw_ns, suspended_ns, .. } = host_reading(self.counter);
-        events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns }));
+        let (mut events, warning, lost) = self.look(clocksource(), available_clocksources);
+        let HostReading { count, raw_ns, suspended_ns, width, .. } = host_reading(self.counter);
+        events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns, width }));
         self.last = Some(count);
-        Checked { count, events, warning }
+        Checked { count, events, warning, lost }
+    }
+
+    /// What the kernel's clocksources say: events, a warning, the loss of the counter.
+    fn look(
+        &mut self,
+        current: Option<String>,
+        available: impl Fn() -> Option<Vec<String>>,
+    ) -> (Vec<Event>, Option<String>, Option<String>) {
+        // Asked each time while another is in use: the TSC may be given up even then.
+        let away = current.as_deref().is_some_and(|name| name != TSC);
+        let change = self.changed(current);
+        if self.vouched && away && given_up(available()) {
+            let reason = "the kernel has found the TSC unstable".to_owned();
+            let reason = change.map_or(reason.clone(), |change| format!("{change}: {reason}"));
+            return (vec![Event::Disruption { reason: reason.clone() }], None, Some(reason));
+        }
+        match change {
+            // The raw clock has another slope from now on.
+            Some(reason) if self.counter.kind() == CounterKind::Raw => {
+                (vec![Event::Disruption { reason }], None, None)
+            }
+            Some(change) => {
+                let kind = self.counter.kind();
+                (Vec::new(), Some(format!("{change}; the clock goes on by the {kind}")), None)
+            }
+            None => (Vec::new(), None, None),
+        }
     }
 
     /// How the clocksource changed, if it is known to have.
@@ -88,6 +119,11 @@ impl Host {
     pub(crate) fn made(&self) -> Made {
         made(host_reading(self.counter))
     }
+}
+
+/// Whether the kernel is known to think nothing of the TSC.
+fn given_up(available: Option<Vec<String>>) -> bool {
+    available.is_some_and(|names| !names.iter().any(|name| name == TSC))
 }
 
 fn made(reading: HostReading) -> Made {
@@ -129,13 +165,19 @@ fn continued(
 /// made, and none of it was spent suspended. What cannot be seen: another clocksource under the
 /// raw clock, if that is the counter.
 fn unbroken(hand: &Hand, then: Made, now: Made) -> bool {
-    let counted = hand.period.span(now.count - then.count);
-    let raw = Span::from_nanos_wide(i128::from(now.raw_ns) - i128::from(then.raw_ns));
-    let allowed = CONTINUITY + CONTINUITY_RATE.over(raw.abs());
-    let suspended = i128::from(now.suspended_ns) - i128::from(then.suspended_ns);
-    !counted.is_negative()
-        && (counted - raw).abs() <= allowed
-        && suspended.abs() <= i128::from(SUSPENDED)
+    let passed = Passed::new(
+        hand.period,
+        now.count - then.count,
+        [then.raw_ns, now.raw_ns],
+        [then.suspended_ns, now.suspended_ns],
+    );
+    let allowed = Allowed {
+        suspended: SUSPENDED,
+        back: Span::ZERO,
+        apart: CONTINUITY,
+        rate: CONTINUITY_RATE,
+    };
+    passed.broken(&allowed).is_none()
 }
 
 #[cfg(test)]
@@ -215,12 +257,53 @@ mod tests {
         let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
         let mut host = Host::new(counter, Period::NANOSECOND);
         assert_eq!(host.due(Count(5)), Count(5), "none was made yet");
-        let Checked { count, events, warning } = host.check();
-        assert_eq!(warning, None);
+        let Checked { count, events, warning, lost } = host.check();
+        assert_eq!((warning, lost), (None, None));
         assert!(matches!(events.as_slice(), [Event::Check(check)] if check.count == count));
         assert_eq!(host.due(count), count + Period::NANOSECOND.counts(INTERVAL));
         let before = count - CountSpan(1);
         assert_eq!(host.due(before), before);
+    }
+
+    fn looks(kind: CounterKind, vouched: bool) -> impl FnMut(&str, &[&str]) -> [bool; 3] {
+        let counter = match kind {
+            CounterKind::Raw => Counter::of_kind(CounterKind::Raw),
+            _ => Counter::of_kind(CounterKind::Tsc),
+        };
+        let host = counter.map(|counter| Host {
+            clocksource: Some(TSC.into()),
+            vouched,
+            ..Host::new(counter, Period::NANOSECOND)
+        });
+        let mut host = host.unwrap();
+        move |current, available| {
+            let available: Vec<String> = available.iter().map(|&name| name.into()).collect();
+            let (events, warning, lost) =
+                host.look(Some(current.into()), || Some(available.clone()));
+            assert!(events.iter().all(|event| matches!(event, Event::Disruption { .. })));
+            [!events.is_empty(), warning.is_some(), lost.is_some()]
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_tsc_that_the_kernel_gives_up_is_lost() {
+        let (nothing, warned, lost) = ([false; 3], [false, true, false], [true, false, true]);
+        let mut look = looks(CounterKind::Tsc, true);
+        assert_eq!(look("tsc", &["tsc", "hpet"]), nothing);
+        assert_eq!(look("hpet", &["tsc", "hpet"]), warned, "somebody chose another");
+        assert_eq!(look("hpet", &["tsc", "hpet"]), nothing);
+        assert_eq!(look("hpet", &["hpet"]), lost, "given up later");
+        assert_eq!(looks(CounterKind::Tsc, true)("hpet", &["hpet", "acpi_pm"]), lost);
+        // The user insisted on it although the kernel never vouched for it.
+        assert_eq!(looks(CounterKind::Tsc, false)("hpet", &["hpet"]), warned);
+    }
+
+    #[test]
+    fn another_clocksource_under_the_raw_clock_is_a_break() {
+        let mut look = looks(CounterKind::Raw, false);
+        assert_eq!(look("hpet", &["hpet"]), [true, false, false]);
+        assert_eq!(look("hpet", &["hpet"]), [false; 3]);
     }
 
     #[test]

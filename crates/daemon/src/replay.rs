@@ -5,11 +5,16 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":1,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":2,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
 //! | | `{"action":…}`: the engine wanted this done |
+//!
+//! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
+//! lines before it and in no start record. So it is not begun anew while the daemon runs; to rotate
+//! it, move it away and restart the daemon. It grows by some 18 MB a day with one server at a poll of
+//! 16 s.
 //!
 //! The log contains the seed of the daemon's random numbers. While that daemon runs, whoever can
 //! read the log can forge replies to it: the file is readable by its owner only, and should stay
@@ -28,7 +33,7 @@ use truechimer_time::Count;
 use truechimer_timehands::Hand;
 
 /// The version of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The longest line that is read, in bytes.
 const MAX_LINE: u64 = 4 << 20;
 /// Only the owner may read: the seed is in it.
@@ -407,7 +412,8 @@ mod tests {
                 None => {
                     now = bench.engine.next_deadline().unwrap().0.max(now + 1);
                     let raw_ns = now as i64;
-                    let check = HostCheck { count: Count(now), raw_ns, suspended_ns: 0 };
+                    let (count, width) = (Count(now), CountSpan(300));
+                    let check = HostCheck { count, raw_ns, suspended_ns: 0, width };
                     bench.feed(now, Event::Check(check));
                     bench.feed(now, Event::Timer);
                 }
@@ -477,7 +483,7 @@ mod tests {
         for (text, part) in [
             (String::new(), "it is empty"),
             ("{}\n".into(), "missing field"),
-            ("{\"truechimer-replay\":2,\"version\":\"9\"}\n".into(), "its format is 2, known is 1"),
+            ("{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(), "its format is 1, known is 2"),
             (with("{}"), "neither an event nor a decision"),
             (with("x"), "expected value"),
             (with("{\"at\":1}"), "neither an event nor a decision"),

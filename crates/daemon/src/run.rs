@@ -14,6 +14,7 @@ use crate::options::Options;
 
 /// Why the daemon could not start, or go on.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DaemonError {
     /// The configuration is wrong.
     Config(ConfigError),
@@ -21,6 +22,11 @@ pub enum DaemonError {
     Counter(CounterError),
     /// The clock page cannot be written.
     Page(PageError),
+    /// The counter has become useless while the daemon ran.
+    CounterLost {
+        /// What happened.
+        reason: String,
+    },
     /// The system refuses what nothing goes without.
     System {
         /// What.
@@ -36,6 +42,11 @@ impl fmt::Display for DaemonError {
             DaemonError::Config(error) => error.fmt(f),
             DaemonError::Counter(error) => error.fmt(f),
             DaemonError::Page(error) => error.fmt(f),
+            DaemonError::CounterLost { reason } => write!(
+                f,
+                "{reason}; restart with --counter raw (--counter auto, the default, chooses it \
+                 by itself)"
+            ),
             DaemonError::System { what, why } => write!(f, "{what}: {why}"),
         }
     }
@@ -73,7 +84,8 @@ impl From<PageError> for DaemonError {
 ///
 /// # Errors
 /// If the configuration is wrong, the counter cannot be used, or another daemon writes the page.
-/// Once it runs, next to nothing stops it: servers, network, disk and system clock may fail.
+/// Once it runs, next to nothing stops it: servers, network, disk and system clock may fail. What
+/// does is a counter that the kernel finds unstable.
 pub fn run(
     options: &Options,
     stop: &AtomicBool,
@@ -85,8 +97,23 @@ pub fn run(
         if reload.swap(false, Ordering::Relaxed) || daemon.wants_reload() {
             daemon.configure(options.settings());
         }
-        daemon.turn()?;
+        if let Err(why) = daemon.turn() {
+            daemon.finish();
+            return Err(why);
+        }
     }
     daemon.finish();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_loses_the_counter_hears_how_to_go_on() {
+        let reason = "the kernel has found the TSC unstable".to_owned();
+        let told = DaemonError::CounterLost { reason: reason.clone() }.to_string();
+        assert!(told.starts_with(&reason) && told.contains("restart with --counter raw"), "{told}");
+    }
 }

@@ -17,18 +17,34 @@ const TRIES: u32 = 8;
 const PATIENCE: u32 = 8;
 
 /// The system clock as far as we have to do with it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SystemClock {
+    /// How a steer reaches the kernel.
+    through: fn(Steer) -> io::Result<()>,
     discipline: bool,
     failures: u32,
     /// Why it is left alone although it should be steered.
     given_up: Option<String>,
 }
 
+impl Default for SystemClock {
+    fn default() -> SystemClock {
+        SystemClock::through(|steer| match steer {
+            Steer::Step(span) => sys::step(span),
+            Steer::Frequency(rate) => sys::set_frequency(rate),
+        })
+    }
+}
+
 impl SystemClock {
+    /// One that is left alone until configured, and steered by way of this.
+    pub(crate) fn through(through: fn(Steer) -> io::Result<()>) -> SystemClock {
+        SystemClock { through, discipline: false, failures: 0, given_up: None }
+    }
+
     /// Whether to steer it, from now on. A failure before is forgotten.
     pub(crate) fn configure(&mut self, discipline: bool) {
-        *self = SystemClock { discipline, ..SystemClock::default() };
+        *self = SystemClock { discipline, ..SystemClock::through(self.through) };
     }
 
     /// Whether it is being steered, so that the engine must be told what it reads.
@@ -41,16 +57,17 @@ impl SystemClock {
         if !self.is_steered() {
             return None;
         }
-        let (what, result) = match steer {
-            Steer::Step(span) => (format!("stepped by {span:+}"), sys::step(span)),
-            Steer::Frequency(rate) => (format!("frequency {rate:+}"), sys::set_frequency(rate)),
-        };
-        match result {
+        match (self.through)(steer) {
             Ok(()) => {
                 self.failures = 0;
-                let level =
-                    if matches!(steer, Steer::Step(_)) { Level::Info } else { Level::Debug };
-                Some((level, format!("system clock: {what}")))
+                Some(match steer {
+                    Steer::Step(span) => {
+                        (Level::Info, format!("system clock: stepped by {span:+}"))
+                    }
+                    Steer::Frequency(rate) => {
+                        (Level::Debug, format!("system clock: frequency {rate:+}"))
+                    }
+                })
             }
             Err(error) => self.failed(&error).map(|text| (Level::Warning, text)),
         }

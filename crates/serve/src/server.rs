@@ -144,7 +144,7 @@ impl Server {
         self.state.reference_timestamp = receive;
         if let Some(reply) = respond(request, receive, transmit, &self.state) {
             // A reply that cannot leave is a reply lost on the way: the client asks again.
-            if self.socket.send(self.raw, &mut self.pairs, &received.from, &reply).is_ok() {
+            if self.socket.answer(&received.from, &reply).is_ok() {
                 self.answered.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -105,3 +105,25 @@ fn a_port_in_use_is_an_error_and_free_again_after_the_server() {
     drop(server);
     Server::bind(address, clock, 3).unwrap();
 }
+
+/// The stamp of a request that waited in the queue while another was answered is the kernel's all
+/// the same: how long it waited shows between its two times, and is no error of the first.
+#[test]
+fn requests_that_queue_are_stamped_when_they_came() {
+    const WAIT: Duration = Duration::from_millis(150);
+    let clock = ServedClock::starting_now(Span::ZERO, Rate::ZERO).unwrap();
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), clock, 3).unwrap();
+    // The kernel begins to stamp a moment after it was asked to.
+    std::thread::sleep(WAIT);
+    let clients: Vec<UdpSocket> = (0..4).map(|_| client(server.address())).collect();
+    for (client, n) in clients.iter().zip(1..) {
+        client.send(&request(4, 3, n)).unwrap();
+    }
+    std::thread::sleep(WAIT);
+    let _running = server.start().unwrap();
+    for client in &clients {
+        let reply = reply(client);
+        let waited = unix_ns(reply.transmit_timestamp) - unix_ns(reply.receive_timestamp);
+        assert!(waited >= WAIT.as_nanos() as i64, "{waited} ns");
+    }
+}

@@ -22,6 +22,12 @@ pub fn warp() -> PathBuf {
     beside("libtruechimer_warp.so")
 }
 
+/// The library to preload for the rules of a clock simulator.
+#[must_use]
+pub fn strict() -> PathBuf {
+    beside("libtruechimer_strict.so")
+}
+
 /// A program of the system, wherever daemons live: an ordinary user's path may not lead there.
 #[must_use]
 pub fn system(name: &str) -> PathBuf {

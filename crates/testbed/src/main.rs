@@ -2,6 +2,7 @@
 //! under a preloaded clock.
 #![forbid(unsafe_code)]
 
+mod breach;
 mod stamps;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -12,6 +13,7 @@ use truechimer_counter::{Choice, Counter, realtime_pair};
 use truechimer_testbed::relay::Relay;
 use truechimer_testbed::udp::receive;
 
+use breach::breach;
 use stamps::stamps;
 
 const USAGE: &str = "\
@@ -23,7 +25,9 @@ usage: truechimer-testbed query SERVER:PORT
            print CLOCK_MONOTONIC_RAW, the system clock, CLOCK_MONOTONIC_RAW (ns)
        truechimer-testbed stamps COUNTER EXCHANGES STATE
            exchange datagrams with itself and print each stamp: its count, its error in counts,
-           its method, and the host's own stamp (ns) as the preloaded warp left it in STATE";
+           its method, and the host's own stamp (ns) as the preloaded warp left it in STATE
+       truechimer-testbed breach thread|sleep|wait|receive|sockets
+           do what a clock simulator does not allow";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
         ["relay", listen, server, seed, there, back] => relay(listen, server, seed, there, back),
         ["clock"] => clock(),
         ["stamps", counter, exchanges, state] => stamps(counter, exchanges, state),
+        ["breach", rule] => breach(rule),
         _ => Err(USAGE.to_owned()),
     };
     match done {

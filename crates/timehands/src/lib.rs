@@ -2,6 +2,7 @@
 //!
 //! * A [`Hand`] is everything that turns a count into time, with the bound of the error;
 //!   [`Made`] says when it was made, by the host's own clocks.
+//! * [`Passed`] is how writer and readers tell from those clocks that the counter ran on.
 //! * A [`Ring`] publishes hands from one writer to any number of readers without locks. A reader
 //!   is never held up by a writer, wherever that was stopped: it reads the newest complete hand.
 //! * With feature `page` the ring lies in a file that any process can map: `PageWriter`,
@@ -19,6 +20,7 @@ mod made;
 mod packed;
 #[cfg(feature = "page")]
 mod page;
+mod passed;
 mod ring;
 
 pub use cell::{Cell, Halves, Mark, Word};
@@ -28,4 +30,5 @@ pub use made::Made;
 pub use packed::{Corrupt, PATIENCE, Packed, PackedLeaps, WORDS, pack, unpack};
 #[cfg(feature = "page")]
 pub use page::{PageError, PageReader, PageWriter, layout, places};
+pub use passed::{Allowed, Break, Passed};
 pub use ring::{HandRing, Look, Ring, SLOTS, TRIES, Unreadable, Writer};

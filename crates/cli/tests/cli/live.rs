@@ -237,9 +237,12 @@ fn the_demonstration_is_good_and_says_why() {
 
 #[test]
 fn the_daemon_is_small() {
-    let usage = truechimer(&["bench", "daemon", "--seconds", "5", "--json"]);
+    // After the burst at the start, at its own poll interval. Time on the processor is what counts:
+    // what else the machine does adds little to it.
+    let usage = truechimer(&["bench", "daemon", "--seconds", "20", "--json"]);
     assert_eq!(usage.code, 0, "{usage:?}");
     let usage = usage.json();
     assert!(int(&usage, "peak_resident_kib") < 16 << 10, "{usage}");
-    assert!(usage["processor_percent"].as_f64().unwrap() < 0.5, "{usage}");
+    assert!(usage["processor_percent"].as_f64().unwrap() < 0.1, "{usage}");
+    assert_eq!(usage["poll_s"], 16);
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::layout::{SIZE, VERSION};
+use super::places::SYSTEM;
 
 /// Why a page cannot be used.
 #[derive(Debug)]
@@ -20,6 +21,15 @@ pub enum PageError {
         /// What was tried, as in "cannot …".
         action: &'static str,
         /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// This user may not put a page there.
+    NotPermitted {
+        /// What was tried, as in "cannot …".
+        action: &'static str,
+        /// Where.
         path: PathBuf,
         /// What the system said.
         error: io::Error,
@@ -82,6 +92,16 @@ pub enum PageError {
     },
 }
 
+impl PageError {
+    /// The system refused to let a page be written.
+    pub(super) fn refused(action: &'static str, path: PathBuf, error: io::Error) -> PageError {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => PageError::NotPermitted { action, path, error },
+            _ => PageError::System { action, path, error },
+        }
+    }
+}
+
 impl fmt::Display for PageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,6 +110,17 @@ impl fmt::Display for PageError {
             }
             PageError::System { action, path, error } => {
                 write!(f, "cannot {action} {}: {error}", path.display())
+            }
+            PageError::NotPermitted { action, path, error } => {
+                write!(
+                    f,
+                    "cannot {action} {}: {error}; name another page with --page",
+                    path.display()
+                )?;
+                if path.as_path() == Path::new(SYSTEM) {
+                    f.write_str(", or set XDG_RUNTIME_DIR to a directory of your own")?;
+                }
+                Ok(())
             }
             PageError::NotAFile { path } => {
                 write!(f, "{} is not a regular file; name another page", path.display())
@@ -147,8 +178,29 @@ impl fmt::Display for PageError {
 impl std::error::Error for PageError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            PageError::System { error, .. } => Some(error),
+            PageError::System { error, .. } | PageError::NotPermitted { error, .. } => Some(error),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_write_there_hears_where_else() {
+        let told = |path: &str| {
+            let error = io::ErrorKind::PermissionDenied.into();
+            PageError::refused("make the directory of", path.into(), error).to_string()
+        };
+        let system = told(SYSTEM);
+        assert!(system.starts_with("cannot make the directory of /run/truechimer/clock: "));
+        assert!(system.contains("--page") && system.contains("XDG_RUNTIME_DIR"), "{system}");
+        let other = told("/elsewhere/clock");
+        assert!(other.contains("--page") && !other.contains("XDG_RUNTIME_DIR"), "{other}");
+        let full = io::Error::from_raw_os_error(libc::ENOSPC);
+        let full = PageError::refused("open", SYSTEM.into(), full);
+        assert!(matches!(full, PageError::System { .. }));
     }
 }

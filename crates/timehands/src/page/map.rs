@@ -114,3 +114,10 @@ pub(crate) fn effective_user() -> u32 {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
+
+/// Whether this program runs with more rights than whoever started it (setuid, setgid, file
+/// capabilities).
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: it takes a number and looks at what the kernel left in this process's memory.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}

@@ -37,7 +37,7 @@ impl PageWriter {
     /// untouched), or if the system refuses.
     pub fn create(path: impl AsRef<Path>) -> Result<PageWriter, PageError> {
         let path = path.as_ref().to_path_buf();
-        let system = |action, error| PageError::System { action, path: path.clone(), error };
+        let system = |action, error| PageError::refused(action, path.clone(), error);
         if path == places::for_daemon() {
             make_directory(directory(&path)).map_err(|e| system("make the directory of", e))?;
         }
