@@ -45,6 +45,8 @@ pub struct Engine {
     config: Config,
     settings: Settings,
     rate_prior: RatePrior,
+    /// What is known of the rate without having measured it.
+    nominal: RatePrior,
     counter: CounterId,
     leaps: Leaps,
     announced: Announced,
@@ -84,6 +86,7 @@ impl Engine {
         let mut engine = Engine {
             settings,
             rate_prior,
+            nominal,
             counter: start.counter,
             leaps: start.leaps,
             announced: Announced::default(),
@@ -118,6 +121,7 @@ impl Engine {
             self.watch = Watch::default();
         }
         self.last_at = at;
+        let to_come = self.to_come(at);
         match event {
             Event::Timer => {}
             Event::Resolved { source, result } => {
@@ -131,9 +135,10 @@ impl Engine {
                 }
             }
             Event::Reply { source, from, sent, received, packet } => {
-                let leaps = self.leaps;
+                let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
+                let about = known.then(|| self.hand.time_at(received.count));
                 if let Some(source) = self.source(source) {
-                    let heard = source.heard(from, sent, received, &packet, &leaps);
+                    let heard = source.heard(from, sent, received, &packet, &leaps, about);
                     let name = source.name();
                     self.after_reply(&name, heard, at, &mut actions);
                 }
@@ -158,6 +163,10 @@ impl Engine {
             }
         }
         self.act(at, &mut actions);
+        // Whoever has had its chance no longer keeps the others waiting.
+        if self.to_come(at) < to_come && self.hand.base != at {
+            self.publish(at, &mut actions);
+        }
         self.renew(at, &mut actions);
         actions
     }
@@ -305,7 +314,7 @@ impl Engine {
     /// No source is fit to follow: hold what was published last.
     fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
         let usable = self.sources.iter().filter(|s| s.estimate(at).is_some()).count();
-        self.reason = if self.sources.iter().any(Source::is_to_come) {
+        self.reason = if self.to_come(at) > 0 {
             format!("{usable} of {} sources answered so far", self.sources.len())
         } else if usable > 0 {
             format!("{usable} sources and no majority of them agrees")
@@ -345,8 +354,7 @@ impl Engine {
         };
         let claims: Vec<Claim> = estimates.iter().flatten().map(claim).collect();
         // The first to answer is no majority while the others have not had their chance.
-        let begins = !self.hand.status.bound_holds();
-        let to_come = self.sources.iter().filter(|s| begins && s.is_to_come()).count();
+        let to_come = self.to_come(at);
         let agreed = agreement(&claims, to_come);
         let mut best: Option<(bool, Span, usize, Estimate)> = None;
         for (index, (source, estimate)) in self.sources.iter_mut().zip(&estimates).enumerate() {
@@ -387,6 +395,11 @@ impl Engine {
         Some((index, selected))
     }
 
+    /// How many sources are waited for.
+    fn to_come(&self, at: Count) -> usize {
+        self.sources.iter().filter(|s| s.is_to_come(at)).count()
+    }
+
     /// What each source says. Two that turn out to be the same server have one vote.
     fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
@@ -424,6 +437,8 @@ impl Engine {
         for source in &mut self.sources {
             source.new_epoch(at);
         }
+        // The machine may be another one now.
+        self.rate_prior = self.nominal;
         self.servo.interrupt();
         self.reason = reason;
         self.renew_at = None;
@@ -445,6 +460,11 @@ impl Engine {
     ) {
         self.settings.max_wander = config.max_wander;
         let basis = Basis { settings: self.settings, rate: self.rate_prior, time };
+        // A clock that is synchronised does not wait for those that join it.
+        let stays = |s: &Source| {
+            s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
+        };
+        let awaited = !self.sources.iter().any(stays);
         let mut old: BTreeMap<u32, Source> =
             std::mem::take(&mut self.sources).into_iter().map(|s| (s.id.0, s)).collect();
         for wanted in &config.sources {
@@ -461,7 +481,7 @@ impl Engine {
                 None => {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
-                    Source::new(id, wanted.clone(), config.estimator, &basis, at)
+                    Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at)
                 }
             };
             self.sources.push(source);

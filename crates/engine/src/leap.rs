@@ -5,9 +5,26 @@
 //! has to say so, and the announcement may be withdrawn until it happens. A list is always right.
 
 use truechimer_ntp::LeapIndicator;
-use truechimer_time::{Instant, Leap, Leaps};
+use truechimer_time::{Instant, Leap, Leaps, Span};
 
 const DAY: i64 = 86_400;
+/// This shortly before a leap its announcement stands, s: a server whose clock is ahead has the
+/// leap behind it a moment earlier than we.
+const SETTLED: i64 = 10;
+
+/// The instant of a server's timestamp that was read as `first`. In an inserted leap second NTP
+/// shows the second before again: of the two readings, the one nearer to `about`.
+pub(crate) fn later_reading(first: Instant, leaps: &Leaps, about: Option<Instant>) -> Instant {
+    let twice = [leaps.last, leaps.next]
+        .into_iter()
+        .flatten()
+        .any(|leap| leap.step > 0 && first.secs() == leap.at.saturating_sub(2));
+    if twice && about.is_some_and(|about| about - first > Span::from_millis(500)) {
+        first + Span::from_secs(1)
+    } else {
+        first
+    }
+}
 
 /// The leap that the servers have announced, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,7 +41,11 @@ impl Announced {
         if leaps.next.is_some() && leaps.next != self.0 {
             return leaps;
         }
+        let settled = |next: Leap| next.at.saturating_sub(now.secs()) <= SETTLED;
         let all = indicators.clone().count();
+        if all == 0 || leaps.next.is_some_and(settled) {
+            return leaps;
+        }
         let announce = |kind| indicators.clone().filter(|i| *i == kind).count() * 2 > all;
         let step = match (announce(LeapIndicator::Insert), announce(LeapIndicator::Delete)) {
             (true, _) => 1,
@@ -35,8 +56,10 @@ impl Announced {
         let month_end = next_month(unix);
         // Some servers go on announcing for a while after the leap.
         let stale = next_month(unix.saturating_sub(DAY)) != month_end;
-        self.0 = (step != 0 && !stale)
-            .then(|| Leap { at: month_end + i64::from(leaps.tai_offset) + i64::from(step), step });
+        self.0 = (step != 0 && !stale).then(|| Leap {
+            at: month_end.saturating_add(i64::from(leaps.tai_offset) + i64::from(step)),
+            step,
+        });
         Leaps { next: self.0, ..leaps }
     }
 }
@@ -45,7 +68,7 @@ impl Announced {
 fn next_month(unix: i64) -> i64 {
     let (year, month) = year_and_month(unix.div_euclid(DAY));
     let (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-    first_day(year, month) * DAY
+    first_day(year, month).saturating_mul(DAY)
 }
 
 /// Days from 1970-01-01 to the first of a month, in the Gregorian calendar.
@@ -118,6 +141,14 @@ mod tests {
         let mut announced = Announced::default();
         for votes in [[Quiet; 3], [Delete; 3]] {
             assert_eq!(announced.heard(listed, at(MIDNIGHT - 9), votes.into_iter()), listed);
+        }
+    }
+
+    #[test]
+    fn extremes_do_not_panic() {
+        for unix in [i64::MIN, i64::MAX] {
+            let _ = Announced::default().heard(KNOWN, Instant::new(unix, 0), [Insert].into_iter());
+            let _ = next_month(unix);
         }
     }
 }

@@ -23,12 +23,15 @@ impl Claim {
 pub(crate) fn agreement(claims: &[Claim], to_come: usize) -> Option<Claim> {
     let all = claims.len() + to_come;
     let honest = all - all.saturating_sub(1) / 2;
-    let vouched =
-        |at: i128| claims.iter().filter(|c| c.low <= at && at <= c.high).count() >= honest;
+    let vouchers = |at: i128| claims.iter().filter(|c| c.low <= at && at <= c.high).count();
+    let edges = || claims.iter().flat_map(|c| [c.low, c.high]);
+    edges().find(|at| vouchers(*at) >= honest)?;
+    // Those to come may vouch for anything: the truth may be wherever they could make up the number.
+    let enough = honest.saturating_sub(to_come).max(1);
     // Where enough intervals overlap begins at a lower edge and ends at an upper one.
     Some(Claim {
-        low: claims.iter().map(|c| c.low).filter(|at| vouched(*at)).min()?,
-        high: claims.iter().map(|c| c.high).filter(|at| vouched(*at)).max()?,
+        low: edges().filter(|at| vouchers(*at) >= enough).min()?,
+        high: edges().filter(|at| vouchers(*at) >= enough).max()?,
     })
 }
 

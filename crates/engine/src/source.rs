@@ -7,10 +7,11 @@ use truechimer_feedforward::{
     Accepted, Direct, Estimate, Estimator, Exchange, RatePrior, Settings, TimePrior,
 };
 use truechimer_ntp::{Association, Demand, LeapIndicator, Refusal, Reply, Timestamp};
-use truechimer_time::{Count, CountSpan, Leaps, Period, Rate, Span, Stamp};
+use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Stamp};
 
 use crate::config::{EstimatorKind, POLL_RANGE, SourceConfig};
 use crate::event::{Action, Level, SourceId};
+use crate::leap::later_reading;
 use crate::report::{Selection, SourceReport};
 
 /// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
@@ -54,6 +55,8 @@ pub(crate) struct Source {
     /// Requests in a row without a usable reply, to this address and in all.
     misses: u32,
     silence: u32,
+    /// How many more requests may fail before the others no longer wait for its first word.
+    chances: u32,
     /// Whether the server answered the newest request, if only to refuse.
     answered: bool,
     reach: u8,
@@ -100,11 +103,13 @@ pub(crate) enum Heard {
 }
 
 impl Source {
+    /// A source to ask from `at` on; the others wait for its first word if `awaited`.
     pub(crate) fn new(
         id: SourceId,
         config: SourceConfig,
         kind: EstimatorKind,
         basis: &Basis,
+        awaited: bool,
         at: Count,
     ) -> Source {
         let estimator = match kind {
@@ -127,6 +132,7 @@ impl Source {
             resolve_wait: RESOLVE_RETRY.0,
             misses: 0,
             silence: 0,
+            chances: if awaited { CHANCE } else { 0 },
             answered: true,
             reach: 0,
             last: None,
@@ -184,9 +190,9 @@ impl Source {
         }
     }
 
-    /// Whether it has neither said anything usable yet nor had its chance to.
-    pub(crate) fn is_to_come(&self) -> bool {
-        self.accepted == 0 && self.silence < CHANCE && self.plan != Plan::Stopped
+    /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
+    pub(crate) fn is_to_come(&self, at: Count) -> bool {
+        self.chances > 0 && self.plan != Plan::Stopped && self.estimate(at).is_none()
     }
 
     /// What its last usable reply said of leap seconds.
@@ -237,6 +243,7 @@ impl Source {
         if self.association.as_ref().is_some_and(Association::is_waiting) {
             self.misses = self.misses.saturating_add(1);
             self.silence = self.silence.saturating_add(1);
+            self.chances = self.chances.saturating_sub(1);
             if !self.answered {
                 self.timeouts = self.timeouts.saturating_add(1);
                 self.trouble = Some("no reply: server down, or packets lost or blocked".into());
@@ -313,6 +320,7 @@ impl Source {
             Err(error) => error,
         };
         self.silence = self.silence.max(CHANCE);
+        self.chances = 0;
         self.trouble = Some(format!("cannot look up {}: {failure}", self.config.host));
         *self.refused.entry("unresolvable".into()).or_insert(0) += 1;
         self.plan = Plan::Resolve(self.after(at, self.resolve_wait));
@@ -331,7 +339,8 @@ impl Source {
         self.trouble.clone().filter(|_| new)
     }
 
-    /// A datagram came. `leaps` puts the server's UTC onto the leap-free scale.
+    /// A datagram came. `leaps` puts the server's UTC onto the leap-free scale; `about` is the time
+    /// by the published clock.
     pub(crate) fn heard(
         &mut self,
         from: SocketAddr,
@@ -339,11 +348,16 @@ impl Source {
         received: Stamp,
         packet: &[u8],
         leaps: &Leaps,
+        about: Option<Instant>,
     ) -> Heard {
         let Some(association) = &mut self.association else { return Heard::Refused(None) };
         let reply = match association.accept(packet, from) {
             Ok(reply) => reply,
             Err(refusal) => {
+                if refusal.demand().is_some() {
+                    // This was the answer: nothing is missed any more.
+                    self.chances = self.chances.saturating_sub(1);
+                }
                 match refusal.demand() {
                     Some(Demand::Stop) => self.plan = Plan::Stopped,
                     Some(Demand::SlowDown) => self.slow(received.count),
@@ -372,7 +386,7 @@ impl Source {
                 });
             }
         };
-        let instant = |t: Timestamp| t.to_instant(ERA_PIVOT, leaps);
+        let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, about);
         let exchange = Exchange {
             sent,
             server_received: instant(reply.receive),
@@ -393,6 +407,7 @@ impl Source {
             Err(refusal) => {
                 *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
                 (self.misses, self.answered) = (0, true);
+                self.chances = self.chances.saturating_sub(1);
                 Heard::Doubted(self.note_trouble(refusal.to_string()))
             }
         }
@@ -414,13 +429,17 @@ impl Source {
 
     /// The counter broke: begin again, at once.
     pub(crate) fn new_epoch(&mut self, at: Count) {
+        // Whoever had something to say before the break is waited for again.
+        if self.last.take().is_some() {
+            self.chances = CHANCE;
+        }
         self.estimator.new_epoch();
-        self.last = None;
         self.selection = Selection::Unusable;
         if let Some(association) = &mut self.association {
             association.give_up();
         }
-        self.burst_left = BURST / 2;
+        // One more than the chances: that the last was missed shows when the next is sent.
+        self.burst_left = CHANCE + 1;
         match self.plan {
             Plan::Poll(_) => self.plan = Plan::Poll(at),
             Plan::Resolve(_) => self.plan = Plan::Resolve(at),

@@ -1,0 +1,148 @@
+//! What must not be lost: one test for each thing that could go without another test noticing.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod world;
+
+use truechimer_engine::{Action, Config, Engine, Event, Selection, SourceId, Start};
+use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
+use truechimer_time::{CountSpan, Leaps, Rate, Span, Stamp, StampMethod};
+use truechimer_timehands::{Hand, Status};
+use world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
+
+/// A world in which `s1` has been followed for an hour, and the hand that it left.
+fn left() -> (World, Hand) {
+    let mut world = World::new(&["s1"], start());
+    world.run(3600);
+    let hand = *world.hand();
+    (world, hand)
+}
+
+/// A world that goes on so many seconds later with the hand that was left, before `s1`, which is
+/// now like `server`, has answered.
+fn continued(seconds: i64, server: Server) -> World {
+    let (before, hand) = left();
+    let at = before.now + CountSpan(seconds * 1_000_000_000);
+    let mut warm = World::new(&[], Start { at, ..start() });
+    let (engine, actions) = Engine::new(config(&["s1"]), Start { at, warm: Some(hand), ..start() });
+    warm.engine = engine;
+    warm.hands.extend(actions.iter().filter_map(|action| match action {
+        Action::Publish(hand) => Some(*hand),
+        _ => None,
+    }));
+    warm.servers.insert(address("s1"), server);
+    warm
+}
+
+/// The look-up of `s1` comes back.
+fn resolved() -> Event {
+    Event::Resolved { source: SourceId(0), result: Ok(vec![address("s1")]) }
+}
+
+#[test]
+fn the_time_of_a_warm_start_confines_the_first_reply_until_it_is_void() {
+    let far = Server { delay: 50_000_000, back: 50_000_000, ..HONEST };
+    for (gap, known) in [(5, true), (3_000, true), (4_200, false)] {
+        let mut warm = continued(gap, far);
+        warm.event(resolved());
+        warm.assert_true();
+        assert_eq!(warm.hand().bound() < Span::from_millis(40), known, "{}", warm.hand().bound());
+        // The rate is known even where the time is not.
+        assert!(warm.hand().growth < Rate::from_ppb(100_000), "{}", warm.hand().growth);
+    }
+}
+
+#[test]
+fn the_time_of_a_warm_start_is_of_its_epoch() {
+    let offset = Span::from_secs(-9);
+    let mut warm = continued(5, Server { offset, ..HONEST });
+    warm.event(Event::Disruption { reason: "another machine".into() });
+    warm.event(resolved());
+    assert_eq!(warm.hand().status, Status::Synchronised);
+    assert!((warm.error() - offset).abs() <= warm.hand().bound_at(warm.now));
+    assert!(!warm.engine.report(warm.now).sources[0].refused.contains_key("server-step"));
+}
+
+#[test]
+fn a_break_leaves_the_time_where_it_was() {
+    let (mut world, _) = left();
+    world.server("s1").up = false;
+    world.run(30);
+    world.event(Event::Disruption { reason: "test".into() });
+    let hand = world.hand();
+    assert_eq!((hand.base, hand.status), (world.now, Status::Disrupted));
+    assert!(world.error().abs() < Span::from_millis(1), "{}", world.error());
+}
+
+#[test]
+fn another_max_wander_takes_effect() {
+    let (mut world, hand) = left();
+    assert!(hand.growth < Rate::from_ppb(2_000));
+    let wander = Rate::from_ppb(20_000);
+    world.event(Event::Configure(Config { max_wander: wander, ..config(&["s1"]) }));
+    world.run(20);
+    assert!(world.hand().growth >= wander, "{}", world.hand().growth);
+    world.assert_true();
+}
+
+#[test]
+fn an_answer_to_a_question_from_before_a_break_is_none() {
+    let (mut world, _) = left();
+    world.server("s1").up = false;
+    // The next request, with nobody to answer it but us.
+    let (at, source, packet) = loop {
+        world.now = world.now.latest(world.engine.next_deadline().unwrap());
+        let actions = world.engine.handle(world.now, Event::Timer);
+        let sent = actions.into_iter().find_map(|action| match action {
+            Action::Send { source, packet, .. } => Some((world.now, source, packet)),
+            _ => None,
+        });
+        if let Some(sent) = sent {
+            break sent;
+        }
+    };
+    world.event(Event::Disruption { reason: "test".into() });
+    let stamp = Timestamp::from_instant(truth(at), &Leaps::default());
+    let state = server::ServerState {
+        leap: LeapIndicator::None,
+        stratum: 2,
+        precision: Log2(-25),
+        root_delay: Short::default(),
+        root_dispersion: Short::default(),
+        reference_id: RefId(*b"TEST"),
+        reference_timestamp: stamp,
+    };
+    let packet = server::respond(&packet, stamp, stamp, &state).unwrap().to_vec();
+    let stamped = |count| Stamp { count, error: CountSpan(50), method: StampMethod::Kernel };
+    let (sent, received) = (stamped(at), stamped(at + CountSpan(200_000)));
+    let from = address("s1");
+    world.event(Event::Reply { source, from, sent, received, packet });
+    assert_eq!(world.hand().status, Status::Disrupted);
+}
+
+#[test]
+fn the_era_is_that_of_the_server() {
+    // 1990, 2040 and 2100.
+    for unix in [631_152_000, 2_208_988_800, 4_102_444_800] {
+        let mut world = World::new(&[], start());
+        let offset = Span::from_secs(unix - ORIGIN);
+        world.servers.insert(address("s1"), Server { offset, ..HONEST });
+        world.event(Event::Configure(config(&["s1"])));
+        world.run(20);
+        assert!((world.error() - offset).abs() <= world.hand().bound_at(world.now), "{unix}");
+        assert_eq!(world.hand().status, Status::Synchronised);
+    }
+}
+
+#[test]
+fn a_little_better_is_no_reason_to_switch() {
+    for (delay, switches) in [(80_000, false), (20_000, true)] {
+        let (mut world, _) = left();
+        world.servers.insert(address("s2"), Server { delay, back: delay, ..HONEST });
+        world.event(Event::Configure(config(&["s1", "s2"])));
+        world.run(600);
+        let report = world.engine.report(world.now);
+        assert_eq!(report.sources[1].selection == Selection::Selected, switches, "{delay}");
+        assert_ne!(report.sources[0].selection, Selection::Falseticker);
+    }
+}
