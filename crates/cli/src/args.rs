@@ -41,7 +41,6 @@ pub enum Command {
     /// Measure what reading the clock costs, and what the daemon uses
     Bench(Bench),
     /// Write the manual pages
-    #[command(hide = true)]
     Man(Man),
 }
 
@@ -50,7 +49,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Keep a clock", &["run"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
-    ("Examine it", &["replay", "bench"]),
+    ("Examine it", &["replay", "bench", "man"]),
 ];
 
 /// The parser, with the commands grouped in its help.
@@ -116,7 +115,7 @@ Replay log: about 18 MB a day with one server at a poll of 16 s, 12 of them for 
 host's clocks every second. It repeats from its beginning only, as no later line holds what the
 estimator had learnt by then. So it cannot be rotated while the daemon runs, and HUP does not
 begin a new one: move the file away and restart the daemon, which goes on from its last word.
-A restart overwrites a log that is still there.
+A restart keeps an older log beside the new one, with .old after its name.
 
 Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
 pub struct Run {

@@ -22,7 +22,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -85,8 +85,14 @@ pub(crate) struct Log<W: Write = File> {
 }
 
 impl Log {
-    /// Begins a log at `path`, in place of any that is there.
+    /// Begins a log at `path`. A log that is there already is kept beside it, with `.old` after its
+    /// name: it may tell why the daemon had to be started again.
     pub(crate) fn create(path: &Path, start: &Start, config: &Config) -> io::Result<Log> {
+        if fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
+            let mut old = path.as_os_str().to_owned();
+            old.push(".old");
+            fs::rename(path, old)?;
+        }
         let file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(path)?;
         // It may have been there before, with another mode. Devices keep theirs.
@@ -495,6 +501,20 @@ mod tests {
         let abnormal = log.replace(&start().nominal.mantissa().to_string(), "5");
         assert!(verify(abnormal.as_bytes()).unwrap_err().to_string().contains("mantissa"));
         assert!(verify(&b"\xff\xfe\n"[..]).is_err());
+    }
+
+    #[test]
+    fn an_older_log_is_kept() {
+        let dir = std::env::temp_dir().join(format!("truechimer-replay-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("log");
+        let config = Config::default();
+        drop(Log::create(&path, &start(), &config).unwrap());
+        let first = std::fs::read(&path).unwrap();
+        drop(Log::create(&path, &Start { at: Count(77), ..start() }, &config).unwrap());
+        assert_eq!(std::fs::read(dir.join("log.old")).unwrap(), first);
+        assert_ne!(std::fs::read(&path).unwrap(), first);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -330,6 +330,8 @@ impl Source {
     /// A request did not get through. The poll goes on; returns the trouble if it is new.
     pub(crate) fn undelivered(&mut self, error: &str) -> Option<String> {
         *self.refused.entry("undelivered".into()).or_insert(0) += 1;
+        // The network answered: "no reply" would say less.
+        self.answered = true;
         self.note_trouble(format!("request not delivered: {error}"))
     }
 

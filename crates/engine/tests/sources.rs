@@ -229,3 +229,20 @@ fn a_slew_ends_when_discipline_is_switched_off() {
     world.event(Event::Configure(config(&["s1"])));
     assert_eq!(world.steers.len(), slewing + 1);
 }
+
+#[test]
+fn a_closed_port_is_told_of_once() {
+    let mut world = World::new(&["s1"], start());
+    world.server("s1").up = false;
+    for _ in 0..200 {
+        let sent = world.sent.len();
+        world.run(1);
+        if world.sent.len() > sent {
+            let source = world.sent.last().unwrap().1;
+            world.event(Event::Undelivered { source, error: "connection refused".into() });
+        }
+    }
+    let told = world.notes.iter().filter(|text| text.contains("refused")).count();
+    assert_eq!(told, 1, "{:?}", world.notes);
+    assert!(world.engine.report(world.now).sources[0].refused["undelivered"] > 5);
+}
