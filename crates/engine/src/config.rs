@@ -43,7 +43,13 @@ pub struct SourceConfig {
 pub enum EstimatorKind {
     /// Ours: floors per direction, a two-state filter, a bound from the corridor of causality.
     #[default]
-    Direct,
+    Ours,
+    /// The published RADclock algorithm.
+    Published,
+    /// A textbook PI servo steering a system clock that its own stamps are taken from.
+    Pi,
+    /// A textbook RFC 5905 loop with clock filter, likewise.
+    NtpPll,
 }
 
 impl Default for Config {

@@ -20,9 +20,6 @@ use crate::steer::Servo;
 
 /// A hand promises nothing after this long: four times the longest poll interval.
 const VOID_AFTER: Span = Span::from_secs(4096);
-/// How often the hand is renewed while no reply comes, so that its growth keeps up with what an
-/// unobserved oscillator may do.
-const RENEW: Span = Span::from_secs(64);
 /// Just past a deadline.
 const MOMENT: Span = Span::from_millis(1);
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
@@ -217,6 +214,12 @@ impl Engine {
         })
     }
 
+    /// The poll interval, s, that the estimator of this source would choose, if it has an opinion.
+    #[must_use]
+    pub fn poll_advice(&self, source: SourceId) -> Option<u32> {
+        self.sources.iter().find(|s| s.id == source)?.poll_advice()
+    }
+
     /// The hand in force.
     #[must_use]
     pub fn hand(&self) -> &Hand {
@@ -258,6 +261,10 @@ impl Engine {
                         format!("{name}: its time moved by {by:+} and stayed there: following it"),
                     );
                 }
+                if let Accepted::Shifted(by) = accepted {
+                    let text = format!("{name}: the path changed: round trips {by:+}");
+                    note(actions, Level::Info, text);
+                }
                 self.publish(at, actions);
             }
             Heard::Refused(trouble) | Heard::Doubted(trouble) => {
@@ -285,7 +292,8 @@ impl Engine {
         };
         // Sooner if patience ends before, so that holdover is said when it begins.
         let patience = source.patience() - age;
-        let wait = if patience.is_negative() { RENEW } else { RENEW.min(patience + MOMENT) };
+        let renew = source.renew_after();
+        let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
         let believed =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_feedforward::{
-    Accepted, Direct, Estimate, Estimator, Exchange, RatePrior, Settings, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, Ours, RatePrior, Settings, TimePrior,
 };
 use truechimer_ntp::{Association, Demand, LeapIndicator, Refusal, Reply, Timestamp};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Stamp};
@@ -112,11 +112,6 @@ impl Source {
         awaited: bool,
         at: Count,
     ) -> Source {
-        let estimator = match kind {
-            EstimatorKind::Direct => {
-                Box::new(Direct::new(basis.settings, basis.rate, basis.time)) as Box<dyn Estimator>
-            }
-        };
         Source {
             id,
             burst_left: if config.burst { BURST } else { 1 },
@@ -126,7 +121,7 @@ impl Source {
             addresses: Vec::new(),
             address_index: 0,
             association: None,
-            estimator,
+            estimator: estimator(kind, basis),
             plan: Plan::Resolve(at),
             slow_down: 1,
             resolve_wait: RESOLVE_RETRY.0,
@@ -425,6 +420,15 @@ impl Source {
         self.plan = Plan::Poll(self.after(at, self.interval()));
     }
 
+    /// How long a hand made of its estimate stays good while nothing new comes.
+    pub(crate) fn renew_after(&self) -> Span {
+        self.estimator.renew_after()
+    }
+
+    pub(crate) fn poll_advice(&self) -> Option<u32> {
+        self.estimator.poll_advice()
+    }
+
     pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
         self.estimator.estimate(at)
     }
@@ -489,6 +493,17 @@ impl Source {
             refused,
             trouble: self.trouble.clone(),
         }
+    }
+}
+
+/// A new estimator of this kind.
+fn estimator(kind: EstimatorKind, basis: &Basis) -> Box<dyn Estimator> {
+    let Basis { settings, rate, time } = *basis;
+    match kind {
+        EstimatorKind::Ours
+        | EstimatorKind::Published
+        | EstimatorKind::Pi
+        | EstimatorKind::NtpPll => Box::new(Ours::new(settings, rate, time)),
     }
 }
 

@@ -11,17 +11,17 @@
 #![forbid(unsafe_code)]
 
 mod corridor;
-mod direct;
 mod filter;
 mod floor;
 mod number;
+mod ours;
 mod slow;
 
 use core::fmt;
 
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
-pub use direct::Direct;
+pub use ours::Ours;
 
 /// One exchange with a server: a request left, the server received and answered it, the reply
 /// arrived.
@@ -116,6 +116,9 @@ impl fmt::Display for Refusal {
 pub enum Accepted {
     /// It refined the estimate.
     Refined,
+    /// It was the last piece of evidence that the path has changed: new floor of the round trip −
+    /// old.
+    Shifted(Span),
     /// It was the last piece of lasting evidence that the server's time had moved, and the
     /// estimate now follows: new estimate − old.
     Stepped(Span),
@@ -171,4 +174,21 @@ pub trait Estimator: fmt::Debug + Send {
 
     /// Changes the bound of the oscillator's wander from now on.
     fn set_max_wander(&mut self, max_wander: Rate);
+
+    /// How long an estimate stays fit to be extended in a straight line while no exchange comes.
+    fn renew_after(&self) -> Span {
+        Span::from_secs(64)
+    }
+
+    /// How bad the path is, for estimators whose selection among servers goes by a penalty and not
+    /// by the agreement of their bounds.
+    fn penalty(&self, at: Count) -> Option<Span> {
+        let _ = at;
+        None
+    }
+
+    /// The poll interval, s, that it would choose if it were asked (RFC 5905 adapts it).
+    fn poll_advice(&self) -> Option<u32> {
+        None
+    }
 }

@@ -5,14 +5,14 @@
 mod common;
 
 use truechimer_feedforward::{
-    Accepted, Direct, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, Ours, RatePrior, Refusal, Settings, TimePrior,
 };
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 
 use common::{HZ, estimator, instant, settings, stamp};
 
 /// Starts a clock that has followed an honest server for an hour.
-fn settled() -> (Direct, u64) {
+fn settled() -> (Ours, u64) {
     let mut clock = estimator();
     for k in 1..=225u64 {
         assert_eq!(clock.exchange(&exact(k, 0)), Ok(Accepted::Refined));
@@ -87,7 +87,7 @@ fn the_first_exchange_is_usable_and_honest() {
 fn every_part_of_the_bound_is_in_it() {
     let after = |settings: Settings, x: Exchange| {
         let prior = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(500_000) };
-        let mut clock = Direct::new(settings, prior, None);
+        let mut clock = Ours::new(settings, prior, None);
         assert!(clock.exchange(&x).is_ok());
         clock.estimate(x.received.count).unwrap()
     };
@@ -108,12 +108,12 @@ fn every_part_of_the_bound_is_in_it() {
 }
 
 /// A clock that continues one which was right to 10 µs two seconds before exchange 1.
-fn warm(offset_us: i64) -> Direct {
+fn warm(offset_us: i64) -> Ours {
     let rate = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(600) };
     let count = Count(14 * HZ);
     let time = instant(14.0) + Span::from_micros(offset_us);
     let bound = Span::from_micros(10);
-    Direct::new(settings(), rate, Some(TimePrior { count, time, bound }))
+    Ours::new(settings(), rate, Some(TimePrior { count, time, bound }))
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_warm_start_does_not_give_in_to_the_first_reply() {
 #[test]
 fn the_wander_allowed_is_in_the_growth() {
     let (mut clock, k) = settled();
-    let growth = |c: &Direct| c.estimate(exact(k, 0).received.count).unwrap().growth;
+    let growth = |c: &Ours| c.estimate(exact(k, 0).received.count).unwrap().growth;
     let before = growth(&clock);
     clock.set_max_wander(Rate::from_ppb(5_500));
     let more = growth(&clock).0 - before.0;

@@ -1,6 +1,6 @@
 //! What the tests of the estimator share.
 
-use truechimer_feedforward::{Direct, RatePrior, Settings};
+use truechimer_feedforward::{Ours, RatePrior, Settings};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 
 /// The counter's nominal rate.
@@ -19,9 +19,9 @@ pub fn settings() -> Settings {
     }
 }
 
-pub fn estimator() -> Direct {
+pub fn estimator() -> Ours {
     let prior = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(500_000) };
-    Direct::new(settings(), prior, None)
+    Ours::new(settings(), prior, None)
 }
 
 pub fn stamp(count: Count) -> Stamp {

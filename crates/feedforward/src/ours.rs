@@ -35,7 +35,7 @@ const QUARANTINE: u32 = 8;
 
 /// Our estimator. See the module's text.
 #[derive(Clone, Debug)]
-pub struct Direct {
+pub struct Ours {
     settings: Settings,
     prior: RatePrior,
     state: Option<State>,
@@ -87,15 +87,15 @@ struct Measured {
     root_distance: f64,
 }
 
-impl Direct {
+impl Ours {
     /// An estimator that has seen nothing yet but knows the rate roughly, and perhaps the time.
     #[must_use]
-    pub fn new(settings: Settings, prior: RatePrior, time: Option<TimePrior>) -> Direct {
+    pub fn new(settings: Settings, prior: RatePrior, time: Option<TimePrior>) -> Ours {
         let slow = SlowRate {
             rate: fraction(prior.period.relative_to(settings.nominal)),
             error: fraction(prior.error),
         };
-        Direct { settings, prior, state: None, time_prior: time, slow: Slow::new(slow) }
+        Ours { settings, prior, state: None, time_prior: time, slow: Slow::new(slow) }
     }
 
     /// The span between two counts at the nominal period, s.
@@ -289,7 +289,7 @@ impl State {
     }
 }
 
-impl Estimator for Direct {
+impl Estimator for Ours {
     fn exchange(&mut self, x: &Exchange) -> Result<Accepted, Refusal> {
         if (x.received.count - x.sent.count).0 <= 0 {
             return Err(Refusal::CounterBackwards);
@@ -366,7 +366,7 @@ impl Estimator for Direct {
 /// Bound of the rate error of a counter of which only the nominal rate is known.
 const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 
-impl Direct {
+impl Ours {
     fn next(&mut self, state: &mut State, x: &Exchange) -> Result<Accepted, Refusal> {
         let m = self.measure(state.anchor, x);
         if !x.received.count.at_or_after(state.filter.at) {

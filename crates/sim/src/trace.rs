@@ -1,0 +1,105 @@
+//! What one run of a clock showed, with the truth beside it.
+//!
+//! A simulation makes a [`Trace`], and so does whatever else knows the truth about a clock that it
+//! watches (the demo, the replay of a stamp file with reference stamps). Statistics and reports are
+//! made from nothing else.
+
+use truechimer_engine::Level;
+use truechimer_timehands::Status;
+
+/// One run of one clock. Times are in seconds since the first request, by true time.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Trace {
+    /// What was run, in a word or two: the scenario's name.
+    pub title: String,
+    /// What it is, in a sentence.
+    pub about: String,
+    /// The estimator's name, as `--estimator` takes it.
+    pub estimator: String,
+    /// The seed, where everything random came from one.
+    pub seed: Option<u64>,
+    /// What else decided the run: name and value, for people.
+    pub parameters: Vec<(String, String)>,
+    /// When the first request left, as TAI-like leap-free Unix seconds (see `Instant`).
+    pub begun: i64,
+    /// Until when the clock is given time to settle: statistics leave it out.
+    pub warm_up: f64,
+    /// Whether every server was honest all the time (its time right to within the root distance
+    /// that it claims): the bound has to hold then.
+    pub honest: bool,
+    /// The sources' names; [`Exchanged::source`] is an index into it.
+    pub sources: Vec<String>,
+    /// The clock as a program read it, once a second, oldest first.
+    pub samples: Vec<Sample>,
+    /// The exchanges with servers, oldest first.
+    pub exchanges: Vec<Exchanged>,
+    /// What the clock had to say, oldest first.
+    pub notes: Vec<Noted>,
+}
+
+/// One reading of the clock through the hand that was published last.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    /// When.
+    pub at: f64,
+    /// Clock − truth, s: positive is ahead.
+    pub error: f64,
+    /// Bound of |`error`| that the clock claimed, s.
+    pub bound: f64,
+    /// The statistical part of `bound` (at the hand's base) plus its growth since, s.
+    pub statistical: f64,
+    /// The status as the reader sees it.
+    pub status: Status,
+    /// Relative error of the published period: positive, the clock runs fast.
+    pub rate_error: f64,
+    /// Relative error of the counter's true rate against its nominal one: positive, it is fast.
+    pub skew: f64,
+    /// The last second by the difference clock.
+    pub second: Option<Interval>,
+    /// The last 1000 s by the difference clock.
+    pub thousand: Option<Interval>,
+}
+
+/// A span measured by the difference clock.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Interval {
+    /// Measured − true, s.
+    pub error: f64,
+    /// Bound of |`error`| that the clock claimed, s.
+    pub bound: f64,
+}
+
+/// One exchange with a server.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Exchanged {
+    /// When its reply arrived.
+    pub at: f64,
+    /// With which source.
+    pub source: usize,
+    /// Round trip less the server's residence time, s.
+    pub rtt: f64,
+    /// The estimator's floor of `rtt` afterwards, s.
+    pub floor: f64,
+    /// The server's receive stamp − the request's departure by the clock as published then, s: the
+    /// forward delay as far as anybody can tell.
+    pub forward: f64,
+    /// The reply's arrival by the clock as published then − the server's transmit stamp, s.
+    pub backward: f64,
+    /// The true delays there and back, s, where they are known.
+    pub true_delays: Option<(f64, f64)>,
+    /// Whether the estimator used it.
+    pub used: bool,
+    /// Whether the published clock followed this source afterwards.
+    pub selected: bool,
+}
+
+/// Something that the clock said, or that was done to it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Noted {
+    /// When.
+    pub at: f64,
+    /// How much it matters.
+    pub level: Level,
+    /// One line.
+    pub text: String,
+}
