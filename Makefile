@@ -5,17 +5,21 @@ CARGO ?= cargo
 ARGS ?=
 SECONDS_LONG ?= 3600
 
-.PHONY: help run test bench fuzz soak lint clean have-cargo
+.PHONY: help run test accuracy bench fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a minute
 	@$(CARGO) run --release --bin truechimer -- demo $(ARGS)
 
 test: have-cargo ## everything that CI checks; installs or unpacks what that takes
 	@CARGO="$(CARGO)" scripts/test
+
+accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, several seeds
+	@$(CARGO) run --release --bin truechimer -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
+	@mv docs/accuracy.md.new docs/accuracy.md
 
 bench: have-cargo ## what reading the clock costs, and what the daemon uses
 	@$(CARGO) run --release --bin truechimer -- bench read $(ARGS)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, SourceConfig, SourceId, Start, Steer, SystemReading,
+    Action, Config, Engine, EstimatorKind, Event, HostCheck, SourceConfig, SourceId, Start, Steer, SystemReading,
 };
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
@@ -47,10 +47,14 @@ impl Input<'_> {
     }
 }
 
+const KINDS: [EstimatorKind; 4] =
+    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
+
 fn config(sources: u8) -> Config {
     let source =
         |n| SourceConfig { poll: 1 << u32::from(n), ..SourceConfig::new(format!("192.0.2.{n}")) };
-    Config { sources: (0..sources % 4).map(source).collect(), ..Config::default() }
+    let estimator = KINDS[usize::from(sources >> 2) % 4];
+    Config { sources: (0..sources % 4).map(source).collect(), estimator, ..Config::default() }
 }
 
 /// The world around the engine: what it asked for, and when.

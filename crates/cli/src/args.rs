@@ -36,7 +36,9 @@ pub enum Command {
     Demo(Demo),
     /// Serve a time of its own over NTP, for demonstrations and tests
     Serve(Serve),
-    /// Repeat every decision of a daemon from its replay log
+    /// Put the clock into simulated networks and see how far it is from the truth
+    Simulate(Simulate),
+    /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
     Replay(Replay),
     /// Measure what reading the clock costs, and what the daemon uses
     Bench(Bench),
@@ -49,7 +51,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Keep a clock", &["run"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
-    ("Examine it", &["replay", "bench", "man"]),
+    ("Examine it", &["simulate", "replay", "bench", "man"]),
 ];
 
 /// The parser, with the commands grouped in its help.
@@ -188,14 +190,14 @@ pub struct Status {
 #[command(after_help = "\
 Columns:
   S          * published, + agrees with the majority, x falseticker, ? no estimate yet
-  stratum    the server's distance from a reference clock
+  st         stratum: the server's distance from a reference clock
   poll       seconds between requests
   reach      the last eight polls in octal, 377 = all answered
   last       time since the last usable reply
   offset     published clock - this server's estimate, positive = published is ahead,
              and the bound of that estimate
   floor      the smallest round trip of the recent past
-  stamps     how packets were stamped, sent/received: kernel, or user where the kernel could not
+Below the table stands what is wrong with a server, if anything is.
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
 pub struct Sources {
@@ -310,21 +312,163 @@ pub struct Demo {
     pub verbose: bool,
 }
 
+/// The estimators that can be compared.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Estimator {
+    /// Truechimer's own
+    Ours,
+    /// The published RADclock algorithm
+    Published,
+    /// A textbook PI servo steering a system clock
+    Pi,
+    /// The textbook loop of RFC 5905, likewise
+    NtpPll,
+}
+
+impl Estimator {
+    /// As the engine calls it.
+    pub fn kind(self) -> truechimer_engine::EstimatorKind {
+        use truechimer_engine::EstimatorKind;
+        match self {
+            Estimator::Ours => EstimatorKind::Ours,
+            Estimator::Published => EstimatorKind::Published,
+            Estimator::Pi => EstimatorKind::Pi,
+            Estimator::NtpPll => EstimatorKind::NtpPll,
+        }
+    }
+}
+
+/// Options of `truechimer simulate`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The very engine of the daemon runs in virtual time, against simulated oscillators, paths and
+servers. The published clock is read once a second, as a program would read it, and compared with
+the truth. The same seed gives the same packets to every estimator, and the same output always.
+
+Columns, in µs of |clock - truth| unless they say otherwise, without the time to settle:
+  rms        root mean square of the error
+  median     of the error with its sign: positive, the clock is ahead
+  iqr        from the 25th to the 75th percentile
+  1 %, 99 %  percentiles
+  max        the largest
+  <100       seconds from the first request until the error stays below 100 µs for 300 s; - never
+  inside     share of the seconds with the truth inside the bound, of all that promised one
+  bound      median of the bound; stat. of its statistical part
+
+Examples:
+  truechimer simulate lan
+  truechimer simulate lan-bursts-both --estimator ours,published --seeds 5
+  truechimer simulate wan --hours 6 --report wan.html
+  truechimer simulate lan --print > mine.toml; truechimer simulate mine.toml
+  truechimer simulate case --report case.html       the paper's experiments, one after the other
+  truechimer simulate accuracy --seeds 5            every scenario, every estimator
+
+Exit status: 0, 1 if the truth was outside the bound of 'ours' although every server was honest,
+2 on an error.")]
+pub struct Simulate {
+    /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies case
+    /// and accuracy
+    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    pub scenarios: Vec<String>,
+    /// List the scenarios and what each is
+    #[arg(long, exclusive = true)]
+    pub list: bool,
+    /// Which clocks to compare; several are separated by commas
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_value = "ours")]
+    pub estimator: Vec<Estimator>,
+    /// Where everything random comes from
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
+    pub seed: u64,
+    /// Run with the seeds 1 to N, and take the seconds of all together
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub seeds: Option<u32>,
+    /// How many hours, instead of the scenario's own
+    #[arg(long, value_name = "H", value_parser = hours)]
+    pub hours: Option<f64>,
+    /// Seconds between requests, 1 to 1024, instead of the scenario's own
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub poll: Option<u32>,
+    /// Print one JSON object a line for each scenario and estimator
+    #[arg(long)]
+    pub json: bool,
+    /// Write a report to FILE: one HTML page with plots, of the first seed
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write the stamps of the run to FILE, as 'truechimer replay' reads them
+    #[arg(long, value_name = "FILE")]
+    pub stamps: Option<PathBuf>,
+    /// Print the scenario as a file to change, and end
+    #[arg(long, conflicts_with_all = ["json", "report", "stamps"])]
+    pub print: bool,
+    /// How many runs go on side by side [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+}
+
 /// Options of `truechimer replay`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Feeds the events of the log to the engine and compares every action and every published hand with
-those in the log, bit for bit.
+FILE is one of two things, told apart by how it begins:
 
-Exit status: 0 all the same, 1 not the same, 2 error.")]
+Replay log: what 'truechimer run --replay-log' wrote. Its events go to the engine once more, and
+every action and every published hand is compared with those in the log, bit for bit. With
+--estimator the same events go to an engine with that estimator, and nothing is compared.
+
+Stamp file: rows of Ta Tb Te Tf, with RefIn RefOut after them where a reference stamped the same
+packets: counts when the request left and the reply arrived (Ta, Tf), Unix seconds by the server
+(Tb, Te) and by the reference, comments after # or %. docs/stamp-files.md has all of it.
+
+Rows, by --csv or --json: one for each reply, with the clock as it was once the reply had been
+taken in. Spans are nanoseconds in CSV and whole picoseconds in JSON; an offset or error is the
+clock - the other, positive = the clock is ahead; skew is that of the counter, positive = fast. The
+last line of JSON is the summary.
+
+Examples:
+  truechimer replay /var/log/truechimer.replay
+  truechimer replay --estimator published --csv /var/log/truechimer.replay > published.csv
+  truechimer simulate lan --stamps lan.stamps; truechimer replay lan.stamps
+  zcat trace.gz | truechimer replay --hz 2400000000 --json -
+
+Exit status: 0, 1 if a decision is not the same as in the log, 2 on an error.")]
 pub struct Replay {
-    /// A log written by 'truechimer run --replay-log'
+    /// A replay log or a stamp file; - reads standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Print one JSON object
+    /// With this estimator [default: the log's own; ours for a stamp file]
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub estimator: Option<Estimator>,
+    /// Print a row per reply, as comma-separated values with a header
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// Print a row per reply and the summary, a JSON object a line
     #[arg(long)]
     pub json: bool,
+    /// Leave out the rows: of the JSON, print the summary alone
+    #[arg(long, conflicts_with = "csv")]
+    pub summary: bool,
+    /// Counts per second, nominally [default: by a comment, else by the first rows]
+    #[arg(long, value_name = "HZ", help_heading = STAMPS)]
+    #[arg(value_parser = clap::value_parser!(u64).range(2..))]
+    pub hz: Option<u64>,
+    /// Bound of the error of each count [default: by a comment, else 1us]
+    #[arg(long, value_name = "SPAN", value_parser = not_negative, allow_hyphen_values = true)]
+    #[arg(help_heading = STAMPS)]
+    pub stamp_error: Option<Span>,
+    /// The server's distance from true time [default: by a comment, else 0]
+    #[arg(long, value_name = "SPAN", value_parser = not_negative, allow_hyphen_values = true)]
+    #[arg(help_heading = STAMPS)]
+    pub root_distance: Option<Span>,
+    /// Seconds between requests, 1 to 1024 [default: by the first rows]
+    #[arg(long, value_name = "S", help_heading = STAMPS)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub poll: Option<u32>,
+    /// How fast the oscillator may wander, in ppm [default: 0.5]
+    #[arg(long, value_name = "PPM", help_heading = STAMPS)]
+    pub max_wander: Option<Rate>,
 }
+
+/// What is said of stamp files only.
+const STAMPS: &str = "Stamp files";
 
 /// Options of `truechimer bench`.
 #[derive(Args, Debug)]
@@ -380,6 +524,15 @@ fn positive(text: &str) -> Result<Span, String> {
 fn not_negative(text: &str) -> Result<Span, String> {
     let span = Span::from_str(text).map_err(|why| why.to_string())?;
     if span.is_negative() { Err("must not be negative".into()) } else { Ok(span) }
+}
+
+fn hours(text: &str) -> Result<f64, String> {
+    let hours: f64 = text.parse().map_err(|_| "not a number of hours".to_owned())?;
+    if (0.01..=10_000.0).contains(&hours) {
+        Ok(hours)
+    } else {
+        Err("must be from 0.01 to 10000 hours".into())
+    }
 }
 
 #[cfg(test)]

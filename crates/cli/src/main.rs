@@ -16,6 +16,7 @@ mod scratch;
 mod serve;
 mod show;
 mod signals;
+mod simulate;
 mod sources;
 mod status;
 mod table;
@@ -60,6 +61,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Waitsync(args) => waitsync::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),
+        Command::Simulate(args) => simulate::run(&args, out),
         Command::Replay(args) => replay::run(&args, out),
         Command::Bench(args) => match args.what {
             BenchWhat::Read(args) => bench::read(&args, out),

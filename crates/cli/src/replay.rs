@@ -1,43 +1,127 @@
-//! `truechimer replay`: the decisions of a daemon, once more.
+//! `truechimer replay`: the decisions of a daemon once more, or a clock over a file of stamps.
+
+mod kind;
+mod log;
+mod stamps;
 
 use std::fs::File;
-use std::io::{BufReader, Write};
-
-use serde::Serialize;
-use truechimer_daemon::replay::{ReplayError, Summary, verify};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 
 use crate::args;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::json;
+use crate::failure::{Ended, Failure};
 
-/// What came of it.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Answer<'a> {
-    Same(&'a Summary),
-    Differs { line: u64, logged: &'a str, decided: &'a str },
+use kind::Kind;
+
+/// How to print rows, if at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rows {
+    None,
+    Csv,
+    Json,
+}
+
+/// What is replayed, and how it is shown.
+struct Job<'a> {
+    args: &'a args::Replay,
+    /// As the user knows the file.
+    name: String,
+    rows: Rows,
 }
 
 /// Runs the command.
 pub fn run(args: &args::Replay, out: &mut dyn Write) -> Ended {
-    let name = args.file.display();
-    let file = File::open(&args.file).map_err(|why| Failure::new(name, why))?;
-    let (answer, text, same) = match &verify(BufReader::new(file)) {
-        Ok(summary) => {
-            let end =
-                if summary.truncated { "; it breaks off in the middle of a line" } else { "" };
-            let text = format!(
-                "the same to the last bit: {} events, {} decisions, {} of them hands \
-                 (written by version {}){end}",
-                summary.events, summary.actions, summary.hands, summary.version
-            );
-            (json(&Answer::Same(summary))?, text, true)
-        }
-        Err(why @ ReplayError::Differs { line, logged, decided }) => {
-            (json(&Answer::Differs { line: *line, logged, decided })?, why.to_string(), false)
-        }
-        Err(why) => return Err(Failure::new(args.file.display(), why)),
+    let standard = args.file.as_os_str() == "-";
+    let name = if standard { "standard input".into() } else { args.file.display().to_string() };
+    let rows = match (args.csv, args.json && !args.summary) {
+        (true, _) => Rows::Csv,
+        (_, true) => Rows::Json,
+        _ => Rows::None,
     };
-    writeln!(out, "{}", if args.json { answer } else { text })?;
-    Ok(Outcome::of(same))
+    let job = Job { args, name, rows };
+    // A row at a time would be a system call at a time.
+    let mut out = BufWriter::new(out);
+    let ended = if standard {
+        job.replay(io::stdin().lock(), &mut out)
+    } else {
+        let file = File::open(&args.file).map_err(|why| job.failure(why))?;
+        job.replay(BufReader::new(file), &mut out)
+    };
+    // What was found out before an error stands.
+    out.flush()?;
+    ended
+}
+
+impl Job<'_> {
+    fn replay(&self, mut input: impl BufRead, out: &mut dyn Write) -> Ended {
+        let begins = input.fill_buf().map_err(|why| self.failure(why))?;
+        match kind::of(begins).map_err(|why| self.failure(why))? {
+            Kind::Log => log::run(self, input, out),
+            Kind::Stamps => stamps::run(self, input, out),
+        }
+    }
+
+    fn failure(&self, why: impl std::fmt::Display) -> Failure {
+        Failure::new(&self.name, why)
+    }
+}
+
+/// A share as a percentage that says 100 only of all.
+fn percent(share: f64) -> String {
+    let text = format!("{:.3}", share * 100.0);
+    if share < 1.0 && text == "100.000" { "99.999".into() } else { text }
+}
+
+/// Several counts by name, as in `3 late, 1 duplicate`; `none` of none.
+fn list<N: std::fmt::Display>(counts: impl IntoIterator<Item = (N, u64)>) -> String {
+    let parts: Vec<String> = counts.into_iter().map(|(name, n)| format!("{n} {name}")).collect();
+    if parts.is_empty() { "none".into() } else { parts.join(", ") }
+}
+
+/// Lines of `name  text`, the text broken between words at 80 columns.
+fn write_facts(facts: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
+    const WIDTH: usize = 80;
+    let indent = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
+    for (name, text) in facts {
+        let mut line = format!("{name:<indent$}");
+        let mut first = true;
+        for word in text.split(' ') {
+            if !first && line.chars().count() + 1 + word.chars().count() > WIDTH {
+                writeln!(out, "{line}")?;
+                line = " ".repeat(indent);
+                first = true;
+            }
+            if !first {
+                line.push(' ');
+            }
+            line.push_str(word);
+            first = false;
+        }
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_broken_between_words() {
+        let mut out = Vec::new();
+        let text = "word ".repeat(20);
+        write_facts(&[("a", "b".into()), ("name", text.trim().into())], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "a     b");
+        assert!(lines[1].starts_with("name  word") && lines[2].starts_with("      word"), "{text}");
+        assert!(lines.iter().all(|line| line.len() <= 80) && lines.len() == 3, "{text}");
+    }
+
+    #[test]
+    fn only_all_is_a_hundred_percent() {
+        assert_eq!(percent(1.0), "100.000");
+        assert_eq!(percent(0.999_999_99), "99.999");
+        assert_eq!(percent(0.5), "50.000");
+        assert_eq!((list([("late", 3), ("other", 1)]), list::<&str>([])), ("3 late, 1 other".into(), "none".into()));
+    }
 }

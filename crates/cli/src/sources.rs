@@ -54,27 +54,25 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
     let mut table = Table::new(&[
         ("S", Side::Left),
         ("server", Side::Left),
-        ("stratum", Side::Right),
+        ("st", Side::Right),
         ("poll", Side::Right),
         ("reach", Side::Right),
         ("last", Side::Right),
         ("offset", Side::Right),
-        ("bound", Side::Right),
+        ("± bound", Side::Right),
         ("floor", Side::Right),
-        ("stamps", Side::Left),
     ]);
     for source in sources {
         table.row(vec![
             mark(source.selection).to_string(),
             source.name.clone(),
             number(source.stratum),
-            format!("{} s", source.poll),
+            source.poll.to_string(),
             format!("{:o}", source.reach),
             source.last_reply.map_or_else(|| "-".into(), age),
             source.offset.map_or_else(|| "-".into(), |offset| format!("{offset:+}")),
-            source.bound.map_or_else(|| "-".into(), |bound| format!("± {bound}")),
+            optional(source.bound),
             optional(source.rtt_floor),
-            stamps(source),
         ]);
     }
     table.write(out)?;
@@ -83,8 +81,23 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
         if let Some(trouble) = trouble(source) {
             writeln!(out, "{}: {trouble}", source.name)?;
         }
+        if let Some(remark) = stamped_by_hand(source) {
+            writeln!(out, "{}: {remark}", source.name)?;
+        }
     }
     writeln!(out, "* published  + agrees  x falseticker  ? no estimate yet")
+}
+
+/// That the kernel did not stamp its packets, if so: it costs accuracy.
+fn stamped_by_hand(source: &SourceReport) -> Option<String> {
+    let by_hand = |method| method == Some(StampMethod::User);
+    let what = match (by_hand(source.sent_method), by_hand(source.received_method)) {
+        (false, false) => return None,
+        (true, false) => "requests",
+        (false, true) => "replies",
+        (true, true) => "packets",
+    };
+    Some(format!("{what} are stamped in user space, as the kernel does not"))
 }
 
 /// What is wrong with a source, if anything is.
@@ -313,10 +326,12 @@ mod tests {
     fn the_table_shows_who_is_followed_and_who_is_in_trouble() {
         let shown = text(|out| write_table(&[source(), silent()], out));
         let lines: Vec<_> = shown.lines().collect();
-        assert!(lines[1].starts_with("*  ntp.example.org:123        2  16 s    377  3.2 s"));
-        assert!(lines[1].ends_with("-1.234 µs  ± 13.000 ms  612.000 µs  kernel/user"), "{shown}");
+        assert!(lines[1].starts_with("*  ntp.example.org:123        2    16    377  3.2 s"), "{shown}");
+        assert!(lines[1].ends_with("-1.234 µs  13.000 ms  612.000 µs"), "{shown}");
         assert!(lines[2].starts_with("?  nowhere.invalid:123"));
-        assert_eq!(lines[3], "nowhere.invalid:123: cannot resolve");
+        assert!(lines[3].ends_with("replies are stamped in user space, as the kernel does not"));
+        assert_eq!(lines[4], "nowhere.invalid:123: cannot resolve");
+        assert!(lines[..3].iter().all(|line| line.chars().count() <= 80), "{shown}");
     }
 
     #[test]

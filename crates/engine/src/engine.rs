@@ -13,7 +13,8 @@ use crate::config::Config;
 use crate::disruption::Watch;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, SystemReading};
 use crate::leap::Announced;
-use crate::report::{Report, Selection};
+use crate::prefer::{self, Preferred};
+use crate::report::{Report, Selection, SourceReport};
 use crate::select::{Claim, agreement};
 use crate::source::{Basis, Heard, Source, skew};
 use crate::steer::Servo;
@@ -50,6 +51,7 @@ pub struct Engine {
     random: ChaCha20Rng,
     sources: Vec<Source>,
     next_id: u32,
+    preferred: Preferred,
     watch: Watch,
     servo: Servo,
     hand: Hand,
@@ -90,6 +92,7 @@ impl Engine {
             random: ChaCha20Rng::from_seed(start.seed),
             sources: Vec::new(),
             next_id: 0,
+            preferred: Preferred::default(),
             watch: Watch::default(),
             servo: Servo::default(),
             reason: if warm.is_some() {
@@ -199,6 +202,16 @@ impl Engine {
                 })
                 .collect(),
         }
+    }
+
+    /// What the engine knows of one source, if there is such a one.
+    #[must_use]
+    pub fn source_report(&self, id: SourceId, now: Count) -> Option<SourceReport> {
+        let source = self.sources.iter().find(|s| s.id == id)?;
+        let estimate = source.estimate(now);
+        let known = self.hand.status != Status::Unknown;
+        let offset = estimate.filter(|_| known).map(|e| self.hand.time_at(now) - e.time);
+        Some(source.report(now, estimate.as_ref(), offset))
     }
 
     /// What is worth keeping across boots, if anything is.
@@ -355,6 +368,11 @@ impl Engine {
     /// little the selected source claims for itself.
     fn select(&mut self, at: Count) -> Option<(usize, Estimate)> {
         let estimates = self.votes(at);
+        if let Some(candidates) = prefer::candidates(&self.sources, &estimates, at) {
+            let nominal = self.settings.nominal;
+            let id = self.preferred.choose(&candidates, self.sources.len(), at, nominal)?;
+            return prefer::mark(&mut self.sources, &estimates, id);
+        }
         let origin = estimates.iter().flatten().map(|e| e.time).next().unwrap_or_default();
         let claim = |e: &Estimate| {
             let middle = (e.time - origin).0;

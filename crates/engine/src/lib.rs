@@ -9,6 +9,7 @@ mod disruption;
 mod engine;
 mod event;
 mod leap;
+mod prefer;
 mod report;
 mod select;
 mod source;
@@ -18,3 +19,4 @@ pub use config::{Config, DEFAULT_POLL, EstimatorKind, NTP_PORT, POLL_RANGE, Sour
 pub use engine::Engine;
 pub use event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
 pub use report::{Report, Selection, SourceReport};
+pub use source::estimator;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, Ours, RatePrior, Settings, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, NtpPll, Ours, Pi, Published, RatePrior, Settings,
+    TimePrior,
 };
 use truechimer_ntp::{Association, Demand, LeapIndicator, Refusal, Reply, Timestamp};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Stamp};
@@ -115,13 +116,13 @@ impl Source {
         Source {
             id,
             burst_left: if config.burst { BURST } else { 1 },
+            estimator: estimator(kind, basis.settings, basis.rate, basis.time, config.poll),
             config,
             selection: Selection::Unusable,
             nominal: basis.settings.nominal,
             addresses: Vec::new(),
             address_index: 0,
             association: None,
-            estimator: estimator(kind, basis),
             plan: Plan::Resolve(at),
             slow_down: 1,
             resolve_wait: RESOLVE_RETRY.0,
@@ -157,6 +158,7 @@ impl Source {
     pub(crate) fn reconfigure(&mut self, config: SourceConfig, at: Count) {
         let faster = config.poll < self.config.poll;
         self.config = config;
+        self.estimator.set_poll(self.steady_interval());
         if let (true, Plan::Poll(next)) = (faster, self.plan) {
             let soon = self.after(at, self.interval());
             self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
@@ -177,12 +179,14 @@ impl Source {
 
     /// The poll interval in force, s.
     fn interval(&self) -> u32 {
+        let steady = self.steady_interval();
+        if self.burst_left > 1 { steady.min(BURST_INTERVAL) } else { steady }
+    }
+
+    /// The poll interval after any burst, s.
+    fn steady_interval(&self) -> u32 {
         let poll = self.config.poll.clamp(*POLL_RANGE.start(), *POLL_RANGE.end());
-        if self.burst_left > 1 {
-            poll.min(BURST_INTERVAL)
-        } else {
-            poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end())
-        }
+        poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end())
     }
 
     /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
@@ -417,6 +421,7 @@ impl Source {
         if self.config.poll.saturating_mul(self.slow_down) < *POLL_RANGE.end() {
             self.slow_down = factor;
         }
+        self.estimator.set_poll(self.steady_interval());
         self.plan = Plan::Poll(self.after(at, self.interval()));
     }
 
@@ -427,6 +432,11 @@ impl Source {
 
     pub(crate) fn poll_advice(&self) -> Option<u32> {
         self.estimator.poll_advice()
+    }
+
+    /// How bad its path is, and how many exchanges say so, if its estimator is selected that way.
+    pub(crate) fn penalty(&self, at: Count) -> Option<(Span, u64)> {
+        Some((self.estimator.penalty(at)?, self.accepted))
     }
 
     pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
@@ -496,14 +506,22 @@ impl Source {
     }
 }
 
-/// A new estimator of this kind.
-fn estimator(kind: EstimatorKind, basis: &Basis) -> Box<dyn Estimator> {
-    let Basis { settings, rate, time } = *basis;
+/// A new estimator of this kind, as the engine gives to every source, for exchanges every `poll`
+/// seconds.
+#[must_use]
+pub fn estimator(
+    kind: EstimatorKind,
+    settings: Settings,
+    rate: RatePrior,
+    time: Option<TimePrior>,
+    poll: u32,
+) -> Box<dyn Estimator> {
     match kind {
-        EstimatorKind::Ours
-        | EstimatorKind::Published
-        | EstimatorKind::Pi
-        | EstimatorKind::NtpPll => Box::new(Ours::new(settings, rate, time)),
+        EstimatorKind::Ours => Box::new(Ours::new(settings, rate, time)),
+        // It has no warm restart, and its first idea of the period is its own.
+        EstimatorKind::Published => Box::new(Published::new(settings, poll)),
+        EstimatorKind::Pi => Box::new(Pi::new(settings, rate, time, poll)),
+        EstimatorKind::NtpPll => Box::new(NtpPll::new(settings, rate, time, poll)),
     }
 }
 

@@ -13,15 +13,22 @@
 mod corridor;
 mod filter;
 mod floor;
+mod ntp_pll;
 mod number;
 mod ours;
+mod pi;
+mod published;
 mod slow;
+mod steered;
 
 use core::fmt;
 
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
+pub use ntp_pll::NtpPll;
 pub use ours::Ours;
+pub use pi::Pi;
+pub use published::{HostClass, Published};
 
 /// One exchange with a server: a request left, the server received and answered it, the reply
 /// arrived.
@@ -174,6 +181,11 @@ pub trait Estimator: fmt::Debug + Send {
 
     /// Changes the bound of the oscillator's wander from now on.
     fn set_max_wander(&mut self, max_wander: Rate);
+
+    /// The poll interval from now on, s, for estimators whose windows or gains depend on it.
+    fn set_poll(&mut self, seconds: u32) {
+        let _ = seconds;
+    }
 
     /// How long an estimate stays fit to be extended in a straight line while no exchange comes.
     fn renew_after(&self) -> Span {

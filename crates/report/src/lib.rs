@@ -1,2 +1,30 @@
 //! Reports as one self-contained HTML page: tables, plots, notes.
+//!
+//! A [`Page`] has [`Section`]s; a section has text, [`Table`]s, [`Chart`]s and logs of [`Entry`]s.
+//! [`Page::render`] gives a page that needs nothing but itself: style, script and data are inline,
+//! and its content security policy forbids it to load anything. The same page gives the same bytes.
+//!
+//! Values are given in base units (seconds, ratios, hertz) and shown with the prefix that suits
+//! them. Text is text: whatever is in it, it is shown and never becomes markup or script.
 #![forbid(unsafe_code)]
+
+mod assets;
+mod chart;
+mod decimate;
+mod escape;
+mod histogram;
+mod log;
+mod number;
+mod page;
+mod pool;
+mod series;
+mod table;
+
+pub use chart::{Chart, Marker, View};
+pub use decimate::{decimate, envelope};
+pub use histogram::{Histogram, quantile};
+pub use log::{Entry, Tone};
+pub use number::Unit;
+pub use page::{Page, Section};
+pub use series::{FiveNumbers, Series};
+pub use table::{Cell, Share, Table};

@@ -1,6 +1,33 @@
 //! Oscillators, paths, servers and faults, all seeded, around the very engine that the daemon runs.
 #![forbid(unsafe_code)]
 
+pub mod allan;
+pub mod case;
+mod catalogue;
+pub mod host;
+mod limits;
+mod nearest;
+mod number;
+pub mod oscillator;
+pub mod path;
+pub mod random;
+pub mod replay;
+pub mod report;
+pub mod scenario;
+pub mod server;
+pub mod stamps;
+pub mod statistics;
 pub mod trace;
+pub mod world;
 
+pub use catalogue::{UnknownScenario, catalogue, find};
+pub use host::HostSpec;
+pub use oscillator::{Oscillator, OscillatorSpec};
+pub use path::{DelayError, Passage, Path, PathSpec, parse_delays};
+pub use random::Random;
+pub use scenario::{Scenario, ScenarioError};
+pub use server::ServerSpec;
+pub use stamps::{Reference, Stamped, write_stamps};
+pub use statistics::Statistics;
 pub use trace::{Exchanged, Interval, Noted, Sample, Trace};
+pub use world::{Options, Planned, PollPlan, Run, simulate};

@@ -42,11 +42,11 @@ pub struct Trace {
 pub struct Sample {
     /// When.
     pub at: f64,
-    /// Clock − truth, s: positive is ahead.
+    /// Clock − truth, s: positive is ahead. Infinite before the clock has its first word.
     pub error: f64,
-    /// Bound of |`error`| that the clock claimed, s.
+    /// Bound of |`error`| that the clock claimed, s; infinite where it promises nothing.
     pub bound: f64,
-    /// The statistical part of `bound` (at the hand's base) plus its growth since, s.
+    /// The statistical part of `bound` (at the hand's base) plus its growth since, s; likewise.
     pub statistical: f64,
     /// The status as the reader sees it.
     pub status: Status,

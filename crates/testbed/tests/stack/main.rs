@@ -13,6 +13,7 @@ mod follow;
 mod hostile;
 mod life;
 mod relay;
+mod replay;
 mod strict;
 mod warp;
 

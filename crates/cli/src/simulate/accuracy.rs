@@ -1,0 +1,192 @@
+//! `truechimer simulate accuracy`: every scenario under every estimator, as `docs/accuracy.md`.
+
+use std::io::{self, Write};
+
+use truechimer_sim::case::name;
+use truechimer_sim::{Options, Scenario, Statistics, Trace, catalogue, simulate};
+
+use super::{command, jobs, screen, seeds};
+use crate::args::{self, Estimator};
+use crate::failure::{Ended, Failure, Outcome};
+use crate::show::json;
+
+const ESTIMATORS: [Estimator; 4] =
+    [Estimator::Ours, Estimator::Published, Estimator::NtpPll, Estimator::Pi];
+
+/// What today's daemons do in the reference scenarios: RMS error in µs, the largest in brackets, of
+/// chrony 4.8-dev and ntpsec as released, both run in a clock simulator with the same oscillator,
+/// delays and polls (28 h, the first 4 not counted, five seeds).
+const PEERS: [(&str, &str, &str); 13] = [
+    ("lan", "2.63 (24)", "2.45 (12)"),
+    ("lan-bursts-down", "11.1 (285)", "48.8 (568)"),
+    ("lan-bursts-both", "5.38 (56)", "73.6 (674)"),
+    ("wan", "102 (1267)", "144 (757)"),
+    ("temperature", "4.16 (22)", "5.18 (19)"),
+    ("outage", "31.0 (255)", "32.0 (264)"),
+    ("loss-20", "3.53 (20)", "3.38 (18)"),
+    ("lan-poll-64", "5.7", "15"),
+    ("lan-poll-256", "11.9", "106"),
+    ("lan-poll-1024", "60.5", "230"),
+    ("wan-poll-64", "105", "152"),
+    ("wan-poll-256", "196", "216"),
+    ("wan-poll-1024", "554", "495"),
+];
+
+/// One scenario and what every estimator did in it, in the order of [`ESTIMATORS`].
+struct Line {
+    scenario: Scenario,
+    honest: bool,
+    clocks: Vec<Statistics>,
+}
+
+/// Runs the study.
+pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
+    for (given, option) in [
+        (args.poll.is_some(), "--poll"),
+        (args.stamps.is_some(), "--stamps"),
+        (args.report.is_some(), "--report"),
+        (args.print, "--print"),
+        (args.estimator != [Estimator::Ours], "--estimator"),
+    ] {
+        if given {
+            let why = "the study runs every scenario as it is, under every estimator; it takes \
+                       --seeds, --hours, --jobs and --json";
+            return Err(Failure::new(option, why));
+        }
+    }
+    let mut scenarios = catalogue();
+    if let Some(hours) = args.hours {
+        let shorter = |s: Scenario| if s.hours > hours { s.with_hours(hours) } else { Ok(s) };
+        let all = scenarios.into_iter().map(shorter).collect::<Result<_, _>>();
+        scenarios = all.map_err(|why| Failure::new("--hours", why))?;
+    }
+    let mut lines = Vec::new();
+    let progress = &mut io::stderr();
+    jobs::each(&scenarios, jobs::width(args.jobs), |scenario| line(scenario, args), |scenario, line| {
+        let line = line?;
+        // Minutes pass; a terminal that cannot be written to is nobody's loss.
+        let _ = writeln!(progress, "{}", scenario.name);
+        lines.push(line);
+        Ok::<(), Failure>(())
+    })?;
+    if args.json {
+        for line in &lines {
+            for (estimator, statistics) in ESTIMATORS.iter().zip(&line.clocks) {
+                let row = super::Row::new(&line.scenario, *estimator, line.honest, statistics);
+                writeln!(out, "{}", json(&row)?)?;
+            }
+        }
+    } else {
+        markdown(&lines, args, out)?;
+    }
+    let broken = |line: &Line| {
+        line.honest && line.clocks.first().is_some_and(|ours| ours.inside_bound.outside > 0)
+    };
+    Ok(Outcome::of(!lines.iter().any(broken)))
+}
+
+fn line(scenario: &Scenario, args: &args::Simulate) -> Result<Line, Failure> {
+    let mut honest = true;
+    let mut clocks = Vec::new();
+    for estimator in ESTIMATORS {
+        let mut traces: Vec<Trace> = Vec::new();
+        for seed in seeds(args) {
+            let options = Options { estimator: estimator.kind(), seed, ..Options::default() };
+            let run = simulate(scenario, &options);
+            traces.push(run.map_err(|why| Failure::new(&scenario.name, why))?.trace);
+        }
+        honest &= traces.iter().all(|trace| trace.honest);
+        clocks.push(Statistics::of(&traces.iter().collect::<Vec<_>>()));
+    }
+    Ok(Line { scenario: scenario.clone(), honest, clocks })
+}
+
+fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> io::Result<()> {
+    let seeds = match seeds(args).as_slice() {
+        [one] => format!("seed {one}"),
+        several => format!("seeds 1 to {} pooled", several.len()),
+    };
+    writeln!(
+        out,
+        "# Accuracy in simulation\n\n\
+         Made by `{}` (version {}; {seeds}); `make accuracy` makes it anew. The same seed gives the \
+         same figures, to the last digit, and the same packets to every estimator. Each scenario can \
+         be looked at by itself: `truechimer simulate NAME --report FILE.html`, and\n\
+         `truechimer simulate NAME --print` says all that it is made of.\n\n\
+         Errors are clock − truth in µs, read once a second through the published hands, without the \
+         time to settle. `ours`\n\
+         is [what the daemon runs](algorithm.md); `published`, `ntp-pll` and `pi` are \
+         [described here](published.md). The last two are textbook versions and not the programs \
+         whose methods they show.\n\n\
+         ## The reference scenarios\n\n\
+         RMS error in µs, the largest in brackets. The columns chrony and ntpsec are what those \
+         daemons (chrony 4.8-dev and\n\
+         ntpsec, poll fixed as for the others) did in a clock simulator with the same oscillator and \
+         delays; they are quoted,\n\
+         not run again here.\n",
+        command(),
+        env!("CARGO_PKG_VERSION"),
+    )?;
+    writeln!(out, "| scenario | ours | published | ntp-pll | pi | chrony | ntpsec |")?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    for (name, chrony, ntpsec) in PEERS {
+        let Some(line) = lines.iter().find(|line| line.scenario.name == name) else { continue };
+        write!(out, "| {name}")?;
+        for s in &line.clocks {
+            let (rms, max) = (screen::number(s.error.rms_us), screen::number(s.error.max_us));
+            write!(out, " | {rms} ({max})")?;
+        }
+        writeln!(out, " | {chrony} | {ntpsec} |")?;
+    }
+    writeln!(
+        out,
+        "\n## Every scenario\n\n\
+         `<100` and `<10`: seconds from the first request until the error stayed below so many µs for \
+         300 s (median of the seeds).\n\
+         `inside`: share of the seconds with the truth inside the bound, of all that promised one, in \
+         per cent; 100 means every one. `bound`: its median; `stat.`: the median of its statistical \
+         part.\n`1 s`, `1000 s`: 99th percentile of the magnitude of the error of intervals measured by \
+         the difference clock.\n"
+    )?;
+    for line in lines {
+        let scenario = &line.scenario;
+        let poll = match scenario.adaptive {
+            Some([low, high]) => format!("poll {low} to {high} s"),
+            None => format!("poll {} s", scenario.poll),
+        };
+        let honest = if line.honest { "" } else { "; a server lies, so that no bound can be kept" };
+        writeln!(
+            out,
+            "### {}\n\n{}. {} h, {poll}{honest}.\n",
+            scenario.name,
+            scenario.about.trim_end_matches('.'),
+            scenario.hours
+        )?;
+        writeln!(
+            out,
+            "| | RMS | median | IQR | 1 % | 99 % | max | <100 | <10 | inside | bound | stat. | 1 s | 1000 s |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+        )?;
+        for (estimator, s) in ESTIMATORS.iter().zip(&line.clocks) {
+            let e = &s.error;
+            let numbers =
+                [e.rms_us, e.median_us, e.iqr_us, e.p1_us, e.p99_us, e.max_us].map(screen::number);
+            let tail = |e: &truechimer_sim::statistics::Errors| screen::number(e.p99_us.max(-e.p1_us));
+            writeln!(
+                out,
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                name(estimator.kind()),
+                numbers.join(" | "),
+                screen::converged(s, 100.0),
+                screen::converged(s, 10.0),
+                screen::inside(s),
+                screen::number(s.bound_median_us),
+                screen::number(s.statistical_median_us),
+                tail(&s.one_second.error),
+                tail(&s.thousand_seconds.error),
+            )?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! `truechimer simulate`: the clock in simulated networks, beside the truth.
+
+mod accuracy;
+mod case;
+mod jobs;
+mod screen;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use truechimer_sim::case::name;
+use truechimer_sim::{
+    Options, Run, Scenario, Statistics, Trace, catalogue, find, parse_delays, report, simulate,
+    write_stamps,
+};
+
+use crate::args::{self, Estimator};
+use crate::failure::{Ended, Failure, Outcome};
+use crate::show::json;
+
+/// What stands in place of a scenario and is a series of them.
+const STUDIES: [&str; 2] = ["case", "accuracy"];
+
+/// Runs the command.
+pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
+    if args.list {
+        screen::list(&catalogue(), out)?;
+        return Ok(Outcome::Good);
+    }
+    match args.scenarios.as_slice() {
+        [only] if only == "case" => return case::run(args, out),
+        [only] if only == "accuracy" => return accuracy::run(args, out),
+        _ => {}
+    }
+    let scenarios = args.scenarios.iter().map(|name| scenario(name, args));
+    let scenarios = scenarios.collect::<Result<Vec<_>, _>>()?;
+    if args.print {
+        if scenarios.len() > 1 {
+            return Err(Failure::new("--print", "takes one scenario at a time"));
+        }
+        for scenario in &scenarios {
+            write!(out, "{}", scenario.to_toml())?;
+        }
+        return Ok(Outcome::Good);
+    }
+    if args.stamps.is_some() && (scenarios.len() > 1 || args.estimator.len() > 1) {
+        return Err(Failure::new("--stamps", "takes one scenario and one estimator at a time"));
+    }
+    compare(args, &scenarios, out)
+}
+
+/// The scenario that the user means, with what was asked to be different.
+fn scenario(name: &str, args: &args::Simulate) -> Result<Scenario, Failure> {
+    let mut scenario = if name.ends_with(".toml") {
+        read(Path::new(name))?
+    } else if STUDIES.contains(&name) {
+        return Err(Failure::new(name, "this is a study: run it by itself"));
+    } else {
+        find(name).map_err(|why| Failure::Said(unknown(&why.to_string())))?
+    };
+    if let Some(poll) = args.poll {
+        scenario = scenario.with_poll(poll).map_err(|why| Failure::new("--poll", why))?;
+    }
+    if let Some(hours) = args.hours {
+        scenario = scenario.with_hours(hours).map_err(|why| Failure::new("--hours", why))?;
+    }
+    Ok(scenario)
+}
+
+fn unknown(why: &str) -> String {
+    if why.contains("did you mean") {
+        why.to_owned()
+    } else {
+        format!("{why}; 'truechimer simulate --list' has all of them, and a file ends in .toml")
+    }
+}
+
+/// A scenario from a file; files of recorded delays that it names are sought beside it.
+fn read(path: &Path) -> Result<Scenario, Failure> {
+    let text = fs::read_to_string(path).map_err(|why| Failure::new(path.display(), why))?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    Scenario::from_toml_with(&text, |file| {
+        let file = beside.join(file);
+        let text = fs::read_to_string(&file).map_err(|why| format!("{}: {why}", file.display()))?;
+        parse_delays(&text).map_err(|why| format!("{}: {why}", file.display()))
+    })
+    .map_err(|why| Failure::new(path.display(), why))
+}
+
+/// The seeds to run with.
+fn seeds(args: &args::Simulate) -> Vec<u64> {
+    args.seeds.map_or_else(|| vec![args.seed], |n| (1..=u64::from(n)).collect())
+}
+
+/// Several clocks on the same packets, one scenario after the other.
+fn compare(args: &args::Simulate, scenarios: &[Scenario], out: &mut dyn Write) -> Ended {
+    let mut good = true;
+    let mut first_runs: Vec<(Trace, Statistics)> = Vec::new();
+    for scenario in scenarios {
+        if !args.json {
+            screen::heading(scenario, &seeds(args), out)?;
+        }
+        let mut rows = Vec::new();
+        for &estimator in &args.estimator {
+            let (statistics, first) = pooled(scenario, estimator, args)?;
+            good &= estimator != Estimator::Ours
+                || !first.trace.honest
+                || statistics.inside_bound.outside == 0;
+            if args.json {
+                let row = Row::new(scenario, estimator, first.trace.honest, &statistics);
+                writeln!(out, "{}", json(&row)?)?;
+            }
+            if let Some(path) = &args.stamps {
+                save_stamps(&first, path)?;
+            }
+            if args.report.is_some() {
+                first_runs.push((first.trace, statistics.clone()));
+            }
+            rows.push((estimator, statistics));
+        }
+        if !args.json {
+            screen::table(&rows, out)?;
+        }
+    }
+    if let Some(path) = &args.report {
+        let shown: Vec<_> = first_runs.iter().map(|(trace, s)| (trace, s.clone())).collect();
+        let page = report::page(&shown, &command());
+        save(path, &page.render())?;
+    }
+    Ok(Outcome::of(good))
+}
+
+/// All seeds of one scenario under one estimator: their statistics together, and the first run.
+fn pooled(
+    scenario: &Scenario,
+    estimator: Estimator,
+    args: &args::Simulate,
+) -> Result<(Statistics, Run), Failure> {
+    let mut runs: Vec<Run> = Vec::new();
+    let options = |seed: &u64| Options {
+        estimator: estimator.kind(),
+        seed: *seed,
+        ..Options::default()
+    };
+    jobs::each(
+        &seeds(args),
+        jobs::width(args.jobs),
+        |seed| simulate(scenario, &options(seed)),
+        |_, run| {
+            let mut run = run.map_err(|why| Failure::new(&scenario.name, why))?;
+            if !runs.is_empty() {
+                // Only the first run's are ever written.
+                run.stamps = Vec::new();
+            }
+            runs.push(run);
+            Ok::<(), Failure>(())
+        },
+    )?;
+    let traces: Vec<&Trace> = runs.iter().map(|run| &run.trace).collect();
+    let statistics = Statistics::of(&traces);
+    let first = runs.into_iter().next();
+    first.map(|first| (statistics, first)).ok_or_else(|| Failure::new("--seeds", "none"))
+}
+
+/// The stamps of the first source, or of each one into a file of its own.
+fn save_stamps(run: &Run, path: &Path) -> Result<(), Failure> {
+    let several = run.stamps.len() > 1;
+    for (index, (stamps, source)) in run.stamps.iter().zip(&run.trace.sources).enumerate() {
+        let mut text = format!("# {} seed {}, server {source}\n", run.trace.title, run.trace.seed.unwrap_or_default());
+        write_stamps(stamps, &mut text).map_err(|why| Failure::new("--stamps", why))?;
+        if several {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{}", index + 1));
+            save(Path::new(&name), &text)?;
+        } else {
+            save(path, &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file, or says why not.
+pub fn save(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|why| Failure::new(path.display(), why))
+}
+
+/// The command as the user gave it, for reports.
+pub fn command() -> String {
+    let words = std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    std::iter::once("truechimer".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// One line of JSON.
+#[derive(Serialize)]
+struct Row<'a> {
+    scenario: &'a str,
+    estimator: &'a str,
+    honest: bool,
+    hours: f64,
+    poll_s: u32,
+    #[serde(flatten)]
+    statistics: &'a Statistics,
+}
+
+impl<'a> Row<'a> {
+    fn new(
+        scenario: &'a Scenario,
+        estimator: Estimator,
+        honest: bool,
+        statistics: &'a Statistics,
+    ) -> Row<'a> {
+        Row {
+            scenario: &scenario.name,
+            estimator: name(estimator.kind()),
+            honest,
+            hours: scenario.hours,
+            poll_s: scenario.poll,
+            statistics,
+        }
+    }
+}

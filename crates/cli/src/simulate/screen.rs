@@ -1,0 +1,149 @@
+//! What a simulation shows in the terminal.
+
+use std::io::{self, Write};
+
+use truechimer_sim::case::name;
+use truechimer_sim::{Scenario, Statistics};
+
+use crate::args::Estimator;
+use crate::table::{Side, Table};
+
+/// The scenarios and what each is.
+pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
+    let width = scenarios.iter().map(|s| s.name.len()).max().unwrap_or(0);
+    for scenario in scenarios {
+        writeln!(out, "{:width$}  {}", scenario.name, scenario.about)?;
+    }
+    writeln!(out, "\nStudies, each a series of scenarios:")?;
+    writeln!(out, "{:width$}  the paper's experiments in one report", "case")?;
+    writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")
+}
+
+/// What stands above the table of one scenario.
+pub fn heading(scenario: &Scenario, seeds: &[u64], out: &mut dyn Write) -> io::Result<()> {
+    let seeds = match seeds {
+        [one] => format!("seed {one}"),
+        several => format!("seeds 1 to {}", several.len()),
+    };
+    let poll = match scenario.adaptive {
+        Some([low, high]) => format!("poll {low} to {high} s"),
+        None => format!("poll {} s", scenario.poll),
+    };
+    writeln!(out, "{}: {}", scenario.name, scenario.about)?;
+    writeln!(
+        out,
+        "{} h, the first {:.3} h to settle; {poll}; {seeds}",
+        scenario.hours, scenario.warm_up_hours
+    )
+}
+
+/// The clocks side by side; no wider than 80 columns.
+pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Result<()> {
+    let mut table = Table::new(&[
+        ("µs", Side::Left),
+        ("rms", Side::Right),
+        ("median", Side::Right),
+        ("iqr", Side::Right),
+        ("1 %", Side::Right),
+        ("99 %", Side::Right),
+        ("max", Side::Right),
+        ("<100", Side::Right),
+        ("inside", Side::Right),
+        ("bound", Side::Right),
+        ("stat.", Side::Right),
+    ]);
+    for (estimator, statistics) in rows {
+        let error = &statistics.error;
+        table.row(vec![
+            name(estimator.kind()).into(),
+            number(error.rms_us),
+            number(error.median_us),
+            number(error.iqr_us),
+            number(error.p1_us),
+            number(error.p99_us),
+            number(error.max_us),
+            converged(statistics, 100.0),
+            inside(statistics),
+            number(statistics.bound_median_us),
+            number(statistics.statistical_median_us),
+        ]);
+    }
+    table.write(out)?;
+    for (estimator, statistics) in rows {
+        let inside = statistics.inside_bound;
+        if inside.outside > 0 {
+            writeln!(
+                out,
+                "{}: outside the bound in {} of {} seconds, by up to {} µs",
+                name(estimator.kind()),
+                inside.outside,
+                inside.seconds,
+                number(inside.exceeded_us)
+            )?;
+        }
+    }
+    writeln!(out)
+}
+
+/// Three digits, or as many as stand before the point.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        _ if !value.is_finite() => "-".into(),
+        0.0 => "0".into(),
+        small if small < 0.995 => format!("{value:.2}"),
+        small if small < 9.995 => format!("{value:.2}"),
+        middle if middle < 99.95 => format!("{value:.1}"),
+        large if large < 999_999.5 => format!("{value:.0}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// Seconds until the error stayed below so many µs, in the median run.
+pub fn converged(statistics: &Statistics, threshold_us: f64) -> String {
+    let found = statistics.converged_s.iter().find(|c| (c.threshold_us - threshold_us).abs() < 0.5);
+    found.and_then(|c| c.median_s).map_or_else(|| "-".into(), |s| format!("{s:.0}"))
+}
+
+/// 100 only if all of them were.
+pub fn inside(statistics: &Statistics) -> String {
+    let inside = statistics.inside_bound;
+    if inside.seconds == 0 {
+        "-".into()
+    } else if inside.outside == 0 {
+        "100".into()
+    } else {
+        format!("{:.2}", (inside.share * 1e4).floor().min(9999.0) / 100.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.123, "0.12"),
+            (-1.234, "-1.23"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (123_456.7, "123457"),
+            (5e7, "5.0e7"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn everything_has_a_line_in_the_list() {
+        let mut out = Vec::new();
+        let all = truechimer_sim::catalogue();
+        list(&all, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for name in all.iter().map(|s| s.name.as_str()).chain(["case", "accuracy"]) {
+            assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What happens in a log, as its readers want to see it.
+
+use truechimer_engine::{Action, Engine, Event, Level, Selection, SourceId, SourceReport};
+use truechimer_time::{Count, Epoch, Instant, Period, Rate, Span, Utc};
+use truechimer_timehands::{Hand, Status};
+
+/// One thing that happened, and what the clock said of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Happened {
+    /// The line of the event that it came of, from 1.
+    pub line: u64,
+    /// When: of a reply its arrival, else when the engine heard of it.
+    pub count: Count,
+    /// The published clock at `count`, once it was synchronised: leap-free, and as UTC.
+    pub time: Option<(Instant, Utc)>,
+    /// Bound of its error, while it is promised.
+    pub bound: Option<Span>,
+    /// What the published clock says of itself.
+    pub status: Status,
+    /// What happened.
+    pub what: What,
+}
+
+/// What can happen.
+#[derive(Clone, PartialEq, Debug)]
+pub enum What {
+    /// A datagram came from a source.
+    Reply(Box<Heard>),
+    /// The configuration was read again.
+    Reload {
+        /// How many sources there are now.
+        sources: usize,
+    },
+    /// The counter lost its continuity; the note before says why.
+    Disruption,
+    /// The clock's status changed.
+    Status {
+        /// From this.
+        from: Status,
+    },
+    /// The engine told the user something.
+    Note {
+        /// How much it matters.
+        level: Level,
+        /// One line.
+        text: String,
+    },
+}
+
+/// A datagram, and what the source's estimator knew once it had been taken in.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Heard {
+    /// The source's name.
+    pub source: String,
+    /// `None` if it was used, else the name of the reason why not.
+    pub refused: Option<String>,
+    /// The part of the source in the published time.
+    pub selection: Selection,
+    /// Round trip less the server's residence time: of this exchange, or if it was refused of the
+    /// newest that was used.
+    pub rtt: Option<Span>,
+    /// The smallest round trip of the recent past.
+    pub floor: Option<Span>,
+    /// Published clock − this source's estimate: positive, the published clock is ahead.
+    pub offset: Option<Span>,
+    /// Bound of this source's own estimate.
+    pub bound: Option<Span>,
+    /// Standard uncertainty of it, from noise alone.
+    pub deviation: Option<Span>,
+    /// Skew of the counter by this source: positive, it is fast.
+    pub skew: Option<Rate>,
+    /// How long a count lasts by the published clock.
+    pub period: Period,
+}
+
+impl Happened {
+    /// `what`, at `count`, with what `hand` says then.
+    pub(super) fn new(line: u64, count: Count, hand: &Hand, what: What) -> Happened {
+        let known = hand.status != Status::Unknown;
+        let time = hand.time_at(count);
+        Happened {
+            line,
+            count,
+            time: known.then(|| (time, hand.leaps.utc(time))),
+            bound: hand.status.bound_holds().then(|| hand.bound_at(count)),
+            status: hand.status,
+            what,
+        }
+    }
+}
+
+/// An event before the engine has it.
+pub(super) struct Before {
+    /// The source's state, if the event is a reply to one.
+    reply: Option<(SourceId, Count, SourceReport)>,
+    reload: Option<usize>,
+    status: Status,
+    epoch: Epoch,
+}
+
+impl Before {
+    pub(super) fn new(engine: &Engine, at: Count, event: &Event) -> Before {
+        Before {
+            reply: match event {
+                Event::Reply { source, received, .. } => {
+                    let report = engine.source_report(*source, at);
+                    report.map(|report| (*source, received.count, report))
+                }
+                _ => None,
+            },
+            reload: match event {
+                Event::Configure(config) => Some(config.sources.len()),
+                _ => None,
+            },
+            status: engine.hand().status,
+            epoch: engine.hand().counter.epoch,
+        }
+    }
+
+    /// What came of the event, in order: what the engine had to say, then what became of a reply.
+    pub(super) fn then(
+        self,
+        engine: &Engine,
+        line: u64,
+        at: Count,
+        actions: &[Action],
+    ) -> Vec<Happened> {
+        let mut happened = Vec::new();
+        let hand = engine.hand();
+        if let Some(sources) = self.reload {
+            happened.push(Happened::new(line, at, hand, What::Reload { sources }));
+        }
+        happened.extend(said(line, at, self.status, hand, actions));
+        if hand.counter.epoch != self.epoch {
+            happened.push(Happened::new(line, at, hand, What::Disruption));
+        }
+        if let Some((id, count, before)) = self.reply
+            && let Some(after) = engine.source_report(id, at)
+        {
+            let refused = refused(&before, &after);
+            // One that nobody counts was for no association: nothing was decided.
+            if after.accepted > before.accepted || refused.is_some() {
+                let heard = Heard {
+                    refused,
+                    selection: after.selection,
+                    rtt: after.rtt,
+                    floor: after.rtt_floor,
+                    offset: after.offset,
+                    bound: after.bound,
+                    deviation: after.deviation,
+                    skew: after.skew,
+                    period: hand.period,
+                    source: after.name,
+                };
+                happened.push(Happened::new(line, count, hand, What::Reply(Box::new(heard))));
+            }
+        }
+        happened
+    }
+}
+
+/// What the engine said by its actions: notes that matter, and changes of status.
+pub(super) fn said(
+    line: u64,
+    at: Count,
+    mut status: Status,
+    hand: &Hand,
+    actions: &[Action],
+) -> Vec<Happened> {
+    let mut happened = Vec::new();
+    for action in actions {
+        match action {
+            Action::Note { level, text } if *level > Level::Debug => {
+                let what = What::Note { level: *level, text: text.clone() };
+                happened.push(Happened::new(line, at, hand, what));
+            }
+            Action::Publish(hand) if hand.status != status => {
+                let from = core::mem::replace(&mut status, hand.status);
+                happened.push(Happened::new(line, at, hand, What::Status { from }));
+            }
+            _ => {}
+        }
+    }
+    happened
+}
+
+/// The reason that was counted once more.
+fn refused(before: &SourceReport, after: &SourceReport) -> Option<String> {
+    let counted = |name: &String| before.refused.get(name).copied().unwrap_or(0);
+    let more = after.refused.iter().find(|(name, times)| **times > counted(name));
+    more.map(|(name, _)| name.clone())
+}

@@ -1,0 +1,268 @@
+//! The same events once more: do they lead to the same decisions, or where would another estimator
+//! have led?
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, BufRead};
+
+use serde::Serialize;
+use truechimer_engine::{Action, Config, Engine, EstimatorKind, Event, SourceId};
+use truechimer_time::Count;
+use truechimer_timehands::Status;
+
+use super::happened::{Before, said};
+use super::read::{Lines, parse};
+use super::{Beginning, FORMAT, Happened, Header, Line, ReplayError, What};
+
+/// How to repeat a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// With another estimator than the log's. Its decisions are then its own, and are not compared
+    /// with those in the log.
+    pub estimator: Option<EstimatorKind>,
+}
+
+/// What a log holds, once all of it has been found right.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Summary {
+    /// The version of the program that wrote it.
+    pub version: String,
+    /// The estimator that was used instead of the log's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimator: Option<EstimatorKind>,
+    /// Events in it.
+    pub events: u64,
+    /// Hands published: as logged, or by the other estimator.
+    pub hands: u64,
+    /// All that the engine wanted done, hands included; likewise.
+    pub actions: u64,
+    /// Replies that an estimator used.
+    pub used: u64,
+    /// Replies that were refused, by reason. This and the next four are counted only if somebody
+    /// takes what happens.
+    pub refused: BTreeMap<String, u64>,
+    /// How often the configuration was read again.
+    pub reloads: u64,
+    /// How often the counter lost its continuity.
+    pub disruptions: u64,
+    /// How often every server fell silent for long.
+    pub holdovers: u64,
+    /// Replies to requests that the engine with the other estimator would not have sent, and so
+    /// refuses.
+    pub unmatched: u64,
+    /// Whether it breaks off in the middle, as when the daemon was killed. All before is right.
+    pub truncated: bool,
+}
+
+/// Repeats every decision of a daemon from its log.
+///
+/// # Errors
+/// If the log cannot be read, or at the first decision that is not the same to the last bit.
+pub fn verify(reader: impl BufRead) -> Result<Summary, ReplayError> {
+    Repeat::new(reader, Options::default(), None).run()
+}
+
+/// Repeats a log and passes on what happens in it.
+///
+/// # Errors
+/// If the log cannot be read or `each` fails; and, unless another estimator is asked for, at the
+/// first decision that is not the same to the last bit.
+pub fn repeat(
+    reader: impl BufRead,
+    options: Options,
+    each: &mut dyn FnMut(&Happened) -> io::Result<()>,
+) -> Result<Summary, ReplayError> {
+    Repeat::new(reader, options, Some(each)).run()
+}
+
+type Each<'a> = &'a mut dyn FnMut(&Happened) -> io::Result<()>;
+
+/// A repetition under way.
+struct Repeat<'a, R> {
+    lines: Lines<R>,
+    options: Options,
+    each: Option<Each<'a>>,
+    summary: Summary,
+    requests: Requests,
+}
+
+impl<'a, R: BufRead> Repeat<'a, R> {
+    fn new(reader: R, options: Options, each: Option<Each<'a>>) -> Repeat<'a, R> {
+        Repeat {
+            lines: Lines::new(reader),
+            options,
+            each,
+            summary: Summary { estimator: options.estimator, ..Summary::default() },
+            requests: Requests::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<Summary, ReplayError> {
+        let header: Header = self
+            .lines
+            .next()?
+            .ok_or_else(|| ReplayError::NotALog("it is empty".into()))
+            .and_then(|text| parse(&text).map_err(ReplayError::NotALog))?;
+        if header.format != FORMAT {
+            let why = format!(
+                "its format is {}, known is {FORMAT}; version {:?} wrote it",
+                header.format, header.version
+            );
+            return Err(ReplayError::NotALog(why));
+        }
+        self.summary.version = header.version;
+        let Some(text) = self.lines.next()? else {
+            return Ok(Summary { truncated: true, ..self.summary });
+        };
+        let Beginning { start, config } = parse(&text).map_err(|why| self.lines.error(why))?;
+        let at = start.at;
+        let (mut engine, actions) = Engine::new(self.with_estimator(config), start);
+        if self.each.is_some() {
+            let first = said(self.lines.number, at, Status::Unknown, engine.hand(), &actions);
+            self.pass(&first)?;
+        }
+        let mut decided = VecDeque::new();
+        self.decide(actions, &mut decided);
+        while let Some(text) = self.lines.next()? {
+            let logged = match parse(&text).map_err(|why| self.lines.error(why))? {
+                Line { at: Some(at), event: Some(event), hand: None, action: None } => {
+                    if let Some(action) = decided.pop_front() {
+                        return Err(self.lines.differs("nothing more".into(), &action));
+                    }
+                    let actions = self.event(&mut engine, at, event)?;
+                    self.decide(actions, &mut decided);
+                    continue;
+                }
+                Line { at: None, event: None, hand: Some(hand), action: None } => {
+                    Action::Publish(hand)
+                }
+                Line { at: None, event: None, hand: None, action: Some(action) } => action,
+                _ => return Err(self.lines.error("neither an event nor a decision".into())),
+            };
+            if self.options.estimator.is_some() {
+                self.requests.logged(&logged);
+                continue;
+            }
+            self.count(&logged);
+            match decided.pop_front() {
+                Some(action) if action == logged => {}
+                Some(action) => return Err(self.lines.differs(format!("{logged:?}"), &action)),
+                None => {
+                    let (line, decided) = (self.lines.number, "nothing".into());
+                    let logged = format!("{logged:?}");
+                    return Err(ReplayError::Differs { line, logged, decided });
+                }
+            }
+        }
+        self.summary.truncated = self.lines.truncated || !decided.is_empty();
+        Ok(self.summary)
+    }
+
+    /// The engine's decisions wait to be compared, or stand for themselves.
+    fn decide(&mut self, actions: Vec<Action>, decided: &mut VecDeque<Action>) {
+        if self.options.estimator.is_none() {
+            return decided.extend(actions);
+        }
+        for action in &actions {
+            self.count(action);
+            self.requests.sent(action);
+        }
+    }
+
+    fn count(&mut self, action: &Action) {
+        self.summary.actions += 1;
+        self.summary.hands += u64::from(matches!(action, Action::Publish(_)));
+    }
+
+    fn with_estimator(&self, config: Config) -> Config {
+        let estimator = self.options.estimator.unwrap_or(config.estimator);
+        Config { estimator, ..config }
+    }
+
+    fn event(
+        &mut self,
+        engine: &mut Engine,
+        at: Count,
+        event: Event,
+    ) -> Result<Vec<Action>, ReplayError> {
+        self.summary.events += 1;
+        let event = match event {
+            Event::Configure(config) => Event::Configure(self.with_estimator(config)),
+            other => other,
+        };
+        if let Event::Reply { source, .. } = &event
+            && self.options.estimator.is_some()
+        {
+            self.summary.unmatched += u64::from(self.requests.differ(*source));
+        }
+        if self.each.is_none() {
+            return Ok(engine.handle(at, event));
+        }
+        let before = Before::new(engine, at, &event);
+        let actions = engine.handle(at, event);
+        let happened = before.then(engine, self.lines.number, at, &actions);
+        self.pass(&happened)?;
+        Ok(actions)
+    }
+
+    fn pass(&mut self, happened: &[Happened]) -> Result<(), ReplayError> {
+        for one in happened {
+            let summary = &mut self.summary;
+            match &one.what {
+                What::Reply(heard) => match &heard.refused {
+                    None => summary.used += 1,
+                    Some(reason) => {
+                        *summary.refused.entry(reason.clone()).or_insert(0) += 1;
+                    }
+                },
+                What::Reload { .. } => summary.reloads += 1,
+                What::Disruption => summary.disruptions += 1,
+                What::Status { .. } => {
+                    summary.holdovers += u64::from(one.status == Status::Holdover);
+                }
+                What::Note { .. } => {}
+            }
+            if let Some(each) = &mut self.each {
+                each(one).map_err(ReplayError::Output)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The newest request to each source: the log's, and the engine's with the other estimator. A
+/// reply in the log answers the former.
+#[derive(Default)]
+struct Requests(BTreeMap<SourceId, Request>);
+
+#[derive(Default)]
+struct Request {
+    ours: Vec<u8>,
+    logged: Option<Vec<u8>>,
+}
+
+impl Requests {
+    fn sent(&mut self, action: &Action) {
+        match action {
+            Action::Send { source, packet, .. } => {
+                self.0.entry(*source).or_default().ours.clone_from(packet);
+            }
+            Action::Close { source } => {
+                self.0.remove(source);
+            }
+            _ => {}
+        }
+    }
+
+    /// A source that our engine does not know has nothing to compare with.
+    fn logged(&mut self, action: &Action) {
+        if let Action::Send { source, packet, .. } = action
+            && let Some(request) = self.0.get_mut(source)
+        {
+            request.logged = Some(packet.clone());
+        }
+    }
+
+    fn differ(&self, source: SourceId) -> bool {
+        self.0.get(&source).is_none_or(|request| request.logged.as_ref() != Some(&request.ours))
+    }
+}

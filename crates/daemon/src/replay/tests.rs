@@ -1,0 +1,377 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::ops::Range;
+use truechimer_engine::{Engine, EstimatorKind, HostCheck, Level, SourceConfig, SourceId};
+use truechimer_ntp::server::{ServerState, respond};
+use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
+use truechimer_timehands::Status;
+use truechimer_time::{
+    BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate, Stamp, StampMethod,
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn start() -> Start {
+    Start {
+        at: Count(5 * SECOND),
+        counter: CounterId {
+            kind: CounterKind::Simulated,
+            boot: BootId([3; 16]),
+            epoch: Epoch(1),
+        },
+        nominal: Period::NANOSECOND,
+        nominal_error: Rate::from_ppb(500_000),
+        resolution: CountSpan(1),
+        seed: [9; 32],
+        leaps: Leaps::default(),
+        warm: None,
+        saved: None,
+    }
+}
+
+fn server_time(count: u64) -> Timestamp {
+    let frac = ((u128::from(count % SECOND) << 64) / u128::from(SECOND)) as u64;
+    Timestamp::from_unix(1_800_000_000 + (count / SECOND) as i64, frac)
+}
+
+/// An engine, its log, and what it wants done.
+struct Bench {
+    engine: Engine,
+    log: Log<Vec<u8>>,
+    wanted: VecDeque<Action>,
+}
+
+impl Bench {
+    fn new(config: Config) -> Bench {
+        let log = Log::begin(Vec::new(), &start(), &config).unwrap();
+        let (engine, actions) = Engine::new(config, start());
+        let mut bench = Bench { engine, log, wanted: VecDeque::new() };
+        bench.want(actions);
+        bench
+    }
+
+    fn feed(&mut self, now: u64, event: Event) {
+        self.log.event(Count(now), &event);
+        let actions = self.engine.handle(Count(now), event);
+        self.want(actions);
+    }
+
+    fn want(&mut self, actions: Vec<Action>) {
+        actions.iter().for_each(|action| self.log.action(action));
+        self.wanted.extend(actions);
+    }
+}
+
+/// The answer of a server 0.2 ms away, at count `back`.
+fn reply(source: SourceId, to: SocketAddr, packet: &[u8], sent: u64, back: u64) -> Event {
+    let state = ServerState {
+        leap: LeapIndicator::None,
+        stratum: 1,
+        precision: Log2(-24),
+        root_delay: Short(0),
+        root_dispersion: Short(1),
+        reference_id: RefId(*b"GPS\0"),
+        reference_timestamp: Timestamp::UNKNOWN,
+    };
+    let stamp = |count| Stamp {
+        count: Count(count),
+        error: CountSpan(20),
+        method: StampMethod::Kernel,
+    };
+    let (there, left) = (server_time(sent + 200_000), server_time(back - 200_000));
+    let packet = respond(packet, there, left, &state).unwrap().to_vec();
+    Event::Reply { source, from: to, sent: stamp(sent), received: stamp(back), packet }
+}
+
+fn config(hosts: &[&str], poll: u32) -> Config {
+    let source = |host: &&str| SourceConfig { poll, ..SourceConfig::new(*host) };
+    Config { sources: hosts.iter().map(source).collect(), ..Config::default() }
+}
+
+/// The log of a daemon that follows a server for half a minute, in virtual time.
+fn log() -> String {
+    log_of(35, 0..0, Vec::new())
+}
+
+/// The log of a daemon until second `end`, with no replies within `silent`, and with these further
+/// events.
+fn log_of(end: u64, silent: Range<u64>, events: Vec<(u64, Event)>) -> String {
+    let mut events = VecDeque::from(events);
+    let mut bench = Bench::new(config(&["192.0.2.1"], 16));
+    let mut now = start().at.0;
+    let mut checked = now;
+    let check = |count| HostCheck {
+        count: Count(count),
+        raw_ns: count as i64,
+        suspended_ns: 0,
+        width: CountSpan(300),
+    };
+    while now < end * SECOND {
+        match bench.wanted.pop_front() {
+            Some(Action::Resolve { source, host, port }) => {
+                let result = Ok(vec![(host.parse::<std::net::IpAddr>().unwrap(), port).into()]);
+                bench.feed(now, Event::Resolved { source, result });
+            }
+            Some(Action::Send { source, to, packet }) => {
+                if silent.contains(&(now / SECOND)) {
+                    continue;
+                }
+                let back = now + 400_000 + now % 7_000;
+                bench.feed(back + 30_000, reply(source, to, &packet, now, back));
+                now = back + 30_000;
+            }
+            Some(_) => {}
+            None => {
+                let due = bench.engine.next_deadline().unwrap().0.max(now + 1);
+                now = due.min(checked + SECOND);
+                if now == checked + SECOND {
+                    checked = now;
+                    bench.feed(now, Event::Check(check(now)));
+                }
+                if events.front().is_some_and(|(at, _)| now >= at * SECOND) {
+                    bench.feed(now, events.pop_front().unwrap().1);
+                }
+                bench.feed(now, Event::Timer);
+            }
+        }
+    }
+    assert!(events.is_empty());
+    bench.log.flush();
+    String::from_utf8(bench.log.out.unwrap().into_inner().unwrap()).unwrap()
+}
+
+/// A reload that adds a server and polls faster, a disruption, and an outage.
+fn eventful_log() -> String {
+    let reload = Event::Configure(config(&["192.0.2.1", "192.0.2.2"], 4));
+    let disruption = Event::Disruption { reason: "the machine moved".into() };
+    log_of(240, 120..180, vec![(40, reload), (70, disruption)])
+}
+
+fn happens(log: &str, options: Options) -> (Summary, Vec<Happened>) {
+    let mut all = Vec::new();
+    let summary = repeat(log.as_bytes(), options, &mut |happened| {
+        all.push(happened.clone());
+        Ok(())
+    });
+    (summary.unwrap(), all)
+}
+
+fn replies(all: &[Happened]) -> Vec<(&Happened, &Heard)> {
+    let reply = |h| match h {
+        &Happened { what: What::Reply(ref heard), .. } => Some((h, &**heard)),
+        _ => None,
+    };
+    all.iter().filter_map(reply).collect()
+}
+
+#[test]
+fn what_happens_is_told_in_order() {
+    let log = eventful_log();
+    let (summary, all) = happens(&log, Options::default());
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(all.is_sorted_by_key(|happened| happened.line));
+    assert_eq!((summary.reloads, summary.disruptions, summary.unmatched), (1, 1, 0));
+    assert!(summary.holdovers >= 1 && !summary.truncated, "{summary:?}");
+    let plain = verify(log.as_bytes()).unwrap();
+    assert_eq!((plain.events, plain.hands, plain.actions), (summary.events, summary.hands, summary.actions));
+
+    let heard = replies(&all);
+    assert_eq!(heard.len() as u64, summary.used + summary.refused.values().sum::<u64>());
+    assert_eq!(heard.len(), lines.iter().filter(|line| line.contains("\"reply\":")).count());
+    for (happened, heard) in &heard {
+        assert!(lines[happened.line as usize - 1].contains("\"reply\":"));
+        assert_eq!(heard.refused, None);
+        assert!(["192.0.2.1:123", "192.0.2.2:123"].contains(&heard.source.as_str()));
+        // The truth: server_time(), of which the stamps are 0.2 ms from either end.
+        let (time, utc) = happened.time.unwrap();
+        let truth = server_time(happened.count.0).to_instant(1_800_000_000, &Leaps::default());
+        assert_eq!((utc.unix, utc.frac), (time.secs(), time.frac()));
+        if let Some(bound) = happened.bound {
+            assert!((time - truth).abs() <= bound, "{happened:?}");
+        }
+        assert!(heard.floor.unwrap() <= heard.rtt.unwrap() + truechimer_time::Span::from_nanos(1));
+        assert!(heard.bound.is_some() && heard.deviation.is_some() && heard.offset.is_some());
+    }
+    let position = |wanted: &dyn Fn(&Happened) -> bool| all.iter().position(wanted).unwrap();
+    let reload = position(&|h| h.what == What::Reload { sources: 2 });
+    let moved = position(&|h| matches!(&h.what, What::Note { level: Level::Warning, text } if text.contains("the machine moved")));
+    let disrupted = position(&|h| h.what == What::Disruption);
+    let outage = position(&|h| h.status == Status::Holdover && matches!(h.what, What::Status { .. }));
+    let back = all.iter().rposition(|h| matches!(h.what, What::Status { from: Status::Holdover }));
+    assert!(reload < moved && moved < disrupted && disrupted < outage);
+    assert!(back.unwrap() > outage && all[back.unwrap()].status == Status::Synchronised);
+    assert_eq!((all[disrupted].status, all[disrupted].bound), (Status::Disrupted, None));
+    assert!(lines[all[reload].line as usize - 1].contains("\"configure\":"));
+}
+
+#[test]
+fn another_estimator_gets_the_same_replies() {
+    let log = eventful_log();
+    let (own, _) = happens(&log, Options::default());
+    for kind in [
+        EstimatorKind::Ours,
+        EstimatorKind::Published,
+        EstimatorKind::Pi,
+        EstimatorKind::NtpPll,
+    ] {
+        let (summary, all) = happens(&log, Options { estimator: Some(kind) });
+        assert_eq!((summary.estimator, summary.events), (Some(kind), own.events));
+        assert_eq!(summary.unmatched, 0, "{summary:?}");
+        assert_eq!(replies(&all).len() as u64, own.used);
+        assert_eq!((summary.reloads, summary.disruptions), (1, 1));
+    }
+    // Decisions that are not the engine's are nobody's concern then.
+    let other = log.replacen("\"status\":\"synchronised\"", "\"status\":\"unknown\"", 1);
+    assert!(verify(other.as_bytes()).is_err());
+    let options = Options { estimator: Some(EstimatorKind::Ours) };
+    assert_eq!(happens(&other, options).0.unmatched, 0);
+}
+
+#[test]
+fn replies_that_no_longer_match_are_counted() {
+    let log = log();
+    let asked = |line: &&str| line.contains("\"send\":");
+    let last = log.lines().filter(asked).next_back().unwrap();
+    // Another request in the log than the engine's: its reply is the log's affair.
+    let at = last.rfind(']').unwrap();
+    let digit = last[..at].rfind(',').unwrap();
+    let other = format!("{},{}{}", &last[..digit], if last[digit..at] == *",7" { "8" } else { "7" }, &last[at..]);
+    let options = Options { estimator: Some(EstimatorKind::Ours) };
+    let summary = happens(&log.replace(last, &other), options).0;
+    assert_eq!(summary.unmatched, 1, "{summary:?}");
+}
+
+#[test]
+fn whoever_takes_it_may_stop() {
+    let full = |_: &Happened| Err(io::Error::from(io::ErrorKind::BrokenPipe));
+    let error = repeat(log().as_bytes(), Options::default(), &mut { full }).unwrap_err();
+    assert!(matches!(&error, ReplayError::Output(_)), "{error:?}");
+}
+
+#[test]
+fn every_decision_is_repeated() {
+    let summary = verify(log().as_bytes()).unwrap();
+    assert_eq!((summary.version.as_str(), summary.truncated), (crate::VERSION, false));
+    assert!(summary.hands > 8 && summary.actions > 2 * summary.hands, "{summary:?}");
+    assert!(summary.events > 20, "{summary:?}");
+}
+
+#[test]
+fn the_first_line_that_differs_is_named() {
+    let log = log();
+    let hand = log
+        .lines()
+        .position(|line| line.starts_with("{\"hand\":") && line.contains("synchronised"));
+    let hand = hand.unwrap();
+    let altered: Vec<String> = log
+        .lines()
+        .enumerate()
+        .map(|(i, line)| {
+            if i == hand {
+                line.replacen("\"base\":", "\"base\":1", 1)
+            } else {
+                line.to_owned()
+            }
+        })
+        .collect();
+    let error = verify((altered.join("\n") + "\n").as_bytes()).unwrap_err();
+    assert!(
+        matches!(&error, ReplayError::Differs { line, .. } if *line == hand as u64 + 1),
+        "{error}"
+    );
+    // One decision fewer, one more.
+    let without: Vec<&str> =
+        log.lines().enumerate().filter(|(i, _)| *i != hand).map(|(_, line)| line).collect();
+    assert!(matches!(
+        verify((without.join("\n") + "\n").as_bytes()),
+        Err(ReplayError::Differs { .. })
+    ));
+    let last_hand = log.lines().rfind(|line| line.starts_with("{\"hand\":")).unwrap();
+    let more = format!("{log}{last_hand}\n{last_hand}\n");
+    assert!(matches!(verify(more.as_bytes()), Err(ReplayError::Differs { .. })));
+}
+
+#[test]
+fn a_log_may_break_off_anywhere_after_its_first_line() {
+    let log = log();
+    let first = log.find('\n').unwrap() + 1;
+    for end in (first..log.len()).step_by(997).chain([first, log.len() - 1]) {
+        let summary = verify(log.get(..end).unwrap().as_bytes()).unwrap();
+        assert!(summary.truncated || log.as_bytes()[end - 1] == b'\n', "{end}");
+    }
+}
+
+#[test]
+fn what_is_no_log_is_refused() {
+    let log = log();
+    let with = |line: &str| format!("{log}{line}\n");
+    for (text, part) in [
+        (String::new(), "it is empty"),
+        ("{}\n".into(), "missing field"),
+        ("{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(), "its format is 1, known is 3; version \"9\" wrote it"),
+        (with("{}"), "neither an event nor a decision"),
+        (with("x"), "expected value"),
+        (with("{\"at\":1}"), "neither an event nor a decision"),
+        (with("{\"extra\":1}"), "unknown field `extra`"),
+    ] {
+        let error = verify(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    let abnormal = log.replace(&start().nominal.mantissa().to_string(), "5");
+    assert!(verify(abnormal.as_bytes()).unwrap_err().to_string().contains("mantissa"));
+    assert!(verify(&b"\xff\xfe\n"[..]).is_err());
+}
+
+#[test]
+fn an_older_log_is_kept() {
+    let dir = std::env::temp_dir().join(format!("truechimer-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("log");
+    let config = Config::default();
+    drop(Log::create(&path, &start(), &config).unwrap());
+    let first = std::fs::read(&path).unwrap();
+    drop(Log::create(&path, &Start { at: Count(77), ..start() }, &config).unwrap());
+    assert_eq!(std::fs::read(dir.join("log.old")).unwrap(), first);
+    assert_ne!(std::fs::read(&path).unwrap(), first);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_log_and_nothing_else() {
+    struct Full(usize);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    assert!(Log::begin(Full(100), &start(), &Config::default()).is_err());
+    let mut log = Log::begin(Full(2_000), &start(), &Config::default()).unwrap();
+    for _ in 0..100 {
+        log.event(Count(1), &Event::Timer);
+        log.flush();
+    }
+    assert_eq!(log.trouble().unwrap().kind(), io::ErrorKind::StorageFull);
+    assert!(log.trouble().is_none());
+    assert!(Log::create(Path::new("/dev/full"), &start(), &Config::default()).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn no_line_panics(line in "\\{\"(at|event|hand|action)\":(-?[0-9]{1,20}|\"timer\"|\\{.{0,30}\\})\\}|.{0,60}") {
+        let log = format!(
+            "{}\n{}\n{line}\n",
+            serde_json::to_string(&Header { format: FORMAT, version: "0".into() }).unwrap(),
+            serde_json::to_string(&Beginning { start: start(), config: Config::default() }).unwrap(),
+        );
+        let _ = verify(log.as_bytes());
+        let options = Options { estimator: Some(EstimatorKind::Ours) };
+        let _ = repeat(log.as_bytes(), options, &mut |_| Ok(()));
+    }
+}

@@ -1,0 +1,66 @@
+//! The engine with each of the estimators.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod world;
+
+use truechimer_engine::{Config, Engine, EstimatorKind};
+use truechimer_time::Span;
+use truechimer_timehands::Status;
+use world::{HONEST, Server, World, address, config, start};
+
+const KINDS: [EstimatorKind; 4] =
+    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
+
+fn world(servers: &[(&str, Server)], estimator: EstimatorKind) -> World {
+    let mut world = World::new(&[], start());
+    let hosts: Vec<&str> = servers.iter().map(|(host, _)| *host).collect();
+    world.servers = servers.iter().map(|(host, server)| (address(host), *server)).collect();
+    let (engine, actions) = Engine::new(Config { estimator, ..config(&hosts) }, start());
+    world.engine = engine;
+    world.carry_out(actions);
+    world
+}
+
+#[test]
+fn every_estimator_synchronises() {
+    for kind in KINDS {
+        let mut world = world(&[("host1", HONEST)], kind);
+        world.run(3600);
+        assert_eq!(world.hand().status, Status::Synchronised, "{kind:?}");
+        assert!(world.error().abs() < Span::from_micros(10), "{kind:?}: {}", world.error());
+    }
+}
+
+/// The per-second slew of the RFC's client shows in the hands; the others are straight lines.
+#[test]
+fn hands_are_renewed_as_often_as_the_estimator_bends() {
+    for (kind, per_hour) in [(EstimatorKind::NtpPll, 3000), (EstimatorKind::Pi, 200)] {
+        let mut world = world(&[("host1", HONEST)], kind);
+        world.run(3600);
+        let hands = world.hands.len();
+        assert!(hands >= per_hour && hands < 2 * per_hour, "{kind:?}: {hands}");
+    }
+}
+
+fn three_of_which_one_lies(kind: EstimatorKind) -> World {
+    let away = |ns: i64| Server { delay: ns, back: ns, ..HONEST };
+    let liar = Server { offset: Span::from_millis(20), ..away(200_000) };
+    let servers = [("host1", away(5_000_000)), ("host2", away(6_000_000)), ("host3", liar)];
+    let mut world = world(&servers, kind);
+    world.run(7200);
+    world
+}
+
+/// Two honest servers 10 and 12 ms away and a near one that lies by 20 ms: the published rule
+/// prefers the liar after 20 stamps of each and keeps it; agreement finds it out.
+#[test]
+fn a_near_liar_is_preferred_by_the_published_rule() {
+    let mut world = three_of_which_one_lies(EstimatorKind::Published);
+    let error = world.error();
+    assert!((error - Span::from_millis(20)).abs() < Span::from_micros(100), "{error}");
+    world.run(2 * 86_400);
+    assert!((world.error() - Span::from_millis(20)).abs() < Span::from_micros(100));
+    let ours = three_of_which_one_lies(EstimatorKind::Ours);
+    assert!(ours.error().abs() < Span::from_millis(1), "{}", ours.error());
+}

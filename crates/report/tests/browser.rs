@@ -1,0 +1,201 @@
+//! The page in a real browser: every chart is drawn, nothing fails, both themes show something,
+//! and the charts do what the page says they do.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a browser may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The page with everything in it.
+#[path = "../examples/showcase.rs"]
+mod showcase;
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("truechimer-report-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A browser, or `None` once it has been said that there is none. Where nothing may be skipped
+/// (`CI=true`) that is a failure.
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(|name| {
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    });
+    if found.is_none() {
+        let lack = "no chromium, chromium-browser or google-chrome (package chromium)";
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("a test");
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {lack}");
+        // Past the test harness, which would keep it to itself.
+        let _ = writeln!(std::io::stderr(), "SKIPPED report in a browser: {test}: {lack}");
+    }
+    found
+}
+
+/// Runs the browser on a page until its script has run; what it prints.
+fn open(browser: &Path, folder: &Folder, page: &str, width: u32, arguments: &[&str]) -> String {
+    let profile = folder.0.join("profile");
+    let _ = std::fs::remove_dir_all(&profile);
+    let printed = folder.0.join("printed");
+    let mut running = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--hide-scrollbars", "--virtual-time-budget=10000"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("--window-size={width},1400"))
+        .args(arguments)
+        .arg(format!("file://{}/{page}", folder.0.display()))
+        .stdout(std::fs::File::create(&printed).expect("a file in the folder"))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the browser");
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = running.try_wait().expect("a child process") {
+            break status;
+        }
+        if begun.elapsed() > PATIENCE {
+            let _ = running.kill();
+            panic!("{} did not end within {PATIENCE:?}", browser.display());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{}: {status}", browser.display());
+    String::from_utf8_lossy(&std::fs::read(&printed).expect("what it printed")).into_owned()
+}
+
+/// An attribute of the document's first tag.
+fn attribute<'d>(document: &'d str, name: &str) -> Option<&'d str> {
+    let tag = document.split_once("<html")?.1.split_once('>')?.0;
+    let value = tag.split_once(&format!("{name}=\""))?.1;
+    value.split_once('"').map(|(value, _)| value)
+}
+
+/// Uses the first two charts as a reader would, and writes down what came of it.
+const READER: &str = r"<script>
+window.addEventListener('load', function () { setTimeout(function () {
+  var root = document.documentElement, boxes = document.querySelectorAll('.plot');
+  function on(box, type, x, y) {
+    var over = box.querySelector('.u-over'), at = over.getBoundingClientRect();
+    over.dispatchEvent(new MouseEvent(type, { bubbles: true, clientX: at.left + x, clientY: at.top + y, movementX: 5, movementY: 0, button: 0, view: window }));
+  }
+  function drag(box, a, b, y) {
+    on(box, 'mousemove', a, y); on(box, 'mousedown', a, y); on(box, 'mousemove', b, y); on(box, 'mouseup', b, y);
+  }
+  function report(name, value) { root.setAttribute('data-seen-' + name, value); }
+  drag(boxes[0], 100, 300, 100);
+  report('zoomed', boxes[0].dataset.zoomed);
+  report('zoomed-too', boxes[1].dataset.zoomed);
+  on(boxes[0], 'mousemove', 200, 100);
+  setTimeout(function () {
+    report('tip', boxes[0].querySelector('.tip').textContent);
+    report('tip-too', boxes[1].querySelector('.tip').textContent);
+    on(boxes[0], 'dblclick', 200, 100);
+    report('back', 'zoomed:' + boxes[0].dataset.zoomed + boxes[1].dataset.zoomed);
+    document.querySelectorAll('.tools button').forEach(function (b) { b.click(); });
+    document.querySelectorAll('.keys button').forEach(function (b) { b.click(); b.click(); });
+    document.querySelector('button.at').click();
+    report('led', boxes[1].dataset.zoomed);
+    boxes.forEach(function (b) {
+      ['ArrowLeft', 'ArrowRight', '+', '-', 'Escape'].forEach(function (key) {
+        b.dispatchEvent(new KeyboardEvent('keydown', { key: key }));
+      });
+    });
+    document.getElementById('theme').click();
+    report('theme', root.dataset.theme);
+    report('done', 'yes');
+  }, 300);
+}, 300); });
+</script></body>";
+
+#[test]
+fn every_chart_is_drawn_and_can_be_used() {
+    let Some(browser) = browser() else { return };
+    let folder = Folder::new("drawn");
+    let page = showcase::page(false);
+    let charts = page.matches("<figure class=chart").count().to_string();
+    std::fs::write(folder.0.join("page.html"), &page).unwrap();
+    for (width, hash) in [(1200, "#light"), (480, "#dark")] {
+        let document = open(&browser, &folder, &format!("page.html{hash}"), width, &["--dump-dom"]);
+        assert_eq!(attribute(&document, "data-error"), None);
+        assert_eq!(attribute(&document, "data-errors"), Some("0"));
+        assert_eq!(attribute(&document, "data-charts"), Some(charts.as_str()));
+        assert_eq!(attribute(&document, "data-theme"), Some(&hash[1..]));
+        // What has nothing to show says so; everything else has a canvas.
+        let canvases = document.matches("<canvas").count();
+        let empty = document.matches("class=\"empty\"").count();
+        assert_eq!((canvases + empty).to_string(), charts);
+        assert_eq!(empty, 3);
+    }
+
+    let used = page.replace("</body>", READER);
+    std::fs::write(folder.0.join("used.html"), used).unwrap();
+    let document = open(&browser, &folder, "used.html#light", 1200, &["--dump-dom"]);
+    let seen = |name: &str| attribute(&document, &format!("data-seen-{name}")).unwrap_or("");
+    assert_eq!(seen("done"), "yes");
+    assert_eq!(attribute(&document, "data-error"), None);
+    assert_eq!(attribute(&document, "data-errors"), Some("0"));
+    let range: Vec<f64> = seen("zoomed").split(' ').map(|v| v.parse().unwrap()).collect();
+    let share = (range[1] - range[0]) / (6.0 * 3600.0);
+    assert!((0.15..0.25).contains(&share), "a drag over 200 pixels gave {range:?}");
+    assert_eq!(seen("zoomed"), seen("zoomed-too"), "time charts zoom together");
+    assert!(seen("tip").contains("µs") && seen("tip").contains("bound"), "{}", seen("tip"));
+    assert!(seen("tip-too").contains("|error|"), "{}", seen("tip-too"));
+    assert_eq!(seen("back"), "zoomed:");
+    assert_eq!(seen("led").split(' ').count(), 2, "a time in the log leads to the charts");
+    assert_eq!(seen("theme"), "dark");
+}
+
+#[test]
+fn both_themes_show_something() {
+    let Some(browser) = browser() else { return };
+    let folder = Folder::new("shown");
+    std::fs::write(folder.0.join("page.html"), showcase::page(false)).unwrap();
+    let mut pictures = Vec::new();
+    for theme in ["light", "dark"] {
+        let file = folder.0.join(format!("{theme}.png"));
+        let screenshot = format!("--screenshot={}", file.display());
+        open(&browser, &folder, &format!("page.html#{theme}"), 1200, &[&screenshot]);
+        let picture = std::fs::read(&file).unwrap();
+        assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n"));
+        let side = |at: usize| u32::from_be_bytes(picture[at..at + 4].try_into().unwrap());
+        assert_eq!((side(16), side(20)), (1200, 1400));
+        // A blank page of this size takes under 10 kB.
+        assert!(picture.len() > 50_000, "{theme}: {} bytes", picture.len());
+        pictures.push(picture);
+    }
+    assert_ne!(pictures[0], pictures[1]);
+}
+
+#[test]
+fn a_day_and_more_is_a_small_page_and_the_same_every_time() {
+    let page = showcase::page(true);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    assert_eq!(page, showcase::page(true));
+    // Nothing is loaded from anywhere: no element has an address outside the page.
+    let markup = page.split("<script").next().unwrap().replace("&lt;img src=x", "");
+    for loads in ["src=", "url(", "@import", "<iframe"] {
+        assert!(!markup.contains(loads), "{loads}");
+    }
+    assert!(page.contains("default-src 'none'"));
+    assert_eq!(page.matches("</script>").count(), 3, "hostile names stay text");
+    assert!(page.contains("<noscript>"));
+}

@@ -1,0 +1,394 @@
+use super::*;
+use crate::stamps::{LATEST, Reference, write_stamps};
+use proptest::prelude::*;
+
+const KINDS: [EstimatorKind; 4] =
+    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
+/// Unix time at count 0 of [`Path::rows`].
+const BEGUN: i64 = 1_750_000_000;
+
+/// A server over a path, asked every 16 s.
+struct Path {
+    hz: u64,
+    /// How fast the counter is, ppb.
+    skew: i64,
+    /// Reference − server, s.
+    scale: f64,
+    rows: u64,
+}
+
+const LAN: Path = Path { hz: 1_000_000_000, skew: 37_000, scale: 0.0, rows: 300 };
+
+impl Path {
+    /// The rows, with delays of 200 µs and up to 50 µs more.
+    fn rows(&self) -> Vec<Stamped> {
+        let mut state = 7u64;
+        let mut delay = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            Span::from_nanos(200_000 + (state >> 33) as i64 % 50_000)
+        };
+        let period = Period::from_hz(self.hz).scaled(Rate::from_ppb(-self.skew));
+        let count = |t: Span| Count(5_000_000_000) + period.counts(t);
+        let scale = Span::from_nanos((self.scale * 1e9) as i64);
+        let row = |i: u64| {
+            let sent = Span::from_secs(16 * i as i64);
+            let there = sent + delay();
+            let left = there + Span::from_micros(20);
+            let back = left + delay();
+            let at = |t: Span| Instant::new(BEGUN, 0) + t;
+            Stamped {
+                sent: count(sent),
+                server_received: at(there),
+                server_sent: at(left),
+                received: count(back),
+                reference: Some(Reference { sent: at(sent) + scale, received: at(back) + scale }),
+            }
+        };
+        (0..self.rows).map(row).collect()
+    }
+}
+
+fn text(rows: &[Stamped]) -> String {
+    let mut text = String::new();
+    write_stamps(rows, &mut text).unwrap();
+    text
+}
+
+fn without_reference(mut rows: Vec<Stamped>) -> Vec<Stamped> {
+    rows.iter_mut().for_each(|row| row.reference = None);
+    rows
+}
+
+fn replay(text: &str, options: &ReplayOptions) -> Result<(Replayed, Vec<Judged>), ReplayError> {
+    let mut rows = Vec::new();
+    let sum = replay_stamps(text.as_bytes(), options, &mut |judged| {
+        rows.push(*judged);
+        Ok(())
+    })?;
+    Ok((sum, rows))
+}
+
+fn fails(text: &str, options: &ReplayOptions) -> String {
+    replay(text, options).expect_err("it cannot be replayed").to_string()
+}
+
+#[test]
+fn a_replay_is_the_estimator_on_the_same_rows() {
+    let rows = LAN.rows();
+    for kind in KINDS {
+        let options = ReplayOptions {
+            estimator: kind,
+            nominal: Some(Period::NANOSECOND),
+            stamp_error: Some(Span::from_nanos(300)),
+            root_distance: Some(Span::from_micros(7)),
+            max_wander: Some(Rate::from_ppb(100)),
+            poll: Some(16),
+        };
+        let (sum, judged) = replay(&text(&rows), &options).unwrap();
+        let settings = Settings {
+            nominal: Period::NANOSECOND,
+            resolution: CountSpan(1),
+            max_wander: Rate::from_ppb(100),
+        };
+        let prior = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
+        let mut direct = estimator(kind, settings, prior, None, 16);
+        let error = Period::NANOSECOND.counts(Span::from_nanos(300));
+        for (row, judged) in rows.iter().zip(&judged) {
+            let exchange = exchange(row, error, Span::from_micros(7));
+            assert_eq!(judged.outcome, direct.exchange(&exchange).map_err(Refused::Estimator));
+            let estimate = direct.estimate(row.received).unwrap();
+            let told = judged.clock.unwrap();
+            assert_eq!((told.period, told.deviation), (estimate.period, estimate.deviation));
+            assert_eq!(told.floor, estimate.rtt_floor);
+            if estimate.base == row.received {
+                assert_eq!((told.time, told.bound), (estimate.time, estimate.bound));
+            }
+        }
+        assert_eq!((sum.rows, judged.len()), (300, 300));
+        assert_eq!(sum.used + sum.refused.values().map(|r| r.rows).sum::<u64>(), 300);
+    }
+}
+
+#[test]
+fn the_clock_is_right_and_its_bound_holds() {
+    for (hz, skew) in [(1_000_000_000, 37_000), (2_400_000_000, -12_000), (24_000_000, 0)] {
+        let (sum, judged) =
+            replay(&text(&Path { hz, skew, ..LAN }.rows()), &ReplayOptions::default()).unwrap();
+        assert_eq!((sum.used, sum.poll), (300, 16));
+        assert!((sum.duration_s - 16.0 * 299.0).abs() < 1.0, "{}", sum.duration_s);
+        let reference = sum.reference.unwrap();
+        assert_eq!(reference.offset_s, 0);
+        assert_eq!((reference.inside_bound, reference.error.count), (1.0, 300));
+        assert!(reference.error.rms_us < 10.0, "{reference:?}");
+        let last = judged[299];
+        assert!(last.error().unwrap().abs() < Span::from_micros(10), "{last:?}");
+        assert_eq!(last.offset().unwrap(), last.error().unwrap() - last.naive_error().unwrap());
+        if hz == 1_000_000_000 {
+            // Taken for a counter of nanoseconds, so that its skew shows.
+            assert_eq!((sum.nominal.hz, sum.nominal.from), (hz, From::Inferred));
+            assert!((sum.skew_ppb.unwrap() - 37_000.0).abs() < 100.0, "{:?}", sum.skew_ppb);
+        }
+    }
+}
+
+#[test]
+fn another_timescale_is_found_out() {
+    // TAI, GPS, GPS counted from its own epoch, and a server 150 ms off.
+    for (scale, offset) in [(37.0, -37), (18.0, -18), (-315_964_782.0, 315_964_782), (0.15, 0)] {
+        let (sum, _) =
+            replay(&text(&Path { scale, ..LAN }.rows()), &ReplayOptions::default()).unwrap();
+        let reference = sum.reference.unwrap();
+        assert_eq!(reference.offset_s, offset);
+        assert_eq!(reference.elsewhere, 0);
+        let expected = if offset == 0 { -150_000.0 } else { 0.0 };
+        assert!((reference.error.median_us - expected).abs() < 10.0, "{reference:?}");
+    }
+    let error = fails(&text(&Path { scale: 0.4, ..LAN }.rows()), &ReplayOptions::default());
+    assert!(error.contains("-0.400 s from the reference's, which is no whole number"), "{error}");
+    let error = fails(&text(&Path { scale: -36.6, ..LAN }.rows()), &ReplayOptions::default());
+    assert!(error.contains("+36.599 s") || error.contains("+36.600 s"), "{error}");
+}
+
+#[test]
+fn a_leap_of_the_server_is_noticed() {
+    let mut rows = LAN.rows();
+    for row in &mut rows[200..] {
+        row.server_received = row.server_received - Span::from_secs(1);
+        row.server_sent = row.server_sent - Span::from_secs(1);
+    }
+    let reference = replay(&text(&rows), &ReplayOptions::default()).unwrap().0.reference.unwrap();
+    assert_eq!((reference.offset_s, reference.elsewhere), (0, 100));
+    assert_eq!(reference.elsewhere_line, Some(201));
+}
+
+#[test]
+fn reference_columns_in_the_wrong_order_are_refused() {
+    let mut rows = LAN.rows();
+    let swap = |row: &mut Stamped| {
+        let Reference { sent, received } = row.reference.unwrap();
+        row.reference = Some(Reference { sent: received, received: sent });
+    };
+    rows.iter_mut().take(3).for_each(swap);
+    let (sum, judged) = replay(&text(&rows), &ReplayOptions::default()).unwrap();
+    let reference = sum.reference.unwrap();
+    assert_eq!((reference.backwards, reference.error.count), (3, 297));
+    assert_eq!(judged[0].error(), None);
+    rows.iter_mut().skip(3).for_each(swap);
+    let error = fails(&text(&rows), &ReplayOptions::default());
+    assert!(error.contains("are the columns in the order Ta Tb Te Tf RefIn RefOut?"), "{error}");
+}
+
+#[test]
+fn rows_out_of_order_are_counted_and_left_out() {
+    let rows = without_reference(LAN.rows());
+    let clean = replay(&text(&rows), &ReplayOptions::default()).unwrap().1;
+    let mut bad = rows.clone();
+    // The same row again, a reply before the request, a server that replies before it was asked.
+    bad.insert(50, rows[49]);
+    bad.insert(100, Stamped { received: rows[99].sent, ..rows[99] });
+    bad[100].sent = rows[98].received + CountSpan(5);
+    bad[100].received = rows[98].received + CountSpan(1);
+    bad.insert(
+        150,
+        Stamped { server_sent: rows[148].server_received - Span::from_secs(1), ..rows[148] },
+    );
+    let (sum, judged) = replay(&text(&bad), &ReplayOptions::default()).unwrap();
+    assert_eq!((sum.rows, sum.used), (303, 300));
+    let refused: Vec<_> = sum.refused.iter().map(|(n, r)| (*n, r.rows, r.first_line)).collect();
+    assert_eq!(
+        refused,
+        [
+            ("counter-backwards", 1, 101),
+            ("not-after-previous", 1, 51),
+            ("server-backwards", 1, 151)
+        ]
+    );
+    // The rest is as if they had not been.
+    assert_eq!(judged[302].clock, clean[299].clock);
+    assert_eq!(judged[50].clock.map(|t| t.time), judged[49].clock.map(|t| t.time));
+}
+
+#[test]
+fn the_nominal_rate_may_be_given_declared_or_inferred() {
+    let rows = without_reference(Path { hz: 2_400_000_000, ..LAN }.rows());
+    let plain = text(&rows);
+    let nominal = |text: &str, hz: Option<u64>| {
+        let options = ReplayOptions { nominal: hz.map(Period::from_hz), ..Default::default() };
+        replay(text, &options).map(|(sum, _)| sum.nominal)
+    };
+    let given = nominal(&plain, Some(2_400_000_000)).unwrap();
+    assert_eq!((given.hz, given.from), (2_400_000_000, From::Given));
+    let declared = format!("# nominal-hz: 2400001000\n# nominal-error: 50\n{plain}");
+    let nominal_of_it = nominal(&declared, None).unwrap();
+    assert_eq!((nominal_of_it.hz, nominal_of_it.from), (2_400_001_000, From::Declared));
+    assert_eq!(nominal_of_it.error, Rate::from_ppb(50_000));
+    assert_eq!(nominal(&declared, Some(2_400_000_000)).unwrap().from, From::Given);
+    let inferred = nominal(&plain, None).unwrap();
+    assert!(inferred.hz.abs_diff(2_400_088_800) < 1000, "{inferred:?}");
+    assert_eq!(inferred.from, From::Inferred);
+    assert!(inferred.error < Rate::from_ppb(501_000), "{inferred:?}");
+
+    let error = nominal(&plain, Some(1_000_000_000)).unwrap_err().to_string();
+    assert!(error.contains("1000000000 counts per second by --hz, but about 24000"), "{error}");
+    let wrong = format!("# nominal-hz: 24000000\n{plain}");
+    let error = nominal(&wrong, None).unwrap_err().to_string();
+    assert!(error.contains("24000000 counts per second by the file's comment"), "{error}");
+    // One row says nothing of a rate.
+    let one = text(&rows[..1]);
+    let error = nominal(&one, None).unwrap_err().to_string();
+    assert!(error.contains("Give it with --hz or in a comment '# nominal-hz"), "{error}");
+    assert!(nominal(&one, Some(2_400_000_000)).is_ok());
+    // Two of them do.
+    assert!(nominal(&text(&rows[..2]), None).unwrap().hz.abs_diff(2_400_088_800) < 100_000);
+}
+
+#[test]
+fn a_quarter_of_the_first_rows_may_be_wrong() {
+    let mut rows = without_reference(LAN.rows());
+    for (i, row) in rows.iter_mut().enumerate().filter(|(i, _)| i % 5 == 2) {
+        let off = Span::from_secs([900, -4000, 77_777][i % 3]);
+        row.server_received = row.server_received + off;
+        row.server_sent = row.server_sent + off;
+    }
+    let sum = replay(&text(&rows), &ReplayOptions::default()).unwrap().0;
+    assert_eq!(sum.nominal.hz, 1_000_000_000);
+}
+
+#[test]
+fn what_is_declared_is_used() {
+    let plain = text(&LAN.rows());
+    let declared = format!("# stamp-error: 20us\n# root-distance: 1ms\n{plain}");
+    let wide = replay(&declared, &ReplayOptions::default()).unwrap().0;
+    assert_eq!((wide.stamp_error_us, wide.root_distance_us), (20.0, 1000.0));
+    let options = ReplayOptions {
+        stamp_error: Some(Span::from_nanos(100)),
+        root_distance: Some(Span::ZERO),
+        ..Default::default()
+    };
+    let narrow = replay(&declared, &options).unwrap().0;
+    assert_eq!((narrow.stamp_error_us, narrow.root_distance_us), (0.1, 0.0));
+    assert!(wide.bound.median_us > narrow.bound.median_us + 1000.0);
+    let plain = replay(&plain, &ReplayOptions::default()).unwrap().0;
+    assert_eq!((plain.stamp_error_us, plain.root_distance_us), (1.0, 0.0));
+}
+
+#[test]
+fn rows_are_written_as_text() {
+    let (_, judged) = replay(&text(&LAN.rows()), &ReplayOptions::default()).unwrap();
+    let bare = Judged { clock: None, reference: None, ..judged[0] };
+    for row in [&judged[0], &judged[299], &bare] {
+        let (mut csv, mut json) = (String::new(), String::new());
+        write_csv(row, &mut csv).unwrap();
+        write_json(row, &mut json).unwrap();
+        let names: Vec<&str> = CSV_HEADER.split(',').collect();
+        let cells: Vec<&str> = csv.split(',').collect();
+        assert_eq!(names.len(), cells.len(), "{csv}");
+        let cell = |name: &str| cells[names.iter().position(|n| *n == name).unwrap()];
+        let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(object["line"].to_string(), cell("line"));
+        assert_eq!(object["count"].to_string(), cell("count"));
+        assert_eq!(object["time"].as_str().unwrap_or(""), cell("time_s"));
+        assert_eq!(object["outcome"], cell("outcome"));
+        assert_eq!(object["skew_ppb"].as_f64(), cell("skew_ppb").parse().ok());
+        assert_eq!(object["period_s"].as_f64(), cell("period_s").parse().ok());
+        for name in ["offset", "rtt", "floor", "bound", "deviation", "error", "naive_error"] {
+            // The same digits but for the point.
+            let ps = object.get(format!("{name}_ps")).and_then(serde_json::Value::as_i64);
+            let ns = cell(&format!("{name}_ns")).replace('.', "");
+            assert_eq!(ps, ns.parse().ok(), "{name}: {csv} {json}");
+        }
+    }
+    let time = judged[0].clock.unwrap().time;
+    let mut csv = String::new();
+    write_csv(&judged[0], &mut csv).unwrap();
+    assert!(csv.starts_with(&format!(
+        "1,{},{:.12},",
+        judged[0].count.0,
+        crate::stamps::Digits(time)
+    )));
+}
+
+#[test]
+fn whoever_takes_the_rows_may_stop() {
+    let text = text(&LAN.rows());
+    let mut left = 3;
+    let error = replay_stamps(text.as_bytes(), &ReplayOptions::default(), &mut |_| {
+        left -= 1;
+        if left == 0 { Err(io::Error::from(io::ErrorKind::BrokenPipe)) } else { Ok(()) }
+    });
+    let Err(ReplayError::Output(error)) = error else { panic!("{error:?}") };
+    assert_eq!((error.kind(), left), (io::ErrorKind::BrokenPipe, 0));
+}
+
+fn time() -> impl Strategy<Value = Instant> {
+    prop_oneof![
+        (0..LATEST as i64, any::<u64>()).prop_map(|(secs, frac)| Instant::new(secs, frac)),
+        (0i64..1000).prop_map(|s| Instant::new(BEGUN + s, 0)),
+    ]
+}
+
+fn count() -> impl Strategy<Value = Count> {
+    prop_oneof![
+        any::<u64>().prop_map(Count),
+        (0u64..1_000_000_000_000).prop_map(Count),
+        (0u64..9).prop_map(Count),
+        (u64::MAX - 9..).prop_map(Count),
+    ]
+}
+
+fn stamped() -> impl Strategy<Value = Stamped> {
+    (count(), count(), [time(), time(), time(), time()]).prop_map(|(sent, received, times)| {
+        let [server_received, server_sent, a, b] = times;
+        let reference = Some(Reference { sent: a, received: b });
+        Stamped { sent, server_received, server_sent, received, reference }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Hostile rows among good ones.
+    #[test]
+    fn no_rows_panic(
+        hostile in proptest::collection::vec((0usize..40, stamped()), 0..30),
+        kind in 0usize..4,
+        given in any::<bool>(),
+        referenced in any::<bool>(),
+        spans in any::<[i64; 2]>(),
+    ) {
+        let mut rows = Path { rows: 40, ..LAN }.rows();
+        for (at, row) in hostile {
+            rows.insert(at, row);
+        }
+        if !referenced {
+            rows = without_reference(rows);
+        }
+        let span = |i: usize| Some(Span::from_nanos(spans[i] & i64::MAX));
+        let options = ReplayOptions {
+            estimator: KINDS[kind],
+            nominal: given.then_some(Period::NANOSECOND),
+            stamp_error: span(0).filter(|_| given),
+            root_distance: span(1).filter(|_| given),
+            max_wander: None,
+            poll: None,
+        };
+        if let Ok((sum, judged)) = replay(&text(&rows), &options) {
+            prop_assert_eq!(sum.rows as usize, rows.len());
+            for row in &judged {
+                if let Some(clock) = row.clock {
+                    prop_assert!(!clock.bound.is_negative() && !clock.floor.is_negative());
+                }
+                write_csv(row, &mut String::new()).unwrap();
+                write_json(row, &mut String::new()).unwrap();
+            }
+            serde_json::to_string(&sum).unwrap();
+        }
+    }
+
+    #[test]
+    fn no_text_panics(text in "([0-9.]{1,12}[ \\t\\n]){0,40}") {
+        for estimator in KINDS {
+            let _ = replay(&text, &ReplayOptions { estimator, ..Default::default() });
+        }
+    }
+}

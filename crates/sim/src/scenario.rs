@@ -1,0 +1,389 @@
+//! A scenario: everything that decides a run, but for the seed and the estimator.
+
+mod error;
+mod text;
+
+use serde::{Deserialize, Serialize};
+use truechimer_time::{Leap, Leaps};
+
+use crate::host::HostSpec;
+use crate::limits::{TIME, each, within};
+use crate::oscillator::OscillatorSpec;
+use crate::path::Recording;
+use crate::server::{LeapSecond, ServerSpec, check_poll, is_word};
+
+pub use error::ScenarioError;
+
+/// The longest run, h.
+const HOURS: f64 = 10_000.0;
+/// The most servers.
+const SERVERS: usize = 64;
+/// 2027-01-15T08:00:00Z, where runs begin unless they say otherwise.
+const BEGIN: i64 = 1_800_000_000;
+/// TAI − UTC since 2017, s.
+const TAI_OFFSET: i32 = 37;
+
+/// What happens in a run. Times are in seconds of true time since its start unless the name says
+/// otherwise.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name, one word.
+    pub name: String,
+    /// What it is, in one line.
+    #[serde(default)]
+    pub about: String,
+    /// How long the run is, h. Up to 10 000.
+    #[serde(default = "hours")]
+    pub hours: f64,
+    /// How much of it statistics leave out, h.
+    #[serde(default = "warm_up_hours")]
+    pub warm_up_hours: f64,
+    /// Seconds between requests, 1–1024.
+    #[serde(default = "poll")]
+    pub poll: u32,
+    /// The poll interval is the estimator's to choose, from the first to the second of these, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<[u32; 2]>,
+    /// Whether to begin with eight requests two seconds apart.
+    #[serde(default = "yes")]
+    pub burst: bool,
+    /// What the daemon takes for the bound of the oscillator's wander, ppm.
+    #[serde(default = "max_wander_ppm")]
+    pub max_wander_ppm: f64,
+    /// Unix time at the start.
+    #[serde(default = "begin")]
+    pub begin: i64,
+    /// Whether the daemon has a list of leap seconds. Without, it knows what servers announce.
+    #[serde(default = "yes")]
+    pub leap_list: bool,
+    /// A leap second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leap: Option<LeapSpec>,
+    /// What happens to names.
+    #[serde(default, skip_serializing_if = "ResolveSpec::is_default")]
+    pub resolve: ResolveSpec,
+    /// Changes of the configuration while the daemon runs.
+    #[serde(default, rename = "change", skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Restarts of the daemon.
+    #[serde(default, rename = "restart", skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<Restart>,
+    /// The oscillator.
+    #[serde(default = "OscillatorSpec::reference")]
+    pub oscillator: OscillatorSpec,
+    /// The host.
+    #[serde(default)]
+    pub host: HostSpec,
+    /// The servers.
+    #[serde(rename = "server")]
+    pub servers: Vec<ServerSpec>,
+}
+
+/// A leap second.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LeapSpec {
+    /// The Unix time of the midnight (UTC) before which it is inserted or left out.
+    pub midnight: i64,
+    /// Whether a second is inserted; else one is left out.
+    #[serde(default = "yes")]
+    pub inserted: bool,
+}
+
+/// What happens to names.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ResolveSpec {
+    /// How long a look-up takes, s.
+    pub takes_s: f64,
+    /// Before this, every look-up fails, s.
+    pub fails_until_s: f64,
+}
+
+impl ResolveSpec {
+    fn is_default(&self) -> bool {
+        *self == ResolveSpec::default()
+    }
+}
+
+/// A change of the configuration.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Change {
+    /// When, s.
+    pub at_s: f64,
+    /// Seconds between requests from then on, of all servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<u32>,
+    /// The bound of the oscillator's wander from then on, ppm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_wander_ppm: Option<f64>,
+}
+
+/// A restart of the daemon.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Restart {
+    /// When it ends, s.
+    pub at_s: f64,
+    /// For how long there is none, s.
+    #[serde(default)]
+    pub gap_s: f64,
+    /// Whether the clock page is still there when it starts again.
+    #[serde(default = "yes")]
+    pub warm: bool,
+    /// Whether it has kept its rate.
+    #[serde(default = "yes")]
+    pub saved_rate: bool,
+}
+
+fn hours() -> f64 {
+    28.0
+}
+
+fn warm_up_hours() -> f64 {
+    4.0
+}
+
+fn poll() -> u32 {
+    truechimer_engine::DEFAULT_POLL
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn max_wander_ppm() -> f64 {
+    0.5
+}
+
+fn begin() -> i64 {
+    BEGIN
+}
+
+impl Scenario {
+    /// A scenario of the reference figures: 28 hours of which the first four do not count, an
+    /// oscillator 10 ppm fast that walks by 10⁻⁹ per √s, poll 16 s, these servers.
+    #[must_use]
+    pub fn new(name: &str, about: &str, servers: Vec<ServerSpec>) -> Scenario {
+        Scenario {
+            name: name.into(),
+            about: about.into(),
+            hours: hours(),
+            warm_up_hours: warm_up_hours(),
+            poll: poll(),
+            adaptive: None,
+            burst: true,
+            max_wander_ppm: max_wander_ppm(),
+            begin: BEGIN,
+            leap_list: true,
+            leap: None,
+            resolve: ResolveSpec::default(),
+            changes: Vec::new(),
+            restarts: Vec::new(),
+            oscillator: OscillatorSpec::reference(),
+            host: HostSpec::default(),
+            servers,
+        }
+    }
+
+    /// Reads a scenario that names no files.
+    ///
+    /// # Errors
+    /// What is wrong, with its line: no TOML, an unknown key (with the nearest known one), a value
+    /// of the wrong type or out of range.
+    pub fn from_toml(text: &str) -> Result<Scenario, ScenarioError> {
+        Scenario::from_toml_with(text, |file| {
+            Err(format!("{file}: recorded delays can only be read where files can"))
+        })
+    }
+
+    /// Reads a scenario. `read` gets the name of a file of recorded delays, and gives what
+    /// [`crate::parse_delays`] made of it.
+    ///
+    /// # Errors
+    /// As [`Scenario::from_toml`], and what `read` says.
+    pub fn from_toml_with(
+        text: &str,
+        mut read: impl FnMut(&str) -> Result<Recording, String>,
+    ) -> Result<Scenario, ScenarioError> {
+        let mut scenario: Scenario = text::parse(text)?;
+        for server in &mut scenario.servers {
+            for path in [&mut server.forward, &mut server.backward] {
+                path.resolve(&mut read).map_err(ScenarioError::new)?;
+            }
+        }
+        scenario.check_fields().map_err(|what| text::located(text, what))?;
+        Ok(scenario)
+    }
+
+    /// The scenario as text, as [`Scenario::from_toml`] reads it.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        // All that TOML cannot hold is a number too large for i64, which `check` refuses.
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// The same, so long. If that leaves too little after the warm-up, the warm-up is made a
+    /// seventh of it, as it is in the reference figures.
+    ///
+    /// # Errors
+    /// Not within 0 to 10 000 hours.
+    pub fn with_hours(mut self, hours: f64) -> Result<Scenario, ScenarioError> {
+        if self.warm_up_hours > hours / 2.0 {
+            self.warm_up_hours = hours / 7.0;
+        }
+        self.hours = hours;
+        self.check()?;
+        Ok(self)
+    }
+
+    /// The same with another poll interval, of all servers.
+    ///
+    /// # Errors
+    /// Not within 1 to 1024 s.
+    pub fn with_poll(mut self, poll: u32) -> Result<Scenario, ScenarioError> {
+        self.poll = poll;
+        for server in &mut self.servers {
+            server.poll = None;
+        }
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Refuses what makes no sense.
+    ///
+    /// # Errors
+    /// Which field, what it is, and what it may be.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        self.check_fields().map_err(ScenarioError::new)
+    }
+
+    fn check_fields(&self) -> Result<(), String> {
+        if !is_word(&self.name) {
+            return Err(format!(
+                "name = {:?}: must be one word of up to 63 letters, digits, `-`, `.` and `_`",
+                self.name
+            ));
+        }
+        if self.about.len() > 1000 || self.about.chars().any(char::is_control) {
+            return Err("about: must be one line of up to 1000 bytes".to_owned());
+        }
+        within("hours", self.hours, 1e-3, HOURS)?;
+        if !(self.warm_up_hours >= 0.0 && self.warm_up_hours < self.hours) {
+            return Err(format!(
+                "warm-up-hours = {}: must be at least 0 and less than hours = {}",
+                self.warm_up_hours, self.hours
+            ));
+        }
+        check_poll("poll", self.poll)?;
+        if let Some([low, high]) = self.adaptive {
+            check_poll("adaptive", low)?;
+            check_poll("adaptive", high)?;
+            if low > high {
+                return Err(format!("adaptive = [{low}, {high}]: the smaller one comes first"));
+            }
+        }
+        within("max-wander-ppm", self.max_wander_ppm, 1e-3, 100.0)?;
+        // From 2000 to 2100.
+        within("begin", self.begin as f64, 946_684_800.0, 4_102_444_800.0)?;
+        if let Some(leap) = self.leap {
+            if leap.midnight.rem_euclid(86_400) != 0 {
+                return Err(format!("leap: midnight = {}: not a midnight, UTC", leap.midnight));
+            }
+            let apart = leap.midnight.saturating_sub(self.begin) as f64;
+            within("leap: midnight − begin", apart, 0.0, TIME)?;
+        }
+        within("resolve: takes-s", self.resolve.takes_s, 0.0, TIME)?;
+        within("resolve: fails-until-s", self.resolve.fails_until_s, 0.0, TIME)?;
+        each("change", &self.changes, |change| {
+            within("at-s", change.at_s, 0.0, TIME)?;
+            change.poll.map_or(Ok(()), |poll| check_poll("poll", poll))?;
+            let wander = change.max_wander_ppm;
+            wander.map_or(Ok(()), |ppm| within("max-wander-ppm", ppm, 1e-3, 100.0))
+        })?;
+        each("restart", &self.restarts, |restart| {
+            within("at-s", restart.at_s, 0.0, TIME)?;
+            within("gap-s", restart.gap_s, 0.0, TIME)
+        })?;
+        let follow = self.restarts.windows(2).all(|pair| match pair {
+            [a, b] => b.at_s > a.at_s + a.gap_s,
+            _ => true,
+        });
+        if !follow {
+            return Err("restart: each must come after the gap of the one before".to_owned());
+        }
+        self.oscillator.check().map_err(|e| format!("oscillator: {e}"))?;
+        self.host.check().map_err(|e| format!("host: {e}"))?;
+        if self.servers.is_empty() || self.servers.len() > SERVERS {
+            let n = self.servers.len();
+            return Err(format!("server: {n} of them; there must be 1 to {SERVERS} [[server]]"));
+        }
+        each("server", &self.servers, ServerSpec::check)?;
+        for (i, server) in self.servers.iter().enumerate() {
+            if self.servers.iter().take(i).any(|s| s.name == server.name) {
+                return Err(format!("server {}: name = {:?}: twice", i + 1, server.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each of the servers will be honest all the time: its time right to within the root
+    /// distance that it claims.
+    #[must_use]
+    pub fn honest(&self) -> Vec<bool> {
+        let length = self.hours * 3600.0;
+        let leap = self.leap_second().map(|leap| leap.at);
+        self.servers.iter().map(|server| server.is_honest(length, leap)).collect()
+    }
+
+    /// Whether all of them are.
+    #[must_use]
+    pub fn is_honest(&self) -> bool {
+        self.honest().into_iter().all(|honest| honest)
+    }
+
+    /// Whether the bound has to hold: a majority of the servers is honest all the time, and
+    /// the counter never jumps unseen. (Where it jumps, or the host sleeps, the promise is void
+    /// until the daemon's next look, at most a second later.)
+    #[must_use]
+    pub fn must_hold(&self) -> bool {
+        let honest = self.honest();
+        let majority = honest.iter().filter(|honest| **honest).count() * 2 > honest.len();
+        majority && !self.host.jumps.iter().any(|jump| jump.raw_too)
+    }
+
+    /// Leap seconds as they really are, at the start.
+    pub(crate) fn leaps(&self) -> Leaps {
+        let tai_offset = self.tai_offset();
+        let next = self.leap.map(|leap| {
+            let step = if leap.inserted { 1 } else { -1 };
+            let at = leap.midnight + i64::from(tai_offset) + i64::from(step);
+            Leap { at, step }
+        });
+        Leaps { tai_offset, known: self.leap_list, last: None, next }
+    }
+
+    /// Leap seconds as the daemon knows them at its start, when the truth is `leaps`.
+    pub(crate) fn known_leaps(&self, leaps: Leaps) -> Leaps {
+        if self.leap_list { leaps } else { Leaps { next: None, ..leaps } }
+    }
+
+    /// Where it is not known, the leap-free scale counts from UTC as of the start.
+    fn tai_offset(&self) -> i32 {
+        if self.leap_list { TAI_OFFSET } else { 0 }
+    }
+
+    pub(crate) fn leap_second(&self) -> Option<LeapSecond> {
+        let leap = self.leap?;
+        // The scale is free of leaps: the new offset begins one step later than midnight.
+        let step = if leap.inserted { 1 } else { -1 };
+        Some(LeapSecond { at: (leap.midnight - self.begin + step) as f64, inserted: leap.inserted })
+    }
+
+    /// The leap-free second at the start.
+    pub(crate) fn origin(&self) -> i64 {
+        self.begin + i64::from(self.tai_offset())
+    }
+}

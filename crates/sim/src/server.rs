@@ -1,0 +1,495 @@
+//! Servers: what time they tell, how they come to be wrong about it, and what they claim.
+
+use serde::{Deserialize, Serialize};
+use truechimer_engine::POLL_RANGE;
+use truechimer_ntp::server::{ServerState, respond};
+use truechimer_ntp::{HEADER_LEN, LeapIndicator, Log2, RefId, Short, Timestamp};
+use truechimer_time::{Instant, Leaps, Span};
+
+use crate::limits::{TIME, each, interval, within};
+use crate::number::{seconds, span};
+use crate::path::{Path, PathSpec};
+use crate::random::Random;
+
+/// Steps of a wandering server's clock are so far apart, s; between them it is a straight line.
+const WANDER_STEP: f64 = 16.0;
+/// No server can be further off than this, ms: three years.
+const FARTHEST_MS: f64 = 1e11;
+/// A smear lasts from half a day before the leap to half a day after it, s.
+const HALF_DAY: f64 = 43_200.0;
+/// How long before a leap second servers announce it, s: the day before, as RFC 5905 has it.
+const ANNOUNCED: i64 = 86_400;
+
+/// One server and the way to it. All times are in seconds since the start of the run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ServerSpec {
+    /// Its name, one word.
+    pub name: String,
+    /// Seconds between requests; that of the scenario if there is none here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll: Option<u32>,
+    /// 1–15.
+    pub stratum: u8,
+    /// The round trip to its reference that it claims, µs.
+    pub root_delay_us: f64,
+    /// The root dispersion that it claims, µs.
+    pub root_dispersion_us: f64,
+    /// The precision that it claims, as a power of two in seconds: −32 to 0.
+    pub precision: i8,
+    /// Its stamps are cut to multiples of this, µs; 0: to 2⁻³² s, as NTP has them.
+    pub quantum_us: f64,
+    /// How long it holds a request at least, µs.
+    pub residence_us: f64,
+    /// What is added to that: the mean of an exponential distribution, µs.
+    pub residence_jitter_us: f64,
+    /// Its clock − the truth, ms, all the time.
+    pub offset_ms: f64,
+    /// Whether it shows leap seconds as a frequency of ±1 s over the day around them, instead of
+    /// announcing them.
+    pub smears: bool,
+    /// Whether it announces the leap second that the scenario may have.
+    pub announces: bool,
+    /// Steps of its clock, for good.
+    #[serde(rename = "step", skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// Stretches in which its clock gains on the truth; what was gained stays.
+    #[serde(rename = "ramp", skip_serializing_if = "Vec::is_empty")]
+    pub ramps: Vec<Ramp>,
+    /// Stretches in which it lies, and then tells the truth again.
+    #[serde(rename = "lie", skip_serializing_if = "Vec::is_empty")]
+    pub lies: Vec<Lie>,
+    /// A random walk of its clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wander: Option<Wander>,
+    /// Restarts.
+    #[serde(rename = "restart", skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<ServerRestart>,
+    /// Stretches without a word from it.
+    #[serde(rename = "silence", skip_serializing_if = "Vec::is_empty")]
+    pub silences: Vec<Stretch>,
+    /// Stretches in which it refuses service.
+    #[serde(rename = "refuse", skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refuse>,
+    /// The way there.
+    pub forward: PathSpec,
+    /// The way back.
+    pub backward: PathSpec,
+}
+
+/// A step of a clock.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Step {
+    /// When, s.
+    pub at_s: f64,
+    /// By how much, ms; positive: forward.
+    pub by_ms: f64,
+}
+
+/// A stretch in which a clock gains.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Ramp {
+    /// When it begins, s.
+    pub from_s: f64,
+    /// When it ends, s.
+    pub to_s: f64,
+    /// How fast, ppm.
+    pub ppm: f64,
+}
+
+/// A stretch in which a server's time is wrong.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Lie {
+    /// When it begins, s.
+    pub from_s: f64,
+    /// When it ends, s.
+    pub to_s: f64,
+    /// Its time − the truth, ms.
+    pub by_ms: f64,
+}
+
+/// A random walk of a server's clock.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Wander {
+    /// Standard deviation after one second, µs; it grows with the square root of time.
+    pub us_per_root_s: f64,
+    /// Whether it knows, and claims a root dispersion that covers it.
+    #[serde(default)]
+    pub honest: bool,
+}
+
+/// A restart of a server.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ServerRestart {
+    /// When it stops, s.
+    pub at_s: f64,
+    /// How long it is away, s.
+    pub silent_s: f64,
+    /// How long after that it says that it is not synchronised (its time is then off by an
+    /// hour), s.
+    #[serde(default)]
+    pub unsynchronised_s: f64,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Stretch {
+    /// When it begins, s.
+    pub from_s: f64,
+    /// When it ends, s.
+    pub to_s: f64,
+}
+
+/// A stretch in which a server refuses service.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Refuse {
+    /// When it begins, s.
+    pub from_s: f64,
+    /// When it ends, s.
+    pub to_s: f64,
+    /// The kiss code (RFC 5905 §7.4): `RATE`, `DENY`, `RSTR` or any other four capital letters.
+    pub code: String,
+}
+
+impl Default for ServerSpec {
+    fn default() -> ServerSpec {
+        ServerSpec {
+            name: "server".into(),
+            poll: None,
+            stratum: 1,
+            root_delay_us: 0.0,
+            root_dispersion_us: 1.0,
+            precision: -25,
+            quantum_us: 0.0,
+            residence_us: 20.0,
+            residence_jitter_us: 0.0,
+            offset_ms: 0.0,
+            smears: false,
+            announces: true,
+            steps: Vec::new(),
+            ramps: Vec::new(),
+            lies: Vec::new(),
+            wander: None,
+            restarts: Vec::new(),
+            silences: Vec::new(),
+            refusals: Vec::new(),
+            forward: PathSpec::default(),
+            backward: PathSpec::default(),
+        }
+    }
+}
+
+impl ServerSpec {
+    /// Server and path like those of the Part C reference figures: the same both ways.
+    #[must_use]
+    pub fn symmetric(name: &str, path: PathSpec) -> ServerSpec {
+        ServerSpec {
+            name: name.into(),
+            forward: path.clone(),
+            backward: path,
+            ..ServerSpec::default()
+        }
+    }
+
+    /// Refuses what is out of range.
+    ///
+    /// # Errors
+    /// Which field, what it is, and what it may be.
+    pub fn check(&self) -> Result<(), String> {
+        if !is_word(&self.name) {
+            return Err(format!(
+                "name = {:?}: must be one word of up to 63 letters, digits, `-`, `.` and `_`",
+                self.name
+            ));
+        }
+        if let Some(poll) = self.poll {
+            check_poll("poll", poll)?;
+        }
+        let us = |field: &str, value: f64| within(field, value, 0.0, 1e6);
+        let ms = |field: &str, value: f64| within(field, value, -FARTHEST_MS, FARTHEST_MS);
+        within("stratum", f64::from(self.stratum), 1.0, 15.0)?;
+        us("root-delay-us", self.root_delay_us)?;
+        us("root-dispersion-us", self.root_dispersion_us)?;
+        within("precision", f64::from(self.precision), -32.0, 0.0)?;
+        us("quantum-us", self.quantum_us)?;
+        us("residence-us", self.residence_us)?;
+        us("residence-jitter-us", self.residence_jitter_us)?;
+        ms("offset-ms", self.offset_ms)?;
+        each("step", &self.steps, |step| {
+            within("at-s", step.at_s, 0.0, TIME)?;
+            ms("by-ms", step.by_ms)
+        })?;
+        each("ramp", &self.ramps, |ramp| {
+            interval(ramp.from_s, ramp.to_s)?;
+            within("ppm", ramp.ppm, -1e5, 1e5)
+        })?;
+        each("lie", &self.lies, |lie| {
+            interval(lie.from_s, lie.to_s)?;
+            ms("by-ms", lie.by_ms)
+        })?;
+        if let Some(wander) = &self.wander {
+            within("us-per-root-s", wander.us_per_root_s, 0.0, 1e4)
+                .map_err(|e| format!("wander: {e}"))?;
+        }
+        each("restart", &self.restarts, |restart| {
+            within("at-s", restart.at_s, 0.0, TIME)?;
+            within("silent-s", restart.silent_s, 0.0, TIME)?;
+            within("unsynchronised-s", restart.unsynchronised_s, 0.0, TIME)
+        })?;
+        each("silence", &self.silences, |silence| interval(silence.from_s, silence.to_s))?;
+        each("refuse", &self.refusals, |refuse| {
+            interval(refuse.from_s, refuse.to_s)?;
+            let code = refuse.code.as_bytes();
+            if code.len() == 4 && code.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+            {
+                return Ok(());
+            }
+            Err(format!("code = {:?}: must be four capital letters, as in \"RATE\"", refuse.code))
+        })?;
+        self.forward.check().map_err(|e| format!("forward: {e}"))?;
+        self.backward.check().map_err(|e| format!("backward: {e}"))
+    }
+
+    /// Its time − the truth, s, at `t`, without wander and smear.
+    fn offset_at(&self, t: f64) -> f64 {
+        let steps = self.steps.iter().filter(|s| t >= s.at_s).map(|s| s.by_ms);
+        let gained = |r: &Ramp| (t - r.from_s).clamp(0.0, r.to_s - r.from_s) * r.ppm * 1e-3;
+        let ramps = self.ramps.iter().map(gained);
+        let lies = self.lies.iter().filter(|l| during(t, l.from_s, l.to_s)).map(|l| l.by_ms);
+        1e-3 * steps.chain(ramps).chain(lies).fold(self.offset_ms, |sum, by| sum + by)
+    }
+
+    /// Whether it is away at `t`.
+    fn is_silent(&self, t: f64) -> bool {
+        self.silences.iter().any(|s| during(t, s.from_s, s.to_s))
+            || self.restarts.iter().any(|r| during(t, r.at_s, r.at_s + r.silent_s))
+    }
+
+    /// Whether it says at `t` that it is not synchronised.
+    fn is_unsynchronised(&self, t: f64) -> bool {
+        let back = |r: &ServerRestart| r.at_s + r.silent_s;
+        self.restarts.iter().any(|r| during(t, back(r), back(r) + r.unsynchronised_s))
+    }
+
+    /// The root distance that goes with such a dispersion, s, as a client works it out.
+    fn root_distance(&self, dispersion: Short) -> Span {
+        let delay = Short::at_least(span(self.root_delay_us * 1e-6)).span();
+        delay.half() + dispersion.span() + Log2(self.precision).span()
+    }
+
+    fn dispersion(&self, wandered: f64) -> Short {
+        Short::at_least(span(self.root_dispersion_us * 1e-6 + wandered))
+    }
+
+    /// Whether its time will be right to within its root distance for `length` seconds from the
+    /// start on, by what is said here. `leap` is when there is a leap second.
+    #[must_use]
+    pub fn is_honest(&self, length: f64, leap: Option<f64>) -> bool {
+        let claimed = seconds(self.root_distance(self.dispersion(0.0)));
+        // Between these the offset is a straight line.
+        let edges = (self.steps.iter().map(|s| s.at_s))
+            .chain(self.ramps.iter().flat_map(|r| [r.from_s, r.to_s]))
+            .chain(self.lies.iter().flat_map(|l| [l.from_s, l.to_s]))
+            .flat_map(|t| [t.next_down(), t])
+            .chain([0.0, length]);
+        let cut = self.quantum_us * 1e-6;
+        let right = |t: f64| {
+            let offset = self.offset_at(t);
+            offset <= claimed && offset - cut >= -claimed
+        };
+        let smeared = self.smears && leap.is_some_and(|at| at - HALF_DAY < length);
+        let wandering = self.wander.is_some_and(|w| !w.honest && w.us_per_root_s > 0.0);
+        let exact = edges.into_iter().filter(|t| (0.0..=length).contains(t)).all(right);
+        exact && !smeared && !wandering
+    }
+}
+
+/// Whether `t` lies in the stretch.
+pub(crate) fn during(t: f64, from: f64, to: f64) -> bool {
+    t >= from && t < to
+}
+
+/// Whether something is fit to be a name: it is used in tables, files and as a host.
+pub(crate) fn is_word(name: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    !name.is_empty() && name.len() <= 63 && name.bytes().all(letter)
+}
+
+/// Refuses a poll interval out of range.
+pub(crate) fn check_poll(field: &str, poll: u32) -> Result<(), String> {
+    let (low, high) = (*POLL_RANGE.start(), *POLL_RANGE.end());
+    within(field, f64::from(poll), f64::from(low), f64::from(high))
+}
+
+/// What a server answered, and what only the simulation knows about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    /// When the reply left, by true time, s.
+    pub(crate) left: f64,
+    pub(crate) packet: [u8; HEADER_LEN],
+    /// Its stamps, on the leap-free scale, as they went out.
+    pub(crate) received_stamp: Instant,
+    pub(crate) sent_stamp: Instant,
+    /// Whether it is a word about time at all: no kiss, and synchronised.
+    pub(crate) claims: bool,
+}
+
+/// A server at work.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) spec: ServerSpec,
+    pub(crate) forward: Path,
+    pub(crate) backward: Path,
+    random: Random,
+    wander: Walk,
+    leap: Option<LeapSecond>,
+    /// Whether its time was within its root distance in all replies so far.
+    pub(crate) honest: bool,
+}
+
+/// The leap second of a scenario, as servers know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeapSecond {
+    /// Seconds since the start of the run.
+    pub(crate) at: f64,
+    pub(crate) inserted: bool,
+}
+
+impl Server {
+    pub(crate) fn new(
+        spec: ServerSpec,
+        forward: Path,
+        backward: Path,
+        random: Random,
+        walk: Random,
+        leap: Option<LeapSecond>,
+    ) -> Server {
+        let deviation = spec.wander.map_or(0.0, |w| w.us_per_root_s * 1e-6);
+        let wander = Walk::new(walk, deviation);
+        Server { spec, forward, backward, random, wander, leap, honest: true }
+    }
+
+    /// Its time − the truth at `t`, s.
+    fn offset_at(&mut self, t: f64) -> f64 {
+        let smeared = match self.leap {
+            // Half a day before the leap it begins to fall behind, half a day after it has.
+            Some(leap) if self.spec.smears => {
+                let part = ((t - leap.at + HALF_DAY) / (2.0 * HALF_DAY)).clamp(0.0, 1.0);
+                let step = if leap.inserted { 1.0 } else { -1.0 };
+                // On the leap-free scale UTC falls behind at the leap by itself.
+                if t >= leap.at { step * (1.0 - part) } else { -step * part }
+            }
+            _ => 0.0,
+        };
+        let gone = if self.spec.is_unsynchronised(t) { 3600.0 } else { 0.0 };
+        self.spec.offset_at(t) + self.wander.at(t) + smeared + gone
+    }
+
+    /// Its stamp at `t`, on the leap-free scale that begins at `origin`.
+    fn stamp(&mut self, t: f64, origin: Instant) -> Instant {
+        let time = origin + span(t) + span(self.offset_at(t));
+        let quantum = span(self.spec.quantum_us * 1e-6).0;
+        if quantum > 0 { Instant(time.0 - time.0.rem_euclid(quantum)) } else { time }
+    }
+
+    /// Answers the request that arrives at `t`, if it does. `leaps` are the leap seconds as they
+    /// really are.
+    pub(crate) fn answer(
+        &mut self,
+        t: f64,
+        request: &[u8],
+        origin: Instant,
+        leaps: &Leaps,
+    ) -> Option<Answered> {
+        if self.spec.is_silent(t) {
+            return None;
+        }
+        // Drawn for every request, so that what a server says does not change what it draws.
+        let jitter = self.random.exponential(1.0) * self.spec.residence_jitter_us;
+        let left = t + (self.spec.residence_us + jitter) * 1e-6;
+        let (receive, transmit) = (self.stamp(t, origin), self.stamp(left, origin));
+        let unsynchronised = self.spec.is_unsynchronised(t);
+        let wandered = match self.spec.wander {
+            Some(Wander { honest: true, .. }) => {
+                self.wander.at(t).abs().max(self.wander.at(left).abs())
+            }
+            _ => 0.0,
+        };
+        let dispersion = self.spec.dispersion(wandered);
+        let now = origin + span(t);
+        let announced = self.spec.announces && !self.spec.smears;
+        let leap =
+            match leaps.next.filter(|_| announced) {
+                _ if unsynchronised => LeapIndicator::Unsynchronised,
+                Some(next) if (0..ANNOUNCED).contains(&(next.at - now.secs() - 1)) => {
+                    if next.step > 0 { LeapIndicator::Insert } else { LeapIndicator::Delete }
+                }
+                _ => LeapIndicator::None,
+            };
+        let state = ServerState {
+            leap,
+            stratum: if unsynchronised { 16 } else { self.spec.stratum },
+            precision: Log2(self.spec.precision),
+            root_delay: Short::at_least(span(self.spec.root_delay_us * 1e-6)),
+            root_dispersion: dispersion,
+            reference_id: if unsynchronised { RefId(*b"INIT") } else { RefId(*b"SIM\0") },
+            reference_timestamp: Timestamp::from_instant(receive, leaps),
+        };
+        let [receive_wire, transmit_wire] =
+            [receive, transmit].map(|at| Timestamp::from_instant(at, leaps));
+        let mut packet = respond(request, receive_wire, transmit_wire, &state)?;
+        let kiss = self.spec.refusals.iter().find(|r| during(t, r.from_s, r.to_s));
+        if let Some(refuse) = kiss
+            && let Some(code) = refuse.code.as_bytes().first_chunk::<4>()
+        {
+            packet[1] = 0;
+            packet[12..16].copy_from_slice(code);
+        }
+        let claims = kiss.is_none() && !unsynchronised;
+        // As it goes out, cut to 2⁻³² s.
+        let cut = |at: Instant| Instant(at.0 >> 32 << 32);
+        let (received_stamp, sent_stamp) = (cut(receive), cut(transmit));
+        let distance = self.spec.root_distance(dispersion);
+        let right = |stamp: Instant, t: f64| (stamp - (origin + span(t))).abs() <= distance;
+        self.honest &= !claims || right(received_stamp, t) && right(sent_stamp, left);
+        Some(Answered { left, packet, received_stamp, sent_stamp, claims })
+    }
+}
+
+/// A random walk in equal steps, made as far as it was asked for.
+#[derive(Debug)]
+struct Walk {
+    random: Random,
+    deviation: f64,
+    values: Vec<f64>,
+}
+
+impl Walk {
+    fn new(random: Random, per_sqrt_second: f64) -> Walk {
+        let deviation = per_sqrt_second * libm::sqrt(WANDER_STEP);
+        Walk { random, deviation, values: vec![0.0] }
+    }
+
+    /// Its value at `t` ≥ 0.
+    fn at(&mut self, t: f64) -> f64 {
+        if self.deviation == 0.0 {
+            return 0.0;
+        }
+        let steps = (t / WANDER_STEP).max(0.0);
+        let index = steps as usize;
+        while self.values.len() < index + 2 {
+            let last = self.values.last().copied().unwrap_or(0.0);
+            self.values.push(last + self.deviation * self.random.normal());
+        }
+        let value = |index: usize| self.values.get(index).copied().unwrap_or(0.0);
+        let (from, to) = (value(index), value(index + 1));
+        from + (to - from) * (steps - index as f64)
+    }
+}

@@ -1,0 +1,335 @@
+//! The engine of the daemon in a made-up world: virtual time, and the truth at hand.
+//!
+//! The engine is the very one that the daemon runs. It gets its events as the daemon would feed
+//! them to it, and what it wants done is done: requests travel, servers answer real NTP packets,
+//! replies come back to the socket of the newest request only. What happens is decided by the
+//! scenario and the seed alone; two estimators under one seed see identical packets (where the
+//! poll interval is the estimator's to choose, the second one has to be given the first one's
+//! [`PollPlan`]).
+
+mod daemon;
+mod queue;
+mod reader;
+
+use truechimer_engine::{Config, EstimatorKind, Saved, SourceConfig};
+use truechimer_ntp::HEADER_LEN;
+use truechimer_time::{Instant, Rate, Span};
+
+use crate::host::{Departure, Host};
+use crate::number::span;
+use crate::path::Path;
+use crate::random::Random;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::server::{Answered, Server};
+use crate::stamps::{Reference, Stamped};
+use crate::trace::{Noted, Trace};
+use daemon::{Daemon, Datagram};
+use queue::Queue;
+use reader::{Reader, Truth};
+
+/// When in each second of true time the clock is read.
+const READ_AT: f64 = 0.5;
+/// What is known of the counter's rate before it is measured.
+const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
+
+/// How to run a scenario.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Options {
+    /// With which estimator.
+    pub estimator: EstimatorKind,
+    /// Everything random comes from this.
+    pub seed: u64,
+    /// The poll intervals to go by where the scenario leaves them to the estimator.
+    pub poll_plan: Option<PollPlan>,
+}
+
+/// What an estimator made of the poll intervals, in the order of time.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PollPlan(pub Vec<Planned>);
+
+/// A change of a poll interval.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Planned {
+    /// When, s since the start of the run.
+    pub at: f64,
+    /// Of which source.
+    pub source: usize,
+    /// Seconds between requests from then on.
+    pub poll: u32,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Run {
+    /// The clock, with the truth beside it.
+    pub trace: Trace,
+    /// The exchanges as a stamp file has them, one list for each source.
+    pub stamps: Vec<Vec<Stamped>>,
+    /// The poll intervals that were chosen, where they were the estimator's to choose.
+    pub poll_plan: PollPlan,
+    /// Which of the servers were honest in each of their replies.
+    pub honest: Vec<bool>,
+}
+
+/// Runs a scenario.
+///
+/// # Errors
+/// If it makes no sense: see [`Scenario::check`].
+pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Run, ScenarioError> {
+    scenario.check()?;
+    let mut world = World::new(scenario, options);
+    world.run();
+    Ok(world.result())
+}
+
+/// What is going to happen.
+#[derive(Debug)]
+enum Happening {
+    /// A program reads the clock.
+    Reading,
+    /// The daemon wakes up, unless it has been told since to wake up at another time.
+    Wake(Option<u64>),
+    /// A request arrives at a server.
+    Request(Request),
+    /// A reply arrives at the host.
+    Reply(Datagram),
+    /// A look-up has an answer, for the daemon of that number.
+    Resolved { life: u64, source: u32 },
+    /// The configuration changes: the change of this number.
+    Change(usize),
+    /// The daemon ends: the restart of this number.
+    Stop(usize),
+    /// The daemon begins.
+    Begin(Option<usize>),
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    source: usize,
+    number: u64,
+    departure: Departure,
+    packet: [u8; HEADER_LEN],
+}
+
+struct World<'s> {
+    scenario: &'s Scenario,
+    options: &'s Options,
+    truth: Truth,
+    end: f64,
+    queue: Queue<Happening>,
+    host: Host,
+    servers: Vec<Server>,
+    config: Config,
+    daemon: Option<Daemon>,
+    /// How many daemons there have been.
+    lives: u64,
+    saved: Option<Saved>,
+    reader: Reader,
+    /// How many requests there have been, of all sources.
+    requests: u64,
+    first_request: Option<f64>,
+    plan: PollPlan,
+    /// How much of the given plan has been carried out.
+    carried_out: usize,
+    trace: Trace,
+    stamps: Vec<Vec<Stamped>>,
+}
+
+impl<'s> World<'s> {
+    fn new(scenario: &'s Scenario, options: &'s Options) -> World<'s> {
+        let seed = options.seed;
+        let server = |(i, spec): (usize, &crate::server::ServerSpec)| {
+            let name = format!("server {i}");
+            Server::new(
+                spec.clone(),
+                Path::new(&spec.forward, seed, &format!("{name}/forward")),
+                Path::new(&spec.backward, seed, &format!("{name}/backward")),
+                Random::new(seed, &format!("{name}/residence")),
+                Random::new(seed, &format!("{name}/wander")),
+                scenario.leap_second(),
+            )
+        };
+        let source = |spec: &crate::server::ServerSpec| SourceConfig {
+            poll: spec.poll.unwrap_or(scenario.poll),
+            burst: scenario.burst,
+            ..SourceConfig::new(spec.name.clone())
+        };
+        let mut poll_bounds = String::new();
+        if let Some([low, high]) = scenario.adaptive {
+            poll_bounds = format!("{low}–{high} s, adaptive");
+        }
+        let poll = format!("{} s", scenario.poll);
+        let parameters = [
+            ("hours", format!("{}", scenario.hours)),
+            ("warm-up hours", format!("{}", scenario.warm_up_hours)),
+            ("poll", if poll_bounds.is_empty() { poll } else { poll_bounds }),
+            ("max-wander", format!("{} ppm", scenario.max_wander_ppm)),
+            ("counter", format!("{} Hz", scenario.host.counter_hz)),
+        ];
+        World {
+            truth: Truth { origin: Instant::new(scenario.origin(), 0), leaps: scenario.leaps() },
+            end: scenario.hours * 3600.0,
+            queue: Queue::new(),
+            host: Host::new(&scenario.host, &scenario.oscillator, seed),
+            servers: scenario.servers.iter().enumerate().map(server).collect(),
+            config: Config {
+                sources: scenario.servers.iter().map(source).collect(),
+                max_wander: rate_of_ppm(scenario.max_wander_ppm),
+                estimator: options.estimator,
+                ..Config::default()
+            },
+            daemon: None,
+            lives: 0,
+            saved: None,
+            reader: Reader::new(),
+            requests: 0,
+            first_request: None,
+            plan: PollPlan::default(),
+            carried_out: 0,
+            trace: Trace {
+                title: scenario.name.clone(),
+                about: scenario.about.clone(),
+                estimator: name_of(options.estimator),
+                seed: Some(seed),
+                parameters: parameters.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+                warm_up: scenario.warm_up_hours * 3600.0,
+                sources: scenario.servers.iter().map(|s| s.name.clone()).collect(),
+                ..Trace::default()
+            },
+            stamps: vec![Vec::new(); scenario.servers.len()],
+            scenario,
+            options,
+        }
+    }
+
+    fn run(&mut self) {
+        self.queue.push(0.0, Happening::Begin(None));
+        self.queue.push(READ_AT, Happening::Reading);
+        for (i, change) in self.scenario.changes.iter().enumerate() {
+            self.queue.push(change.at_s, Happening::Change(i));
+        }
+        for (i, restart) in self.scenario.restarts.iter().enumerate() {
+            self.queue.push(restart.at_s, Happening::Stop(i));
+            self.queue.push(restart.at_s + restart.gap_s, Happening::Begin(Some(i)));
+        }
+        while let Some((t, happening)) = self.queue.pop() {
+            if t > self.end {
+                break;
+            }
+            self.happen(t, happening);
+        }
+    }
+
+    fn happen(&mut self, t: f64, happening: Happening) {
+        let asleep = self.host.asleep_until(t);
+        match happening {
+            Happening::Reading => {
+                self.queue.push(t + 1.0, Happening::Reading);
+                if asleep.is_none() && self.first_request.is_some() {
+                    let sample = self.reader.read(t, &self.truth, &mut self.host);
+                    self.trace.samples.push(sample);
+                }
+            }
+            Happening::Request(request) => self.serve(t, request),
+            // Nobody is there to stamp it.
+            Happening::Reply(_) if asleep.is_some() => {}
+            Happening::Reply(datagram) => self.receive(t, datagram),
+            other => match asleep {
+                Some(until) => self.queue.push(until, other),
+                None => self.awake(t, other),
+            },
+        }
+    }
+
+    /// What only happens while the host is awake.
+    fn awake(&mut self, t: f64, happening: Happening) {
+        match happening {
+            Happening::Begin(restart) => {
+                let restart = restart.and_then(|i| self.scenario.restarts.get(i));
+                self.begin(t, restart.copied());
+            }
+            Happening::Stop(restart) => {
+                let restart = self.scenario.restarts.get(restart);
+                self.stop(t, restart.copied());
+            }
+            Happening::Change(change) => {
+                if let Some(change) = self.scenario.changes.get(change) {
+                    if let Some(ppm) = change.max_wander_ppm {
+                        self.config.max_wander = rate_of_ppm(ppm);
+                    }
+                    for source in &mut self.config.sources {
+                        source.poll = change.poll.unwrap_or(source.poll);
+                    }
+                    self.configure(t);
+                }
+            }
+            Happening::Wake(number) => self.wake(t, number),
+            Happening::Resolved { life, source } => self.resolved(t, life, source),
+            Happening::Reading | Happening::Request(_) | Happening::Reply(_) => {}
+        }
+    }
+
+    /// A request arrives at its server.
+    fn serve(&mut self, t: f64, request: Request) {
+        let Some(server) = self.servers.get_mut(request.source) else { return };
+        let Truth { origin, leaps } = self.truth;
+        let Some(answered) = server.answer(t, &request.packet, origin, &leaps) else { return };
+        for at in server.backward.pass(answered.left).arrivals() {
+            self.queue.push(at, Happening::Reply(Datagram::new(&request, &answered, t, at)));
+        }
+    }
+
+    fn note(&mut self, t: f64, level: truechimer_engine::Level, text: String) {
+        self.trace.notes.push(Noted { at: t, level, text });
+    }
+
+    /// What a stamp file has of an exchange.
+    fn keep_stamps(&mut self, datagram: &Datagram, departure: &Departure, heard: &daemon::Heard) {
+        // Stamp files have Unix seconds without leaps: UTC as of the start goes on.
+        let unix = |at: Instant| at - Span::from_secs(self.scenario.leaps().tai_offset.into());
+        let instant = |t: f64| unix(self.truth.origin + span(t));
+        let answered: &Answered = &datagram.answered;
+        let stamped = Stamped {
+            sent: departure.stamp.count,
+            server_received: unix(answered.received_stamp),
+            server_sent: unix(answered.sent_stamp),
+            received: heard.received.count,
+            reference: Some(Reference {
+                sent: instant(departure.stamped),
+                received: instant(heard.stamped),
+            }),
+        };
+        if let Some(stamps) = self.stamps.get_mut(datagram.source) {
+            stamps.push(stamped);
+        }
+    }
+
+    fn result(mut self) -> Run {
+        let begun = self.first_request.unwrap_or(0.0);
+        let trace = &mut self.trace;
+        trace.begun = (self.truth.origin + span(begun)).secs();
+        trace.samples.iter_mut().for_each(|sample| sample.at -= begun);
+        trace.exchanges.iter_mut().for_each(|exchange| exchange.at -= begun);
+        trace.notes.iter_mut().for_each(|note| note.at -= begun);
+        let honest: Vec<bool> = self.servers.iter().map(|server| server.honest).collect();
+        trace.honest = honest.iter().all(|honest| *honest);
+        Run { trace: self.trace, stamps: self.stamps, poll_plan: self.plan, honest }
+    }
+}
+
+/// Parts per million as a rate.
+fn rate_of_ppm(ppm: f64) -> Rate {
+    Rate::from_ppb(libm::rint(ppm * 1000.0) as i64)
+}
+
+/// The estimator's name, as serde has it.
+fn name_of(kind: EstimatorKind) -> String {
+    match kind {
+        EstimatorKind::Ours => "ours",
+        EstimatorKind::Published => "published",
+        EstimatorKind::Pi => "pi",
+        EstimatorKind::NtpPll => "ntp-pll",
+    }
+    .to_owned()
+}

@@ -1,0 +1,480 @@
+//! The daemon's part: what wakes it, what it does then, and in which order.
+//!
+//! What the engine is told, and when, follows the loop of the daemon: a look at the host's clocks
+//! comes before replies and about once a second; each request has a socket of its own, which
+//! replaces the one before; one datagram of each socket is read in a turn; the timer comes last.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use truechimer_engine::{Action, Engine, Event, Level, SourceId, Start};
+use truechimer_ntp::{HEADER_LEN, Packet};
+use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
+use truechimer_timehands::{Allowed, Hand, Passed};
+
+use super::{Happening, NOMINAL_ERROR, Planned, Request, World};
+use crate::host::{Arrival, Departure, as_heard};
+use crate::number::seconds;
+use crate::random::Random;
+use crate::scenario::Restart;
+use crate::server::Answered;
+use crate::trace::Exchanged;
+
+/// The boot that all runs are of.
+const BOOT: BootId = BootId(*b"simulated boot\0\0");
+/// A look at the host's clocks is due so long after the last one.
+const CHECK: Span = Span::from_millis(900);
+/// The longest wait, s.
+const LONGEST_WAIT: f64 = 1.0;
+/// How well it is worked out when something is due, s.
+const EARLY: f64 = 1e-6;
+/// How far counter and raw clock may have come apart, at what rate, and how much sleep there may
+/// have been, while no daemon ran (as in the daemon).
+const CONTINUITY: Allowed = Allowed {
+    suspended: Span::from_millis(1),
+    back: Span::ZERO,
+    apart: Span::from_micros(100),
+    rate: Rate::from_ppb(50_000),
+};
+
+/// A daemon.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    engine: Engine,
+    /// Which of them it is.
+    life: u64,
+    /// The socket of each source's newest request.
+    links: Vec<Option<Link>>,
+    events: VecDeque<Event>,
+    checked: Option<Count>,
+    /// How often its next waking was fixed: earlier ones no longer count.
+    alarm: u64,
+    /// How many replies of each source the estimator has accepted.
+    accepted: Vec<u64>,
+}
+
+/// The socket of a request.
+#[derive(Debug)]
+struct Link {
+    request: u64,
+    departure: Departure,
+    inbox: VecDeque<(Datagram, Arrival)>,
+    /// How many replies have come.
+    heard: u32,
+}
+
+/// A reply on its way, with all that is known of its request.
+#[derive(Clone, Debug)]
+pub(super) struct Datagram {
+    pub(super) source: usize,
+    number: u64,
+    pub(super) answered: Answered,
+    /// True delays there and back, s.
+    delays: (f64, f64),
+}
+
+/// How the engine heard of a reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) received: Stamp,
+    /// The true time that the stamp's count is of.
+    pub(super) stamped: f64,
+}
+
+impl Datagram {
+    /// The answer to a request that came to the server at `received` and comes back at `back`.
+    pub(super) fn new(
+        request: &Request,
+        answered: &Answered,
+        received: f64,
+        back: f64,
+    ) -> Datagram {
+        Datagram {
+            source: request.source,
+            number: request.number,
+            answered: answered.clone(),
+            delays: (received - request.departure.wire, back - answered.left),
+        }
+    }
+}
+
+/// The address of the server of this number.
+fn address(source: usize) -> SocketAddr {
+    let last = u8::try_from(source + 1).unwrap_or(u8::MAX);
+    SocketAddr::from(([192, 0, 2, last], truechimer_engine::NTP_PORT))
+}
+
+fn source_of(address: &SocketAddr) -> usize {
+    match address {
+        SocketAddr::V4(v4) => usize::from(v4.ip().octets()[3]).wrapping_sub(1),
+        SocketAddr::V6(_) => usize::MAX,
+    }
+}
+
+impl World<'_> {
+    /// A daemon starts.
+    pub(super) fn begin(&mut self, t: f64, restart: Option<Restart>) {
+        if self.daemon.is_some() {
+            return;
+        }
+        self.lives += 1;
+        let mut random = Random::new(self.options.seed, &format!("engine {}", self.lives));
+        let mut seed = [0; 32];
+        for bytes in seed.chunks_mut(8) {
+            bytes.copy_from_slice(&random.bits().to_le_bytes());
+        }
+        let (counter, warm) = self.continued(t);
+        let truth = self.truth.leaps.advanced(self.truth.origin + crate::number::span(t));
+        let sources = self.scenario.servers.len();
+        let start = Start {
+            at: self.host.count(t),
+            counter,
+            nominal: self.host.nominal(),
+            nominal_error: NOMINAL_ERROR,
+            resolution: CountSpan(1),
+            seed,
+            leaps: self.scenario.known_leaps(truth),
+            warm,
+            saved: self.saved.take().filter(|_| restart.is_some_and(|r| r.saved_rate)),
+        };
+        let (engine, actions) = Engine::new(self.config.clone(), start);
+        self.daemon = Some(Daemon {
+            engine,
+            life: self.lives,
+            links: (0..sources).map(|_| None).collect(),
+            events: VecDeque::new(),
+            checked: None,
+            alarm: 0,
+            accepted: vec![0; sources],
+        });
+        self.act(t, actions);
+        self.turn(t);
+    }
+
+    /// The identity of the counter, and the hand to go on from, if there is one.
+    fn continued(&mut self, t: f64) -> (CounterId, Option<Hand>) {
+        let kind = CounterKind::Simulated;
+        let Some((hand, then)) = self.reader.page() else {
+            let epoch = Epoch(u32::try_from(self.lives).unwrap_or(u32::MAX));
+            return (CounterId { kind, boot: BOOT, epoch }, None);
+        };
+        let now = self.host.made(t);
+        let passed = Passed::new(
+            hand.period,
+            now.count - then.count,
+            [then.raw_ns, now.raw_ns],
+            [then.suspended_ns, now.suspended_ns],
+        );
+        if passed.broken(&CONTINUITY).is_none() {
+            return (hand.counter, Some(hand));
+        }
+        let epoch = Epoch(hand.counter.epoch.0.wrapping_add(1));
+        (CounterId { epoch, ..hand.counter }, None)
+    }
+
+    /// The daemon ends.
+    pub(super) fn stop(&mut self, t: f64, restart: Option<Restart>) {
+        let count = self.host.count(t);
+        let Some(mut daemon) = self.daemon.take() else { return };
+        self.saved = daemon.engine.saved(count);
+        // Whatever it still wants is about the system clock, which is not simulated.
+        let _ = daemon.engine.handle(count, Event::Stop);
+        if restart.is_some_and(|restart| !restart.warm) {
+            self.reader.clear();
+        }
+        self.note(t, Level::Info, "the daemon ends".to_owned());
+    }
+
+    /// The configuration is read again.
+    pub(super) fn configure(&mut self, t: f64) {
+        let config = self.config.clone();
+        self.handle(t, Event::Configure(config));
+        self.drain(t);
+        self.set_alarm(t);
+    }
+
+    /// A look-up has an answer.
+    pub(super) fn resolved(&mut self, t: f64, life: u64, source: u32) {
+        let fails = t < self.scenario.resolve.fails_until_s + self.scenario.resolve.takes_s;
+        let Some(daemon) = self.daemon.as_mut().filter(|daemon| daemon.life == life) else {
+            return;
+        };
+        let result = if fails {
+            Err("the look-up failed".to_owned())
+        } else {
+            Ok(vec![address(source as usize)])
+        };
+        daemon.events.push_back(Event::Resolved { source: SourceId(source), result });
+        self.drain(t);
+        self.set_alarm(t);
+    }
+
+    /// A reply arrives at the host.
+    pub(super) fn receive(&mut self, t: f64, datagram: Datagram) {
+        let Some(daemon) = &mut self.daemon else { return };
+        let link = daemon.links.get_mut(datagram.source).and_then(Option::as_mut);
+        // The socket of an older request is closed.
+        let Some(link) = link.filter(|link| link.request == datagram.number) else { return };
+        let arrival = self.host.receive(datagram.number, link.heard > 0, t);
+        link.heard += 1;
+        link.inbox.push_back((datagram, arrival));
+        self.queue.push(arrival.woken, Happening::Wake(None));
+    }
+
+    /// The daemon wakes up: because of its alarm of that number, or of a packet.
+    pub(super) fn wake(&mut self, t: f64, alarm: Option<u64>) {
+        let current = self.daemon.as_ref().map(|daemon| daemon.alarm);
+        if current.is_some() && (alarm.is_none() || alarm == current) {
+            self.turn(t);
+        }
+    }
+
+    /// Everything that is to be done at `t`.
+    fn turn(&mut self, t: f64) {
+        loop {
+            let replies = self.replies(t);
+            let count = self.host.count(t);
+            if !replies.is_empty() || self.is_check_due(count) {
+                self.check(t);
+            }
+            let more = !replies.is_empty();
+            for (datagram, arrival) in replies {
+                self.hear(t, datagram, arrival);
+            }
+            self.drain(t);
+            let count = self.host.count(t);
+            let due = self.daemon.as_ref().and_then(|daemon| daemon.engine.next_deadline());
+            if due.is_some_and(|due| count.at_or_after(due)) {
+                self.handle(t, Event::Timer);
+                self.drain(t);
+            }
+            if !more {
+                break;
+            }
+        }
+        self.set_alarm(t);
+    }
+
+    /// One datagram from each socket that has one.
+    fn replies(&mut self, t: f64) -> Vec<(Datagram, Arrival)> {
+        let Some(daemon) = &mut self.daemon else { return Vec::new() };
+        let links = daemon.links.iter_mut().flatten();
+        links
+            .filter_map(|link| {
+                let (_, arrival) = link.inbox.front()?;
+                if arrival.stamped.max(arrival.passed) <= t { link.inbox.pop_front() } else { None }
+            })
+            .collect()
+    }
+
+    fn is_check_due(&self, now: Count) -> bool {
+        let checked = self.daemon.as_ref().and_then(|daemon| daemon.checked);
+        checked.is_none_or(|last| {
+            let due = last + self.host.nominal().counts(CHECK);
+            !now.at_or_after(last) || now.at_or_after(due)
+        })
+    }
+
+    fn check(&mut self, t: f64) {
+        let check = self.host.check(t);
+        self.handle(t, Event::Check(check));
+        if let Some(daemon) = &mut self.daemon {
+            daemon.checked = Some(check.count);
+        }
+        self.reader.heartbeat(check.count);
+    }
+
+    /// Fixes when the daemon wakes up next if nothing else happens.
+    fn set_alarm(&mut self, t: f64) {
+        let Some(daemon) = &mut self.daemon else { return };
+        daemon.alarm += 1;
+        let alarm = daemon.alarm;
+        let check = daemon.checked.map(|last| last + self.host.nominal().counts(CHECK));
+        let deadline = daemon.engine.next_deadline();
+        let mut at = t + LONGEST_WAIT;
+        for due in [check, deadline].into_iter().flatten() {
+            at = at.min(self.host.time_of(due, t) - EARLY);
+        }
+        let at = self.host.wakes_at(at.max(t.next_up()));
+        self.queue.push(at, Happening::Wake(Some(alarm)));
+    }
+
+    fn drain(&mut self, t: f64) {
+        while let Some(event) = self.daemon.as_mut().and_then(|daemon| daemon.events.pop_front()) {
+            self.handle(t, event);
+        }
+    }
+
+    fn handle(&mut self, t: f64, event: Event) {
+        let count = self.host.count(t);
+        let Some(daemon) = &mut self.daemon else { return };
+        let actions = daemon.engine.handle(count, event);
+        self.act(t, actions);
+    }
+
+    fn act(&mut self, t: f64, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Resolve { source, .. } => self.resolve(t, source),
+                Action::Send { source, to, packet } => self.send(t, source, &to, &packet),
+                Action::Close { source } => {
+                    let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
+                    if let Some(link) = links.and_then(|links| links.get_mut(source.0 as usize)) {
+                        *link = None;
+                    }
+                }
+                Action::Publish(hand) => {
+                    let made = self.host.made(t);
+                    self.reader.publish(hand, made);
+                }
+                // Scenarios leave the system clock alone.
+                Action::Steer(_) => {}
+                Action::Note { level, text } => self.note(t, level, text),
+            }
+        }
+    }
+
+    fn resolve(&mut self, t: f64, source: SourceId) {
+        let life = self.lives;
+        let resolve = self.scenario.resolve;
+        if resolve.takes_s > 0.0 {
+            let source = source.0;
+            self.queue.push(t + resolve.takes_s, Happening::Resolved { life, source });
+            return;
+        }
+        let result = if t < resolve.fails_until_s {
+            Err("the look-up failed".to_owned())
+        } else {
+            Ok(vec![address(source.0 as usize)])
+        };
+        if let Some(daemon) = &mut self.daemon {
+            daemon.events.push_back(Event::Resolved { source, result });
+        }
+    }
+
+    /// Sends a request from a socket of its own, which replaces the source's socket.
+    fn send(&mut self, t: f64, source: SourceId, to: &SocketAddr, packet: &[u8]) {
+        let number = self.requests;
+        self.requests += 1;
+        let departure = self.host.send(number, t);
+        self.first_request.get_or_insert(departure.wire);
+        let link = Link { request: number, departure, inbox: VecDeque::new(), heard: 0 };
+        let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
+        if let Some(place) = links.and_then(|links| links.get_mut(source.0 as usize)) {
+            *place = Some(link);
+        }
+        let source = source_of(to);
+        let Some(packet) = packet.first_chunk::<HEADER_LEN>().copied() else { return };
+        let Some(server) = self.servers.get_mut(source) else { return };
+        for at in server.forward.pass(departure.wire).arrivals() {
+            let request = Request { source, number, departure, packet };
+            self.queue.push(at, Happening::Request(request));
+        }
+    }
+
+    /// Tells the engine of a reply, and keeps what came of it.
+    fn hear(&mut self, t: f64, datagram: Datagram, arrival: Arrival) {
+        let source = datagram.source;
+        let daemon = self.daemon.as_ref();
+        let Some(link) = daemon.and_then(|d| d.links.get(source)?.as_ref()) else { return };
+        // It may have been replaced by what the engine did about another reply.
+        if link.request != datagram.number {
+            return;
+        }
+        let departure = link.departure;
+        let first = link.inbox.len() + 1 == link.heard as usize;
+        let before = self.reader.page().map(|(hand, _)| hand).filter(|h| h.status.bound_holds());
+        let received = as_heard(&arrival, &departure);
+        self.handle(
+            t,
+            Event::Reply {
+                source: SourceId(source as u32),
+                from: address(source),
+                sent: departure.stamp,
+                received,
+                packet: datagram.answered.packet.to_vec(),
+            },
+        );
+        let kiss = Packet::decode(&datagram.answered.packet).is_some_and(|(p, _)| p.stratum == 0);
+        if first && (datagram.answered.claims || !kiss) {
+            let heard = Heard { received, stamped: arrival.stamped };
+            self.keep(t, &datagram, &departure, &heard, before);
+        }
+        self.adapt(t, source);
+    }
+
+    /// Keeps an exchange for the trace and the stamp file.
+    fn keep(
+        &mut self,
+        t: f64,
+        datagram: &Datagram,
+        departure: &Departure,
+        heard: &Heard,
+        before: Option<Hand>,
+    ) {
+        let source = datagram.source;
+        let count = self.host.count(t);
+        let Some(daemon) = &mut self.daemon else { return };
+        let report = daemon.engine.report(count);
+        let Some(said) = report.sources.get(source) else { return };
+        let Some(accepted) = daemon.accepted.get_mut(source) else { return };
+        let used = said.accepted > std::mem::replace(accepted, said.accepted);
+        let answered = &datagram.answered;
+        let residence = answered.sent_stamp - answered.received_stamp;
+        let nominal = self.host.nominal();
+        let rtt = nominal.span(heard.received.count - departure.stamp.count) - residence;
+        let hand = before.or(report.hand.filter(|hand| hand.status.bound_holds()));
+        // Before there is any clock, half of the round trip is as much as anybody can tell.
+        let (forward, backward) = hand.map_or((rtt.half(), rtt.half()), |hand| {
+            let there = answered.received_stamp - hand.time_at(departure.stamp.count);
+            (there, hand.time_at(heard.received.count) - answered.sent_stamp)
+        });
+        self.trace.exchanges.push(Exchanged {
+            at: heard.stamped,
+            source,
+            rtt: seconds(rtt),
+            floor: seconds(said.rtt_floor.unwrap_or(rtt)),
+            forward: seconds(forward),
+            backward: seconds(backward),
+            true_delays: Some(datagram.delays),
+            used,
+            selected: said.selection == truechimer_engine::Selection::Selected,
+        });
+        if answered.claims {
+            self.keep_stamps(datagram, departure, heard);
+        }
+    }
+
+    /// The poll interval, where it is the estimator's to choose.
+    fn adapt(&mut self, t: f64, source: usize) {
+        let Some([low, high]) = self.scenario.adaptive else { return };
+        let mut changed = false;
+        if let Some(plan) = &self.options.poll_plan {
+            while let Some(planned) = plan.0.get(self.carried_out).filter(|p| p.at <= t) {
+                self.carried_out += 1;
+                changed |= self.set_poll(*planned);
+            }
+        } else {
+            let id = SourceId(source as u32);
+            let advice = self.daemon.as_ref().and_then(|daemon| daemon.engine.poll_advice(id));
+            if let Some(poll) = advice {
+                changed = self.set_poll(Planned { at: t, source, poll: poll.clamp(low, high) });
+            }
+        }
+        if changed {
+            let config = self.config.clone();
+            self.handle(t, Event::Configure(config));
+        }
+    }
+
+    /// Whether that is a change.
+    fn set_poll(&mut self, planned: Planned) -> bool {
+        let Some(source) = self.config.sources.get_mut(planned.source) else { return false };
+        let changed = source.poll != planned.poll;
+        if changed {
+            source.poll = planned.poll;
+            self.plan.0.push(planned);
+        }
+        changed
+    }
+}

@@ -1,0 +1,93 @@
+//! The same seed gives the same run; and every estimator sees the same packets.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use truechimer_engine::EstimatorKind;
+use truechimer_sim::{Options, Run, Scenario, find, simulate, write_stamps};
+
+const KINDS: [EstimatorKind; 4] =
+    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
+
+fn run(scenario: &Scenario, estimator: EstimatorKind, seed: u64) -> Run {
+    simulate(scenario, &Options { estimator, seed, poll_plan: None }).unwrap()
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    for name in ["lan-bursts-both", "five-servers", "noisy-host", "suspend", "server-wander"] {
+        let scenario = find(name).unwrap().with_hours(17.5).unwrap();
+        let first = run(&scenario, EstimatorKind::Ours, 5);
+        assert!(first == run(&scenario, EstimatorKind::Ours, 5), "{name}: not twice the same");
+        let other = run(&scenario, EstimatorKind::Ours, 6);
+        assert!(first.stamps != other.stamps, "{name}: another seed, the same packets");
+    }
+}
+
+/// A scenario that went through its text is the same in all that it does.
+#[test]
+fn text_changes_nothing() {
+    let scenario = find("wifi").unwrap().with_hours(5.0).unwrap();
+    let again = Scenario::from_toml(&scenario.to_toml()).unwrap();
+    assert!(run(&scenario, EstimatorKind::Ours, 1) == run(&again, EstimatorKind::Ours, 1));
+}
+
+#[test]
+fn all_estimators_see_the_same_packets() {
+    for (name, hours) in [
+        ("lan", 5.0),
+        ("lan-poll-1024", 12.0),
+        ("outage", 18.5),
+        ("five-servers-256", 6.0),
+        ("noisy-host", 17.0),
+        ("user-stamps", 3.0),
+        ("server-restart", 17.0),
+        ("server-refuses", 18.0),
+        ("cold-restart", 17.0),
+        ("wifi", 3.0),
+    ] {
+        let scenario = find(name).unwrap().with_hours(hours).unwrap();
+        let packets = KINDS.map(|kind| {
+            let run = run(&scenario, kind, 11);
+            let seen: Vec<_> =
+                run.trace.exchanges.iter().map(|e| (e.source, e.true_delays)).collect();
+            assert_eq!(run.trace.estimator, serde_json::to_value(kind).unwrap());
+            (run.stamps, seen)
+        });
+        assert!(!packets[0].1.is_empty());
+        for (kind, other) in KINDS.iter().zip(&packets) {
+            assert!(*other == packets[0], "{name}: {kind:?} saw other packets");
+        }
+    }
+}
+
+/// What one estimator chose, another one can be given.
+#[test]
+fn a_poll_plan_is_repeated() {
+    let scenario = find("lan-adaptive").unwrap().with_hours(8.0).unwrap();
+    let chosen = run(&scenario, EstimatorKind::NtpPll, 2);
+    let plan = Some(chosen.poll_plan.clone());
+    let options = Options { estimator: EstimatorKind::Ours, seed: 2, poll_plan: plan };
+    let repeated = simulate(&scenario, &options).unwrap();
+    assert_eq!(repeated.poll_plan, chosen.poll_plan);
+    assert_eq!(repeated.stamps, chosen.stamps);
+}
+
+#[test]
+fn stamps_are_those_of_the_packets() {
+    let scenario = find("lan").unwrap().with_hours(1.0).unwrap();
+    let run = run(&scenario, EstimatorKind::Ours, 1);
+    assert_eq!(run.stamps.len(), 1);
+    assert_eq!(run.stamps[0].len(), run.trace.exchanges.len());
+    for (stamped, exchange) in run.stamps[0].iter().zip(&run.trace.exchanges) {
+        let reference = stamped.reference.unwrap();
+        let forward = (stamped.server_received - reference.sent).as_nanos() as f64 * 1e-9;
+        let (there, _) = exchange.true_delays.unwrap();
+        // The stamp's own error is at most 100 ns.
+        assert!((forward - there).abs() <= 102e-9, "{forward} {there}");
+        assert!(there >= 100e-6 - 1e-9);
+        assert_eq!(reference.sent.secs() / 1_000_000, 1800, "Unix seconds");
+    }
+    let mut text = String::new();
+    write_stamps(&run.stamps[0], &mut text).unwrap();
+    assert!(text.lines().count() >= run.stamps[0].len());
+}

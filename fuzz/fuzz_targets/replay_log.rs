@@ -1,0 +1,46 @@
+//! A replay log: any bytes, by themselves or after a good beginning.
+#![no_main]
+
+use truechimer_daemon::replay::{Options, repeat, verify};
+use truechimer_engine::{Config, EstimatorKind, SourceConfig, Start};
+use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate};
+
+/// The first two lines of a log.
+fn beginning() -> String {
+    let start = Start {
+        at: Count(1_000_000_000),
+        counter: CounterId {
+            kind: CounterKind::Simulated,
+            boot: BootId::default(),
+            epoch: Epoch(0),
+        },
+        nominal: Period::NANOSECOND,
+        nominal_error: Rate::from_ppb(500_000),
+        resolution: CountSpan(1),
+        seed: [1; 32],
+        leaps: Leaps::default(),
+        warm: None,
+        saved: None,
+    };
+    let config = Config { sources: vec![SourceConfig::new("192.0.2.1")], ..Config::default() };
+    let line = serde_json::json!({ "start": start, "config": config });
+    format!("{{\"truechimer-replay\":3,\"version\":\"0\"}}\n{line}\n")
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut log = Vec::new();
+    if bytes.first().is_some_and(|byte| byte & 1 == 0) {
+        log.extend(beginning().into_bytes());
+    }
+    log.extend(bytes);
+    let plain = verify(&*log);
+    let watched = repeat(&*log, Options::default(), &mut |_| Ok(()));
+    // Whoever watches changes nothing.
+    match (plain, watched) {
+        (Ok(a), Ok(b)) => assert_eq!((a.events, a.actions), (b.events, b.actions)),
+        (Err(a), Err(b)) => assert_eq!(a.to_string(), b.to_string()),
+        (a, b) => panic!("{a:?} {b:?}"),
+    }
+    let other = Options { estimator: Some(EstimatorKind::Published) };
+    let _ = repeat(&*log, other, &mut |_| Ok(()));
+});
