@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, EstimatorKind, Event, HostCheck, SourceConfig, SourceId, Start, Steer, SystemReading,
+    Action, Config, Engine, EstimatorKind, Event, HostCheck, SourceConfig, SourceId, Start, Steer,
+    SystemReading,
 };
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};

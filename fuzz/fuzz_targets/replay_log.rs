@@ -3,7 +3,9 @@
 
 use truechimer_daemon::replay::{Options, repeat, verify};
 use truechimer_engine::{Config, EstimatorKind, SourceConfig, Start};
-use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate};
+use truechimer_time::{
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate,
+};
 
 /// The first two lines of a log.
 fn beginning() -> String {

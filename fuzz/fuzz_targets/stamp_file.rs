@@ -18,7 +18,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 // What is written is read back to the last bit.
                 let mut text = String::new();
                 write_stamps(&[row.stamped], &mut text).expect("a string takes all");
-                let again = Reader::new(text.as_bytes()).next().expect("a row").expect("a good one");
+                let again =
+                    Reader::new(text.as_bytes()).next().expect("a row").expect("a good one");
                 assert_eq!(again.stamped, row.stamped);
             }
             Err(error) => assert!(!error.to_string().chars().any(char::is_control), "{error:?}"),

@@ -463,7 +463,7 @@ pub struct Replay {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub poll: Option<u32>,
     /// How fast the oscillator may wander, in ppm [default: 0.5]
-    #[arg(long, value_name = "PPM", help_heading = STAMPS)]
+    #[arg(long, value_name = "PPM", help_heading = STAMPS, value_parser = positive_rate)]
     pub max_wander: Option<Rate>,
 }
 
@@ -519,6 +519,11 @@ pub struct Man {
 fn positive(text: &str) -> Result<Span, String> {
     let span = Span::from_str(text).map_err(|why| why.to_string())?;
     if span > Span::ZERO { Ok(span) } else { Err("must be more than zero".into()) }
+}
+
+fn positive_rate(text: &str) -> Result<Rate, String> {
+    let rate = Rate::from_str(text).map_err(|why| why.to_string())?;
+    if rate > Rate::ZERO { Ok(rate) } else { Err("must be more than zero".into()) }
 }
 
 fn not_negative(text: &str) -> Result<Span, String> {

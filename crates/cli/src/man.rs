@@ -53,14 +53,17 @@ fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<
 /// what was laid out by hand keeps its lines.
 fn section(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
     let (title, text) = match paragraph.split_once(':') {
-        Some((title, text)) if is_title(title) => (Some(title), text.trim_start_matches([' ', '\n'])),
+        Some((title, text)) if is_title(title) => {
+            (Some(title), text.trim_start_matches([' ', '\n']))
+        }
         _ => (None, paragraph),
     };
     match title {
         Some(title) => writeln!(out, ".SH \"{}\"", title.to_uppercase())?,
         None => writeln!(out, ".PP")?,
     }
-    let laid_out = text.lines().any(|line| line.starts_with("  ")) || paragraph.starts_with("Example");
+    let laid_out =
+        text.lines().any(|line| line.starts_with("  ")) || paragraph.starts_with("Example");
     if laid_out {
         writeln!(out, ".nf")?;
     }
@@ -100,7 +103,10 @@ mod tests {
         };
         assert_eq!(made("Exit status: 0 well,\n2 not."), ".SH \"EXIT STATUS\"\n0 well,\n2 not.\n");
         assert_eq!(made("Examples:\n  a --b"), ".SH \"EXAMPLES\"\n.nf\na \\-\\-b\n.fi\n");
-        assert_eq!(made("No title: here are many words"), ".SH \"NO TITLE\"\nhere are many words\n");
+        assert_eq!(
+            made("No title: here are many words"),
+            ".SH \"NO TITLE\"\nhere are many words\n"
+        );
         assert_eq!(made("A long line without one"), ".PP\nA long line without one\n");
         assert_eq!(made(".hidden"), ".PP\n\\&.hidden\n");
     }

@@ -122,6 +122,9 @@ mod tests {
         assert_eq!(percent(1.0), "100.000");
         assert_eq!(percent(0.999_999_99), "99.999");
         assert_eq!(percent(0.5), "50.000");
-        assert_eq!((list([("late", 3), ("other", 1)]), list::<&str>([])), ("3 late, 1 other".into(), "none".into()));
+        assert_eq!(
+            (list([("late", 3), ("other", 1)]), list::<&str>([])),
+            ("3 late, 1 other".into(), "none".into())
+        );
     }
 }

@@ -1,73 +1,138 @@
-//! The two-state filter: offset and rate of a free-running oscillator.
+//! The filter: offset and rate of a free-running oscillator, and the delay floors of both
+//! directions.
 
-use truechimer_time::Count;
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
-/// Random walk of the oscillator's rate, per √s. Quartz in a machine room does 10⁻⁹ to 10⁻⁸
-/// (reference scenarios: 10⁻⁹, and a 0.1 ppm swing every 200 s under air conditioning).
-const RATE_WALK: f64 = 2e-9;
+/// How many states there are.
+pub(crate) const STATES: usize = 4;
+/// θ: true time − what the counter shows at its nominal period, s.
+pub(crate) const THETA: usize = 0;
+/// How fast θ grows.
+pub(crate) const RATE: usize = 1;
+/// The floors under the delays, s: request and reply.
+pub(crate) const FLOORS: [usize; 2] = [2, 3];
+
 /// Random walk of the phase, s per √s: counter reads and short-term noise of the oscillator.
 const PHASE_WALK: f64 = 2e-9;
+/// Rounding may not make a variance vanish.
+const LEAST_VARIANCE: f64 = 1e-26;
 
-/// θ (true time − what the counter shows at its nominal period, s) and its rate of change, with
-/// their covariance.
+/// One number for each state.
+pub(crate) type Vector = [f64; STATES];
+
+/// The states and their covariance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filter {
-    pub(crate) at: Count,
-    pub(crate) theta: f64,
-    pub(crate) rate: f64,
-    pub(crate) theta_var: f64,
-    covariance: f64,
-    pub(crate) rate_var: f64,
+    pub(crate) x: Vector,
+    pub(crate) p: [Vector; STATES],
+    /// Random walk of the rate, per √s.
+    pub(crate) walk: f64,
 }
 
+/// A sum of states: its mean and variance, and its covariance with each of the states.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Projection {
+    pub(crate) mean: f64,
+    pub(crate) variance: f64,
+    covariance: Vector,
+}
+
+/// The sums of states that an exchange of some duration (s) measures, each from above: what the
+/// request's stamps say, and the reply's, negated. Both are for θ at the reply's arrival.
+pub(crate) fn sums(duration: f64) -> [Vector; 2] {
+    [[1.0, -duration, 1.0, 0.0], [-1.0, 0.0, 0.0, 1.0]]
+}
+
+/// The sum of both floors.
+pub(crate) const BOTH_FLOORS: Vector = [0.0, 0.0, 1.0, 1.0];
+
 impl Filter {
-    pub(crate) fn new(at: Count, theta: f64, theta_var: f64, rate: f64, rate_var: f64) -> Filter {
-        Filter { at, theta, rate, theta_var, covariance: 0.0, rate_var }
+    /// The floors are the same at first, and in this only they are known: a difference of them is
+    /// an offset that no measurement shows.
+    pub(crate) fn new(theta: Known, rate: Known, floor: Known, walk: f64) -> Filter {
+        let x = [theta.mean, rate.mean, floor.mean, floor.mean];
+        let mut filter = Filter { x, p: [[0.0; STATES]; STATES], walk };
+        filter.inflate(&[theta.deviation, 0.0, 0.0, 0.0], 1.0);
+        filter.inflate(&[0.0, rate.deviation, 0.0, 0.0], 1.0);
+        filter.inflate(&[0.0, 0.0, floor.deviation, floor.deviation], 1.0);
+        filter
     }
 
-    /// The state `dt` seconds later, at count `at`. A negative `dt` is allowed for a step back
-    /// over part of a round trip; noise is then added all the same.
-    #[must_use]
-    pub(crate) fn predicted(&self, at: Count, dt: f64) -> Filter {
-        let noise = dt.abs();
-        let walk = RATE_WALK * RATE_WALK;
-        Filter {
-            at,
-            theta: self.theta + self.rate * dt,
-            rate: self.rate,
-            theta_var: self.theta_var
-                + 2.0 * dt * self.covariance
-                + dt * dt * self.rate_var
-                + PHASE_WALK * PHASE_WALK * noise
-                + walk * noise * noise * noise / 3.0,
-            covariance: self.covariance + dt * self.rate_var + walk * dt * noise / 2.0,
-            rate_var: self.rate_var + walk * noise,
+    /// Moves on by `dt` seconds. Meanwhile both floors may have changed by the same `floor_walk`.
+    pub(crate) fn predict(&mut self, dt: f64, floor_walk: f64) {
+        let walk = self.walk * self.walk;
+        self.x[THETA] += self.x[RATE] * dt;
+        for j in 0..STATES {
+            self.p[THETA][j] += dt * self.p[RATE][j];
+        }
+        for row in &mut self.p {
+            row[THETA] += dt * row[RATE];
+        }
+        self.p[THETA][THETA] += PHASE_WALK * PHASE_WALK * dt + walk * dt * dt * dt / 3.0;
+        self.p[THETA][RATE] += walk * dt * dt / 2.0;
+        self.p[RATE][THETA] += walk * dt * dt / 2.0;
+        self.p[RATE][RATE] += walk * dt;
+        self.inflate(&BOTH_FLOORS, floor_walk * floor_walk);
+    }
+
+    /// Adds `by` times a direction.
+    pub(crate) fn shift(&mut self, direction: &Vector, by: f64) {
+        for (x, d) in self.x.iter_mut().zip(direction) {
+            *x += d * by;
         }
     }
 
-    /// θ is proven to be at least `by` off, and `theta` is the nearest value that is possible. So
-    /// neither the state nor its variances were worth what they said.
-    pub(crate) fn refute(&mut self, theta: f64, by: f64, rate_slack: f64) {
-        self.theta = theta;
-        self.theta_var += by * by;
-        self.rate_var += rate_slack * rate_slack;
-        self.covariance = 0.0;
+    /// Adds uncertainty along a direction.
+    pub(crate) fn inflate(&mut self, direction: &Vector, variance: f64) {
+        for (row, a) in self.p.iter_mut().zip(direction) {
+            for (p, b) in row.iter_mut().zip(direction) {
+                *p += variance * a * b;
+            }
+        }
     }
 
-    /// Takes in a measurement of θ with the given variance.
-    pub(crate) fn update(&mut self, measured: f64, variance: f64) {
-        let innovation = measured - self.theta;
-        let total = self.theta_var + variance;
-        let (gain, rate_gain) = (self.theta_var / total, self.covariance / total);
-        self.theta += gain * innovation;
-        self.rate += rate_gain * innovation;
-        self.rate_var -= rate_gain * self.covariance;
-        self.covariance -= gain * self.covariance;
-        self.theta_var -= gain * self.theta_var;
-        // Rounding may not make a variance vanish.
-        self.theta_var = self.theta_var.max(1e-24);
-        self.rate_var = self.rate_var.max(1e-26);
+    /// What is known of a sum of states.
+    pub(crate) fn project(&self, sum: &Vector) -> Projection {
+        let dot = |v: &Vector| v.iter().zip(sum).map(|(a, b)| a * b).sum::<f64>();
+        let covariance: Vector = core::array::from_fn(|i| dot(&self.p[i]));
+        Projection { mean: dot(&self.x), variance: dot(&covariance).max(0.0), covariance }
     }
+
+    /// A sum of states, plus noise, of the variance `total` together, has turned out to be `by`
+    /// more than its mean, and its variance to be smaller by `less`.
+    pub(crate) fn absorb(&mut self, known: &Projection, total: f64, by: f64, less: f64) {
+        let gain = known.covariance.map(|c| c / total);
+        self.shift(&gain, by);
+        self.inflate(&gain, -less);
+        for i in 0..STATES {
+            self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
+        }
+    }
+
+    /// The rate is proven to lie in `low..=high`.
+    pub(crate) fn confine(&mut self, low: f64, high: f64) {
+        let rate = self.x[RATE].max(low).min(high);
+        let by = self.x[RATE] - rate;
+        if by != 0.0 {
+            self.x[RATE] = rate;
+            self.p[RATE][RATE] += by * by;
+        }
+        let most = (high - low) * (high - low);
+        if self.p[RATE][RATE] > most {
+            let factor = libm::sqrt(most / self.p[RATE][RATE]);
+            for i in 0..STATES {
+                self.p[i][RATE] *= factor;
+                self.p[RATE][i] *= factor;
+            }
+        }
+    }
+}
+
+/// A mean and a standard deviation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) mean: f64,
+    pub(crate) deviation: f64,
 }
 
 #[cfg(test)]
@@ -76,13 +141,36 @@ mod tests {
 
     #[test]
     fn it_finds_offset_and_rate_of_a_line() {
-        let mut filter = Filter::new(Count(0), 0.0, 1.0, 0.0, 1e-6);
+        let known = |deviation| Known { mean: 0.0, deviation };
+        let mut filter = Filter::new(known(1.0), known(1e-3), known(0.0), 1e-9);
         for k in 1..=100u64 {
-            filter = filter.predicted(Count(k), 16.0);
-            filter.update(0.5 + 3e-6 * 16.0 * k as f64, 1e-12);
+            filter.predict(16.0, 0.0);
+            let theta = filter.project(&[1.0, 0.0, 0.0, 0.0]);
+            let total = theta.variance + 1e-12;
+            let by = 0.5 + 3e-6 * 16.0 * k as f64 - theta.mean;
+            filter.absorb(&theta, total, by, total);
         }
-        assert!((filter.theta - 0.5 - 3e-6 * 1600.0).abs() < 1e-7);
-        assert!((filter.rate - 3e-6).abs() < 1e-8);
-        assert!(filter.rate_var.is_sign_positive() && filter.rate_var < 1e-14);
+        assert!((filter.x[THETA] - 0.5 - 3e-6 * 1600.0).abs() < 1e-7);
+        assert!((filter.x[RATE] - 3e-6).abs() < 1e-8);
+        assert!(filter.p[RATE][RATE] > 0.0 && filter.p[RATE][RATE] < 1e-14);
+        filter.confine(0.0, 1e-6);
+        assert_eq!(filter.x[RATE], 1e-6);
+        assert!(filter.p[RATE][RATE] > 0.9e-12, "and it is as open as that leaves it");
+    }
+
+    #[test]
+    fn a_difference_of_the_floors_is_never_learnt() {
+        let known = |mean, deviation| Known { mean, deviation };
+        let mut filter = Filter::new(known(0.0, 1e-3), known(0.0, 1e-4), known(1e-3, 1e-3), 1e-9);
+        for k in 0..50 {
+            filter.predict(16.0, 1e-7);
+            for sum in sums(1e-3) {
+                let y = filter.project(&sum);
+                let total = y.variance + 1e-14;
+                filter.absorb(&y, total, 1e-4 * f64::from(k % 3) - y.mean, total / 2.0);
+            }
+        }
+        let [forward, backward] = FLOORS.map(|i| filter.x[i]);
+        assert!((forward - backward).abs() < 1e-12, "{forward} {backward}");
     }
 }

@@ -10,16 +10,23 @@
 //! operations that IEEE 754 defines exactly, and `libm` for the square root).
 #![forbid(unsafe_code)]
 
+mod bank;
 mod corridor;
+mod delay;
 mod filter;
 mod floor;
 mod ntp_pll;
 mod number;
 mod ours;
+mod pair;
 mod pi;
 mod published;
+mod shift;
 mod slow;
+mod start;
 mod steered;
+mod surprise;
+mod tail;
 
 use core::fmt;
 

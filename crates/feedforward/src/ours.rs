@@ -1,11 +1,13 @@
-//! Our estimator: floors per direction, a two-state filter, a bound from causality.
+//! Our estimator: a bank of filters that learn the path's delays and the oscillator's wander, and
+//! a bound from causality.
 //!
 //! The steps for each exchange, each using only those before it:
 //!
 //! 1. **Corridor**: does the exchange agree with what causality allowed so far? If not, quarantine.
 //! 2. **Floors**: the smallest delay of the recent past, of the round trip and of each direction.
-//! 3. **Filter**: each direction is a measurement of θ with the noise that its own excess over the
-//!    floor shows. Queueing is one-sided: only delay *above* the floor is doubted.
+//!    They say what is path and what is not; the filter has floors of its own.
+//! 3. **Filter**: each direction is a measurement of θ and of its floor, too late by a delay whose
+//!    law is learnt. Queueing is one-sided: a packet can be late, never early.
 //! 4. **Difference rate**: pairs of good exchanges far apart.
 //!
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
@@ -13,10 +15,12 @@
 
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
+use crate::bank::{Belief, Seen};
 use crate::corridor::Corridor;
-use crate::filter::Filter;
+use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, rate, seconds, span};
+use crate::pair::Pair;
 use crate::slow::{FloorKnown, Point, Slow, SlowRate};
 use crate::{Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior};
 
@@ -24,12 +28,12 @@ use crate::{Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Setting
 const RATE_SIGMAS: f64 = 4.0;
 /// Noise of a measurement that nothing else explains: clock reads, interrupt entry, s.
 const FLOOR_NOISE: f64 = 0.5e-6;
-/// How many times its typical error the floor may be too high, for bounds.
-const FLOOR_SIGMAS: f64 = 4.0;
-/// A measurement is a surprise from 6 standard deviations on (as a variance).
-const SURPRISE: f64 = 36.0;
+/// Noise of a stamp beside half of the error that it states, as long as nothing else is known, s.
+const STAMP_NOISE: f64 = 0.3e-6;
 /// Share of the newest exchange in the running mean of the excess delay.
 const EXCESS_GAIN: f64 = 1.0 / 16.0;
+/// How many times its typical error the floor may be too high, for bounds.
+const FLOOR_SIGMAS: f64 = 4.0;
 /// How many exchanges in a row must agree on another time before it is believed.
 const QUARANTINE: u32 = 8;
 
@@ -47,7 +51,9 @@ pub struct Ours {
 #[derive(Clone, Debug)]
 struct State {
     anchor: (Count, Instant),
-    filter: Filter,
+    /// What statistics say, and when it was brought up to date.
+    filter: Pair,
+    at: Count,
     corridor: Corridor,
     /// The corridor if the filter's own idea of the rate is right: for the floors only.
     likely: Corridor,
@@ -73,11 +79,10 @@ struct Quarantine {
 /// An exchange in seconds of θ.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
-    sent: Count,
     received: Count,
     /// From departure to arrival, s.
     duration: f64,
-    /// θ + forward delay at `sent`.
+    /// θ + forward delay at the departure.
     forward: f64,
     /// θ − backward delay at `received`.
     backward: f64,
@@ -105,7 +110,7 @@ impl Ours {
 
     /// How far the rate is likely to be from the filter's: by its own word, and by the pairs of
     /// exchanges near the floor.
-    fn likely_slack(&self, filter: &Filter, floor: FloorKnown) -> f64 {
+    fn likely_slack(&self, filter: &Belief, floor: FloorKnown) -> f64 {
         let slow = self.slow.rate(floor);
         let apart = (slow.rate - filter.rate).abs() + slow.error;
         (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(apart) + fraction(self.settings.max_wander)
@@ -113,7 +118,7 @@ impl Ours {
 
     /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
     /// what causality leaves open.
-    fn rate_slack(&self, filter: &Filter) -> f64 {
+    fn rate_slack(&self, filter: &Belief) -> f64 {
         let causal = self.slow.causal_rate();
         let open = (causal.rate - filter.rate).abs() + causal.error;
         (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + fraction(self.settings.max_wander)
@@ -123,7 +128,6 @@ impl Ours {
         let shown = |count: Count| anchor.1 + self.settings.nominal.span(count - anchor.0);
         let error = |counts| seconds(self.settings.nominal.span(counts)).abs();
         Measured {
-            sent: x.sent.count,
             received: x.received.count,
             duration: self.seconds(x.sent.count, x.received.count),
             forward: seconds(x.server_received - shown(x.sent.count)),
@@ -164,11 +168,13 @@ impl Ours {
             Some(_) => ((corridor.low + corridor.high) / 2.0, (corridor.high - corridor.low) / 2.0),
             None => (corridor.clamp(middle), rtt / 2.0 + m.stamp_errors() + FLOOR_NOISE),
         };
-        let rate_deviation = fraction(self.prior.error) / RATE_SIGMAS;
-        let rate_var = rate_deviation * rate_deviation;
         let mut state = State {
             anchor,
-            filter: Filter::new(m.received, theta, deviation * deviation, rate, rate_var),
+            filter: m.filter(
+                Known { mean: theta, deviation: deviation / 2.0 },
+                Known { mean: rate, deviation: fraction(self.prior.error) / RATE_SIGMAS },
+            ),
+            at: m.received,
             corridor,
             likely: corridor,
             quarantine: None,
@@ -185,14 +191,17 @@ impl Ours {
         }
         state.rtt.push(rtt, 0.0);
         state.push_width(0.0);
+        let _ = state.filter.take(m.seen(), slack);
+        state.clamp(slack);
         (state, Ok(Accepted::Refined))
     }
 
     /// An exchange that does not fit: believe it only when it lasts.
     fn quarantine(&self, state: &mut State, m: &Measured, own: Corridor) -> Result<Span, Refusal> {
-        let slack = self.rate_slack(&state.filter);
+        let slack = self.rate_slack(state.filter.now());
         let agreed = state.quarantine.and_then(|q| {
-            let later = q.corridor.later(self.seconds(q.at, m.received), state.filter.rate, slack);
+            let later =
+                q.corridor.later(self.seconds(q.at, m.received), state.filter.now().rate, slack);
             Some((later.intersection(&own)?, q.count + 1))
         });
         let (corridor, count) = agreed.unwrap_or((own, 1));
@@ -200,11 +209,15 @@ impl Ours {
         if count < QUARANTINE {
             return Err(Refusal::ServerStep);
         }
-        let old = state.filter.predicted(m.received, self.seconds(state.filter.at, m.received));
+        let old = state.filter.now().later(self.seconds(state.at, m.received));
         let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
         let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
-        state.filter =
-            Filter::new(m.received, theta, deviation * deviation, old.rate, old.rate_var);
+        state.filter = m.filter(
+            Known { mean: theta, deviation: deviation / 2.0 },
+            Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) },
+        );
+        let _ = state.filter.take(m.seen(), slack);
+        state.at = m.received;
         state.corridor = corridor;
         state.likely = corridor;
         state.quarantine = None;
@@ -222,6 +235,19 @@ impl Measured {
     /// What the stamps may be off by, both together, s.
     fn stamp_errors(&self) -> f64 {
         self.forward_error + self.backward_error
+    }
+
+    /// The exchange as the filter sees it.
+    fn seen(&self) -> Seen {
+        Seen { late: [self.forward, -self.backward], duration: self.duration }
+    }
+
+    /// A filter that knows so much and has yet to see this exchange.
+    fn filter(&self, theta: Known, rate: Known) -> Pair {
+        let rtt = self.round_trip(rate.mean).max(0.0);
+        let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
+        let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
+        Pair::new(theta, rate, floor, noise)
     }
 
     /// What this exchange alone allows for θ at its arrival.
@@ -245,6 +271,14 @@ impl State {
         self.directions.get().map_or(rtt, |sum| sum.min(rtt)).max(0.0) / 2.0
     }
 
+    /// What the slower direction takes at least, as far as is known, s. It is half of the round
+    /// trip until one direction is seen to become longer.
+    fn path(&self) -> f64 {
+        let half = self.one_way();
+        let [forward, backward] = self.filter.now().floors;
+        half + ((forward - backward).abs() / 2.0).min(half)
+    }
+
     /// By how much the floor may be too high: the smallest of n delays exceeds their floor by
     /// about the mean excess / n, s.
     fn floor_error(&self) -> f64 {
@@ -255,29 +289,11 @@ impl State {
         FloorKnown { rtt: 2.0 * self.one_way(), error: FLOOR_SIGMAS * self.floor_error() }
     }
 
-    /// Two measurements of θ, each doubted by as much as it shows of queueing.
-    fn refine(&mut self, m: &Measured, seconds: impl Fn(Count, Count) -> f64) {
-        let one_way = self.one_way();
-        let total_excess = (m.round_trip(self.filter.rate) - 2.0 * one_way).max(0.0);
-        let floor_error = self.floor_error();
-        let measurements = [
-            (m.sent, m.forward - one_way, 1.0, m.forward_error),
-            (m.received, m.backward + one_way, -1.0, m.backward_error),
-        ];
-        for (at, measured, late, stamp_error) in measurements {
-            self.filter = self.filter.predicted(at, seconds(self.filter.at, at));
-            // A measurement can be late (forward: too large, backward: too small), never early.
-            let excess = (late * (measured - self.filter.theta)).max(0.0).min(total_excess);
-            let noise = FLOOR_NOISE + stamp_error + floor_error;
-            let variance = noise * noise + excess * excess;
-            let innovation = measured - self.filter.theta;
-            if innovation * innovation > SURPRISE * (self.filter.theta_var + variance) {
-                // Neither noise nor queueing explains it: the path changed. θ may go there at
-                // once; without this the rate would be blamed.
-                self.filter.theta_var += innovation * innovation;
-            }
-            self.filter.update(measured, variance);
-            self.excess += EXCESS_GAIN * (excess - self.excess);
+    /// Keeps the filter where causality allows it.
+    fn clamp(&mut self, slack: f64) {
+        let by = self.filter.now().theta - self.corridor.clamp(self.filter.now().theta);
+        if by != 0.0 {
+            self.filter.refute(by, slack);
         }
     }
 
@@ -297,11 +313,11 @@ impl Estimator for Ours {
         let Some(mut state) = self.state.take() else {
             let (state, result) = self.first(x);
             let m = self.measure(state.anchor, x);
-            if m.round_trip(state.filter.rate) < -m.stamp_errors() {
+            if m.round_trip(state.filter.now().rate) < -m.stamp_errors() {
                 return Err(Refusal::ImpossibleRoundTrip);
             }
             if result.is_ok() {
-                let slack = self.rate_slack(&state.filter);
+                let slack = self.rate_slack(state.filter.now());
                 self.learn_rate(&state, &m, slack);
             }
             self.state = Some(state);
@@ -314,13 +330,13 @@ impl Estimator for Ours {
 
     fn estimate(&self, at: Count) -> Option<Estimate> {
         let state = self.state.as_ref()?;
-        let dt = self.seconds(state.filter.at, at);
-        let filter = state.filter.predicted(at, dt);
+        let dt = self.seconds(state.at, at);
+        let filter = state.filter.now().later(dt);
         let slack = self.rate_slack(&filter);
-        let corridor = state.corridor.later(dt, state.filter.rate, slack);
+        let corridor = state.corridor.later(dt, state.filter.now().rate, slack);
         let theta = corridor.clamp(filter.theta);
         let reach = |q: Quarantine| {
-            q.corridor.later(self.seconds(q.at, at), state.filter.rate, slack).reach(theta)
+            q.corridor.later(self.seconds(q.at, at), state.filter.now().rate, slack).reach(theta)
         };
         let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach))
             + seconds(self.settings.nominal.span(self.settings.resolution));
@@ -337,7 +353,7 @@ impl Estimator for Ours {
             difference: nominal.scaled(rate(slow.rate)),
             difference_error: rate(difference_error),
             bound: span(bound),
-            path_bound: span(bound.min(state.one_way() + state.root_distance)),
+            path_bound: span(bound.min(state.path() + state.root_distance)),
             growth: rate(slack),
             deviation: span(libm::sqrt(filter.theta_var)),
             rtt_floor: span(state.rtt.get().unwrap_or(0.0).max(0.0)),
@@ -347,7 +363,7 @@ impl Estimator for Ours {
 
     fn new_epoch(&mut self) {
         if let Some(state) = self.state.take() {
-            self.prior.period = self.settings.nominal.scaled(rate(state.filter.rate));
+            self.prior.period = self.settings.nominal.scaled(rate(state.filter.now().rate));
         }
         // The machine may be another one now: the old rate is a guess, no better than nominal.
         self.prior.error = self.prior.error.max(UNKNOWN_RATE);
@@ -369,15 +385,15 @@ const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 impl Ours {
     fn next(&mut self, state: &mut State, x: &Exchange) -> Result<Accepted, Refusal> {
         let m = self.measure(state.anchor, x);
-        if !x.received.count.at_or_after(state.filter.at) {
+        if !x.received.count.at_or_after(state.at) {
             return Err(Refusal::CounterBackwards);
         }
-        if m.round_trip(state.filter.rate) < -m.stamp_errors() {
+        if m.round_trip(state.filter.now().rate) < -m.stamp_errors() {
             return Err(Refusal::ImpossibleRoundTrip);
         }
         let dt = self.seconds(state.last_used, m.received);
-        let since = self.seconds(state.filter.at, m.received);
-        let (rate, predicted) = (state.filter.rate, state.filter.predicted(m.received, since));
+        let since = self.seconds(state.at, m.received);
+        let (rate, predicted) = (state.filter.now().rate, state.filter.now().later(since));
         let slack = self.rate_slack(&predicted);
         let before = state.corridor.later(since, rate, slack);
         let own = m.corridor(rate, slack);
@@ -387,19 +403,29 @@ impl Ours {
                 state.rtt.push(m.round_trip(rate), dt);
                 let likely_slack = self.likely_slack(&predicted, state.floor_known());
                 let likely = state.likely.later(since, rate, likely_slack).intersection(&both);
-                state.refine(&m, |a, b| self.seconds(a, b));
+                state.filter.predict(since);
+                state.at = m.received;
+                let late = (m.round_trip(rate) / 2.0 - state.one_way()).max(0.0);
+                state.excess += EXCESS_GAIN * (late - state.excess);
+                let shifted = state.filter.take(m.seen(), slack);
                 state.corridor = both;
                 state.likely = likely.unwrap_or_else(|| {
                     // It was not likely after all, and neither is the floor that came of it.
                     state.directions = Floor::new();
                     both
                 });
-                let possible = both.clamp(state.filter.theta);
-                let by = state.filter.theta - possible;
-                if by != 0.0 {
-                    state.filter.refute(possible, by, slack);
+                state.clamp(slack);
+                self.confine(state, &m, slack);
+                match shifted {
+                    None => Accepted::Refined,
+                    Some(rise) => {
+                        // The old floors are of another path.
+                        state.rtt = Floor::new();
+                        state.rtt.push(m.round_trip(rate), 0.0);
+                        state.directions = Floor::new();
+                        Accepted::Shifted(span(rise))
+                    }
                 }
-                Accepted::Refined
             }
             None => {
                 let step = self.quarantine(state, &m, own)?;
@@ -415,13 +441,30 @@ impl Ours {
         Ok(accepted)
     }
 
+    /// Keeps the filter's rate where causality allows it, and starts again if it is lost.
+    fn confine(&self, state: &mut State, m: &Measured, slack: f64) {
+        let causal = self.slow.causal_rate();
+        let open = causal.error + fraction(self.settings.max_wander);
+        state.filter.confine(causal.rate - open, causal.rate + open);
+        if !state.filter.lost() {
+            return;
+        }
+        let Corridor { low, high } = state.corridor;
+        state.filter = m.filter(
+            Known { mean: (low + high) / 2.0, deviation: (high - low) / 4.0 },
+            Known { mean: causal.rate, deviation: open / 2.0 },
+        );
+        let _ = state.filter.take(m.seen(), slack);
+        state.clamp(slack);
+    }
+
     /// Shows an exchange to the slow rates.
     fn learn_rate(&mut self, state: &State, m: &Measured, slack: f64) {
-        let own = m.corridor(state.filter.rate, slack);
+        let own = m.corridor(state.filter.now().rate, slack);
         let point = Point {
             at: m.received,
             theta: (own.low + own.high) / 2.0,
-            rtt: m.round_trip(state.filter.rate),
+            rtt: m.round_trip(state.filter.now().rate),
             reach: (own.high - own.low) / 2.0,
             noise: m.stamp_errors() / 2.0 + FLOOR_NOISE,
         };

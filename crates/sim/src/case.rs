@@ -67,6 +67,7 @@ pub fn experiments(scale: f64) -> Result<Vec<Experiment>, ScenarioError> {
 
     let mut loaded = known("lan-bursts-both")?;
     loaded.name = "congestion-and-load".into();
+    loaded.host.stamps = known("noisy-host")?.host.stamps;
     loaded.host.loads = bursts(28.0)
         .map(|(from_s, to_s)| Load { from_s, to_s, factor: 20.0, stalls: 0.05, stall_ms: 20.0 })
         .collect();
@@ -107,8 +108,8 @@ pub fn experiments(scale: f64) -> Result<Vec<Experiment>, ScenarioError> {
         },
         Experiment {
             title: "Congestion and a busy host",
-            text: "The same, while the host takes twenty times as long to wake up and is held up for \
-                   up to 20 ms now and then.",
+            text: "The same, while the host takes twenty times as long to stamp and to wake, and is held \
+                   up for as much as 20 ms now and then.",
             scenarios: one(scaled(loaded, 28.0)?),
             shows: Shows::Error,
         },

@@ -86,18 +86,12 @@ pub fn sections(runs: &[Shown<'_>], prefix: &str) -> Vec<Section> {
     };
     let about = if prefix.is_empty() { "" } else { &first.about };
     let mut error = titled("the clock against the truth").text(about);
-    if runs.len() > 1 {
-        error = error.table(figures::table(runs));
-    }
     let marks = events::Marks::of(runs);
     for chart in over_time::errors(runs, &marks) {
         error = error.chart(chart);
     }
     error = error.chart(spread::error(runs));
-    let mut sections = vec![error];
-    if runs.len() == 1 {
-        sections.push(titled("statistics").table(figures::table(runs)));
-    }
+    let mut sections = vec![error, titled("statistics").table(figures::table(runs))];
     let mut trips = titled("round trips and delays").continues();
     if runs.len() > 1 {
         trips = trips.text(&format!("The exchanges of {}; the floors of all.", name(first)));
@@ -121,9 +115,7 @@ pub fn sections(runs: &[Shown<'_>], prefix: &str) -> Vec<Section> {
         said = said.log(&title, entries);
     }
     // The time axis is that of the first section; what has none stands last.
-    sections.insert(1, trips);
-    sections.insert(2, rate);
-    sections.insert(3, said);
+    sections.splice(1..1, [trips, rate, said]);
     sections.push(differences);
     sections.push(titled("how it was made").table(figures::parameters(runs)));
     sections

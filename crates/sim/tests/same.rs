@@ -65,6 +65,7 @@ fn all_estimators_see_the_same_packets() {
 fn a_poll_plan_is_repeated() {
     let scenario = find("lan-adaptive").unwrap().with_hours(8.0).unwrap();
     let chosen = run(&scenario, EstimatorKind::NtpPll, 2);
+    assert!(!chosen.poll_plan.0.is_empty(), "it never chose another");
     let plan = Some(chosen.poll_plan.clone());
     let options = Options { estimator: EstimatorKind::Ours, seed: 2, poll_plan: plan };
     let repeated = simulate(&scenario, &options).unwrap();

@@ -57,7 +57,10 @@ mod tests {
             assert_eq!(of(begins.as_bytes()), Ok(Kind::Log), "{begins:?}");
         }
         for (begins, why) in [
-            (&b"\x1f\x8b\x08\0\0"[..], "packed (gzip); unpack it first: gzip -dc FILE | truechimer"),
+            (
+                &b"\x1f\x8b\x08\0\0"[..],
+                "packed (gzip); unpack it first: gzip -dc FILE | truechimer",
+            ),
             (b"\x28\xb5\x2f\xfd\0", "zstd"),
             (b"\xfd7zXZ\0\0", "xz -dc"),
             (b"BZh91AY", "bzip2"),

@@ -159,7 +159,8 @@ fn outcome(heard: &Heard) -> &str {
 
 fn csv(happened: &Happened) -> Result<String, std::fmt::Error> {
     let Happened { line, count, time, bound, status, what } = happened;
-    let mut text = format!("{line},{},{},{}", count.0, unix(*time).unwrap_or_default(), event(what));
+    let mut text =
+        format!("{line},{},{},{}", count.0, unix(*time).unwrap_or_default(), event(what));
     let bound = Nanos(*bound);
     match what {
         What::Reply(heard) => {

@@ -59,12 +59,7 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
 }
 
 /// The summary for people.
-fn show(
-    name: &str,
-    estimator: Estimator,
-    sum: &Replayed,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn show(name: &str, estimator: Estimator, sum: &Replayed, out: &mut dyn Write) -> io::Result<()> {
     let called = estimator.to_possible_value();
     let called = called.as_ref().map_or("?", |value| value.get_name());
     writeln!(out, "{name}: the estimator '{called}' over {}\n", rows(sum.rows))?;

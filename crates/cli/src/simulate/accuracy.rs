@@ -62,13 +62,18 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     }
     let mut lines = Vec::new();
     let progress = &mut io::stderr();
-    jobs::each(&scenarios, jobs::width(args.jobs), |scenario| line(scenario, args), |scenario, line| {
-        let line = line?;
-        // Minutes pass; a terminal that cannot be written to is nobody's loss.
-        let _ = writeln!(progress, "{}", scenario.name);
-        lines.push(line);
-        Ok::<(), Failure>(())
-    })?;
+    jobs::each(
+        &scenarios,
+        jobs::width(args.jobs),
+        |scenario| line(scenario, args),
+        |scenario, line| {
+            let line = line?;
+            // Minutes pass; a terminal that cannot be written to is nobody's loss.
+            let _ = writeln!(progress, "{}", scenario.name);
+            lines.push(line);
+            Ok::<(), Failure>(())
+        },
+    )?;
     if args.json {
         for line in &lines {
             for (estimator, statistics) in ESTIMATORS.iter().zip(&line.clocks) {
@@ -171,7 +176,8 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> io::R
             let e = &s.error;
             let numbers =
                 [e.rms_us, e.median_us, e.iqr_us, e.p1_us, e.p99_us, e.max_us].map(screen::number);
-            let tail = |e: &truechimer_sim::statistics::Errors| screen::number(e.p99_us.max(-e.p1_us));
+            let tail =
+                |e: &truechimer_sim::statistics::Errors| screen::number(e.p99_us.max(-e.p1_us));
             writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",

@@ -51,19 +51,29 @@ mod tests {
         let items: Vec<u32> = (0..23).collect();
         for width in [1, 4, 64] {
             let mut seen = Vec::new();
-            let all = each(&items, width, |n| n * n, |n, square| {
-                seen.push((*n, square));
-                Ok::<(), ()>(())
-            });
+            let all = each(
+                &items,
+                width,
+                |n| n * n,
+                |n, square| {
+                    seen.push((*n, square));
+                    Ok::<(), ()>(())
+                },
+            );
             assert_eq!(all, Ok(()));
             assert!(seen.iter().enumerate().all(|(i, s)| *s == (i as u32, (i * i) as u32)));
             assert_eq!(seen.len(), 23);
         }
         let mut taken = 0;
-        let stopped = each(&items, 4, |n| *n, |_, n| {
-            taken += 1;
-            if n == 5 { Err(n) } else { Ok(()) }
-        });
+        let stopped = each(
+            &items,
+            4,
+            |n| *n,
+            |_, n| {
+                taken += 1;
+                if n == 5 { Err(n) } else { Ok(()) }
+            },
+        );
         assert_eq!((stopped, taken), (Err(5), 6));
     }
 }

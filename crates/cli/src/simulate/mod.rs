@@ -139,11 +139,8 @@ fn pooled(
     args: &args::Simulate,
 ) -> Result<(Statistics, Run), Failure> {
     let mut runs: Vec<Run> = Vec::new();
-    let options = |seed: &u64| Options {
-        estimator: estimator.kind(),
-        seed: *seed,
-        ..Options::default()
-    };
+    let options =
+        |seed: &u64| Options { estimator: estimator.kind(), seed: *seed, ..Options::default() };
     jobs::each(
         &seeds(args),
         jobs::width(args.jobs),
@@ -168,7 +165,11 @@ fn pooled(
 fn save_stamps(run: &Run, path: &Path) -> Result<(), Failure> {
     let several = run.stamps.len() > 1;
     for (index, (stamps, source)) in run.stamps.iter().zip(&run.trace.sources).enumerate() {
-        let mut text = format!("# {} seed {}, server {source}\n", run.trace.title, run.trace.seed.unwrap_or_default());
+        let mut text = format!(
+            "# {} seed {}, server {source}\n",
+            run.trace.title,
+            run.trace.seed.unwrap_or_default()
+        );
         write_stamps(stamps, &mut text).map_err(|why| Failure::new("--stamps", why))?;
         if several {
             let mut name = path.as_os_str().to_owned();

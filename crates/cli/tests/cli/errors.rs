@@ -110,6 +110,8 @@ fn an_address_in_use_is_named() {
 fn logs_that_are_none_are_refused() {
     let dir = Dir::new();
     let file = dir.write("log", "hello\n");
+    truechimer(&["replay", &file]).assert_error(&[&file, "neither a replay log"]);
+    let file = dir.write("other", "{}\n");
     truechimer(&["replay", &file]).assert_error(&[&file, "not a replay log"]);
     let absent = dir.join("absent");
     truechimer(&["replay", &absent]).assert_error(&[&absent, "No such file"]);

@@ -208,7 +208,7 @@ fn a_reload_keeps_what_was_learnt_and_the_log_repeats_it() {
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
     assert!(!daemon.output().contains("os error"), "{}", daemon.output());
     check(&clock, &server);
-    let replay = truechimer(&["replay", "--json", &dir.join("replay")]);
+    let replay = truechimer(&["replay", "--json", "--summary", &dir.join("replay")]);
     assert_eq!(replay.code, 0, "{replay:?}");
     assert!(int(&replay.json()["same"], "hands") >= before, "{replay:?}");
 }

@@ -4,4 +4,5 @@
 mod errors;
 mod help;
 mod live;
+mod replay;
 mod support;

@@ -6,21 +6,17 @@ use std::ops::Range;
 use truechimer_engine::{Engine, EstimatorKind, HostCheck, Level, SourceConfig, SourceId};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
-use truechimer_timehands::Status;
 use truechimer_time::{
     BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate, Stamp, StampMethod,
 };
+use truechimer_timehands::Status;
 
 const SECOND: u64 = 1_000_000_000;
 
 fn start() -> Start {
     Start {
         at: Count(5 * SECOND),
-        counter: CounterId {
-            kind: CounterKind::Simulated,
-            boot: BootId([3; 16]),
-            epoch: Epoch(1),
-        },
+        counter: CounterId { kind: CounterKind::Simulated, boot: BootId([3; 16]), epoch: Epoch(1) },
         nominal: Period::NANOSECOND,
         nominal_error: Rate::from_ppb(500_000),
         resolution: CountSpan(1),
@@ -75,11 +71,8 @@ fn reply(source: SourceId, to: SocketAddr, packet: &[u8], sent: u64, back: u64) 
         reference_id: RefId(*b"GPS\0"),
         reference_timestamp: Timestamp::UNKNOWN,
     };
-    let stamp = |count| Stamp {
-        count: Count(count),
-        error: CountSpan(20),
-        method: StampMethod::Kernel,
-    };
+    let stamp =
+        |count| Stamp { count: Count(count), error: CountSpan(20), method: StampMethod::Kernel };
     let (there, left) = (server_time(sent + 200_000), server_time(back - 200_000));
     let packet = respond(packet, there, left, &state).unwrap().to_vec();
     Event::Reply { source, from: to, sent: stamp(sent), received: stamp(back), packet }
@@ -175,7 +168,10 @@ fn what_happens_is_told_in_order() {
     assert_eq!((summary.reloads, summary.disruptions, summary.unmatched), (1, 1, 0));
     assert!(summary.holdovers >= 1 && !summary.truncated, "{summary:?}");
     let plain = verify(log.as_bytes()).unwrap();
-    assert_eq!((plain.events, plain.hands, plain.actions), (summary.events, summary.hands, summary.actions));
+    assert_eq!(
+        (plain.events, plain.hands, plain.actions),
+        (summary.events, summary.hands, summary.actions)
+    );
 
     let heard = replies(&all);
     assert_eq!(heard.len() as u64, summary.used + summary.refused.values().sum::<u64>());
@@ -196,9 +192,12 @@ fn what_happens_is_told_in_order() {
     }
     let position = |wanted: &dyn Fn(&Happened) -> bool| all.iter().position(wanted).unwrap();
     let reload = position(&|h| h.what == What::Reload { sources: 2 });
-    let moved = position(&|h| matches!(&h.what, What::Note { level: Level::Warning, text } if text.contains("the machine moved")));
+    let moved = position(
+        &|h| matches!(&h.what, What::Note { level: Level::Warning, text } if text.contains("the machine moved")),
+    );
     let disrupted = position(&|h| h.what == What::Disruption);
-    let outage = position(&|h| h.status == Status::Holdover && matches!(h.what, What::Status { .. }));
+    let outage =
+        position(&|h| h.status == Status::Holdover && matches!(h.what, What::Status { .. }));
     let back = all.iter().rposition(|h| matches!(h.what, What::Status { from: Status::Holdover }));
     assert!(reload < moved && moved < disrupted && disrupted < outage);
     assert!(back.unwrap() > outage && all[back.unwrap()].status == Status::Synchronised);
@@ -210,12 +209,9 @@ fn what_happens_is_told_in_order() {
 fn another_estimator_gets_the_same_replies() {
     let log = eventful_log();
     let (own, _) = happens(&log, Options::default());
-    for kind in [
-        EstimatorKind::Ours,
-        EstimatorKind::Published,
-        EstimatorKind::Pi,
-        EstimatorKind::NtpPll,
-    ] {
+    for kind in
+        [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll]
+    {
         let (summary, all) = happens(&log, Options { estimator: Some(kind) });
         assert_eq!((summary.estimator, summary.events), (Some(kind), own.events));
         assert_eq!(summary.unmatched, 0, "{summary:?}");
@@ -233,11 +229,16 @@ fn another_estimator_gets_the_same_replies() {
 fn replies_that_no_longer_match_are_counted() {
     let log = log();
     let asked = |line: &&str| line.contains("\"send\":");
-    let last = log.lines().filter(asked).next_back().unwrap();
+    let last = log.lines().rfind(asked).unwrap();
     // Another request in the log than the engine's: its reply is the log's affair.
     let at = last.rfind(']').unwrap();
     let digit = last[..at].rfind(',').unwrap();
-    let other = format!("{},{}{}", &last[..digit], if last[digit..at] == *",7" { "8" } else { "7" }, &last[at..]);
+    let other = format!(
+        "{},{}{}",
+        &last[..digit],
+        if last[digit..at] == *",7" { "8" } else { "7" },
+        &last[at..]
+    );
     let options = Options { estimator: Some(EstimatorKind::Ours) };
     let summary = happens(&log.replace(last, &other), options).0;
     assert_eq!(summary.unmatched, 1, "{summary:?}");
@@ -265,17 +266,17 @@ fn the_first_line_that_differs_is_named() {
         .lines()
         .position(|line| line.starts_with("{\"hand\":") && line.contains("synchronised"));
     let hand = hand.unwrap();
-    let altered: Vec<String> = log
-        .lines()
-        .enumerate()
-        .map(|(i, line)| {
-            if i == hand {
-                line.replacen("\"base\":", "\"base\":1", 1)
-            } else {
-                line.to_owned()
-            }
-        })
-        .collect();
+    let altered: Vec<String> =
+        log.lines()
+            .enumerate()
+            .map(|(i, line)| {
+                if i == hand {
+                    line.replacen("\"base\":", "\"base\":1", 1)
+                } else {
+                    line.to_owned()
+                }
+            })
+            .collect();
     let error = verify((altered.join("\n") + "\n").as_bytes()).unwrap_err();
     assert!(
         matches!(&error, ReplayError::Differs { line, .. } if *line == hand as u64 + 1),
@@ -310,7 +311,10 @@ fn what_is_no_log_is_refused() {
     for (text, part) in [
         (String::new(), "it is empty"),
         ("{}\n".into(), "missing field"),
-        ("{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(), "its format is 1, known is 3; version \"9\" wrote it"),
+        (
+            "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
+            "its format is 1, known is 3; version \"9\" wrote it",
+        ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "expected value"),
         (with("{\"at\":1}"), "neither an event nor a decision"),

@@ -10,9 +10,10 @@ use crate::steered::Steered;
 const STEP: f64 = 0.128;
 /// How long they must last, and how long the frequency is measured, s (WATCH).
 const STEPOUT: f64 = 900.0;
-/// Loop gain of the PLL. Appendix A says 65536, with which the loop would take months; text and
-/// implementations of it mean 2⁴.
-const PLL: f64 = 16.0;
+/// Time constant of the PLL in polls. Appendix A says 65536, with which the loop would take months;
+/// programs that run it themselves have 16; kernels, to which daemons usually leave it, have 2²
+/// (SHIFT_PLL), which is what today's daemons show.
+const PLL: f64 = 4.0;
 /// Loop gain of the FLL: MAXPOLL + 1, where MAXPOLL is 17.
 const FLL: f64 = 18.0;
 /// Averaging constant (AVG).

@@ -421,8 +421,8 @@ mod tests {
         let held = |c: &Published| c.state.as_ref().unwrap().history.range(0, u64::MAX).count();
         for k in 1..40_000 {
             assert!(clock.exchange(&exact(k)).is_ok());
-            if k % 5000 == 0 {
-                clock.set_poll(1 + (k / 5000 % 2) as u32);
+            if k % 3000 == 0 {
+                clock.set_poll(1 + (k / 3000 % 2) as u32);
             }
             assert!(held(&clock) as u64 <= HISTORY_LIMIT);
         }

@@ -247,8 +247,8 @@ fn a_quarter_of_the_first_rows_may_be_wrong() {
     let mut rows = without_reference(LAN.rows());
     for (i, row) in rows.iter_mut().enumerate().filter(|(i, _)| i % 5 == 2) {
         let off = Span::from_secs([900, -4000, 77_777][i % 3]);
-        row.server_received = row.server_received + off;
-        row.server_sent = row.server_sent + off;
+        row.server_received += off;
+        row.server_sent += off;
     }
     let sum = replay(&text(&rows), &ReplayOptions::default()).unwrap().0;
     assert_eq!(sum.nominal.hz, 1_000_000_000);

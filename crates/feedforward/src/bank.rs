@@ -1,0 +1,359 @@
+//! A bank of filters, one for each idea of how restless the oscillator is.
+//!
+//! They see the same exchanges, and each is believed as far as it foretold them.
+
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+
+use std::collections::VecDeque;
+
+use crate::delay::{Law, Weights, read};
+use crate::filter::{FLOORS, Filter, Known, RATE, THETA, Vector, sums};
+use crate::shift::Recent;
+use crate::start::Start;
+
+/// Random walks of the oscillator's rate, per √s, four times apart: from an oven to a fan that
+/// stops (4·10⁻⁷ is 1 ppm within seconds).
+const WALKS: [f64; MEMBERS] = [1e-10, 4e-10, 1.6e-9, 6.4e-9, 2.56e-8, 1.024e-7, 4.096e-7];
+const MEMBERS: usize = 7;
+/// Logarithms of how likely each is beforehand: most hosts have quartz in still air.
+const PRIOR: [f64; MEMBERS] = [-1.0, 0.0, 0.0, 0.0, -1.0, -3.0, -9.0];
+/// Memory of how well each foretold, exchanges: a quarter of an hour at 16 s, since air
+/// conditioning comes and goes.
+const MEMORY: f64 = 64.0;
+/// However badly one foretold, it counts again after one exchange that no other explains.
+const LEAST_LOG: f64 = -12.0;
+/// One that is not believed starts again from the best when they are so many standard deviations
+/// apart.
+const APART: f64 = 4.0;
+/// The floors' random walk per exchange, as a share of the typical delay on the idle path. It
+/// keeps them open to small changes.
+const FLOOR_WALK: f64 = 1e-3;
+/// With a blurred floor, the noise is never less than this share of the typical delay.
+const LEAST_BLUR: f64 = 0.15;
+/// Memory of how often the clock itself was surprised, exchanges.
+const SURPRISE_MEMORY: f64 = 16.0;
+/// So many surprises of late mean that the estimate is lost.
+const LOST: f64 = 3.0;
+
+/// An exchange as the filters see it: what the request's stamps say of θ + floor, and the reply's
+/// of floor − θ, both too large by what queueing adds, s; and how long the exchange took, s.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) late: [f64; 2],
+    pub(crate) duration: f64,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct Bank {
+    pub(super) members: [Filter; MEMBERS],
+    /// How many of the members are in use: at the very start one will do.
+    active: usize,
+    logs: [f64; MEMBERS],
+    weights: [f64; MEMBERS],
+    pub(super) laws: [Law; 2],
+    /// The floor is thought to be blurred, not sharp.
+    soft: bool,
+    pub(super) now: Belief,
+    /// Logarithm of how likely the newest exchange was: each direction, and both.
+    pub(super) densities: [f64; 2],
+    evidence: f64,
+    /// Time since the first exchange and since the one before, s.
+    pub(super) time: f64,
+    pub(super) gap: f64,
+    /// How often of late the clock itself was surprised.
+    surprises: f64,
+    pub(super) recent: VecDeque<Recent>,
+    pub(super) start: Option<Start>,
+}
+
+/// What all of them together know at one instant.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Belief {
+    pub(crate) theta: f64,
+    pub(crate) rate: f64,
+    pub(crate) floors: [f64; 2],
+    pub(crate) theta_var: f64,
+    covariance: f64,
+    pub(crate) rate_var: f64,
+    /// Variance that the rate gains per second.
+    walk: f64,
+}
+
+impl Belief {
+    /// The belief `dt` seconds later (or earlier).
+    #[must_use]
+    pub(crate) fn later(&self, dt: f64) -> Belief {
+        let noise = dt.abs();
+        let variance = self.theta_var
+            + 2.0 * dt * self.covariance
+            + dt * dt * self.rate_var
+            + self.walk * noise * noise * noise / 3.0;
+        Belief {
+            theta: self.theta + self.rate * dt,
+            theta_var: variance.max(0.0),
+            covariance: self.covariance + dt * self.rate_var + self.walk * dt * noise / 2.0,
+            rate_var: self.rate_var + self.walk * noise,
+            ..*self
+        }
+    }
+
+    /// What is known if each of some beliefs is right with a probability.
+    pub(crate) fn mixed(beliefs: impl Iterator<Item = (f64, Belief)> + Clone) -> Belief {
+        let mut all = Belief::default();
+        for (w, b) in beliefs.clone() {
+            all.theta += w * b.theta;
+            all.rate += w * b.rate;
+            all.floors[0] += w * b.floors[0];
+            all.floors[1] += w * b.floors[1];
+        }
+        for (w, b) in beliefs {
+            let (theta, rate) = (b.theta - all.theta, b.rate - all.rate);
+            all.theta_var += w * (b.theta_var + theta * theta);
+            all.covariance += w * (b.covariance + theta * rate);
+            all.rate_var += w * (b.rate_var + rate * rate);
+            all.walk += w * b.walk;
+        }
+        all
+    }
+
+    fn of(filter: &Filter) -> Belief {
+        Belief {
+            theta: filter.x[THETA],
+            rate: filter.x[RATE],
+            floors: FLOORS.map(|i| filter.x[i]),
+            theta_var: filter.p[THETA][THETA],
+            covariance: filter.p[THETA][RATE],
+            rate_var: filter.p[RATE][RATE],
+            walk: filter.walk * filter.walk,
+        }
+    }
+}
+
+impl Bank {
+    /// A bank that knows so much before its first exchange; `noise` is that of either direction's
+    /// stamps, s.
+    pub(crate) fn new(
+        theta: Known,
+        rate: Known,
+        floor: Known,
+        noise: [f64; 2],
+        soft: bool,
+    ) -> Bank {
+        let filter = Filter::new(theta, rate, floor, Start::WALK);
+        let start = Start::new(filter, noise, 2.0 * floor.mean);
+        let mut bank = Bank {
+            members: [filter; MEMBERS],
+            active: MEMBERS,
+            logs: PRIOR,
+            weights: [1.0 / MEMBERS as f64; MEMBERS],
+            laws: start.laws(rate.mean, soft),
+            soft,
+            now: Belief::default(),
+            densities: [0.0; 2],
+            evidence: 0.0,
+            time: 0.0,
+            gap: 0.0,
+            surprises: 0.0,
+            recent: VecDeque::new(),
+            start: Some(start),
+        };
+        bank.combine();
+        bank
+    }
+
+    /// What is known now.
+    pub(crate) fn now(&self) -> Belief {
+        self.now
+    }
+
+    /// Logarithm of how likely the newest exchange was, 0 at the start.
+    pub(crate) fn evidence(&self) -> f64 {
+        self.evidence
+    }
+
+    /// The clock has been surprised so often that its past is no guide.
+    pub(crate) fn lost(&self) -> bool {
+        self.surprises > LOST
+    }
+
+    /// Moves on by `dt` seconds, to the arrival of the next exchange.
+    pub(crate) fn predict(&mut self, dt: f64) {
+        self.advance(dt);
+        self.time += dt;
+        self.gap = dt;
+        self.combine();
+    }
+
+    /// Takes in an exchange that has just arrived; the rate is known to `slack`. What comes back
+    /// is the change of the round trip's floor, s, if it has shifted.
+    pub(crate) fn take(&mut self, seen: Seen, slack: f64) -> Option<f64> {
+        if self.start.is_some() {
+            self.take_first(seen);
+            return None;
+        }
+        let mut after = self.without_past();
+        after.evidence = after.absorb(seen);
+        let surprised = self.surprise(seen, slack, &mut after);
+        after.surprises *= 1.0 - 1.0 / SURPRISE_MEMORY;
+        let recent = core::mem::take(&mut self.recent);
+        *self = after;
+        if !surprised {
+            self.recent = recent;
+        }
+        self.shifted(seen)
+    }
+
+    /// The offset is proven to be at least `by` off: so neither it nor the rate was worth what its
+    /// variance said.
+    pub(crate) fn refute(&mut self, by: f64, slack: f64) {
+        self.surprises += 1.0;
+        for filter in &mut self.members {
+            filter.x[THETA] -= by;
+            filter.inflate(&[by, 0.0, 0.0, 0.0], 1.0);
+            filter.inflate(&[0.0, slack, 0.0, 0.0], 1.0);
+        }
+        self.combine();
+    }
+
+    /// The rate is proven to lie in `low..=high`.
+    pub(crate) fn confine(&mut self, low: f64, high: f64) {
+        for filter in &mut self.members {
+            filter.confine(low, high);
+        }
+        self.combine();
+    }
+
+    /// The member that foretold best.
+    pub(super) fn best(&self) -> &Filter {
+        let best =
+            (1..self.active).fold(0, |a, b| if self.weights[b] > self.weights[a] { b } else { a });
+        &self.members[best]
+    }
+
+    /// The same without the memory of earlier exchanges.
+    pub(super) fn without_past(&self) -> Bank {
+        Bank { recent: VecDeque::new(), start: None, laws: self.laws.clone(), ..*self }
+    }
+
+    pub(super) fn tried(mut self, seen: Seen) -> Bank {
+        self.evidence = self.absorb(seen);
+        self
+    }
+
+    pub(super) fn evidence_less(&mut self, cost: f64) {
+        self.evidence -= cost;
+    }
+
+    pub(super) fn count_surprise(&mut self) {
+        self.surprises += 1.0;
+    }
+
+    /// Leaves one member, which knows no more than this.
+    pub(super) fn begin(&mut self, filter: Filter) {
+        self.members[0] = filter;
+        self.weights = [0.0; MEMBERS];
+        self.weights[0] = 1.0;
+        self.active = 1;
+    }
+
+    /// All members go on from the first.
+    pub(super) fn spread(&mut self) {
+        self.members = WALKS.map(|walk| Filter { walk, ..self.members[0] });
+        self.active = MEMBERS;
+        self.logs = PRIOR;
+        self.weigh();
+        self.combine();
+    }
+
+    pub(super) fn is_soft(&self) -> bool {
+        self.soft
+    }
+
+    pub(super) fn advance(&mut self, dt: f64) {
+        let floor_walk = FLOOR_WALK * (self.laws[0].idle() + self.laws[1].idle()) / 2.0;
+        for filter in &mut self.members[..self.active] {
+            filter.predict(dt, floor_walk);
+        }
+    }
+
+    /// Lets every member take in an exchange; what comes back is the logarithm of how likely it
+    /// was.
+    pub(super) fn absorb(&mut self, seen: Seen) -> f64 {
+        let mut logs = [0.0; MEMBERS];
+        for (d, sum) in sums(seen.duration).iter().enumerate() {
+            self.densities[d] = 0.0;
+            self.absorb_direction(d, sum, seen.late[d], &mut logs);
+        }
+        let logs = &logs[..self.active];
+        let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let likely: f64 =
+            logs.iter().zip(self.weights).map(|(log, w)| w * libm::exp(log - top)).sum();
+        for (m, log) in logs.iter().enumerate() {
+            self.logs[m] += (PRIOR[m] - self.logs[m]) / MEMORY + log;
+        }
+        if self.active == MEMBERS {
+            self.weigh();
+            self.reset_strays();
+        }
+        self.combine();
+        top + libm::log(likely)
+    }
+
+    fn absorb_direction(&mut self, d: usize, sum: &Vector, late: f64, logs: &mut [f64; MEMBERS]) {
+        let noise = self.laws[d].noise;
+        let predicted = self.laws[d].predicted();
+        let mut weights = Weights::default();
+        let mut squared_noise = 0.0;
+        for (m, filter) in self.members[..self.active].iter_mut().enumerate() {
+            let known = filter.project(sum);
+            let total = known.variance + noise;
+            let deviation = libm::sqrt(total);
+            let reading = read(&predicted, (late - known.mean) / deviation, deviation);
+            let by = late - known.mean - deviation * reading.excess;
+            filter.absorb(&known, total, by, total * (1.0 - reading.variance));
+            logs[m] += reading.log_density;
+            // What the members think, each as far as it is believed.
+            let (w, share) = (self.weights[m], noise / total);
+            self.densities[d] += w * reading.log_density;
+            squared_noise +=
+                w * (known.variance * share + share * share * (total * reading.variance + by * by));
+            for (all, one) in weights.iter_mut().zip(reading.weights) {
+                *all += w * one;
+            }
+        }
+        self.laws[d].learn(&weights, squared_noise);
+        if self.soft {
+            let least = LEAST_BLUR * self.laws[d].idle();
+            self.laws[d].noise = self.laws[d].noise.max(least * least);
+        }
+    }
+
+    /// Turns what the members foretold into weights.
+    fn weigh(&mut self) {
+        let top = self.logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        self.logs = self.logs.map(|log| (log - top).max(LEAST_LOG));
+        self.weights = self.logs.map(libm::exp);
+        let sum: f64 = self.weights.iter().sum();
+        self.weights = self.weights.map(|w| w / sum);
+    }
+
+    /// A member that is not believed and far from the best is of no use where it is.
+    fn reset_strays(&mut self) {
+        let best = *self.best();
+        for (filter, log) in self.members.iter_mut().zip(self.logs) {
+            let apart = |i: usize| {
+                let by = filter.x[i] - best.x[i];
+                by * by > APART * APART * (filter.p[i][i] + best.p[i][i])
+            };
+            if log <= LEAST_LOG && (apart(THETA) || apart(RATE)) {
+                *filter = Filter { walk: filter.walk, ..best };
+            }
+        }
+    }
+
+    pub(super) fn combine(&mut self) {
+        let beliefs = self.members[..self.active].iter().zip(self.weights);
+        self.now = Belief::mixed(beliefs.map(|(filter, w)| (w, Belief::of(filter))));
+    }
+}
