@@ -363,8 +363,8 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
 
-Exit status: 0, 1 if the truth was outside the bound of 'ours' although every server was honest,
-2 on an error.")]
+Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (most
+servers honest, the counter without a break), 2 on an error.")]
 pub struct Simulate {
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies case
     /// and accuracy

@@ -27,19 +27,27 @@ fn pages(command: &clap::Command, name: &str, directory: &Path) -> io::Result<()
 }
 
 fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<()> {
-    let page = clap_mangen::Man::new(command.clone().name(name.to_owned()));
+    let page = clap_mangen::Man::new(
+        command.clone().name(name.to_owned()).version(env!("CARGO_PKG_VERSION")),
+    );
     page.render_title(out)?;
     page.render_name_section(out)?;
     page.render_synopsis_section(out)?;
     page.render_description_section(out)?;
+    // What has no title of its own says more about the whole.
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let paragraphs = after.split("\n\n").filter(|p| !p.trim().is_empty());
+    let (titled, plain): (Vec<_>, Vec<_>) = paragraphs.partition(|p| title(p).is_some());
+    for paragraph in plain {
+        section(paragraph, out)?;
+    }
     if command.get_arguments().any(|a| !a.is_hide_set()) {
         page.render_options_section(out)?;
     }
     if command.has_subcommands() {
         page.render_subcommands_section(out)?;
     }
-    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    for paragraph in after.split("\n\n").filter(|p| !p.trim().is_empty()) {
+    for paragraph in titled {
         section(paragraph, out)?;
     }
     if !after.contains("Exit status:") {
@@ -52,12 +60,10 @@ fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<
 /// A paragraph of the help. One that begins with a title, as `Examples:` does, becomes a section;
 /// what was laid out by hand keeps its lines.
 fn section(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
-    let (title, text) = match paragraph.split_once(':') {
-        Some((title, text)) if is_title(title) => {
-            (Some(title), text.trim_start_matches([' ', '\n']))
-        }
-        _ => (None, paragraph),
-    };
+    let title = title(paragraph);
+    let text =
+        title.map_or(paragraph, |title| paragraph.get(title.len() + 1..).unwrap_or_default());
+    let text = text.trim_start_matches([' ', '\n']);
     match title {
         Some(title) => writeln!(out, ".SH \"{}\"", title.to_uppercase())?,
         None => writeln!(out, ".PP")?,
@@ -76,11 +82,14 @@ fn section(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A word or two at the beginning of a line, with a capital.
-fn is_title(text: &str) -> bool {
-    text.starts_with(char::is_uppercase)
-        && text.split(' ').count() <= 2
-        && text.chars().all(|c| c.is_alphabetic() || c == ' ')
+/// A word or two before a colon at the beginning of a paragraph, with a capital.
+fn title(paragraph: &str) -> Option<&str> {
+    let (title, _) = paragraph.split_once(':')?;
+    let word = |c: char| c.is_alphabetic() || c == ' ';
+    let good = title.starts_with(char::is_uppercase)
+        && title.split(' ').count() <= 2
+        && title.chars().all(word);
+    good.then_some(title)
 }
 
 /// A line of text as roff takes it literally.

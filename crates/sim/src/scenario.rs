@@ -354,6 +354,13 @@ impl Scenario {
         majority && !self.host.jumps.iter().any(|jump| jump.raw_too)
     }
 
+    /// Whether the counter runs on without a break. After one, the old promise stands until the
+    /// daemon has looked, for up to a second.
+    #[must_use]
+    pub fn is_unbroken(&self) -> bool {
+        self.host.jumps.is_empty() && !self.host.suspends.iter().any(|s| s.counter_stops)
+    }
+
     /// Leap seconds as they really are, at the start.
     pub(crate) fn leaps(&self) -> Leaps {
         let tai_offset = self.tai_offset();

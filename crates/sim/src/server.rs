@@ -278,7 +278,13 @@ impl ServerSpec {
         self.restarts.iter().any(|r| during(t, back(r), back(r) + r.unsynchronised_s))
     }
 
-    /// The root distance that goes with such a dispersion, s, as a client works it out.
+    /// The root distance that it claims, as long as its clock does not wander.
+    #[must_use]
+    pub fn claimed(&self) -> Span {
+        self.root_distance(self.dispersion(0.0))
+    }
+
+    /// The root distance that goes with such a dispersion, as a client works it out.
     fn root_distance(&self, dispersion: Short) -> Span {
         let delay = Short::at_least(span(self.root_delay_us * 1e-6)).span();
         delay.half() + dispersion.span() + Log2(self.precision).span()
@@ -292,7 +298,7 @@ impl ServerSpec {
     /// start on, by what is said here. `leap` is when there is a leap second.
     #[must_use]
     pub fn is_honest(&self, length: f64, leap: Option<f64>) -> bool {
-        let claimed = seconds(self.root_distance(self.dispersion(0.0)));
+        let claimed = seconds(self.claimed());
         // Between these the offset is a straight line.
         let edges = (self.steps.iter().map(|s| s.at_s))
             .chain(self.ramps.iter().flat_map(|r| [r.from_s, r.to_s]))

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use truechimer_sim::case::name;
 use truechimer_sim::{Options, Scenario, Statistics, Trace, catalogue, simulate};
 
-use super::{command, jobs, screen, seeds};
+use super::{command, jobs, promised, screen, seeds};
 use crate::args::{self, Estimator};
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
@@ -85,7 +85,8 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         markdown(&lines, args, out)?;
     }
     let broken = |line: &Line| {
-        line.honest && line.clocks.first().is_some_and(|ours| ours.inside_bound.outside > 0)
+        promised(&line.scenario)
+            && line.clocks.first().is_some_and(|ours| ours.inside_bound.outside > 0)
     };
     Ok(Outcome::of(!lines.iter().any(broken)))
 }
@@ -159,7 +160,11 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> io::R
             Some([low, high]) => format!("poll {low} to {high} s"),
             None => format!("poll {} s", scenario.poll),
         };
-        let honest = if line.honest { "" } else { "; a server lies, so that no bound can be kept" };
+        let honest = if promised(scenario) {
+            ""
+        } else {
+            "; the [conditions](bound.md) of the bound do not hold all the time"
+        };
         writeln!(
             out,
             "### {}\n\n{}. {} h, {poll}{honest}.\n",

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use truechimer_sim::case::name;
+use truechimer_sim::stamps::{Declared, write_header};
 use truechimer_sim::{
     Options, Run, Scenario, Statistics, Trace, catalogue, find, parse_delays, report, simulate,
     write_stamps,
@@ -106,14 +107,14 @@ fn compare(args: &args::Simulate, scenarios: &[Scenario], out: &mut dyn Write) -
         for &estimator in &args.estimator {
             let (statistics, first) = pooled(scenario, estimator, args)?;
             good &= estimator != Estimator::Ours
-                || !first.trace.honest
+                || !promised(scenario)
                 || statistics.inside_bound.outside == 0;
             if args.json {
                 let row = Row::new(scenario, estimator, first.trace.honest, &statistics);
                 writeln!(out, "{}", json(&row)?)?;
             }
             if let Some(path) = &args.stamps {
-                save_stamps(&first, path)?;
+                save_stamps(scenario, &first, path)?;
             }
             if args.report.is_some() {
                 first_runs.push((first.trace, statistics.clone()));
@@ -130,6 +131,11 @@ fn compare(args: &args::Simulate, scenarios: &[Scenario], out: &mut dyn Write) -
         save(path, &page.render())?;
     }
     Ok(Outcome::of(good))
+}
+
+/// Whether the bound has to hold in every second.
+fn promised(scenario: &Scenario) -> bool {
+    scenario.must_hold() && scenario.is_unbroken()
 }
 
 /// All seeds of one scenario under one estimator: their statistics together, and the first run.
@@ -161,16 +167,21 @@ fn pooled(
     first.map(|first| (statistics, first)).ok_or_else(|| Failure::new("--seeds", "none"))
 }
 
-/// The stamps of the first source, or of each one into a file of its own.
-fn save_stamps(run: &Run, path: &Path) -> Result<(), Failure> {
+/// The stamps of the only source into the file, or of each one into a file of its own, numbered.
+fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failure> {
     let several = run.stamps.len() > 1;
-    for (index, (stamps, source)) in run.stamps.iter().zip(&run.trace.sources).enumerate() {
-        let mut text = format!(
-            "# {} seed {}, server {source}\n",
-            run.trace.title,
-            run.trace.seed.unwrap_or_default()
-        );
-        write_stamps(stamps, &mut text).map_err(|why| Failure::new("--stamps", why))?;
+    for (index, (stamps, server)) in run.stamps.iter().zip(&scenario.servers).enumerate() {
+        let seed = run.trace.seed.unwrap_or_default();
+        let mut text = format!("# {}, seed {seed}: {}\n", scenario.name, server.name);
+        let declared = Declared {
+            nominal_hz: Some(scenario.host.counter_hz),
+            nominal_error: None,
+            stamp_error: scenario.host.stamps.stated(),
+            root_distance: Some(server.claimed()),
+        };
+        write_header(&declared, true, &mut text)
+            .and_then(|()| write_stamps(stamps, &mut text))
+            .map_err(|why| Failure::new("--stamps", why))?;
         if several {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(".{}", index + 1));

@@ -27,8 +27,8 @@ fn trace(seconds: u32) -> Trace {
         forward: 150e-6,
         backward: 150e-6,
         true_delays: Some((149e-6, 151e-6)),
-        used: n % 48 > 0,
-        selected: n / 16 % 2 == 0,
+        used: !n.is_multiple_of(48),
+        selected: (n / 16).is_multiple_of(2),
     };
     let note = |at, level, text: &str| Noted { at, level, text: text.to_owned() };
     Trace {
