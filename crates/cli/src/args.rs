@@ -283,6 +283,7 @@ then the server's clock, then the counter again. Nothing on the machine is chang
 Examples:
   truechimer demo
   truechimer demo --seconds 20 --offset -3s --skew-ppm -100
+  truechimer demo --seconds 300 --report demo.html
 
 Exit status: 0 the clock synchronised and every reading since was within its bound, 1 it did not,
 2 error.")]
@@ -307,6 +308,9 @@ pub struct Demo {
     /// Print JSON lines: one object a second, and the summary
     #[arg(long)]
     pub json: bool,
+    /// Write a report to FILE: one HTML page with plots
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Show what the daemon says
     #[arg(short, long)]
     pub verbose: bool,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use truechimer_feedforward::{Accepted, Estimate, RatePrior, Settings, TimePrior};
+use truechimer_feedforward::{Accepted, Estimate, Exchange, RatePrior, Settings, TimePrior};
 use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -212,6 +212,12 @@ impl Engine {
         let known = self.hand.status != Status::Unknown;
         let offset = estimate.filter(|_| known).map(|e| self.hand.time_at(now) - e.time);
         Some(source.report(now, estimate.as_ref(), offset))
+    }
+
+    /// The last exchange with this source that was used.
+    #[must_use]
+    pub fn last_exchange(&self, id: SourceId) -> Option<&Exchange> {
+        self.sources.iter().find(|s| s.id == id)?.last_exchange()
     }
 
     /// What is worth keeping across boots, if anything is.

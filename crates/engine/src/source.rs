@@ -87,8 +87,7 @@ enum Plan {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     reply: Reply,
-    sent: Stamp,
-    received: Stamp,
+    exchange: Exchange,
     rtt: Span,
 }
 
@@ -197,6 +196,11 @@ impl Source {
     /// What its last usable reply said of leap seconds.
     pub(crate) fn leap(&self) -> Option<LeapIndicator> {
         self.last.map(|last| last.reply.leap)
+    }
+
+    /// The last exchange that was used.
+    pub(crate) fn last_exchange(&self) -> Option<&Exchange> {
+        self.last.as_ref().map(|last| &last.exchange)
     }
 
     /// The address in use.
@@ -398,7 +402,7 @@ impl Source {
         match self.estimator.exchange(&exchange) {
             Ok(accepted) => {
                 let rtt = self.nominal.span(received.count - sent.count) - reply.residence();
-                self.last = Some(Last { reply, sent, received, rtt });
+                self.last = Some(Last { reply, exchange, rtt });
                 self.accepted = self.accepted.saturating_add(1);
                 self.reach |= 1;
                 (self.misses, self.silence, self.answered) = (0, 0, true);
@@ -482,7 +486,7 @@ impl Source {
             selection: self.selection,
             reach: self.reach,
             poll: self.interval(),
-            last_reply: last.map(|l| self.nominal.span(at - l.received.count)),
+            last_reply: last.map(|l| self.nominal.span(at - l.exchange.received.count)),
             stratum: reply.map(|r| r.stratum),
             reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),
             leap: reply.map(|r| r.leap as u8),
@@ -493,10 +497,11 @@ impl Source {
             bound: estimate.map(|e| e.bound),
             deviation: estimate.map(|e| e.deviation),
             skew: estimate.map(|e| skew(e.period, self.nominal)),
-            sent_method: last.map(|l| l.sent.method),
-            received_method: last.map(|l| l.received.method),
+            sent_method: last.map(|l| l.exchange.sent.method),
+            received_method: last.map(|l| l.exchange.received.method),
             stamp_errors: last
-                .map(|l| (self.nominal.span(l.sent.error), self.nominal.span(l.received.error))),
+                .map(|l| [l.exchange.sent, l.exchange.received].map(|s| self.nominal.span(s.error)))
+                .map(|[sent, received]| (sent, received)),
             requests: self.requests,
             accepted: self.accepted,
             timeouts: self.timeouts,

@@ -74,7 +74,7 @@ pub(crate) struct Belief {
     pub(crate) rate: f64,
     pub(crate) floors: [f64; 2],
     pub(crate) theta_var: f64,
-    covariance: f64,
+    pub(super) covariance: f64,
     pub(crate) rate_var: f64,
     /// Variance that the rate gains per second.
     walk: f64,
@@ -117,7 +117,7 @@ impl Belief {
         all
     }
 
-    fn of(filter: &Filter) -> Belief {
+    pub(super) fn of(filter: &Filter) -> Belief {
         Belief {
             theta: filter.x[THETA],
             rate: filter.x[RATE],
@@ -245,6 +245,15 @@ impl Bank {
         self.evidence -= cost;
     }
 
+    pub(super) fn set_evidence(&mut self, evidence: f64) {
+        self.evidence = evidence;
+    }
+
+    /// The first exchanges are over.
+    pub(crate) fn started(&self) -> bool {
+        self.start.is_none()
+    }
+
     pub(super) fn count_surprise(&mut self) {
         self.surprises += 1.0;
     }
@@ -284,6 +293,11 @@ impl Bank {
         for (d, sum) in sums(seen.duration).iter().enumerate() {
             self.densities[d] = 0.0;
             self.absorb_direction(d, sum, seen.late[d], &mut logs);
+        }
+        if self.soft {
+            // Different blurs would make the floors different, which nothing can tell from θ.
+            let least = self.laws[0].noise.min(self.laws[1].noise);
+            self.laws.iter_mut().for_each(|law| law.noise = least);
         }
         let logs = &logs[..self.active];
         let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);

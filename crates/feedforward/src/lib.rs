@@ -13,12 +13,13 @@
 mod bank;
 mod corridor;
 mod delay;
+mod even;
 mod filter;
 mod floor;
 mod ntp_pll;
 mod number;
 mod ours;
-mod pair;
+mod panel;
 mod pi;
 mod published;
 mod shift;

@@ -20,7 +20,7 @@ use crate::corridor::Corridor;
 use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, rate, seconds, span};
-use crate::pair::Pair;
+use crate::panel::Panel;
 use crate::slow::{FloorKnown, Point, Slow, SlowRate};
 use crate::{Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior};
 
@@ -52,7 +52,7 @@ pub struct Ours {
 struct State {
     anchor: (Count, Instant),
     /// What statistics say, and when it was brought up to date.
-    filter: Pair,
+    filter: Panel,
     at: Count,
     corridor: Corridor,
     /// The corridor if the filter's own idea of the rate is right: for the floors only.
@@ -191,7 +191,8 @@ impl Ours {
         }
         state.rtt.push(rtt, 0.0);
         state.push_width(0.0);
-        let _ = state.filter.take(m.seen(), slack);
+        let excess = m.excess(&state);
+        let _ = state.filter.take(m.seen(), slack, excess);
         state.clamp(slack);
         (state, Ok(Accepted::Refined))
     }
@@ -216,7 +217,8 @@ impl Ours {
             Known { mean: theta, deviation: deviation / 2.0 },
             Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) },
         );
-        let _ = state.filter.take(m.seen(), slack);
+        let excess = m.excess(state);
+        let _ = state.filter.take(m.seen(), slack, excess);
         state.at = m.received;
         state.corridor = corridor;
         state.likely = corridor;
@@ -237,17 +239,23 @@ impl Measured {
         self.forward_error + self.backward_error
     }
 
+    /// What the round trip is above the floor of the recent past, s.
+    fn excess(&self, state: &State) -> f64 {
+        let rtt = self.round_trip(state.filter.now().rate);
+        state.rtt.get().map_or(0.0, |floor| rtt - floor).max(0.0)
+    }
+
     /// The exchange as the filter sees it.
     fn seen(&self) -> Seen {
         Seen { late: [self.forward, -self.backward], duration: self.duration }
     }
 
     /// A filter that knows so much and has yet to see this exchange.
-    fn filter(&self, theta: Known, rate: Known) -> Pair {
+    fn filter(&self, theta: Known, rate: Known) -> Panel {
         let rtt = self.round_trip(rate.mean).max(0.0);
         let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
         let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        Pair::new(theta, rate, floor, noise)
+        Panel::new(theta, rate, floor, noise)
     }
 
     /// What this exchange alone allows for θ at its arrival.
@@ -407,7 +415,8 @@ impl Ours {
                 state.at = m.received;
                 let late = (m.round_trip(rate) / 2.0 - state.one_way()).max(0.0);
                 state.excess += EXCESS_GAIN * (late - state.excess);
-                let shifted = state.filter.take(m.seen(), slack);
+                let excess = m.excess(state);
+                let shifted = state.filter.take(m.seen(), slack, excess);
                 state.corridor = both;
                 state.likely = likely.unwrap_or_else(|| {
                     // It was not likely after all, and neither is the floor that came of it.
@@ -454,7 +463,8 @@ impl Ours {
             Known { mean: (low + high) / 2.0, deviation: (high - low) / 4.0 },
             Known { mean: causal.rate, deviation: open / 2.0 },
         );
-        let _ = state.filter.take(m.seen(), slack);
+        let excess = m.excess(state);
+        let _ = state.filter.take(m.seen(), slack, excess);
         state.clamp(slack);
     }
 

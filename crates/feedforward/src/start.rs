@@ -67,7 +67,8 @@ impl Bank {
             if k > 0 {
                 self.advance(*gap);
             }
-            self.absorb(*seen);
+            let evidence = self.absorb(*seen);
+            self.set_evidence(evidence);
         }
         self.laws.iter_mut().for_each(Law::forget_now);
         self.spread();

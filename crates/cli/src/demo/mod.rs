@@ -1,6 +1,7 @@
 //! `truechimer demo`: a server of our own, a daemon that follows it, and a reader that knows the
 //! truth.
 
+mod report;
 mod screen;
 mod tally;
 mod truth;
@@ -23,6 +24,7 @@ use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::scratch::Scratch;
 use crate::{clock, run, serve, show, signals};
+use report::Record;
 use screen::{End, Line};
 use tally::{Sample, Tally};
 use truth::Truth;
@@ -43,7 +45,8 @@ pub fn run(args: &args::Demo, out: &mut dyn Write) -> Ended {
     let page = scratch.path().join("clock");
     let server = start_server(args)?;
     let begun = Instant::now();
-    let mut daemon = Daemon::start(args, &page, server.address())?;
+    let log = args.report.is_some().then(|| scratch.path().join("replay.log"));
+    let mut daemon = Daemon::start(args, &page, log.as_deref(), server.address())?;
     if !args.json {
         introduce(args, &server, out)?;
     }
@@ -63,7 +66,26 @@ pub fn run(args: &args::Demo, out: &mut dyn Write) -> Ended {
             watch.write_line(begun.elapsed(), out)?;
         }
     }
-    watch.end(out)
+    let ended = watch.end(out)?;
+    if let (Some(path), Some(log)) = (&args.report, log) {
+        // Its log is complete once it has ended.
+        drop(daemon);
+        watch.record.write(path, &log, parameters(args))?;
+        if !args.json {
+            writeln!(out, "Report written to {}", path.display())?;
+        }
+    }
+    Ok(ended)
+}
+
+fn parameters(args: &args::Demo) -> Vec<(String, String)> {
+    let all = [
+        ("server − system clock at the start", format!("{:+}", args.offset)),
+        ("server gains on it", format!("{:+}", args.skew_ppm)),
+        ("poll", format!("{} s", args.poll)),
+        ("watched", format!("{} s", args.seconds)),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn start_server(args: &args::Demo) -> Result<Running, Failure> {
@@ -97,7 +119,12 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(args: &args::Demo, page: &Path, server: SocketAddr) -> Result<Daemon, Failure> {
+    fn start(
+        args: &args::Demo,
+        page: &Path,
+        log: Option<&Path>,
+        server: SocketAddr,
+    ) -> Result<Daemon, Failure> {
         let none = || Some("none".into());
         let options = Options {
             servers: vec![server.to_string()],
@@ -105,6 +132,7 @@ impl Daemon {
             counter: Some(args.counter),
             page: Some(page.to_owned()),
             control: Some(control::default_path(page)),
+            replay_log: log.map(Path::to_owned),
             // Nothing comes from outside and nothing is left behind.
             state: none(),
             leap_file: none(),
@@ -154,6 +182,7 @@ struct Watch {
     /// The newest reading, and clock − system clock then.
     newest: Option<(Sample, Span)>,
     source: Option<SourceReport>,
+    record: Record,
 }
 
 impl Watch {
@@ -168,6 +197,7 @@ impl Watch {
             tally: Tally::default(),
             newest: None,
             source: None,
+            record: Record::default(),
         })
     }
 
@@ -191,6 +221,9 @@ impl Watch {
         };
         self.newest = Some((sample, best - Span::from_nanos(sandwich.system_ns)));
         self.tally.add(sample);
+        let fast = self.truth.rates(view.hand.period).map(|rates| rates.error);
+        let served = (sandwich.count(), sandwich.unix_ns);
+        self.record.add(&sample, &reading, &view, served, fast);
         Ok(())
     }
 
@@ -214,7 +247,7 @@ impl Watch {
         Ok(())
     }
 
-    fn end(self, out: &mut dyn Write) -> Ended {
+    fn end(&self, out: &mut dyn Write) -> Ended {
         let end = End { summary: self.tally.summary(), line: self.line() };
         if self.json {
             writeln!(out, "{}", show::json(&end.json())?)?;

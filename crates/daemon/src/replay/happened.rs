@@ -1,6 +1,7 @@
 //! What happens in a log, as its readers want to see it.
 
 use truechimer_engine::{Action, Engine, Event, Level, Selection, SourceId, SourceReport};
+use truechimer_feedforward::Exchange;
 use truechimer_time::{Count, Epoch, Instant, Period, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Status};
 
@@ -59,6 +60,9 @@ pub struct Heard {
     /// Round trip less the server's residence time: of this exchange, or if it was refused of the
     /// newest that was used.
     pub rtt: Option<Span>,
+    /// The delays there and back of an exchange that was used, by the published clock: the server's
+    /// receive stamp − the departure, and the arrival − the server's transmit stamp.
+    pub delays: Option<(Span, Span)>,
     /// The smallest round trip of the recent past.
     pub floor: Option<Span>,
     /// Published clock − this source's estimate: positive, the published clock is ahead.
@@ -140,7 +144,9 @@ impl Before {
             let refused = refused(&before, &after);
             // One that nobody counts was for no association: nothing was decided.
             if after.accepted > before.accepted || refused.is_some() {
+                let exchange = engine.last_exchange(id).filter(|_| refused.is_none());
                 let heard = Heard {
+                    delays: exchange.map(|x| delays(x, hand)),
                     refused,
                     selection: after.selection,
                     rtt: after.rtt,
@@ -182,6 +188,13 @@ pub(super) fn said(
         }
     }
     happened
+}
+
+/// The delays there and back by this clock.
+fn delays(exchange: &Exchange, hand: &Hand) -> (Span, Span) {
+    let there = exchange.server_received - hand.time_at(exchange.sent.count);
+    let back = hand.time_at(exchange.received.count) - exchange.server_sent;
+    (there, back)
 }
 
 /// The reason that was counted once more.

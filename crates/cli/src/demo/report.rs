@@ -1,0 +1,147 @@
+//! The demonstration as a page with plots: the readings once a second, and from the daemon's own log
+//! the exchanges and what it had to say.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use truechimer::{Reading, View};
+use truechimer_daemon::Selection;
+use truechimer_daemon::replay::{Happened, Options, What, repeat};
+use truechimer_engine::Level;
+use truechimer_sim::{Exchanged, Interval, Noted, Sample, Statistics, Trace, report};
+use truechimer_time::{Count, Period, Rate, Span};
+
+use super::tally;
+use crate::failure::Failure;
+use crate::simulate::{command, save};
+
+/// 2⁶⁴.
+const SCALE: f64 = 18_446_744_073_709_551_616.0;
+/// How long the longer of the intervals is, s.
+const THOUSAND: f64 = 1000.0;
+
+/// What was read, once a second.
+#[derive(Debug, Default)]
+pub struct Record {
+    samples: Vec<Sample>,
+    /// Count and served time, ns, of the last 1000 s.
+    truths: VecDeque<(f64, Count, i64)>,
+    /// A second and its count, and how long a count lasts.
+    zero: Option<(f64, Count, Period)>,
+    begun: i64,
+}
+
+impl Record {
+    /// A reading: `served` is the count and the true time beside it, ns; `fast` how much faster than
+    /// the server the clock runs.
+    pub fn add(
+        &mut self,
+        sample: &tally::Sample,
+        reading: &Reading,
+        view: &View,
+        served: (Count, i64),
+        fast: Option<Rate>,
+    ) {
+        let at = seconds(sample.at);
+        if self.samples.last().is_some_and(|last| at < last.at + 1.0) {
+            return;
+        }
+        self.zero.get_or_insert_with(|| {
+            self.begun = reading.best.secs();
+            (at, served.0, view.hand.period)
+        });
+        self.truths.push_back((at, served.0, served.1));
+        while self.truths.get(1).is_some_and(|(then, ..)| at - then > THOUSAND) {
+            self.truths.pop_front();
+        }
+        let promised = sample.status.bound_holds();
+        let bound = if promised { seconds(sample.bound) } else { f64::INFINITY };
+        self.samples.push(Sample {
+            at,
+            error: seconds(sample.error),
+            bound,
+            statistical: bound - seconds(view.hand.path_bound),
+            status: sample.status,
+            rate_error: fast.map_or(f64::NAN, |rate| rate.0 as f64 / SCALE),
+            skew: f64::NAN,
+            second: self.interval(1.0, at, served, view),
+            thousand: self.interval(THOUSAND, at, served, view),
+        });
+    }
+
+    /// The last `length` seconds by the difference clock, and in truth.
+    fn interval(&self, length: f64, at: f64, to: (Count, i64), view: &View) -> Option<Interval> {
+        let (_, count, ns) = self.truths.iter().rev().find(|(then, ..)| at - then >= length)?;
+        let (span, bound) = view.hand.elapsed(to.0 - *count);
+        let error = span - Span::from_nanos(to.1 - ns);
+        Some(Interval { error: seconds(error), bound: seconds(bound) })
+    }
+
+    /// Writes the page, with what the daemon's log has.
+    pub fn write(
+        self,
+        to: &Path,
+        log: &Path,
+        parameters: Vec<(String, String)>,
+    ) -> Result<(), Failure> {
+        let mut trace = Trace {
+            title: "demo".into(),
+            about: "A daemon that follows a server of our own on loopback, read once a second; the \
+                    truth is the server's own clock."
+                .into(),
+            estimator: "ours".into(),
+            parameters,
+            begun: self.begun,
+            honest: true,
+            samples: self.samples,
+            ..Trace::default()
+        };
+        if let Some(zero) = self.zero {
+            let file = File::open(log).map_err(|why| Failure::new(log.display(), why))?;
+            repeat(BufReader::new(file), Options::default(), &mut |happened: &Happened| {
+                take(&mut trace, zero, happened);
+                Ok(())
+            })
+            .map_err(|why| Failure::new("the daemon's log", why))?;
+        }
+        let statistics = Statistics::of(&[&trace]);
+        save(to, &report::page(&[(&trace, statistics)], &command()).render())
+    }
+}
+
+/// Adds what happened to the trace.
+fn take(trace: &mut Trace, zero: (f64, Count, Period), happened: &Happened) {
+    let at = zero.0 + seconds(zero.2.span(happened.count - zero.1));
+    let mut note = |level, text| trace.notes.push(Noted { at, level, text });
+    match &happened.what {
+        What::Note { level, text } => note(*level, text.clone()),
+        What::Status { from } => note(Level::Info, format!("{} (was {from})", happened.status)),
+        What::Disruption => note(Level::Warning, "the counter lost its continuity".into()),
+        What::Reload { sources } => note(Level::Info, format!("reloaded: {sources} sources")),
+        What::Reply(heard) => {
+            let known = trace.sources.iter().position(|name| *name == heard.source);
+            let source = known.unwrap_or_else(|| {
+                trace.sources.push(heard.source.clone());
+                trace.sources.len() - 1
+            });
+            let or_nan = |span: Option<Span>| span.map_or(f64::NAN, seconds);
+            trace.exchanges.push(Exchanged {
+                at,
+                source,
+                rtt: or_nan(heard.rtt),
+                floor: or_nan(heard.floor),
+                forward: or_nan(heard.delays.map(|(there, _)| there)),
+                backward: or_nan(heard.delays.map(|(_, back)| back)),
+                true_delays: None,
+                used: heard.refused.is_none(),
+                selected: heard.selection == Selection::Selected,
+            });
+        }
+    }
+}
+
+fn seconds(span: Span) -> f64 {
+    span.0 as f64 / SCALE
+}

@@ -1,0 +1,152 @@
+//! What several ideas of the path say together.
+//!
+//! On most paths some packets meet no queue at all, and the fastest are worth most: the floor under
+//! the delays is *sharp*. On some (radio links, several queues in a row) hardly any packet does;
+//! the floor is *blurred*, and many ordinary packets are worth more than a few stragglers. And
+//! where requests and replies wait *alike*, their middle is worth most however long the queue.
+//!
+//! Each is believed as far as it foretold what came. One that is left behind takes over the clock
+//! of the others.
+
+use crate::bank::{Bank, Belief, Seen};
+use crate::even::Even;
+use crate::filter::Known;
+
+/// Logarithm of how likely a blurred floor is beforehand, beside a sharp one ...
+const SOFT_PRIOR: f64 = -2.0;
+/// ... and that what counts is how alike the queues are, beside either.
+const EVEN_PRIOR: f64 = -6.0;
+/// Memory of which of them foretold better, exchanges.
+const MEMORY: f64 = 64.0;
+/// However badly a blurred floor foretold, it is soon believed again if it does better.
+const SOFT_MOST: f64 = 8.0;
+/// The same for like queues; and how much a single exchange may say of them. Several must agree.
+const EVEN_MOST: f64 = 12.0;
+const EVEN_STEP: f64 = 1.0;
+/// From here on one of two ideas is certain ...
+const SURE: f64 = 5.0;
+/// ... and the other follows it, if their clocks are so many standard deviations apart.
+const APART: f64 = 6.0;
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    sharp: Bank,
+    soft: Bank,
+    even: Even,
+    /// Logarithms of how much likelier the blurred floor is than the sharp one, and like queues
+    /// than either.
+    soft_log: f64,
+    even_log: f64,
+    noise: [f64; 2],
+    now: Belief,
+}
+
+impl Panel {
+    /// Knows so much before the first exchange; `noise` is that of either direction's stamps, s.
+    pub(crate) fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2]) -> Panel {
+        let bank = |soft| Bank::new(theta, rate, floor, noise, soft);
+        let sharp = bank(false);
+        Panel {
+            now: sharp.now(),
+            sharp,
+            soft: bank(true),
+            even: Even::new(theta, rate, floor, noise),
+            soft_log: SOFT_PRIOR,
+            even_log: EVEN_PRIOR,
+            noise,
+        }
+    }
+
+    /// What is known now.
+    pub(crate) fn now(&self) -> &Belief {
+        &self.now
+    }
+
+    /// Moves on by `dt` seconds, to the arrival of the next exchange.
+    pub(crate) fn predict(&mut self, dt: f64) {
+        self.even.predict(dt);
+        self.each(|bank| bank.predict(dt));
+    }
+
+    /// Takes in an exchange that has just arrived, and whose round trip exceeds the smallest of
+    /// late by `excess` seconds; the rate is known to `slack`. What comes back is the change of
+    /// the round trip's floor, s, if it has shifted.
+    pub(crate) fn take(&mut self, seen: Seen, slack: f64, excess: f64) -> Option<f64> {
+        let shifts = (self.sharp.take(seen, slack), self.soft.take(seen, slack));
+        let better = self.soft.evidence() - self.sharp.evidence();
+        let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
+        self.soft_log = log.clamp(-SOFT_MOST, SOFT_MOST);
+        self.even.take(seen, excess);
+        let best = if self.soft_log > 0.0 { &self.soft } else { &self.sharp };
+        let better = (self.even.evidence() - best.evidence()).clamp(-EVEN_STEP, EVEN_STEP);
+        let log = self.even_log + (EVEN_PRIOR - self.even_log) / MEMORY + better;
+        self.even_log = log.clamp(-EVEN_MOST, EVEN_MOST);
+        self.follow(seen, slack);
+        self.combine();
+        if self.soft_log > 0.0 { shifts.1 } else { shifts.0 }
+    }
+
+    /// See [`Bank::refute`].
+    pub(crate) fn refute(&mut self, by: f64, slack: f64) {
+        self.even.refute(by, slack);
+        self.each(|bank| bank.refute(by, slack));
+    }
+
+    /// See [`Bank::confine`].
+    pub(crate) fn confine(&mut self, low: f64, high: f64) {
+        self.even.confine(low, high);
+        self.each(|bank| bank.confine(low, high));
+    }
+
+    /// See [`Bank::lost`].
+    pub(crate) fn lost(&self) -> bool {
+        if self.soft_log > 0.0 { self.soft.lost() } else { self.sharp.lost() }
+    }
+
+    fn each(&mut self, mut f: impl FnMut(&mut Bank)) {
+        f(&mut self.sharp);
+        f(&mut self.soft);
+        self.combine();
+    }
+
+    /// Whoever is left behind goes on from the other's clock.
+    fn follow(&mut self, seen: Seen, slack: f64) {
+        let (floored, even) = (self.floored(), self.even.now());
+        let apart = (floored.theta - even.theta).abs();
+        if apart <= APART * libm::sqrt(floored.theta_var + even.theta_var) {
+            return;
+        }
+        if self.even_log < -SURE {
+            self.even.follow(&floored);
+        } else if self.even_log > SURE && self.sharp.started() {
+            let known = |mean, variance| Known { mean, deviation: 2.0 * libm::sqrt(variance) };
+            let rtt = (seen.late.iter().sum::<f64>() + even.rate * seen.duration).max(0.0);
+            let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 };
+            for (bank, soft) in [(&mut self.sharp, false), (&mut self.soft, true)] {
+                let theta = known(even.theta, even.theta_var);
+                *bank = Bank::new(theta, known(even.rate, even.rate_var), floor, self.noise, soft);
+                let _ = bank.take(seen, slack);
+            }
+        }
+    }
+
+    /// What the two that know floors say.
+    fn floored(&self) -> Belief {
+        let soft = share(self.soft_log);
+        let both = [(1.0 - soft, self.sharp.now()), (soft, self.soft.now())];
+        Belief::mixed(both.into_iter())
+    }
+
+    fn combine(&mut self) {
+        let (floored, mut even) = (self.floored(), self.even.now());
+        even.floors = floored.floors;
+        let share = share(self.even_log);
+        self.now = Belief::mixed([(1.0 - share, floored), (share, even)].into_iter());
+    }
+}
+
+/// The probability that belongs to the logarithm of the odds.
+fn share(log: f64) -> f64 {
+    1.0 / (1.0 + libm::exp(-log))
+}
