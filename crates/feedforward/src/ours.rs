@@ -34,6 +34,9 @@ const STAMP_NOISE: f64 = 0.3e-6;
 const EXCESS_GAIN: f64 = 1.0 / 16.0;
 /// How many times its typical error the floor may be too high, for bounds.
 const FLOOR_SIGMAS: f64 = 4.0;
+/// The filter's rate may stray by so many times what the oscillator is promised to stray by at
+/// most: the bound rests on the promise, but the estimate need not fail with it.
+const WANDER_ROOM: f64 = 4.0;
 /// How many exchanges in a row must agree on another time before it is believed.
 const QUARANTINE: u32 = 8;
 
@@ -453,7 +456,7 @@ impl Ours {
     /// Keeps the filter's rate where causality allows it, and starts again if it is lost.
     fn confine(&self, state: &mut State, m: &Measured, slack: f64) {
         let causal = self.slow.causal_rate();
-        let open = causal.error + fraction(self.settings.max_wander);
+        let open = causal.error + WANDER_ROOM * fraction(self.settings.max_wander);
         state.filter.confine(causal.rate - open, causal.rate + open);
         if !state.filter.lost() {
             return;

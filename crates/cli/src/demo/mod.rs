@@ -23,6 +23,7 @@ use truechimer_time::Span;
 use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::scratch::Scratch;
+use crate::simulate::ready;
 use crate::{clock, run, serve, show, signals};
 use report::Record;
 use screen::{End, Line};
@@ -41,6 +42,9 @@ const START: Duration = Duration::from_secs(5);
 /// Runs the command.
 pub fn run(args: &args::Demo, out: &mut dyn Write) -> Ended {
     let stop = signals::stop()?;
+    if let Some(path) = &args.report {
+        ready(path)?;
+    }
     let scratch = Scratch::new().map_err(|why| Failure::new("cannot make a directory", why))?;
     let page = scratch.path().join("clock");
     let server = start_server(args)?;

@@ -88,9 +88,10 @@ impl Record {
     ) -> Result<(), Failure> {
         let mut trace = Trace {
             title: "demo".into(),
-            about: "A daemon that follows a server of our own on loopback, read once a second; the \
+            about:
+                "A daemon that follows a server of our own on loopback, read once a second; the \
                     truth is the server's own clock."
-                .into(),
+                    .into(),
             estimator: "ours".into(),
             parameters,
             begun: self.begun,

@@ -5,7 +5,7 @@ use std::io::Write;
 use truechimer_report::Section;
 use truechimer_sim::case::{Experiment, experiments, page};
 
-use super::{command, jobs, save, screen};
+use super::{command, jobs, ready, save, screen};
 use crate::args;
 use crate::args::Estimator;
 use crate::failure::{Ended, Failure, Outcome};
@@ -33,6 +33,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     let Some(path) = &args.report else {
         return Err(Failure::new("simulate case", "needs --report FILE to write to"));
     };
+    ready(path)?;
     let scale = args.hours.map_or(1.0, |hours| hours / FULL_HOURS);
     let all = experiments(scale).map_err(|why| Failure::new("--hours", why))?;
     let mut sections = Vec::new();

@@ -49,6 +49,9 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     if args.stamps.is_some() && (scenarios.len() > 1 || args.estimator.len() > 1) {
         return Err(Failure::new("--stamps", "takes one scenario and one estimator at a time"));
     }
+    for path in [&args.report, &args.stamps].into_iter().flatten() {
+        ready(path)?;
+    }
     compare(args, &scenarios, out)
 }
 
@@ -191,6 +194,12 @@ fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+/// Makes sure that a file can be written, before anybody waits for what goes into it.
+pub fn ready(path: &Path) -> Result<(), Failure> {
+    let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    file.map(drop).map_err(|why| Failure::new(path.display(), why))
 }
 
 /// Writes a file, or says why not.

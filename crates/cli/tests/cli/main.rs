@@ -5,4 +5,5 @@ mod errors;
 mod help;
 mod live;
 mod replay;
+mod simulate;
 mod support;

@@ -1,0 +1,152 @@
+//! `truechimer simulate` as its users have it.
+
+use crate::support::{Dir, truechimer};
+
+use serde_json::Value;
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let answer = truechimer(arguments);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{answer:?}");
+    answer.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_and_another_one_does_not() {
+    let with = |seed: &str| {
+        let all = ["simulate", "lan", "wan", "--hours", "2", "--json", "--estimator"];
+        truechimer(&[&all[..], &["ours,published,ntp-pll,pi", "--seed", seed]].concat()).out
+    };
+    let first = with("3");
+    assert_eq!(first.lines().count(), 8);
+    assert_eq!(first, with("3"));
+    assert_ne!(first, with("4"));
+}
+
+#[test]
+fn seeds_are_pooled_whatever_runs_side_by_side() {
+    let with = |jobs: &str| {
+        let all = ["simulate", "lan", "--hours", "1", "--seeds", "5", "--json", "--jobs", jobs];
+        rows(&all).remove(0)
+    };
+    let one = with("1");
+    assert_eq!(one, with("3"));
+    assert_eq!(
+        (&one["runs"], &one["scenario"], &one["poll_s"]),
+        (&5.into(), &"lan".into(), &16.into())
+    );
+    let inside = &one["inside_bound"];
+    assert_eq!((&inside["share"], &inside["outside"]), (&1.0.into(), &0.into()), "{one}");
+    // Five hours, each but for the first moment.
+    assert!(inside["seconds"].as_u64().unwrap() > 5 * 3590, "{inside}");
+    let rms = one["rms_us"].as_f64().unwrap();
+    assert!(rms > 0.1 && rms < 4.0, "{one}");
+}
+
+#[test]
+fn the_table_fits_a_terminal_and_the_exit_status_is_a_verdict() {
+    let good = truechimer(&["simulate", "lan", "--hours", "1", "--estimator", "ours,published"]);
+    assert_eq!(good.code, 0, "{good:?}");
+    assert!(good.out.lines().all(|line| line.chars().count() <= 80), "{}", good.out);
+    let ours = good.out.lines().find(|line| line.starts_with("ours ")).unwrap();
+    assert!(ours.contains(" 100 "), "{ours}");
+    // An oscillator far beyond what the bound allows for: the server is honest, the bound breaks.
+    let dir = Dir::new();
+    let wild = truechimer(&["simulate", "lan", "--hours", "1", "--print"]).out;
+    let (before, rest) = wild.split_once("walk-per-root-s = ").unwrap();
+    let (_, after) = rest.split_once('\n').unwrap();
+    let wild = format!("{before}walk-per-root-s = 1e-6\n{after}");
+    let file = dir.write("wild.toml", &wild);
+    let bad = truechimer(&["simulate", &file]);
+    assert_eq!(bad.code, 1, "{bad:?}");
+    assert!(bad.out.contains("outside the bound in"), "{}", bad.out);
+}
+
+#[test]
+fn a_scenario_can_be_printed_changed_and_run() {
+    let dir = Dir::new();
+    let printed = truechimer(&["simulate", "wan", "--hours", "1", "--print"]);
+    assert_eq!(printed.code, 0, "{printed:?}");
+    let file = dir.write("mine.toml", &printed.out);
+    let as_named = ["simulate", "wan", "--hours", "1", "--json"];
+    assert_eq!(rows(&["simulate", &file, "--json"]), rows(&as_named));
+    // Its delays as somebody recorded them, in a file beside it.
+    dir.write("delays.txt", "# s\n0.018\n0.0185\n0.019\n0.0181\n");
+    let law = "law = { recorded = { file = \"delays.txt\" } }";
+    let own = format!(
+        "name = \"own\"\nhours = 1\nwarm-up-hours = 0.2\n[[server]]\nname = \"a\"\n\
+         [[server.forward.queue]]\n{law}\n[[server.backward.queue]]\n{law}\n"
+    );
+    let file = dir.write("own.toml", own.as_str());
+    let row = rows(&["simulate", &file, "--json"]).remove(0);
+    assert!(row["bound_median_us"].as_f64().unwrap() > 18_000.0, "{row}");
+    dir.write("delays.txt", "0.018\n-1\n");
+    truechimer(&["simulate", &file]).assert_error(&["own.toml", "delays.txt", "line 2"]);
+}
+
+#[test]
+fn stamps_go_to_replay_and_give_the_same_clock() {
+    let dir = Dir::new();
+    let file = dir.join("lan.stamps");
+    let simulated = rows(&["simulate", "lan", "--hours", "3", "--json", "--stamps", &file]);
+    let replayed = truechimer(&["replay", &file, "--json", "--summary"]).json();
+    let reference = &replayed["summary"]["reference"];
+    assert_eq!(reference["inside_bound"], 1.0, "{replayed}");
+    // At the replies alone, and from the beginning: not the same number, but the same clock.
+    let (of_replay, of_simulation) = (&reference["error"]["rms_us"], &simulated[0]["rms_us"]);
+    let (a, b) = (of_replay.as_f64().unwrap(), of_simulation.as_f64().unwrap());
+    assert!((a / b).ln().abs() < 1.0, "{a} and {b}");
+}
+
+#[test]
+fn a_report_is_one_page() {
+    let dir = Dir::new();
+    let page = dir.join("page.html");
+    let both = ["simulate", "lan", "--hours", "1", "--estimator", "ours,pi", "--report", &page];
+    assert_eq!(truechimer(&both).code, 0);
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.contains("truechimer simulate lan --hours 1 --estimator ours,pi --report"));
+    assert!(!html.contains("src=\"http") && !html.contains("href=\"http"), "it loads nothing");
+    let case = ["simulate", "case", "--hours", "0.6", "--report", &page];
+    let case = truechimer(&case);
+    assert_eq!(case.code, 0, "{case:?}");
+    assert!(case.out.lines().all(|line| line.starts_with("report ") || line.chars().count() <= 80));
+    let html = std::fs::read_to_string(&page).unwrap();
+    for title in ["A quiet LAN", "Congestion and a busy host", "Near and far, fast and slow"] {
+        assert!(html.contains(title), "{title}");
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let dir = Dir::new();
+    let page = dir.join("no/such/place.html");
+    let typo = dir.write("typo.toml", "name = \"x\"\nhuors = 1\n[[server]]\nname = \"a\"\n");
+    let absurd = dir.write("absurd.toml", "name = \"x\"\npoll = 0\n[[server]]\nname = \"a\"\n");
+    let broken = dir.write("broken.toml", "name = \n");
+    for (arguments, says) in [
+        (&["simulate", "lam"][..], &["`lam`", "did you mean `lan`"][..]),
+        (&["simulate", "nothing-like-it"], &["nothing-like-it", "--list"]),
+        (&["simulate", "absent.toml"], &["absent.toml", "No such file"]),
+        (&["simulate", &typo], &["typo.toml", "line 2", "huors", "hours"]),
+        (&["simulate", &absurd], &["absurd.toml", "line 2", "poll", "1024"]),
+        (&["simulate", &broken], &["broken.toml", "line 1"]),
+        (&["simulate", "lan", "case"], &["case", "by itself"]),
+        (&["simulate", "case"], &["--report"]),
+        (&["simulate", "case", "--poll", "16", "--report", "x"], &["--poll", "the study"]),
+        (&["simulate", "lan", "wan", "--stamps", "x"], &["--stamps", "one scenario"]),
+        (&["simulate", "lan", "--hours", "0.1", "--report", &page], &["place.html"]),
+    ] {
+        truechimer(arguments).assert_error(says);
+    }
+    for (arguments, says) in [
+        (&["simulate", "lan", "--estimator", "our"][..], "ours"),
+        (&["simulate", "lan", "--hours", "0"], "0.01"),
+        (&["simulate", "lan", "--poll", "2000"], "1024"),
+        (&["simulate"], "SCENARIO"),
+        (&["simulate", "lan", "--seed", "1", "--seeds", "2"], "--seed"),
+    ] {
+        let answer = truechimer(arguments);
+        assert_eq!(answer.code, 2, "{answer:?}");
+        assert!(answer.err.contains(says), "{answer:?}");
+    }
+}
