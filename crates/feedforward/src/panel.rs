@@ -99,8 +99,12 @@ impl Panel {
         self.each(|bank| bank.confine(low, high));
     }
 
-    /// See [`Bank::lost`].
+    /// See [`Bank::lost`]. Exchanges beyond all reason may also have led out of what a double holds.
     pub(crate) fn lost(&self) -> bool {
+        let Belief { theta, rate, theta_var, rate_var, .. } = self.now;
+        if ![theta, rate, theta_var, rate_var].iter().all(|x| x.is_finite()) {
+            return true;
+        }
         if self.soft_log > 0.0 { self.soft.lost() } else { self.sharp.lost() }
     }
 
