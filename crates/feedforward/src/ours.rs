@@ -37,8 +37,14 @@ const FLOOR_SIGMAS: f64 = 4.0;
 /// The filter's rate may stray by so many times what the oscillator is promised to stray by at
 /// most: the bound rests on the promise, but the estimate need not fail with it.
 const WANDER_ROOM: f64 = 4.0;
-/// How many exchanges in a row must agree on another time before it is believed.
+/// How many exchanges in a row must agree on another time before it is believed ...
 const QUARANTINE: u32 = 8;
+/// ... and for how long: until the step, spread over that time, is no more than this. The more
+/// absurd, the more evidence: 100 s for 1 ms, four hours for 150 ms. It is how fast the published
+/// algorithm's limit of sanity opens, too.
+const QUARANTINE_RATE: f64 = 10e-6;
+/// Longer than this no evidence is asked for, s.
+const QUARANTINE_SECONDS: f64 = 6.0 * 3600.0;
 
 /// Our estimator. See the module's text.
 #[derive(Clone, Debug)]
@@ -61,6 +67,8 @@ struct State {
     /// The corridor if the filter's own idea of the rate is right: for the floors only.
     likely: Corridor,
     quarantine: Option<Quarantine>,
+    /// No exchange has been used yet: what is known is from before.
+    unproven: bool,
     /// Round trips, s.
     rtt: Floor,
     /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
@@ -74,6 +82,7 @@ struct State {
 /// Exchanges that agree with each other and not with us.
 #[derive(Clone, Copy, Debug)]
 struct Quarantine {
+    since: Count,
     at: Count,
     corridor: Corridor,
     count: u32,
@@ -181,6 +190,7 @@ impl Ours {
             corridor,
             likely: corridor,
             quarantine: None,
+            unproven: contradicted.is_some(),
             rtt: Floor::new(),
             directions: Floor::new(),
             excess: rtt / 2.0,
@@ -189,7 +199,8 @@ impl Ours {
         };
         if let Some((_, prior)) = contradicted {
             state.last_used = prior.count;
-            state.quarantine = Some(Quarantine { at: m.received, corridor: own, count: 1 });
+            let at = m.received;
+            state.quarantine = Some(Quarantine { since: at, at, corridor: own, count: 1 });
             return (state, Err(Refusal::ServerStep));
         }
         state.rtt.push(rtt, 0.0);
@@ -206,15 +217,21 @@ impl Ours {
         let agreed = state.quarantine.and_then(|q| {
             let later =
                 q.corridor.later(self.seconds(q.at, m.received), state.filter.now().rate, slack);
-            Some((later.intersection(&own)?, q.count + 1))
+            Some((q.since, later.intersection(&own)?, q.count + 1))
         });
-        let (corridor, count) = agreed.unwrap_or((own, 1));
-        state.quarantine = Some(Quarantine { at: m.received, corridor, count });
-        if count < QUARANTINE {
-            return Err(Refusal::ServerStep);
-        }
+        let (since, corridor, count) = agreed.unwrap_or((m.received, own, 1));
+        state.quarantine = Some(Quarantine { since, at: m.received, corridor, count });
         let old = state.filter.now().later(self.seconds(state.at, m.received));
         let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
+        // A clock known from an earlier run has no exchange of this one to its credit.
+        let needed = if state.unproven {
+            0.0
+        } else {
+            ((theta - old.theta).abs() / QUARANTINE_RATE).min(QUARANTINE_SECONDS)
+        };
+        if count < QUARANTINE || self.seconds(since, m.received) < needed {
+            return Err(Refusal::ServerStep);
+        }
         let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
         state.filter = m.filter(
             Known { mean: theta, deviation: deviation / 2.0 },
@@ -226,6 +243,7 @@ impl Ours {
         state.corridor = corridor;
         state.likely = corridor;
         state.quarantine = None;
+        state.unproven = false;
         state.directions = Floor::new();
         Ok(span(theta - old.theta))
     }
@@ -411,6 +429,7 @@ impl Ours {
         let accepted = match before.intersection(&own) {
             Some(both) => {
                 state.quarantine = None;
+                state.unproven = false;
                 state.rtt.push(m.round_trip(rate), dt);
                 let likely_slack = self.likely_slack(&predicted, state.floor_known());
                 let likely = state.likely.later(since, rate, likely_slack).intersection(&both);

@@ -33,25 +33,57 @@ fn exact(k: u64, offset_us: i64) -> Exchange {
     }
 }
 
-#[test]
-fn a_server_step_waits_in_quarantine_and_widens_the_bound() {
+/// A server's step of so much is refused `refused` times, 16 s apart, and then believed.
+fn quarantined(step_us: i64, refused: u64) {
     let (mut clock, k) = settled();
     let before = clock.estimate(Count(16 * (k + 1) * HZ)).unwrap();
-    for n in 1..=7 {
-        assert_eq!(clock.exchange(&exact(k + n, 150_000)), Err(Refusal::ServerStep));
+    for n in 1..=refused {
+        assert_eq!(clock.exchange(&exact(k + n, step_us)), Err(Refusal::ServerStep), "{n}");
         let e = clock.estimate(exact(k + n, 0).received.count).unwrap();
         let t = instant(16.0 * (k + n) as f64) + Span::from_micros(220);
-        assert!((e.time - t).abs() < Span::from_micros(100), "held: {}", e.time - t);
-        assert!(e.bound > Span::from_millis(150), "covers both: {}", e.bound);
+        assert!((e.time - t).abs() <= e.bound, "the bound covers what was");
+        assert!((e.time - t - Span::from_micros(step_us)).abs() <= e.bound, "and what may be");
+        if n <= 8 {
+            assert!((e.time - t).abs() < Span::from_micros(100), "held: {}", e.time - t);
+        }
         assert_eq!(e.difference, before.difference);
     }
-    let Ok(Accepted::Stepped(step)) = clock.exchange(&exact(k + 8, 150_000)) else {
+    let next = k + refused + 1;
+    let Ok(Accepted::Stepped(step)) = clock.exchange(&exact(next, step_us)) else {
         panic!("lasting evidence is believed")
     };
-    assert!((step - Span::from_millis(150)).abs() < Span::from_millis(1));
-    let e = clock.estimate(exact(k + 8, 0).received.count).unwrap();
+    assert!((step - Span::from_micros(step_us)).abs() < Span::from_millis(1), "{step}");
+    let e = clock.estimate(exact(next, 0).received.count).unwrap();
     assert!(e.bound < Span::from_millis(1));
     assert_eq!(e.difference, before.difference, "the difference clock knows nothing of it");
+}
+
+#[test]
+fn a_server_step_waits_in_quarantine_and_widens_the_bound() {
+    // Eight exchanges take 112 s, longer than 1 ms asks for.
+    quarantined(1_000, 7);
+}
+
+#[test]
+fn the_more_absurd_a_step_the_longer_it_waits() {
+    // 150 ms at 10 ppm: 15 000 s from the first exchange of that opinion to the last.
+    quarantined(150_000, 938);
+    // An hour of error takes no longer than six hours.
+    quarantined(3_600_000_000, 1350);
+}
+
+#[test]
+fn a_server_that_is_right_again_is_used_at_once() {
+    let (mut clock, k) = settled();
+    for n in 1..=200 {
+        assert_eq!(clock.exchange(&exact(k + n, 150_000)), Err(Refusal::ServerStep));
+    }
+    assert_eq!(clock.exchange(&exact(k + 201, 0)), Ok(Accepted::Refined));
+    let e = clock.estimate(exact(k + 201, 0).received.count).unwrap();
+    assert!(e.bound < Span::from_millis(3), "{}", e.bound);
+    // The evidence begins anew.
+    assert_eq!(clock.exchange(&exact(k + 202, 150_000)), Err(Refusal::ServerStep));
+    assert_eq!(clock.exchange(&exact(k + 1000, 150_000)), Err(Refusal::ServerStep));
 }
 
 #[test]

@@ -47,6 +47,22 @@ pub fn decimate(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     kept
 }
 
+/// At most about `most` of the points, in order, so that a cloud of them stays a cloud: every so
+/// many-th, and the extremes as [`decimate`] keeps them.
+#[must_use]
+pub fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
+    if points.len() <= most.max(4) {
+        return points.to_vec();
+    }
+    let most = most.max(8);
+    let stride = points.len().div_ceil(most - most / 4);
+    let mut kept: Vec<(f64, f64)> = points.iter().step_by(stride).copied().collect();
+    kept.extend(decimate(points, most / 4));
+    kept.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    kept.dedup();
+    kept
+}
+
 /// As [`decimate`], for a band of (x, low, high): two rows for each stretch, its first and its last
 /// x, both with the least low and the greatest high, so that the band drawn covers the one given.
 #[must_use]
@@ -77,6 +93,20 @@ pub fn envelope(rows: &[(f64, f64, f64)], most: usize) -> Vec<(f64, f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cloud_keeps_its_middle_and_its_extremes() {
+        let mut points: Vec<(f64, f64)> =
+            (0..10_000).map(|n| (f64::from(n), f64::from(n * 7919 % 1000))).collect();
+        points[4321].1 = 1e6;
+        let thinned = thin(&points, 400);
+        assert!(thinned.len() > 300 && thinned.len() < 460, "{}", thinned.len());
+        assert!(thinned.contains(&(4321.0, 1e6)));
+        let middle = thinned.iter().filter(|(_, y)| (250.0..750.0).contains(y)).count();
+        assert!(middle > 100, "{middle}");
+        assert!(thinned.is_sorted_by(|a, b| a.0 <= b.0));
+        assert_eq!(thin(&points[..300], 400), points[..300]);
+    }
 
     fn wave(n: usize) -> Vec<(f64, f64)> {
         (0..n).map(|i| (i as f64, ((i * 7919) % 1009) as f64)).collect()

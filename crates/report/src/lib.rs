@@ -21,7 +21,7 @@ mod series;
 mod table;
 
 pub use chart::{Chart, Marker, View};
-pub use decimate::{decimate, envelope};
+pub use decimate::{decimate, envelope, thin};
 pub use histogram::{Histogram, quantile};
 pub use log::{Entry, Tone};
 pub use number::Unit;

@@ -1,6 +1,6 @@
 //! What a chart draws.
 
-use crate::decimate::{decimate, envelope};
+use crate::decimate::{decimate, envelope, thin};
 use crate::histogram::quantile;
 use crate::pool::Pool;
 use serde_json::{Value, json};
@@ -157,12 +157,11 @@ impl Series {
         };
         let (kind, x, y) = match &self.rows {
             Rows::Plain(kind, rows) => {
-                let (name, most) = match kind {
-                    Kind::Line => ("line", most),
-                    Kind::Points => ("points", most.saturating_mul(2)),
-                    Kind::Steps => ("steps", most),
+                let (name, rows) = match kind {
+                    Kind::Line => ("line", decimate(rows, most)),
+                    Kind::Points => ("points", thin(rows, most.saturating_mul(2))),
+                    Kind::Steps => ("steps", decimate(rows, most)),
                 };
-                let rows = decimate(rows, most);
                 let x = abscissae(&mut rows.iter().map(|row| row.0), pool);
                 (name, x, vec![pool.values(rows.iter().map(|row| row.1))])
             }

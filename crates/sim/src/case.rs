@@ -14,7 +14,7 @@ use crate::catalogue::find;
 use crate::host::{Load, RequestDelay};
 use crate::path::Outage;
 use crate::statistics::Statistics;
-use crate::world::{Options, Run, simulate};
+use crate::world::{Run, simulate_alike};
 use crate::{Scenario, ScenarioError};
 
 /// The clocks, feed-forward first.
@@ -156,8 +156,9 @@ pub fn experiments(scale: f64) -> Result<Vec<Experiment>, ScenarioError> {
     experiments.push(Experiment {
         title: "One to five servers, fixed and adaptive polling",
         text: "Servers in the same city, at a poll of 64 s, or of 64 to 1024 s as the loop of RFC 5905 \
-               chooses; all clocks get the packets that it asked for. Each feedback loop follows one \
-               server at a time.",
+               chooses; all clocks get the packets that it asked for. A feedback loop has \
+               one system clock for each server here, and one of them is followed at a time; a real \
+               daemon has one in all.",
         scenarios: several,
         shows: Shows::Distributions,
     });
@@ -214,16 +215,7 @@ impl Experiment {
     /// # Errors
     /// If the scenario cannot be run.
     pub fn run(&self, scenario: &Scenario, seed: u64) -> Result<Vec<Outcome>, ScenarioError> {
-        let options = |estimator| Options { estimator, seed, ..Options::default() };
-        // Where the poll interval is a clock's to choose, all follow the one that does.
-        let plan = match scenario.adaptive {
-            Some(_) => Some(simulate(scenario, &options(EstimatorKind::NtpPll))?.poll_plan),
-            None => None,
-        };
-        let outcome = |estimator| {
-            let options = Options { poll_plan: plan.clone(), ..options(estimator) };
-            Ok(self.reduced(estimator, &simulate(scenario, &options)?))
-        };
+        let outcome = |clock| Ok(self.reduced(clock, &simulate_alike(scenario, clock, seed)?));
         CLOCKS.into_iter().map(outcome).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use truechimer_engine::HostCheck;
-use truechimer_time::{Count, CountSpan, Period, Span, Stamp, StampMethod};
+use truechimer_time::{Count, CountSpan, Period, Stamp, StampMethod};
 use truechimer_timehands::Made;
 
 use crate::limits::{TIME, each, interval, within};
@@ -167,14 +167,6 @@ impl Default for StampSpec {
             held_up: 0.0,
             held_up_ms: 0.0,
         }
-    }
-}
-
-impl StampSpec {
-    /// The bound that is stated with every stamp, if it is the same for all.
-    #[must_use]
-    pub fn stated(&self) -> Option<Span> {
-        (self.law == StampLaw::Kernel && self.outliers == 0.0).then(|| span(self.stated_ns * 1e-9))
     }
 }
 

@@ -30,4 +30,4 @@ pub use server::ServerSpec;
 pub use stamps::{Reference, Stamped, write_stamps};
 pub use statistics::Statistics;
 pub use trace::{Exchanged, Interval, Noted, Sample, Trace};
-pub use world::{Options, Planned, PollPlan, Run, simulate};
+pub use world::{Options, Planned, PollPlan, Run, simulate, simulate_alike};

@@ -278,12 +278,6 @@ impl ServerSpec {
         self.restarts.iter().any(|r| during(t, back(r), back(r) + r.unsynchronised_s))
     }
 
-    /// The root distance that it claims, as long as its clock does not wander.
-    #[must_use]
-    pub fn claimed(&self) -> Span {
-        self.root_distance(self.dispersion(0.0))
-    }
-
     /// The root distance that goes with such a dispersion, as a client works it out.
     fn root_distance(&self, dispersion: Short) -> Span {
         let delay = Short::at_least(span(self.root_delay_us * 1e-6)).span();
@@ -298,7 +292,7 @@ impl ServerSpec {
     /// start on, by what is said here. `leap` is when there is a leap second.
     #[must_use]
     pub fn is_honest(&self, length: f64, leap: Option<f64>) -> bool {
-        let claimed = seconds(self.claimed());
+        let claimed = seconds(self.root_distance(self.dispersion(0.0)));
         // Between these the offset is a straight line.
         let edges = (self.steps.iter().map(|s| s.at_s))
             .chain(self.ramps.iter().flat_map(|r| [r.from_s, r.to_s]))
@@ -343,6 +337,8 @@ pub(crate) struct Answered {
     /// Its stamps, on the leap-free scale, as they went out.
     pub(crate) received_stamp: Instant,
     pub(crate) sent_stamp: Instant,
+    /// The root distance that it claims.
+    pub(crate) distance: Span,
     /// Whether it is a word about time at all: no kiss, and synchronised.
     pub(crate) claims: bool,
 }
@@ -465,7 +461,7 @@ impl Server {
         let distance = self.spec.root_distance(dispersion);
         let right = |stamp: Instant, t: f64| (stamp - (origin + span(t))).abs() <= distance;
         self.honest &= !claims || right(received_stamp, t) && right(sent_stamp, left);
-        Some(Answered { left, packet, received_stamp, sent_stamp, claims })
+        Some(Answered { left, packet, received_stamp, sent_stamp, distance, claims })
     }
 }
 

@@ -7,15 +7,17 @@ use crate::trace::{Interval, Sample, Trace};
 
 /// How long an error has to stay under a threshold to have converged, s.
 const STAYS: f64 = 300.0;
+/// Readings further apart than this have a gap between them, s.
+const GAP: f64 = 1.5;
 /// The thresholds, s.
 const THRESHOLDS: [f64; 7] = [10e-3, 1e-3, 500e-6, 100e-6, 50e-6, 20e-6, 10e-6];
 
 /// The statistics of one run, or of several pooled.
 ///
-/// Errors are clock − truth, once a second, warm-up left out, while the status promises a bound:
-/// in any other the clock says itself that it tells no time. With n of them in rising order, the quantile q
-/// is the one at the place q · (n − 1), counted from 0; between two places it is on the straight
-/// line between the two. Where nothing can be said the value is NaN (in JSON: null).
+/// Errors are clock − truth, once a second, warm-up left out, whatever the status: only before its
+/// first word has a clock none. With n of them in rising order, the quantile q is the one at the
+/// place q · (n − 1), counted from 0; between two places it is on the straight line between the
+/// two. Where nothing can be said the value is NaN (in JSON: null).
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Statistics {
     /// How many runs.
@@ -167,7 +169,7 @@ impl Statistics {
         };
         Statistics {
             runs: traces.len(),
-            error: Errors::of(counted().filter(promised).map(|sample| sample.error)),
+            error: Errors::of(counted().map(|sample| sample.error)),
             bound_median_us: median_us(counted().filter(promised).map(|sample| sample.bound)),
             statistical_median_us: median_us(
                 counted().filter(promised).map(|sample| sample.statistical),
@@ -251,7 +253,13 @@ impl Converged {
 /// The run has to go on for that long.
 fn converged(samples: &[Sample], threshold: f64) -> Option<f64> {
     let mut since: Option<f64> = None;
+    let mut before = f64::NEG_INFINITY;
     for sample in samples {
+        // Nobody looked for a while: nobody knows.
+        if sample.at - before > GAP {
+            since = None;
+        }
+        before = sample.at;
         if sample.error.abs() < threshold {
             let begun = *since.get_or_insert(sample.at);
             if sample.at - begun >= STAYS {
@@ -342,8 +350,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_promised_does_not_count() {
-        let mut early = trace(&[0.0, 7e9, 0.0, 2.0]);
+    fn an_error_counts_whatever_the_status_and_a_bound_only_if_promised() {
+        let mut early = trace(&[f64::INFINITY, 6.0, 0.0, 3.0]);
         for (sample, status) in early.samples.iter_mut().zip([
             Status::Unknown,
             Status::Disrupted,
@@ -355,8 +363,8 @@ mod tests {
         let s = Statistics::of(&[&early]);
         let by = ByStatus { unknown: 1, synchronised: 1, holdover: 1, disrupted: 1 };
         assert_eq!(s.seconds_by_status, by);
-        assert_eq!((s.error.seconds, s.inside_bound.seconds, s.inside_bound.outside), (2, 2, 0));
-        assert!(near(s.error.mean_us, 1.0));
+        assert_eq!((s.error.seconds, s.inside_bound.seconds, s.inside_bound.outside), (3, 2, 0));
+        assert!(near(s.error.mean_us, 3.0));
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod reader;
 
 use truechimer_engine::{Config, EstimatorKind, Saved, SourceConfig};
 use truechimer_ntp::HEADER_LEN;
-use truechimer_time::{Instant, Rate, Span};
+use truechimer_time::{Instant, Period, Rate, Span};
 
 use crate::host::{Departure, Host};
 use crate::number::span;
@@ -21,7 +21,7 @@ use crate::path::Path;
 use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Answered, Server};
-use crate::stamps::{Reference, Stamped};
+use crate::stamps::{Declared, Reference, Stamped};
 use crate::trace::{Noted, Trace};
 use daemon::{Daemon, Datagram};
 use queue::Queue;
@@ -65,6 +65,8 @@ pub struct Run {
     pub trace: Trace,
     /// The exchanges as a stamp file has them, one list for each source.
     pub stamps: Vec<Vec<Stamped>>,
+    /// What holds of all of these, for each source: the largest errors that were stated.
+    pub declared: Vec<Declared>,
     /// The poll intervals that were chosen, where they were the estimator's to choose.
     pub poll_plan: PollPlan,
     /// Which of the servers were honest in each of their replies.
@@ -80,6 +82,23 @@ pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Run, ScenarioE
     let mut world = World::new(scenario, options);
     world.run();
     Ok(world.result())
+}
+
+/// Runs a scenario so that every estimator sees the same packets: where the poll interval is the
+/// estimator's to choose, the loop of RFC 5905 chooses it for all.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_alike(
+    scenario: &Scenario,
+    estimator: EstimatorKind,
+    seed: u64,
+) -> Result<Run, ScenarioError> {
+    let mut options = Options { estimator: EstimatorKind::NtpPll, seed, poll_plan: None };
+    if scenario.adaptive.is_some() {
+        options.poll_plan = Some(simulate(scenario, &options)?.poll_plan);
+    }
+    simulate(scenario, &Options { estimator, ..options })
 }
 
 /// What is going to happen.
@@ -134,6 +153,7 @@ struct World<'s> {
     carried_out: usize,
     trace: Trace,
     stamps: Vec<Vec<Stamped>>,
+    declared: Vec<Declared>,
 }
 
 impl<'s> World<'s> {
@@ -198,6 +218,13 @@ impl<'s> World<'s> {
                 ..Trace::default()
             },
             stamps: vec![Vec::new(); scenario.servers.len()],
+            declared: vec![
+                Declared {
+                    nominal_hz: Some(scenario.host.counter_hz),
+                    ..Declared::default()
+                };
+                scenario.servers.len()
+            ],
             scenario,
             options,
         }
@@ -303,6 +330,13 @@ impl<'s> World<'s> {
         if let Some(stamps) = self.stamps.get_mut(datagram.source) {
             stamps.push(stamped);
         }
+        if let Some(declared) = self.declared.get_mut(datagram.source) {
+            let period = Period::from_hz(self.scenario.host.counter_hz);
+            let errors = [departure.stamp.error, heard.received.error].map(|e| period.span(e));
+            let stated = errors.into_iter().chain(declared.stamp_error).max();
+            declared.stamp_error = stated;
+            declared.root_distance = declared.root_distance.max(Some(answered.distance));
+        }
     }
 
     fn result(mut self) -> Run {
@@ -314,7 +348,13 @@ impl<'s> World<'s> {
         trace.notes.iter_mut().for_each(|note| note.at -= begun);
         let honest: Vec<bool> = self.servers.iter().map(|server| server.honest).collect();
         trace.honest = honest.iter().all(|honest| *honest);
-        Run { trace: self.trace, stamps: self.stamps, poll_plan: self.plan, honest }
+        Run {
+            trace: self.trace,
+            stamps: self.stamps,
+            declared: self.declared,
+            poll_plan: self.plan,
+            honest,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use truechimer_engine::EstimatorKind;
-use truechimer_sim::{Options, Run, Scenario, find, simulate, write_stamps};
+use truechimer_sim::{Options, Run, Scenario, find, simulate, simulate_alike, write_stamps};
 
 const KINDS: [EstimatorKind; 4] =
     [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
@@ -44,10 +44,11 @@ fn all_estimators_see_the_same_packets() {
         ("server-refuses", 18.0),
         ("cold-restart", 17.0),
         ("wifi", 3.0),
+        ("lan-adaptive", 8.0),
     ] {
         let scenario = find(name).unwrap().with_hours(hours).unwrap();
         let packets = KINDS.map(|kind| {
-            let run = run(&scenario, kind, 11);
+            let run = simulate_alike(&scenario, kind, 11).unwrap();
             let seen: Vec<_> =
                 run.trace.exchanges.iter().map(|e| (e.source, e.true_delays)).collect();
             assert_eq!(run.trace.estimator, serde_json::to_value(kind).unwrap());
@@ -92,3 +93,49 @@ fn stamps_are_those_of_the_packets() {
     write_stamps(&run.stamps[0], &mut text).unwrap();
     assert!(text.lines().count() >= run.stamps[0].len());
 }
+
+/// What every machine, and every build of the same code, has to come to: change a figure here only
+/// together with the estimator that it is of. (The whole samples and stamps go into it.)
+#[test]
+fn every_build_comes_to_the_same() {
+    let mut found = Vec::new();
+    for (name, hours) in [("wifi", 2.0), ("five-servers", 2.0)] {
+        let scenario = find(name).unwrap().with_hours(hours).unwrap();
+        for kind in KINDS {
+            let run = simulate_alike(&scenario, kind, 5).unwrap();
+            let mut sum = Checksum(0xcbf2_9ce4_8422_2325);
+            for sample in &run.trace.samples {
+                let s = [sample.error, sample.bound, sample.rate_error, sample.skew];
+                s.iter().for_each(|value| sum.add(value.to_bits()));
+            }
+            for stamp in run.stamps.iter().flatten() {
+                sum.add(stamp.received.0 ^ stamp.server_sent.0 as u64);
+            }
+            found.push((name, kind, format!("{:016x}", sum.0)));
+        }
+    }
+    let expected = EXPECTED.map(|(name, kind, sum)| (name, kind, sum.to_owned()));
+    assert_eq!(found, expected);
+}
+
+/// FNV-1a over 64-bit words.
+struct Checksum(u64);
+
+impl Checksum {
+    fn add(&mut self, word: u64) {
+        for byte in word.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
+    ("wifi", EstimatorKind::Ours, "da522804d35faea1"),
+    ("wifi", EstimatorKind::Published, "9f791a443ba69f3f"),
+    ("wifi", EstimatorKind::Pi, "132b1962c95179fc"),
+    ("wifi", EstimatorKind::NtpPll, "d0da74718001ab45"),
+    ("five-servers", EstimatorKind::Ours, "9941a46db31a701b"),
+    ("five-servers", EstimatorKind::Published, "8aa7b344e968d751"),
+    ("five-servers", EstimatorKind::Pi, "9ab04f5f3f5c4a93"),
+    ("five-servers", EstimatorKind::NtpPll, "fb693d91155b2a49"),
+];

@@ -11,9 +11,9 @@ use std::path::Path;
 
 use serde::Serialize;
 use truechimer_sim::case::name;
-use truechimer_sim::stamps::{Declared, write_header};
+use truechimer_sim::stamps::write_header;
 use truechimer_sim::{
-    Options, Run, Scenario, Statistics, Trace, catalogue, find, parse_delays, report, simulate,
+    Run, Scenario, Statistics, Trace, catalogue, find, parse_delays, report, simulate_alike,
     write_stamps,
 };
 
@@ -23,6 +23,12 @@ use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
 const STUDIES: [&str; 2] = ["case", "accuracy"];
+
+/// What a second and an exchange of a run take while it is kept, with what is made of them.
+const SAMPLE_BYTES: f64 = 250.0;
+const EXCHANGE_BYTES: f64 = 350.0;
+/// What all that may come to.
+const MOST_BYTES: f64 = 8e9;
 
 /// Runs the command.
 pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
@@ -48,6 +54,9 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     }
     if args.stamps.is_some() && (scenarios.len() > 1 || args.estimator.len() > 1) {
         return Err(Failure::new("--stamps", "takes one scenario and one estimator at a time"));
+    }
+    for scenario in &scenarios {
+        affordable(scenario, seeds(args).len())?;
     }
     for path in [&args.report, &args.stamps].into_iter().flatten() {
         ready(path)?;
@@ -91,6 +100,23 @@ fn read(path: &Path) -> Result<Scenario, Failure> {
         parse_delays(&text).map_err(|why| format!("{}: {why}", file.display()))
     })
     .map_err(|why| Failure::new(path.display(), why))
+}
+
+/// Refuses what would not fit into an ordinary machine's memory: all seeds of a scenario are pooled
+/// second by second.
+fn affordable(scenario: &Scenario, seeds: usize) -> Result<(), Failure> {
+    let seconds = scenario.hours * 3600.0;
+    let exchanges = seconds / f64::from(scenario.poll) * scenario.servers.len() as f64;
+    let bytes = (seconds * SAMPLE_BYTES + exchanges * EXCHANGE_BYTES) * seeds as f64;
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    let why = format!(
+        "{seeds} runs of {} h would take some {:.0} GB of memory; take fewer seeds or hours",
+        scenario.hours,
+        bytes / 1e9
+    );
+    Err(Failure::new(&scenario.name, why))
 }
 
 /// The seeds to run with.
@@ -148,17 +174,15 @@ fn pooled(
     args: &args::Simulate,
 ) -> Result<(Statistics, Run), Failure> {
     let mut runs: Vec<Run> = Vec::new();
-    let options =
-        |seed: &u64| Options { estimator: estimator.kind(), seed: *seed, ..Options::default() };
     jobs::each(
         &seeds(args),
         jobs::width(args.jobs),
-        |seed| simulate(scenario, &options(seed)),
+        |seed| simulate_alike(scenario, estimator.kind(), *seed),
         |_, run| {
             let mut run = run.map_err(|why| Failure::new(&scenario.name, why))?;
             if !runs.is_empty() {
-                // Only the first run's are ever written.
-                run.stamps = Vec::new();
+                // Only the first run's are ever shown.
+                (run.stamps, run.trace.notes) = (Vec::new(), Vec::new());
             }
             runs.push(run);
             Ok::<(), Failure>(())
@@ -173,16 +197,11 @@ fn pooled(
 /// The stamps of the only source into the file, or of each one into a file of its own, numbered.
 fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failure> {
     let several = run.stamps.len() > 1;
-    for (index, (stamps, server)) in run.stamps.iter().zip(&scenario.servers).enumerate() {
+    let all = run.stamps.iter().zip(&run.declared).zip(&scenario.servers);
+    for (index, ((stamps, declared), server)) in all.enumerate() {
         let seed = run.trace.seed.unwrap_or_default();
         let mut text = format!("# {}, seed {seed}: {}\n", scenario.name, server.name);
-        let declared = Declared {
-            nominal_hz: Some(scenario.host.counter_hz),
-            nominal_error: None,
-            stamp_error: scenario.host.stamps.stated(),
-            root_distance: Some(server.claimed()),
-        };
-        write_header(&declared, true, &mut text)
+        write_header(declared, true, &mut text)
             .and_then(|()| write_stamps(stamps, &mut text))
             .map_err(|why| Failure::new("--stamps", why))?;
         if several {

@@ -91,6 +91,13 @@ fn stamps_go_to_replay_and_give_the_same_clock() {
     let replayed = truechimer(&["replay", &file, "--json", "--summary"]).json();
     let reference = &replayed["summary"]["reference"];
     assert_eq!(reference["inside_bound"], 1.0, "{replayed}");
+    // What the file says of its stamps holds for the worst of them.
+    for scenario in ["server-wander", "user-stamps"] {
+        let file = dir.join(scenario);
+        rows(&["simulate", scenario, "--hours", "4", "--json", "--stamps", &file]);
+        let replayed = truechimer(&["replay", &file, "--json", "--summary"]).json();
+        assert_eq!(replayed["summary"]["reference"]["inside_bound"], 1.0, "{replayed}");
+    }
     // At the replies alone, and from the beginning: not the same number, but the same clock.
     let (of_replay, of_simulation) = (&reference["error"]["rms_us"], &simulated[0]["rms_us"]);
     let (a, b) = (of_replay.as_f64().unwrap(), of_simulation.as_f64().unwrap());
@@ -133,6 +140,7 @@ fn mistakes_are_named() {
         (&["simulate", "lan", "case"], &["case", "by itself"]),
         (&["simulate", "case"], &["--report"]),
         (&["simulate", "case", "--poll", "16", "--report", "x"], &["--poll", "the study"]),
+        (&["simulate", "lan", "--seeds", "10000"], &["lan", "GB", "fewer"]),
         (&["simulate", "lan", "wan", "--stamps", "x"], &["--stamps", "one scenario"]),
         (&["simulate", "lan", "--hours", "0.1", "--report", &page], &["place.html"]),
     ] {

@@ -31,12 +31,14 @@ impl Penalty {
         let period = f64::from(poll);
         let gain = 1.0 - libm::exp(-period / PATH_SCALE);
         let step = class.rate_bound * period;
-        // What is older than a few scales has left no trace.
-        let remembered = (4.0 * PATH_SCALE / period) as u64;
-        self.error += step * missing.saturating_sub(remembered) as f64;
-        for _ in 0..missing.min(remembered) {
-            self.error += step;
-            self.quality += gain * (self.error - self.quality);
+        if missing > 0 {
+            // The average follows an error that grows evenly at a fixed distance, once what it was
+            // before is forgotten: `missing` steps at once.
+            let (behind, passed) = (step * (1.0 - gain) / gain, missing as f64);
+            let before = self.quality - self.error + behind;
+            self.error += step * passed;
+            let forgotten = libm::exp(-period * passed / PATH_SCALE);
+            self.quality = self.error - behind + before * forgotten;
         }
         self.error = least.unwrap_or(self.error + step);
         if !self.begun {
@@ -74,6 +76,28 @@ mod tests {
         assert!((far.total(&class, 0.0) - (2000e-6 + 20e-6)).abs() < 1e-9);
         assert!((near.total(&class, 1000.0) - near.total(&class, 0.0) - 500e-6).abs() < 1e-9);
         assert!(after(0.4e-3, 3).total(&class, 0.0) > near.total(&class, 0.0));
+    }
+
+    #[test]
+    fn many_missing_stamps_cost_as_much_as_each_by_itself() {
+        let class = HostClass::Good.values();
+        let (mut at_once, mut one_by_one) = (Penalty::new(), Penalty::new());
+        for penalty in [&mut at_once, &mut one_by_one] {
+            penalty.push(&class, 16, 0, (1e-3, 0.0), Some(30e-6));
+        }
+        let (mut error, mut quality) = (one_by_one.error, one_by_one.quality);
+        let gain = 1.0 - libm::exp(-16.0 / PATH_SCALE);
+        for _ in 0..500 {
+            error += class.rate_bound * 16.0;
+            quality += gain * (error - quality);
+        }
+        (one_by_one.error, one_by_one.quality) = (error, quality);
+        at_once.push(&class, 16, 500, (1e-3, 0.0), None);
+        one_by_one.push(&class, 16, 0, (1e-3, 0.0), None);
+        let apart = at_once.total(&class, 0.0) / one_by_one.total(&class, 0.0) - 1.0;
+        assert!(apart.abs() < 1e-9, "{apart}");
+        at_once.push(&class, 1, u64::MAX, (1e-3, 0.0), Some(0.0));
+        assert!(at_once.total(&class, 0.0).is_finite());
     }
 
     #[test]

@@ -23,8 +23,9 @@ pub struct OscillatorSpec {
     /// Flicker phase noise, stated as its Allan deviation at 1 s; it falls a little less than 1/τ.
     /// 0 to 10⁻⁶.
     pub flicker_phase_at_1s: f64,
-    /// White phase noise, stated as its Allan deviation at 1 s; it falls with 1/τ. Each reading is
-    /// off by this over √3, in seconds (standard deviation). 0 to 10⁻⁶.
+    /// White phase noise, stated as its Allan deviation at 1 s; it falls with 1/τ. At every
+    /// whole millisecond the reading is off by this over √3, in seconds (standard deviation), with
+    /// straight lines in between: on average over all moments, by √⅔ of that. 0 to 10⁻⁶.
     pub white_phase_at_1s: f64,
     /// Temperature cycles.
     #[serde(rename = "sine", skip_serializing_if = "Vec::is_empty")]

@@ -106,6 +106,21 @@ fn close_up(runs: &[Shown<'_>]) -> Chart {
     }
 }
 
+/// Marks where the error of any clock was larger than the bound of that same second.
+fn with_broken(chart: Chart, runs: &[Shown<'_>]) -> Chart {
+    let broken = runs.iter().map(|(trace, _)| {
+        let points: Vec<_> = outside(trace).iter().map(|(at, e)| (*at, e.abs())).collect();
+        let label = match runs {
+            [_] => "outside the bound".to_owned(),
+            _ => format!("{}: outside the bound", name(trace)),
+        };
+        (label, points)
+    });
+    broken.filter(|(_, points)| !points.is_empty()).fold(chart, |chart, (label, points)| {
+        chart.with(Series::points(&label, points).colour(ALARM))
+    })
+}
+
 /// The largest of each stretch: |error|, the bound and its statistical part, on a logarithmic axis.
 fn sizes(runs: &[Shown<'_>]) -> Chart {
     let mut chart = Chart::time("Size of the error, and its bound")
@@ -142,7 +157,7 @@ fn sizes(runs: &[Shown<'_>]) -> Chart {
     if span > 1.5 {
         chart = chart.about(&format!("Of each the largest within {span:.0} s."));
     }
-    chart
+    with_broken(chart, runs)
 }
 
 /// Round trips, and the delays there and back; for every source.
