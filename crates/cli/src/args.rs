@@ -349,7 +349,8 @@ The very engine of the daemon runs in virtual time, against simulated oscillator
 servers. The published clock is read once a second, as a program would read it, and compared with
 the truth. The same seed gives the same packets to every estimator, and the same output always.
 
-Columns, in µs of |clock - truth| unless they say otherwise, without the time to settle:
+Columns, in µs of |clock - truth| unless they say otherwise, without the time to settle but for
+'<100' and 'inside', which are of all:
   rms        root mean square of the error
   median     of the error with its sign: positive, the clock is ahead
   iqr        from the 25th to the 75th percentile
@@ -367,8 +368,8 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
 
-Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (most
-servers honest, the counter without a break), 2 on an error.")]
+Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
+they do not, that is said), 2 on an error.")]
 pub struct Simulate {
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies case
     /// and accuracy
@@ -377,8 +378,8 @@ pub struct Simulate {
     /// List the scenarios and what each is
     #[arg(long, exclusive = true)]
     pub list: bool,
-    /// Which clocks to compare; several are separated by commas
-    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_value = "ours")]
+    /// Which clocks to compare, separated by commas [default: ours]
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     pub estimator: Vec<Estimator>,
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
@@ -398,11 +399,15 @@ pub struct Simulate {
     /// Write a report to FILE: one HTML page with plots, of the first seed
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Write the stamps of the run to FILE, as 'truechimer replay' reads them
+    /// Write the stamps of the first seed to FILE, as 'truechimer replay' reads them; with several
+    /// servers those of the first to FILE.1, and so on
     #[arg(long, value_name = "FILE")]
     pub stamps: Option<PathBuf>,
+    /// Write every reading of the first seed to FILE: one line of CSV a second
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
     /// Print the scenario as a file to change, and end
-    #[arg(long, conflicts_with_all = ["json", "report", "stamps"])]
+    #[arg(long, conflicts_with_all = ["json", "report", "stamps", "csv"])]
     pub print: bool,
     /// How many runs go on side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]

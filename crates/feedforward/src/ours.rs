@@ -39,10 +39,12 @@ const FLOOR_SIGMAS: f64 = 4.0;
 const WANDER_ROOM: f64 = 4.0;
 /// How many exchanges in a row must agree on another time before it is believed ...
 const QUARANTINE: u32 = 8;
-/// ... and for how long: until the step, spread over that time, is no more than this. The more
-/// absurd, the more evidence: 100 s for 1 ms, four hours for 150 ms. It is how fast the published
-/// algorithm's limit of sanity opens, too.
-const QUARANTINE_RATE: f64 = 10e-6;
+/// ... and, from a step of so many seconds on (what the counter of a virtual machine may jump by
+/// unseen), for how long: until what the step has more, spread over that time, is no faster than
+/// this. The more absurd, the more evidence: four hours for 150 ms. The published algorithm's limit
+/// of sanity opens about as fast.
+const ABSURD: f64 = 9e-3;
+const QUARANTINE_RATE: f64 = 9e-6;
 /// Longer than this no evidence is asked for, s.
 const QUARANTINE_SECONDS: f64 = 6.0 * 3600.0;
 
@@ -227,7 +229,7 @@ impl Ours {
         let needed = if state.unproven {
             0.0
         } else {
-            ((theta - old.theta).abs() / QUARANTINE_RATE).min(QUARANTINE_SECONDS)
+            (((theta - old.theta).abs() - ABSURD) / QUARANTINE_RATE).min(QUARANTINE_SECONDS)
         };
         if count < QUARANTINE || self.seconds(since, m.received) < needed {
             return Err(Refusal::ServerStep);

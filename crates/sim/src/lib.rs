@@ -4,6 +4,7 @@
 pub mod allan;
 pub mod case;
 mod catalogue;
+mod conditions;
 pub mod host;
 mod limits;
 mod nearest;

@@ -1,5 +1,5 @@
-//! The demonstration as a page with plots: the readings once a second, and from the daemon's own log
-//! the exchanges and what it had to say.
+//! The demonstration as a page with plots: the readings, and from the daemon's own log the exchanges
+//! and what it had to say.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,10 +19,13 @@ use crate::simulate::{command, save};
 
 /// 2⁶⁴.
 const SCALE: f64 = 18_446_744_073_709_551_616.0;
+/// So many readings are all kept; later ones so far apart, s: not in step with any poll interval.
+const DENSE: usize = 6000;
+const SPARSE: f64 = 1.05;
 /// How long the longer of the intervals is, s.
 const THOUSAND: f64 = 1000.0;
 
-/// What was read, once a second.
+/// What was read.
 #[derive(Debug, Default)]
 pub struct Record {
     samples: Vec<Sample>,
@@ -45,7 +48,8 @@ impl Record {
         fast: Option<Rate>,
     ) {
         let at = seconds(sample.at);
-        if self.samples.last().is_some_and(|last| at < last.at + 1.0) {
+        let late = self.samples.last().is_none_or(|last| at >= last.at + SPARSE);
+        if self.samples.len() >= DENSE && !late {
             return;
         }
         self.zero.get_or_insert_with(|| {
@@ -89,7 +93,7 @@ impl Record {
         let mut trace = Trace {
             title: "demo".into(),
             about:
-                "A daemon that follows a server of our own on loopback, read once a second; the \
+                "A daemon that follows a server of our own on loopback, read twenty times a second; the \
                     truth is the server's own clock."
                     .into(),
             estimator: "ours".into(),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use truechimer_sim::case::name;
 use truechimer_sim::{Scenario, Statistics, Trace, catalogue, simulate_alike};
 
-use super::{command, jobs, promised, screen, seeds};
+use super::{affordable, command, jobs, screen, seeds};
 use crate::args::{self, Estimator};
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
@@ -50,8 +50,9 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         (args.poll.is_some(), "--poll"),
         (args.stamps.is_some(), "--stamps"),
         (args.report.is_some(), "--report"),
+        (args.csv.is_some(), "--csv"),
         (args.print, "--print"),
-        (args.estimator != [Estimator::Ours], "--estimator"),
+        (!args.estimator.is_empty(), "--estimator"),
     ] {
         if given {
             let why = "the study runs every scenario as it is, under every estimator; it takes \
@@ -64,6 +65,9 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         let shorter = |s: Scenario| if s.hours > hours { s.with_hours(hours) } else { Ok(s) };
         let all = scenarios.into_iter().map(shorter).collect::<Result<_, _>>();
         scenarios = all.map_err(|why| Failure::new("--hours", why))?;
+    }
+    for scenario in &scenarios {
+        affordable(scenario, seeds(args).len())?;
     }
     let mut lines = Vec::new();
     let progress = &mut io::stderr();
@@ -90,7 +94,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         markdown(&lines, args, out)?;
     }
     let broken = |line: &Line| {
-        promised(&line.scenario)
+        line.scenario.broken_conditions().is_empty()
             && line.clocks.first().is_some_and(|ours| ours.inside_bound.outside > 0)
     };
     Ok(Outcome::of(!lines.iter().any(broken)))
@@ -188,18 +192,16 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> io::R
             Some([low, high]) => format!("poll {low} to {high} s"),
             None => format!("poll {} s", scenario.poll),
         };
-        let honest = if promised(scenario) {
-            ""
-        } else {
-            "; the [conditions](bound.md) of the bound do not hold all the time"
-        };
         writeln!(
             out,
-            "### {}\n\n{}. {} h, {poll}{honest}.\n",
+            "### {}\n\n{}. {} h, {poll}.\n",
             scenario.name,
             scenario.about.trim_end_matches('.'),
             scenario.hours
         )?;
+        for remark in screen::remarks(scenario) {
+            writeln!(out, "*Note: {remark}.*\n")?;
+        }
         writeln!(
             out,
             "| | RMS | median | IQR | 1 % | 99 % | max | <100 | <10 | inside | bound | stat. | 1 s | 1000 s |\n\

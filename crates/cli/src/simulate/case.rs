@@ -7,7 +7,6 @@ use truechimer_sim::case::{Experiment, experiments, page};
 
 use super::{command, jobs, ready, save, screen};
 use crate::args;
-use crate::args::Estimator;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::table::{Side, Table};
 
@@ -19,14 +18,15 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     for (given, option) in [
         (args.poll.is_some(), "--poll"),
         (args.stamps.is_some(), "--stamps"),
+        (args.csv.is_some(), "--csv"),
         (args.print, "--print"),
         (args.json, "--json"),
         (args.seeds.is_some(), "--seeds"),
-        (args.estimator != [Estimator::Ours], "--estimator"),
+        (!args.estimator.is_empty(), "--estimator"),
     ] {
         if given {
-            let why = "the study has its own scenarios, estimators and polls; it takes --hours (of the \
-                       experiments that last 28 in full), --seed, --jobs and --report";
+            let why = "not for the study 'case', which has its own scenarios, estimators and polls; it \
+                       takes --hours (of the experiments that last 28 in full), --seed, --jobs, --report";
             return Err(Failure::new(option, why));
         }
     }
@@ -41,7 +41,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         sections.push(section(experiment, args, out)?);
         out.flush()?;
     }
-    save(path, &page(sections, &command(), env!("CARGO_PKG_VERSION")).render())?;
+    save(path, &page(sections, scale, &command(), env!("CARGO_PKG_VERSION")).render())?;
     writeln!(out, "report written to {}", path.display())?;
     Ok(Outcome::Good)
 }

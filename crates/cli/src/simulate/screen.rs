@@ -8,11 +8,15 @@ use truechimer_sim::{Scenario, Statistics};
 use crate::args::Estimator;
 use crate::table::{Side, Table};
 
+/// The width of an ordinary terminal.
+const WIDTH: usize = 80;
+
 /// The scenarios and what each is.
 pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     let width = scenarios.iter().map(|s| s.name.len()).max().unwrap_or(0);
+    let indent = " ".repeat(width + 2);
     for scenario in scenarios {
-        writeln!(out, "{:width$}  {}", scenario.name, scenario.about)?;
+        wrapped(&format!("{:width$}  {}", scenario.name, scenario.about), &indent, out)?;
     }
     writeln!(out, "\nStudies, each a series of scenarios:")?;
     writeln!(out, "{:width$}  the paper's experiments in one report", "case")?;
@@ -29,12 +33,48 @@ pub fn heading(scenario: &Scenario, seeds: &[u64], out: &mut dyn Write) -> io::R
         Some([low, high]) => format!("poll {low} to {high} s"),
         None => format!("poll {} s", scenario.poll),
     };
-    writeln!(out, "{}: {}", scenario.name, scenario.about)?;
-    writeln!(
-        out,
-        "{} h, the first {:.3} h to settle; {poll}; {seeds}",
-        scenario.hours, scenario.warm_up_hours
-    )
+    wrapped(&format!("{}: {}", scenario.name, scenario.about), "", out)?;
+    let settle = match scenario.warm_up_hours {
+        0.0 => String::new(),
+        hours => format!(", the first {} h to settle", number(hours)),
+    };
+    writeln!(out, "{} h{settle}; {poll}; {seeds}", scenario.hours)?;
+    for remark in remarks(scenario) {
+        wrapped(&format!("note: {remark}"), "", out)?;
+    }
+    Ok(())
+}
+
+/// What the reader has to know of a scenario to judge the figures.
+pub fn remarks(scenario: &Scenario) -> Vec<String> {
+    let broken = scenario.broken_conditions();
+    let mut remarks = Vec::new();
+    if !broken.is_empty() {
+        let why = broken.join("; ");
+        remarks.push(format!("the conditions of the bound do not hold all the time: {why}"));
+    }
+    match scenario.not_reached() {
+        0 => {}
+        1 => remarks.push("one thing that it is about happens after its end: more hours".into()),
+        n => remarks.push(format!("{n} things that it is about happen after its end: more hours")),
+    }
+    remarks
+}
+
+/// A text in lines of up to 80 columns, all but the first indented.
+fn wrapped(text: &str, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(out, "{line}")?;
+            line = indent.to_owned();
+        }
+        if !line.trim_start().is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{line}")
 }
 
 /// The clocks side by side; no wider than 80 columns.
@@ -70,6 +110,13 @@ pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Resul
     }
     table.write(out)?;
     for (estimator, statistics) in rows {
+        if statistics.error.seconds == 0 {
+            writeln!(
+                out,
+                "{}: never had anything to say: no usable reply",
+                name(estimator.kind())
+            )?;
+        }
         let inside = statistics.inside_bound;
         if inside.outside > 0 {
             writeln!(
@@ -142,6 +189,7 @@ mod tests {
         let all = truechimer_sim::catalogue();
         list(&all, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         for name in all.iter().map(|s| s.name.as_str()).chain(["case", "accuracy"]) {
             assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
         }

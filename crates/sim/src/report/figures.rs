@@ -18,7 +18,7 @@ pub(super) fn table(runs: &[Shown<'_>]) -> Table {
     rows.time("bound, median", |s| s.bound_median_us);
     rows.time("its statistical part, median", |s| s.statistical_median_us);
     rows.add("inside the bound", |(trace, s)| inside(&s.inside_bound, trace.honest));
-    rows.add("seconds outside of it", |(_, s)| Cell::count(s.inside_bound.outside as u64));
+    rows.add("readings outside of it", |(_, s)| Cell::count(s.inside_bound.outside as u64));
     rows.time("by up to", |s| match s.inside_bound.outside {
         0 => f64::NAN,
         _ => s.inside_bound.exceeded_us,
@@ -46,11 +46,11 @@ pub(super) fn table(runs: &[Shown<'_>]) -> Table {
     rows.add("exchanges", |(_, s)| Cell::count(s.exchanges.seen as u64));
     rows.add("of these used", |(_, s)| Cell::count(s.exchanges.used as u64));
     let seconds = |n: usize| Cell::count(n as u64);
-    rows.add("seconds synchronised", move |(_, s)| seconds(s.seconds_by_status.synchronised));
-    rows.add("seconds in holdover", move |(_, s)| seconds(s.seconds_by_status.holdover));
-    rows.add("seconds disrupted", move |(_, s)| seconds(s.seconds_by_status.disrupted));
-    rows.add("seconds unknown", move |(_, s)| seconds(s.seconds_by_status.unknown));
-    rows.add("seconds that count", move |(_, s)| seconds(s.error.seconds));
+    rows.add("readings synchronised", move |(_, s)| seconds(s.seconds_by_status.synchronised));
+    rows.add("readings in holdover", move |(_, s)| seconds(s.seconds_by_status.holdover));
+    rows.add("readings disrupted", move |(_, s)| seconds(s.seconds_by_status.disrupted));
+    rows.add("readings unknown", move |(_, s)| seconds(s.seconds_by_status.unknown));
+    rows.add("readings that count", move |(_, s)| seconds(s.error.seconds));
     rows.add("runs pooled", move |(_, s)| seconds(s.runs));
     rows.table
 }
@@ -91,7 +91,7 @@ fn thresholds(runs: &[Shown<'_>]) -> Vec<f64> {
 }
 
 /// How often the truth was inside: with honest servers, anything but always is bad.
-pub(super) fn inside(inside: &Inside, honest: bool) -> Cell {
+pub(crate) fn inside(inside: &Inside, honest: bool) -> Cell {
     let tone = match (inside.seconds, inside.outside) {
         (0, _) => return Cell::missing(),
         (_, 0) => Tone::Good,

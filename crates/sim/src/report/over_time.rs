@@ -46,7 +46,7 @@ fn within(trace: &Trace) -> Chart {
     let band = trace.samples.iter().map(|s| (s.at, -promised(s), promised(s)));
     let mut chart = Chart::time("Error within its bound")
         .about(
-            "Clock less truth, once a second: positive is ahead. Shaded: the bound that the clock \
+            "Clock less truth: positive is ahead. Shaded: the bound that the clock \
              promised. At first the y axis shows the bound as it is after the warm-up. Time runs \
              from the first request.",
         )
@@ -145,7 +145,10 @@ fn sizes(runs: &[Shown<'_>]) -> Chart {
             })
         };
         let colour = if runs.len() > 1 { n } else { GREY };
-        let bound = Series::line(&of("bound"), largest(promised)).colour(colour).dashed();
+        let mut bound = Series::line(&of("bound"), largest(promised)).colour(colour).dashed();
+        if n > 0 {
+            bound = bound.hidden();
+        }
         chart = chart.with(bound);
         if let [_] = runs {
             let statistical =

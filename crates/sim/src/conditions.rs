@@ -1,0 +1,154 @@
+//! What a scenario does to the promise of the bound, and what of it a shortened run never reaches.
+
+use crate::oscillator::{Oscillator, OscillatorSpec};
+use crate::path::{PathSpec, When};
+use crate::scenario::Scenario;
+
+/// How far the counter may be from its nominal rate (docs/bound.md, condition 2).
+const RATE: f64 = 500e-6;
+/// Over how long, s, the oscillator's recent mean is taken there: minutes to 2.8 hours.
+const RECENT: [f64; 5] = [300.0, 900.0, 1800.0, 3600.0, 10_000.0];
+/// The rate is looked at so often, s.
+const LOOK: f64 = 60.0;
+/// So many standard deviations count as never.
+const NEVER: f64 = 4.0;
+
+impl Scenario {
+    /// Which of the conditions of the bound do not hold all the time, in words; none: the truth must
+    /// be inside it in every second.
+    #[must_use]
+    pub fn broken_conditions(&self) -> Vec<String> {
+        let mut broken = Vec::new();
+        let honest = self.honest();
+        if honest.iter().filter(|honest| **honest).count() * 2 <= honest.len() {
+            broken.push("a server is wrong by more than it claims, and no majority is not".into());
+        }
+        if self.host.jumps.iter().any(|jump| jump.raw_too) {
+            broken.push("the counter jumps and nothing in the machine shows it".into());
+        } else if !self.is_unbroken() {
+            let text =
+                "the counter breaks; until the daemon looks, for up to a second, nobody knows";
+            broken.push(text.into());
+        }
+        broken.extend(self.broken_by_oscillator());
+        broken
+    }
+
+    /// Condition 2: the rate, and how far it strays from its recent mean.
+    fn broken_by_oscillator(&self) -> Option<String> {
+        let spec = &self.oscillator;
+        let max_wander = self.max_wander_ppm * 1e-6;
+        let [.., longest] = RECENT;
+        if NEVER * spec.walk_per_root_s * libm::sqrt(longest / 3.0) > max_wander {
+            return Some("the oscillator walks further than max-wander-ppm".into());
+        }
+        let quiet = OscillatorSpec {
+            walk_per_root_s: 0.0,
+            white_frequency_at_1s: 0.0,
+            flicker_phase_at_1s: 0.0,
+            white_phase_at_1s: 0.0,
+            ..spec.clone()
+        };
+        let mut oscillator = Oscillator::new(&quiet, 0);
+        for n in 0..=(self.hours * 3600.0 / LOOK) as u64 {
+            let t = n as f64 * LOOK;
+            let rate = oscillator.skew_at(t);
+            if rate.abs() > RATE {
+                return Some("the counter is more than 500 ppm from its nominal rate".into());
+            }
+            let now = oscillator.phase_at(t);
+            for recent in RECENT.into_iter().filter(|recent| *recent <= t) {
+                let mean = (now - oscillator.phase_at(t - recent)) / recent;
+                if (rate - mean).abs() > max_wander {
+                    return Some("the oscillator strays further than max-wander-ppm".into());
+                }
+            }
+        }
+        None
+    }
+
+    /// How many of the things that happen in it lie after its end, as when it was shortened.
+    #[must_use]
+    pub fn not_reached(&self) -> usize {
+        let end = self.hours * 3600.0;
+        self.beginnings().into_iter().filter(|at| *at >= end).count()
+    }
+
+    /// When everything begins that happens at a time of its own, s.
+    fn beginnings(&self) -> Vec<f64> {
+        let mut all: Vec<f64> = Vec::new();
+        all.extend(self.leap.map(|leap| (leap.midnight - self.begin) as f64));
+        all.extend(self.changes.iter().map(|c| c.at_s));
+        all.extend(self.restarts.iter().map(|r| r.at_s));
+        all.extend(self.oscillator.ramps.iter().map(|r| r.from_s));
+        all.extend(self.oscillator.steps.iter().map(|s| s.at_s));
+        let host = &self.host;
+        all.extend(host.loads.iter().map(|l| l.from_s));
+        all.extend(host.suspends.iter().map(|s| s.from_s));
+        all.extend(host.jumps.iter().map(|j| j.at_s));
+        all.extend(host.request_delays.iter().map(|d| d.from_s));
+        for server in &self.servers {
+            all.extend(server.steps.iter().map(|s| s.at_s));
+            all.extend(server.ramps.iter().map(|r| r.from_s));
+            all.extend(server.lies.iter().map(|l| l.from_s));
+            all.extend(server.restarts.iter().map(|r| r.at_s));
+            all.extend(server.silences.iter().map(|s| s.from_s));
+            all.extend(server.refusals.iter().map(|r| r.from_s));
+            all.extend(beginnings(&server.forward));
+            all.extend(beginnings(&server.backward));
+        }
+        all
+    }
+}
+
+fn beginnings(path: &PathSpec) -> Vec<f64> {
+    let queue = |when: When| match when {
+        When::Always | When::Daily { .. } => None,
+        When::Bursts { first_s, .. } => Some(first_s),
+        When::Between { from_s, .. } | When::Ramp { from_s, .. } => Some(from_s),
+    };
+    let queues = path.queues.iter().filter_map(|q| queue(q.when));
+    let shifts = path.shifts.iter().map(|s| s.at_s);
+    queues.chain(shifts).chain(path.outages.iter().map(|o| o.from_s)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{catalogue, find};
+
+    #[test]
+    fn conditions_are_broken_where_something_breaks_them() {
+        for (name, says) in [
+            ("server-step-150ms", "wrong by more than it claims"),
+            ("counter-jump-hidden", "nothing in the machine shows"),
+            ("suspend-stops-counter", "the counter breaks"),
+            ("oscillator-step-1ppm", "strays further"),
+        ] {
+            let broken = find(name).unwrap().broken_conditions();
+            assert!(broken.iter().any(|b| b.contains(says)), "{name}: {broken:?}");
+        }
+        for name in ["lan", "wan", "temperature", "liar-of-three", "suspend", "outage"] {
+            assert_eq!(find(name).unwrap().broken_conditions(), Vec::<String>::new(), "{name}");
+        }
+        let with = |change: fn(&mut Scenario)| {
+            let mut scenario = find("lan").unwrap();
+            change(&mut scenario);
+            scenario.broken_conditions()
+        };
+        assert!(with(|s| s.oscillator.walk_per_root_s = 1e-8)[0].contains("walks"));
+        assert!(with(|s| s.oscillator.skew_ppm = -600.0)[0].contains("500 ppm"));
+        assert!(with(|s| s.max_wander_ppm = 0.05)[0].contains("walks"));
+    }
+
+    #[test]
+    fn a_shortened_scenario_says_what_it_misses() {
+        for scenario in catalogue() {
+            assert_eq!(scenario.not_reached(), 0, "{}", scenario.name);
+        }
+        let outage = find("outage").unwrap().with_hours(6.0).unwrap();
+        assert_eq!(outage.not_reached(), 2, "both directions");
+        let shift = find("shift-up-forward").unwrap().with_hours(6.0).unwrap();
+        assert_eq!(shift.not_reached(), 1);
+    }
+}

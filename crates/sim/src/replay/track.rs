@@ -1,0 +1,106 @@
+//! Whether counts and times of a file go on as they did: the line that they lie on, where it
+//! breaks off, and what lies beside it.
+
+use truechimer_time::{Instant, Period, Rate, Span};
+
+use super::forward;
+use crate::stamps::Stamped;
+
+/// How far counts may run away from times between two rows, and remain on the line.
+const JUMP: Span = Span::from_secs(1);
+/// The same, as a share of the time between them, on top of what the nominal rate may be wrong by.
+const SLACK: Rate = Rate::from_ppb(1_000_000);
+/// So many of the rows that follow say what a row off the line means.
+pub(super) const AHEAD: usize = 8;
+/// A single row says nothing of the ones around it.
+const WITNESSES: usize = 2;
+
+/// Where a row lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Counts and times go on as they did.
+    On,
+    /// They do not, but the rows that follow do: it stands alone.
+    Off,
+    /// Its Ta or Tf is later than those of the rows that follow.
+    Ahead,
+    /// They do not, and those of the rows that follow go on as here: the counter began again, or
+    /// jumped by so much (by its own time − by the server's).
+    Break(Span),
+}
+
+/// The line so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Track {
+    period: Period,
+    slack: Rate,
+    /// The newest row on the line.
+    newest: Option<Stamped>,
+}
+
+impl Track {
+    /// For a counter whose nominal rate is right within `error`.
+    pub(super) fn new(period: Period, error: Rate) -> Track {
+        Track { period, slack: Rate(SLACK.0.saturating_add(error.0)), newest: None }
+    }
+
+    /// Where `row` lies; `following` are the ones after it. Rows that go backwards within
+    /// themselves must be left out of both.
+    pub(super) fn place<'r>(
+        &mut self,
+        row: &Stamped,
+        following: impl Iterator<Item = &'r Stamped>,
+    ) -> Place {
+        let (mut witnesses, mut with_row, mut with_newest, mut before) = (0, 0, 0, 0);
+        for next in following.filter(|next| forward(next)).take(AHEAD) {
+            witnesses += 1;
+            with_row += usize::from(self.agree(row, next));
+            let on = self.newest.is_none_or(|newest| self.agree(&newest, next));
+            with_newest += usize::from(on);
+            before += usize::from(on && (row.received - next.received).0 >= 0);
+        }
+        if witnesses >= WITNESSES && before * 2 > witnesses {
+            return Place::Ahead;
+        }
+        let place = match &self.newest {
+            Some(newest) if self.agree(newest, row) => Place::On,
+            None if witnesses == 0 || with_row > 0 => Place::On,
+            Some(newest) if with_newest == 0 && with_row * 2 > witnesses => {
+                Place::Break(self.apart(newest, row, |x| x.server_received))
+            }
+            _ => Place::Off,
+        };
+        if place != Place::Off {
+            self.newest = Some(*row);
+        }
+        place
+    }
+
+    /// From the newest row on the line to this one: by the counter, or over a break by the server.
+    pub(super) fn since_newest(&self, row: &Stamped, broken: bool) -> Span {
+        let Some(newest) = &self.newest else { return Span::ZERO };
+        let span = if broken {
+            row.server_sent - newest.server_sent
+        } else {
+            self.period.span(row.received - newest.received)
+        };
+        span.max(Span::ZERO)
+    }
+
+    /// Whether two rows lie on one line, whichever of them is first. Where there is a reference it
+    /// vouches for the counter when the server does not.
+    fn agree(&self, a: &Stamped, b: &Stamped) -> bool {
+        let limit = JUMP + self.slack.over(self.period.span(b.sent - a.sent).abs());
+        let near = |at: fn(&Stamped) -> Instant| self.apart(a, b, at).abs() <= limit;
+        let tapped = |x: &Stamped| x.reference.is_some_and(|r| r.received >= r.sent);
+        near(|x| x.server_received)
+            || (tapped(a)
+                && tapped(b)
+                && near(|x| x.reference.map_or(Instant::UNIX_EPOCH, |r| r.sent)))
+    }
+
+    /// From one row to another by the counter − by the time of them.
+    fn apart(&self, a: &Stamped, b: &Stamped, at: fn(&Stamped) -> Instant) -> Span {
+        self.period.span(b.sent - a.sent) - (at(b) - at(a))
+    }
+}
