@@ -277,7 +277,7 @@ impl Engine {
                     note(
                         actions,
                         Level::Warning,
-                        format!("{name}: its time moved by {by:+} and stayed there: following it"),
+                        format!("{name}: its time moved by {by:+} and stayed there: taken for its time from now on"),
                     );
                 }
                 if let Accepted::Shifted(by) = accepted {

@@ -30,6 +30,10 @@ const APART: f64 = 4.0;
 const FLOOR_WALK: f64 = 1e-3;
 /// With a blurred floor, the noise is never less than this share of the typical delay.
 const LEAST_BLUR: f64 = 0.15;
+/// A round trip that exceeds its floor by so many times what is usual says nothing of the oscillator.
+const FAR: f64 = 8.0;
+/// How fast the usual follows, per exchange.
+const QUIET_GAIN: f64 = 1.0 / 128.0;
 /// Memory of how often the clock itself was surprised, exchanges.
 const SURPRISE_MEMORY: f64 = 16.0;
 /// So many surprises of late mean that the estimate is lost.
@@ -64,6 +68,10 @@ pub(crate) struct Bank {
     /// How often of late the clock itself was surprised.
     surprises: f64,
     pub(super) recent: VecDeque<Recent>,
+    /// The exchange in hand says nothing of the oscillator.
+    held: bool,
+    /// What round trips exceed the floors by when the path is quiet, s.
+    quiet: f64,
     pub(super) start: Option<Start>,
 }
 
@@ -156,6 +164,8 @@ impl Bank {
             gap: 0.0,
             surprises: 0.0,
             recent: VecDeque::new(),
+            held: false,
+            quiet: 0.0,
             start: Some(start),
         };
         bank.combine();
@@ -192,6 +202,7 @@ impl Bank {
             self.take_first(seen);
             return None;
         }
+        self.hold(seen);
         let mut after = self.without_past();
         after.evidence = after.absorb(seen);
         let surprised = self.surprise(seen, slack, &mut after);
@@ -202,6 +213,19 @@ impl Bank {
             self.recent = recent;
         }
         self.shifted(seen)
+    }
+
+    /// What waited long says nothing of the oscillator: a queue that grows looks like a drift.
+    fn hold(&mut self, seen: Seen) {
+        let floors: f64 = self.now.floors.iter().sum();
+        let excess = seen.late.iter().sum::<f64>() + self.now.rate * seen.duration - floors;
+        let idle = self.laws[0].idle() + self.laws[1].idle();
+        if self.quiet == 0.0 {
+            self.quiet = idle;
+        }
+        self.held = excess > FAR * self.quiet;
+        let up = if excess > self.quiet { 0.3 } else { -0.7 };
+        self.quiet = (self.quiet * (1.0 + up * QUIET_GAIN)).max(1e-7);
     }
 
     /// The offset is proven to be at least `by` off: so neither it nor the rate was worth what its
@@ -303,7 +327,7 @@ impl Bank {
         let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let likely: f64 =
             logs.iter().zip(self.weights).map(|(log, w)| w * libm::exp(log - top)).sum();
-        for (m, log) in logs.iter().enumerate() {
+        for (m, log) in logs.iter().enumerate().filter(|_| !self.held) {
             self.logs[m] += (PRIOR[m] - self.logs[m]) / MEMORY + log;
         }
         if self.active == MEMBERS {

@@ -28,6 +28,7 @@ mod start;
 mod steered;
 mod surprise;
 mod tail;
+mod trend;
 
 use core::fmt;
 

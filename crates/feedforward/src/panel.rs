@@ -11,6 +11,7 @@
 use crate::bank::{Bank, Belief, Seen};
 use crate::even::Even;
 use crate::filter::Known;
+use crate::trend::Trend;
 
 /// Logarithm of how likely a blurred floor is beforehand, beside a sharp one ...
 const SOFT_PRIOR: f64 = -2.0;
@@ -20,6 +21,7 @@ const EVEN_PRIOR: f64 = -6.0;
 const MEMORY: f64 = 64.0;
 /// However badly a blurred floor foretold, it is soon believed again if it does better.
 const SOFT_MOST: f64 = 8.0;
+const PROVEN: u32 = 128;
 /// The same for like queues; and how much a single exchange may say of them. Several must agree.
 const EVEN_MOST: f64 = 12.0;
 const EVEN_STEP: f64 = 1.0;
@@ -39,6 +41,8 @@ pub(crate) struct Panel {
     soft_log: f64,
     even_log: f64,
     noise: [f64; 2],
+    trend: Trend,
+    calm: u32,
     now: Belief,
 }
 
@@ -55,6 +59,8 @@ impl Panel {
             soft_log: SOFT_PRIOR,
             even_log: EVEN_PRIOR,
             noise,
+            trend: Trend::new(),
+            calm: 0,
         }
     }
 
@@ -82,6 +88,12 @@ impl Panel {
         let better = (self.even.evidence() - best.evidence()).clamp(-EVEN_STEP, EVEN_STEP);
         let log = self.even_log + (EVEN_PRIOR - self.even_log) / MEMORY + better;
         self.even_log = log.clamp(-EVEN_MOST, EVEN_MOST);
+        self.trend.push(seen.late.iter().sum::<f64>() + self.now.rate * seen.duration);
+        if !self.trend.steady() {
+            self.calm = self.calm.saturating_add(1);
+        } else if self.calm < PROVEN {
+            self.even_log = self.even_log.max(SURE + 1.0);
+        }
         self.follow(seen, slack);
         self.combine();
         if self.soft_log > 0.0 { shifts.1 } else { shifts.0 }

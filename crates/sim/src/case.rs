@@ -265,7 +265,7 @@ impl Experiment {
         let places = self.scenarios.iter().map(|(label, _)| label.clone());
         let chart = Chart::places("Percentiles 1, 25, 50, 75 and 99 of the error", places)
             .y("clock − truth", Unit::Seconds)
-            .view(View::symmetric_log("both sides of zero, logarithmic", 1e-6));
+            .view(View::symmetric_log("both sides of zero, logarithmic", 1e-5));
         CLOCKS.iter().enumerate().fold(chart, |chart, (index, &clock)| {
             let boxes = outcomes.iter().enumerate().filter_map(|(at, outcomes)| {
                 let outcome = outcomes.iter().find(|o| o.clock == clock)?;
@@ -371,9 +371,11 @@ fn error_chart(outcomes: &[Outcome]) -> Chart {
         after.fold(0.0_f64, |most, (_, error)| most.max(error.abs()))
     };
     let widest = outcomes.iter().map(settled).fold(1e-6, f64::max) * 1.05;
+    let ours = outcomes.first().map_or(widest, |o| 1.05 * settled(o).max(1e-6));
     let mut chart = Chart::time("Error")
         .y("clock − truth", Unit::Seconds)
         .view(View::range("after settling", -widest, widest))
+        .view(View::range("ours", -ours, ours))
         .view(View::symmetric_log("all, logarithmic", 1e-6));
     if let Some(first) = outcomes.first() {
         let band = first.bounds.iter().map(|&(at, bound)| (at, -bound, bound));
