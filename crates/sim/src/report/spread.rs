@@ -7,8 +7,7 @@ use crate::trace::{Interval, Sample};
 
 /// The error after the warm-up.
 pub(super) fn error(runs: &[Shown<'_>]) -> Chart {
-    chart("How the error is distributed", runs, |s| s.error)
-        .about("After the warm-up.")
+    chart("How the error is distributed", runs, |s| s.error).about("After the warm-up.")
 }
 
 /// The errors of the difference clock, where there are any.
