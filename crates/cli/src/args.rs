@@ -417,28 +417,38 @@ pub struct Simulate {
 /// Options of `truechimer replay`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-FILE is one of two things, told apart by how it begins:
+FILE is one of two things, told apart by how it begins: a replay log or a stamp file.
 
 Replay log: what 'truechimer run --replay-log' wrote. Its events go to the engine once more, and
 every action and every published hand is compared with those in the log, bit for bit. With
---estimator the same events go to an engine with that estimator, and nothing is compared.
+--estimator the same events go to an engine with that estimator; nothing is compared bit for bit
+then, but how far its published clock is from the logged one is told. Its replies answer requests
+of the logged engine: those that it would not have sent itself (it polls at other times) it takes
+for strays, and goes without.
 
 Stamp file: rows of Ta Tb Te Tf, with RefIn RefOut after them where a reference stamped the same
 packets: counts when the request left and the reply arrived (Ta, Tf), Unix seconds by the server
-(Tb, Te) and by the reference, comments after # or %. docs/stamp-files.md has all of it.
+(Tb, Te) and by the reference, comments after # or %. docs/stamp-files.md has all of it. Where the
+counter begins again (a reboot) a new epoch begins.
 
 Rows, by --csv or --json: one for each reply, with the clock as it was once the reply had been
-taken in. Spans are nanoseconds in CSV and whole picoseconds in JSON; an offset or error is the
-clock - the other, positive = the clock is ahead; skew is that of the counter, positive = fast. The
-last line of JSON is the summary.
+taken in. An offset or error is the clock - the other, positive = the clock is ahead: 'offset' the
+clock - what a client without a filter believes (the reply took half of the round trip), 'error' -
+the reference, 'logged' - the clock in the log, 'source_offset' - the source's own estimate (with
+one source the published clock is just that, and it is 0). Skew is that of the counter, positive =
+fast. The last line of JSON is the summary.
+
+Units: spans are nanoseconds in CSV (_ns), whole picoseconds in rows of JSON (_ps), microseconds in
+tables and in the summary of JSON (_us).
 
 Examples:
   truechimer replay /var/log/truechimer.replay
   truechimer replay --estimator published --csv /var/log/truechimer.replay > published.csv
-  truechimer simulate lan --stamps lan.stamps; truechimer replay lan.stamps
+  truechimer simulate lan --stamps lan.stamps; truechimer replay --settle 7200 lan.stamps
   zcat trace.gz | truechimer replay --hz 2400000000 --json -
 
-Exit status: 0, 1 if a decision is not the same as in the log, 2 on an error.")]
+Exit status: 0, 1 if a decision is not the same as in the log, or if there was nothing to replay or
+fewer than half of the rows could be used, 2 on an error.")]
 pub struct Replay {
     /// A replay log or a stamp file; - reads standard input
     #[arg(value_name = "FILE")]
@@ -455,9 +465,12 @@ pub struct Replay {
     /// Leave out the rows: of the JSON, print the summary alone
     #[arg(long, conflicts_with = "csv")]
     pub summary: bool,
+    /// Leave the first so many seconds out of the statistics, though not out of the rows
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub settle: u32,
     /// Counts per second, nominally [default: by a comment, else by the first rows]
-    #[arg(long, value_name = "HZ", help_heading = STAMPS)]
-    #[arg(value_parser = clap::value_parser!(u64).range(2..))]
+    #[arg(long, value_name = "HZ", help_heading = STAMPS, value_parser = crate::replay::whole_hz)]
+    #[arg(allow_hyphen_values = true)]
     pub hz: Option<u64>,
     /// Bound of the error of each count [default: by a comment, else 1us]
     #[arg(long, value_name = "SPAN", value_parser = not_negative, allow_hyphen_values = true)]

@@ -34,12 +34,13 @@ fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<
     page.render_name_section(out)?;
     page.render_synopsis_section(out)?;
     page.render_description_section(out)?;
-    // What has no title of its own says more about the whole.
+    // What is no section of its own says more about the whole.
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let paragraphs = after.split("\n\n").filter(|p| !p.trim().is_empty());
-    let (titled, plain): (Vec<_>, Vec<_>) = paragraphs.partition(|p| title(p).is_some());
-    for paragraph in plain {
-        section(paragraph, out)?;
+    let (sections, plain): (Vec<_>, Vec<_>) =
+        paragraphs.partition(|p| title(p).is_some_and(|title| SECTIONS.contains(&title)));
+    for text in plain {
+        paragraph(text, out)?;
     }
     if command.get_arguments().any(|a| !a.is_hide_set()) {
         page.render_options_section(out)?;
@@ -47,25 +48,34 @@ fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<
     if command.has_subcommands() {
         page.render_subcommands_section(out)?;
     }
-    for paragraph in titled {
-        section(paragraph, out)?;
+    for text in sections {
+        paragraph(text, out)?;
     }
     if !after.contains("Exit status:") {
-        section("Exit status: 0, or 2 on an error.", out)?;
+        paragraph("Exit status: 0, or 2 on an error.", out)?;
     }
-    section("See also: truechimer(1)", out)?;
+    paragraph("See also: truechimer(1)", out)?;
     page.render_version_section(out)
 }
 
-/// A paragraph of the help. One that begins with a title, as `Examples:` does, becomes a section;
-/// what was laid out by hand keeps its lines.
-fn section(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
+/// The titles that make a section, as they are known from other manual pages. All other paragraphs
+/// stay together in their order, whatever they begin with.
+const SECTIONS: [&str; 6] =
+    ["Example", "Examples", "Environment", "Signals", "Exit status", "See also"];
+
+/// A paragraph of the help. One that begins with the title of a section becomes one; another title,
+/// as `Stamp file:`, is set off. What was laid out by hand keeps its lines.
+fn paragraph(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
     let title = title(paragraph);
     let text =
         title.map_or(paragraph, |title| paragraph.get(title.len() + 1..).unwrap_or_default());
-    let text = text.trim_start_matches([' ', '\n']);
+    let text = text.trim_start_matches('\n');
+    let text = if text.starts_with("  ") { text } else { text.trim_start_matches(' ') };
     match title {
-        Some(title) => writeln!(out, ".SH \"{}\"", title.to_uppercase())?,
+        Some(title) if SECTIONS.contains(&title) => {
+            writeln!(out, ".SH \"{}\"", title.to_uppercase())?;
+        }
+        Some(title) => writeln!(out, ".PP\n.B \"{}:\"", escaped(title))?,
         None => writeln!(out, ".PP")?,
     }
     let laid_out =
@@ -105,18 +115,66 @@ mod tests {
 
     #[test]
     fn titled_paragraphs_become_sections() {
-        let made = |paragraph| {
+        let made = |text| {
             let mut out = Vec::new();
-            section(paragraph, &mut out).unwrap();
+            paragraph(text, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(made("Exit status: 0 well,\n2 not."), ".SH \"EXIT STATUS\"\n0 well,\n2 not.\n");
         assert_eq!(made("Examples:\n  a --b"), ".SH \"EXAMPLES\"\n.nf\na \\-\\-b\n.fi\n");
-        assert_eq!(
-            made("No title: here are many words"),
-            ".SH \"NO TITLE\"\nhere are many words\n"
-        );
+        assert_eq!(made("Stamp file: rows\nof."), ".PP\n.B \"Stamp file:\"\nrows\nof.\n");
+        assert_eq!(made("Columns:\n  a  b"), ".PP\n.B \"Columns:\"\n.nf\na  b\n.fi\n");
         assert_eq!(made("A long line without one"), ".PP\nA long line without one\n");
         assert_eq!(made(".hidden"), ".PP\n\\&.hidden\n");
+    }
+
+    /// A page without its roff: the text of it, and sections' titles as in the help.
+    fn plain(page: &str) -> String {
+        let mut text = String::new();
+        for line in page.lines() {
+            let line = line.strip_prefix("\\&").unwrap_or(line);
+            let line = line.strip_prefix(".B ").or(line.strip_prefix(".SH ")).unwrap_or(line);
+            text += &line.replace("\\-", "-").replace("\\e", "\\");
+            text.push('\n');
+        }
+        text
+    }
+
+    fn all(command: &clap::Command, seen: &mut usize) {
+        for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            all(subcommand, seen);
+        }
+        let mut page = Vec::new();
+        super::page(command, "name", &mut page).unwrap();
+        let page = plain(&String::from_utf8(page).unwrap());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let mut before = 0;
+        for paragraph in help.split("\n\n").filter(|p| !p.trim().is_empty()) {
+            let mut text = paragraph;
+            if let Some(title) = title(paragraph) {
+                let section = format!("\"{}\"", title.to_uppercase());
+                let set_off = format!("\"{title}:\"");
+                assert!(page.contains(&section) || page.contains(&set_off), "{title}: {page}");
+                text = &paragraph[title.len() + 1..];
+                // Between other paragraphs it keeps its place.
+                if let Some(at) = page.find(&set_off) {
+                    assert!(at > before, "{title} is out of its order in {page}");
+                    before = at;
+                }
+            }
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+                assert!(page.lines().any(|l| l.trim() == line), "{line:?} is not in {page}");
+                *seen += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_help_is_lost() {
+        let mut root = args::command().disable_help_subcommand(true);
+        root.build();
+        let mut seen = 0;
+        all(&root, &mut seen);
+        assert!(seen > 60, "{seen}");
     }
 }

@@ -7,8 +7,11 @@ mod stamps;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 
+use truechimer_sim::replay::Spread;
+
 use crate::args;
 use crate::failure::{Ended, Failure};
+use crate::table::{Side, Table};
 
 use kind::Kind;
 
@@ -26,6 +29,16 @@ struct Job<'a> {
     /// As the user knows the file.
     name: String,
     rows: Rows,
+}
+
+/// What `--hz` takes.
+pub fn whole_hz(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(hz) if hz >= 2 => Ok(hz),
+        _ => Err("must be whole counts per second, 2 or more, with all digits written out: \
+                  2400000000, not 2.4e9"
+            .into()),
+    }
 }
 
 /// Runs the command.
@@ -77,10 +90,32 @@ fn list<N: std::fmt::Display>(counts: impl IntoIterator<Item = (N, u64)>) -> Str
     if parts.is_empty() { "none".into() } else { parts.join(", ") }
 }
 
+/// A table of how these are spread, in µs; `-` where there is nothing.
+fn spreads(rows: &[(&str, Option<Spread>)], out: &mut dyn Write) -> io::Result<()> {
+    let numbers = ["median", "iqr", "1 %", "99 %", "rms", "max"].map(|name| (name, Side::Right));
+    let columns: Vec<_> = std::iter::once(("µs", Side::Left)).chain(numbers).collect();
+    let mut table = Table::new(&columns);
+    let shown = |us: f64| if us.abs() < 1e6 { format!("{us:.3}") } else { format!("{us:.2e}") };
+    for (name, spread) in rows {
+        let cells = match spread {
+            Some(s) => [s.median_us, s.iqr_us, s.p1_us, s.p99_us, s.rms_us, s.max_us].map(shown),
+            None => std::array::from_fn(|_| "-".into()),
+        };
+        table.row(std::iter::once((*name).to_owned()).chain(cells).collect());
+    }
+    table.write(out)?;
+    let every = rows.iter().filter_map(|(_, spread)| Some(spread.as_ref()?.every)).max();
+    match every {
+        Some(every) if every > 1 => writeln!(out, "\npercentiles by one row of {every}"),
+        _ => Ok(()),
+    }
+}
+
 /// Lines of `name  text`, the text broken between words at 80 columns.
 fn write_facts(facts: &[(&str, String)], out: &mut dyn Write) -> io::Result<()> {
     const WIDTH: usize = 80;
-    let indent = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
+    let longest = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let indent = if longest == 0 { 0 } else { longest + 2 };
     for (name, text) in facts {
         let mut line = format!("{name:<indent$}");
         let mut first = true;
@@ -115,6 +150,14 @@ mod tests {
         assert_eq!(lines[0], "a     b");
         assert!(lines[1].starts_with("name  word") && lines[2].starts_with("      word"), "{text}");
         assert!(lines.iter().all(|line| line.len() <= 80) && lines.len() == 3, "{text}");
+    }
+
+    #[test]
+    fn rates_are_whole() {
+        assert_eq!((whole_hz("2"), whole_hz("2400000000")), (Ok(2), Ok(2_400_000_000)));
+        for bad in ["1", "2.4e9", "2.5", "-3", "", "99999999999999999999"] {
+            assert!(whole_hz(bad).unwrap_err().contains("whole counts per second"), "{bad}");
+        }
     }
 
     #[test]

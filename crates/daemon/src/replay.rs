@@ -30,6 +30,7 @@ use truechimer_engine::{Action, Config, Event, Start};
 use truechimer_time::Count;
 use truechimer_timehands::Hand;
 
+mod difference;
 mod happened;
 mod read;
 mod repeat;
@@ -69,6 +70,15 @@ struct EventLine<'a> {
 enum Decided<'a> {
     Hand(&'a Hand),
     Action(&'a Action),
+}
+
+impl<'a> Decided<'a> {
+    fn of(action: &'a Action) -> Decided<'a> {
+        match action {
+            Action::Publish(hand) => Decided::Hand(hand),
+            other => Decided::Action(other),
+        }
+    }
 }
 
 /// Any line but the first two.
@@ -123,10 +133,7 @@ impl<W: Write> Log<W> {
 
     /// The engine decided.
     pub(crate) fn action(&mut self, action: &Action) {
-        self.line(&match action {
-            Action::Publish(hand) => Decided::Hand(hand),
-            other => Decided::Action(other),
-        });
+        self.line(&Decided::of(action));
     }
 
     /// Hands everything to the system.

@@ -32,8 +32,12 @@ const FLOOR_WALK: f64 = 1e-3;
 const LEAST_BLUR: f64 = 0.15;
 /// A round trip that exceeds its floor by so many times what is usual says nothing of the oscillator.
 const FAR: f64 = 8.0;
-/// How fast the usual follows, per exchange.
+/// The usual is this quantile of what round trips exceed their floor by; ...
+const QUANTILE: f64 = 0.3;
+/// ... it follows so fast per exchange (tenfold takes four hours at 16 s) ...
 const QUIET_GAIN: f64 = 1.0 / 128.0;
+/// ... and is never less, s.
+const LEAST_QUIET: f64 = 1e-7;
 /// Memory of how often the clock itself was surprised, exchanges.
 const SURPRISE_MEMORY: f64 = 16.0;
 /// So many surprises of late mean that the estimate is lost.
@@ -224,8 +228,8 @@ impl Bank {
             self.quiet = idle;
         }
         self.held = excess > FAR * self.quiet;
-        let up = if excess > self.quiet { 0.3 } else { -0.7 };
-        self.quiet = (self.quiet * (1.0 + up * QUIET_GAIN)).max(1e-7);
+        let step = if excess > self.quiet { QUANTILE } else { QUANTILE - 1.0 };
+        self.quiet = (self.quiet * (1.0 + step * QUIET_GAIN)).max(LEAST_QUIET);
     }
 
     /// The offset is proven to be at least `by` off: so neither it nor the rate was worth what its

@@ -84,8 +84,15 @@ impl Even {
         }
     }
 
-    /// Takes in an exchange whose round trip exceeds its floor by `excess` seconds.
+    /// Takes in an exchange whose round trip exceeds its floor by `excess` seconds. If it is
+    /// negative, the floor so far was none, and what it taught was off by a share of that.
     pub(crate) fn take(&mut self, seen: Seen, excess: f64) {
+        let (below, excess) = (excess.min(0.0), excess.max(0.0));
+        if below < 0.0 {
+            for filter in &mut self.members {
+                filter.inflate(&[SHARE * below, 0.0, 0.0, 0.0], 1.0);
+            }
+        }
         let sum = [1.0, -seen.duration / 2.0, 0.0, 0.0];
         let middle = (seen.late[0] - seen.late[1]) / 2.0;
         let noise = self.constant + self.share * excess * excess;
@@ -171,5 +178,23 @@ mod tests {
             even.take(Seen { late, duration: 1e-3 }, 2.0 * queue);
         }
         assert!((even.now().theta - 3e-6).abs() < 1e-6, "{:?}", even.now());
+    }
+
+    #[test]
+    fn a_lower_floor_opens_what_the_higher_one_taught() {
+        let known = |mean, deviation| Known { mean, deviation };
+        let middle = |excess| {
+            let floor = known(10e-3, 5e-3);
+            let mut even = Even::new(known(0.0, 1e-3), known(0.0, 1e-7), floor, [0.3e-6; 2]);
+            for _ in 0..50 {
+                even.predict(16.0);
+                even.take(Seen { late: [10e-3, 10e-3], duration: 1e-3 }, 0.0);
+            }
+            even.predict(16.0);
+            even.take(Seen { late: [8e-3, 10e-3], duration: 1e-3 }, excess);
+            even.now().theta
+        };
+        assert!(middle(0.0).abs() < 0.1e-3, "it is doubted: {}", middle(0.0));
+        assert!((middle(-2e-3) + 1e-3).abs() < 0.2e-3, "it is believed: {}", middle(-2e-3));
     }
 }

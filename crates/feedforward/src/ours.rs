@@ -262,10 +262,16 @@ impl Measured {
         self.forward_error + self.backward_error
     }
 
-    /// What the round trip is above the floor of the recent past, s.
+    /// The server took longer than the exchange did, even if its two stamps are off by as much as
+    /// it allows for (a clock that shows milliseconds) and ours as well.
+    fn impossible(&self, rate: f64) -> bool {
+        self.round_trip(rate) < -self.stamp_errors() - self.root_distance
+    }
+
+    /// What the round trip is above the floor of the recent past, or below what it was so far, s.
     fn excess(&self, state: &State) -> f64 {
         let rtt = self.round_trip(state.filter.now().rate);
-        state.rtt.get().map_or(0.0, |floor| rtt - floor).max(0.0)
+        state.rtt.get().map_or(0.0, |floor| rtt - floor)
     }
 
     /// The exchange as the filter sees it.
@@ -344,7 +350,7 @@ impl Estimator for Ours {
         let Some(mut state) = self.state.take() else {
             let (state, result) = self.first(x);
             let m = self.measure(state.anchor, x);
-            if m.round_trip(state.filter.now().rate) < -m.stamp_errors() {
+            if m.impossible(state.filter.now().rate) {
                 return Err(Refusal::ImpossibleRoundTrip);
             }
             if result.is_ok() {
@@ -419,7 +425,7 @@ impl Ours {
         if !x.received.count.at_or_after(state.at) {
             return Err(Refusal::CounterBackwards);
         }
-        if m.round_trip(state.filter.now().rate) < -m.stamp_errors() {
+        if m.impossible(state.filter.now().rate) {
             return Err(Refusal::ImpossibleRoundTrip);
         }
         let dt = self.seconds(state.last_used, m.received);
@@ -432,6 +438,7 @@ impl Ours {
             Some(both) => {
                 state.quarantine = None;
                 state.unproven = false;
+                let below = m.excess(state).min(0.0);
                 state.rtt.push(m.round_trip(rate), dt);
                 let likely_slack = self.likely_slack(&predicted, state.floor_known());
                 let likely = state.likely.later(since, rate, likely_slack).intersection(&both);
@@ -439,7 +446,7 @@ impl Ours {
                 state.at = m.received;
                 let late = (m.round_trip(rate) / 2.0 - state.one_way()).max(0.0);
                 state.excess += EXCESS_GAIN * (late - state.excess);
-                let excess = m.excess(state);
+                let excess = if below < 0.0 { below } else { m.excess(state).max(0.0) };
                 let shifted = state.filter.take(m.seen(), slack, excess);
                 state.corridor = both;
                 state.likely = likely.unwrap_or_else(|| {

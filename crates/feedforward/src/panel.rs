@@ -17,11 +17,13 @@ use crate::trend::Trend;
 const SOFT_PRIOR: f64 = -2.0;
 /// ... and that what counts is how alike the queues are, beside either.
 const EVEN_PRIOR: f64 = -6.0;
+/// While round trips change steadily, floors have a say only if so many exchanges came without
+/// (an hour at 16 s): else nothing tells the clock's rate from a queue that grows.
+const PROVEN: u32 = 256;
 /// Memory of which of them foretold better, exchanges.
 const MEMORY: f64 = 64.0;
 /// However badly a blurred floor foretold, it is soon believed again if it does better.
 const SOFT_MOST: f64 = 8.0;
-const PROVEN: u32 = 128;
 /// The same for like queues; and how much a single exchange may say of them. Several must agree.
 const EVEN_MOST: f64 = 12.0;
 const EVEN_STEP: f64 = 1.0;
@@ -42,7 +44,10 @@ pub(crate) struct Panel {
     even_log: f64,
     noise: [f64; 2],
     trend: Trend,
+    /// How many exchanges came while round trips did not change steadily.
     calm: u32,
+    /// Round trips change steadily, and too little is known from before.
+    doubtful: bool,
     now: Belief,
 }
 
@@ -61,6 +66,7 @@ impl Panel {
             noise,
             trend: Trend::new(),
             calm: 0,
+            doubtful: false,
         }
     }
 
@@ -76,24 +82,24 @@ impl Panel {
     }
 
     /// Takes in an exchange that has just arrived, and whose round trip exceeds the smallest of
-    /// late by `excess` seconds; the rate is known to `slack`. What comes back is the change of
+    /// late by `excess` seconds (negative: it is smaller); the rate is known to `slack`. What comes back is the change of
     /// the round trip's floor, s, if it has shifted.
     pub(crate) fn take(&mut self, seen: Seen, slack: f64, excess: f64) -> Option<f64> {
+        self.trend.push(seen.late.iter().sum::<f64>() + self.now.rate * seen.duration);
+        let steady = self.trend.steady();
+        self.calm = self.calm.saturating_add(u32::from(!steady));
+        self.doubtful = steady && self.calm < PROVEN;
         let shifts = (self.sharp.take(seen, slack), self.soft.take(seen, slack));
         let better = self.soft.evidence() - self.sharp.evidence();
         let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
         self.soft_log = log.clamp(-SOFT_MOST, SOFT_MOST);
-        self.even.take(seen, excess);
+        // Later on a floor is renewed by what the old one forgot, and teaches nothing new.
+        let early = self.doubtful || !self.sharp.started();
+        self.even.take(seen, if early { excess } else { excess.max(0.0) });
         let best = if self.soft_log > 0.0 { &self.soft } else { &self.sharp };
         let better = (self.even.evidence() - best.evidence()).clamp(-EVEN_STEP, EVEN_STEP);
         let log = self.even_log + (EVEN_PRIOR - self.even_log) / MEMORY + better;
         self.even_log = log.clamp(-EVEN_MOST, EVEN_MOST);
-        self.trend.push(seen.late.iter().sum::<f64>() + self.now.rate * seen.duration);
-        if !self.trend.steady() {
-            self.calm = self.calm.saturating_add(1);
-        } else if self.calm < PROVEN {
-            self.even_log = self.even_log.max(SURE + 1.0);
-        }
         self.follow(seen, slack);
         self.combine();
         if self.soft_log > 0.0 { shifts.1 } else { shifts.0 }
@@ -133,9 +139,10 @@ impl Panel {
         if apart <= APART * libm::sqrt(floored.theta_var + even.theta_var) {
             return;
         }
-        if self.even_log < -SURE {
+        let sure = self.doubtful || self.even_log > SURE;
+        if self.even_log < -SURE && !sure {
             self.even.follow(&floored);
-        } else if self.even_log > SURE && self.sharp.started() {
+        } else if sure && self.sharp.started() {
             let known = |mean, variance| Known { mean, deviation: 2.0 * libm::sqrt(variance) };
             let rtt = (seen.late.iter().sum::<f64>() + even.rate * seen.duration).max(0.0);
             let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 };
@@ -157,7 +164,7 @@ impl Panel {
     fn combine(&mut self) {
         let (floored, mut even) = (self.floored(), self.even.now());
         even.floors = floored.floors;
-        let share = share(self.even_log);
+        let share = if self.doubtful { 1.0 } else { share(self.even_log) };
         self.now = Belief::mixed([(1.0 - share, floored), (share, even)].into_iter());
     }
 }

@@ -6,10 +6,11 @@ use crate::scenario::Scenario;
 
 /// How far the counter may be from its nominal rate (docs/bound.md, condition 2).
 const RATE: f64 = 500e-6;
-/// Over how long, s, the oscillator's recent mean is taken there: minutes to 2.8 hours.
-const RECENT: [f64; 5] = [300.0, 900.0, 1800.0, 3600.0, 10_000.0];
 /// The rate is looked at so often, s.
 const LOOK: f64 = 60.0;
+/// Over how many looks the oscillator's recent mean is taken there: minutes to 2.8 hours.
+const RECENT: [usize; 5] = [5, 15, 30, 60, LONGEST];
+const LONGEST: usize = 168;
 /// So many standard deviations count as never.
 const NEVER: f64 = 4.0;
 
@@ -38,7 +39,7 @@ impl Scenario {
     fn broken_by_oscillator(&self) -> Option<String> {
         let spec = &self.oscillator;
         let max_wander = self.max_wander_ppm * 1e-6;
-        let [.., longest] = RECENT;
+        let longest = LONGEST as f64 * LOOK;
         if NEVER * spec.walk_per_root_s * libm::sqrt(longest / 3.0) > max_wander {
             return Some("the oscillator walks further than max-wander-ppm".into());
         }
@@ -50,19 +51,25 @@ impl Scenario {
             ..spec.clone()
         };
         let mut oscillator = Oscillator::new(&quiet, 0);
+        // What it had gained at each look, the newest last.
+        let mut gained: Vec<f64> = Vec::new();
         for n in 0..=(self.hours * 3600.0 / LOOK) as u64 {
             let t = n as f64 * LOOK;
-            let rate = oscillator.skew_at(t);
+            let (rate, now) = (oscillator.skew_at(t), oscillator.phase_at(t));
             if rate.abs() > RATE {
                 return Some("the counter is more than 500 ppm from its nominal rate".into());
             }
-            let now = oscillator.phase_at(t);
-            for recent in RECENT.into_iter().filter(|recent| *recent <= t) {
-                let mean = (now - oscillator.phase_at(t - recent)) / recent;
-                if (rate - mean).abs() > max_wander {
+            for looks in RECENT {
+                let before = gained.len().checked_sub(looks).and_then(|then| gained.get(then));
+                let strays = |then: &f64| {
+                    let mean = (now - then) / (looks as f64 * LOOK);
+                    (rate - mean).abs() > max_wander
+                };
+                if before.is_some_and(strays) {
                     return Some("the oscillator strays further than max-wander-ppm".into());
                 }
             }
+            gained.push(now);
         }
         None
     }
@@ -108,7 +115,7 @@ fn beginnings(path: &PathSpec) -> Vec<f64> {
         When::Between { from_s, .. } | When::Ramp { from_s, .. } => Some(from_s),
     };
     let queues = path.queues.iter().filter_map(|q| queue(q.when));
-    let shifts = path.shifts.iter().map(|s| s.at_s);
+    let shifts = path.shifts.iter().filter(|s| s.by_ms != 0.0).map(|s| s.at_s);
     queues.chain(shifts).chain(path.outages.iter().map(|o| o.from_s)).collect()
 }
 

@@ -13,6 +13,8 @@ use crate::server::during;
 
 /// What the counter reads when the run begins: a machine that has been up for a while.
 const BEGUN: Count = Count(1_000_000_000_000);
+/// The slowest and the fastest counter, Hz.
+pub(crate) const COUNTER_HZ: (f64, f64) = (1e6, 1e10);
 /// Stretches in which the host may be held up once, s.
 const STALL_BLOCK: f64 = 0.1;
 /// How long reading the host's clocks takes, s.
@@ -176,7 +178,8 @@ impl HostSpec {
     /// # Errors
     /// Which field, what it is, and what it may be.
     pub fn check(&self) -> Result<(), String> {
-        within("counter-hz", self.counter_hz as f64, 1e6, 1e10)?;
+        let (low, high) = COUNTER_HZ;
+        within("counter-hz", self.counter_hz as f64, low, high)?;
         within("tick-ms", self.tick_ms, 0.01, 100.0)?;
         within("wake-us", self.wake_us, 0.0, 1e5)?;
         self.stamps.check().map_err(|e| format!("stamps: {e}"))?;

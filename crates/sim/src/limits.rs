@@ -1,5 +1,7 @@
 //! Ranges of what a scenario may ask for.
 
+use core::fmt;
+
 /// The most entries that any list in a scenario may have.
 pub(crate) const LIST: usize = 1000;
 /// The longest time that a scenario may name, s: ten years.
@@ -12,7 +14,27 @@ pub(crate) fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(),
     if value >= low && value <= high {
         return Ok(());
     }
-    Err(format!("{field} = {value}: must be between {low} and {high}"))
+    Err(format!("{field} = {}: {}", Short(value), must_be(low, high)))
+}
+
+/// What is said of a value out of range.
+pub(crate) fn must_be(low: f64, high: f64) -> String {
+    format!("must be between {} and {}", Short(low), Short(high))
+}
+
+/// A number as people write it: with an exponent where there would be rows of digits.
+#[derive(Clone, Copy)]
+pub(crate) struct Short(pub(crate) f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if size == 0.0 || (1e-4..1e15).contains(&size) || !size.is_finite() {
+            write!(f, "{}", self.0)
+        } else {
+            write!(f, "{:e}", self.0)
+        }
+    }
 }
 
 /// Refuses an interval that ends before it begins, and times out of range.

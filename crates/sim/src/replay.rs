@@ -3,32 +3,39 @@
 //! Every row goes to the estimator in its turn, and what the estimator then says of the time at Tf
 //! comes out. Two things are taken from the first [`HEAD`] rows before the first is replayed, where
 //! they are not given: the counter's nominal rate ([`Nominal`]) and by how many whole seconds the
-//! reference's timescale differs from the server's ([`Referenced::offset_s`]). Nothing else looks
-//! ahead, and nothing is kept of a row once it is replayed but its error.
+//! reference's timescale differs from the server's ([`Referenced::offset_s`]). And the few rows after
+//! one tell whether the counter began again in it, or whether it is out of its order. Nothing else
+//! looks ahead, and nothing is kept of a row once it is replayed but its error.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead};
 
 use serde::Serialize;
 use truechimer_engine::{EstimatorKind, estimator};
-use truechimer_feedforward::{Accepted, Estimator, Exchange, RatePrior, Settings};
+use truechimer_feedforward::{Accepted, Estimator, Exchange, RatePrior, Refusal, Settings};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 
-use crate::stamps::{Declared, Reader, Row, StampError, Stamped};
+use crate::stamps::{Reader, Row, StampError, Stamped};
 
 mod nominal;
 mod reference;
 mod spread;
+mod track;
 mod write;
 
 pub use nominal::{From, Nominal};
 pub use reference::Referenced;
-pub use spread::Spread;
+pub use spread::{Gathered, Spread};
+use track::{AHEAD, Place, Track};
 pub use write::{CSV_HEADER, Nanos, period_s, write_csv, write_json};
 
 /// So many rows are looked at before the first is replayed.
 pub const HEAD: usize = 1000;
+/// So many lines at which the counter began again are kept.
+const LINES: usize = 8;
+/// Seconds since 1900 between 2000 and 2036; as seconds since 1970 they would be 2070 and later.
+const SINCE_1900: core::ops::Range<i64> = 3_155_673_600..1 << 32;
 
 /// How to replay a stamp file. What is `None` is taken from the file's comments, else from its
 /// rows, else from [`ReplayOptions::DEFAULTS`].
@@ -46,6 +53,8 @@ pub struct ReplayOptions {
     pub max_wander: Option<Rate>,
     /// Seconds between requests.
     pub poll: Option<u32>,
+    /// So much of the beginning, and after every restart of the counter, is in no statistics.
+    pub settle: Span,
 }
 
 /// What is assumed where neither the caller nor the file says anything.
@@ -79,8 +88,10 @@ pub enum Refused {
     ServerBackwards,
     /// Ta is not after that of the row before.
     NotAfterPrevious,
+    /// Its Ta or Tf is later than those of the rows that follow.
+    CounterAhead,
     /// The estimator would not have it.
-    Estimator(truechimer_feedforward::Refusal),
+    Estimator(Refusal),
 }
 
 impl Refused {
@@ -90,7 +101,17 @@ impl Refused {
         match self {
             Refused::ServerBackwards => "server-backwards",
             Refused::NotAfterPrevious => "not-after-previous",
+            Refused::CounterAhead => "counter-ahead",
             Refused::Estimator(refusal) => refusal.name(),
+        }
+    }
+
+    /// Whether it is the counts or their order that make no sense, so that nothing can be said of
+    /// the time at Tf either.
+    fn senseless(self) -> bool {
+        match self {
+            Refused::ServerBackwards | Refused::NotAfterPrevious | Refused::CounterAhead => true,
+            Refused::Estimator(refusal) => refusal == Refusal::CounterBackwards,
         }
     }
 }
@@ -112,6 +133,8 @@ pub struct Judged {
     pub clock: Option<Told>,
     /// When the reply passed the reference, on the server's timescale.
     pub reference: Option<Instant>,
+    /// From 1; one more with every restart of the counter.
+    pub epoch: u64,
 }
 
 /// What the clock says at one count.
@@ -160,7 +183,17 @@ pub struct Refusals {
     pub first_line: u64,
 }
 
-/// What came of a replay.
+/// Where the counter began again: its counts went back or jumped against the server's time, and
+/// went on from there. What the clock knew of time is void then; it begins a new epoch.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Restarts {
+    /// How often.
+    pub count: u64,
+    /// The lines of the first ones.
+    pub lines: Vec<u64>,
+}
+
+/// What came of a replay. What was not measured is `None`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Replayed {
     /// With which estimator.
@@ -175,8 +208,15 @@ pub struct Replayed {
     pub shifts: u64,
     /// Steps of the server's time that it followed.
     pub steps: u64,
-    /// From the first Ta to the last Tf at the nominal rate, s.
-    pub duration_s: f64,
+    /// From the first Ta to the last Tf of the rows that make sense, used or not, at the nominal
+    /// rate, s.
+    pub duration_s: Option<f64>,
+    /// Restarts of the counter.
+    pub restarts: Restarts,
+    /// So much of the beginning is left out of the statistics, s.
+    pub settle_s: f64,
+    /// The server's times look like seconds since 1900, as in NTP packets.
+    pub since_1900: bool,
     /// The nominal rate, and where it comes from.
     pub nominal: Nominal,
     /// Seconds between requests.
@@ -186,13 +226,13 @@ pub struct Replayed {
     /// The server's root distance that was assumed, µs.
     pub root_distance_us: f64,
     /// The smallest round trip, µs.
-    pub rtt_least_us: f64,
+    pub rtt_least_us: Option<f64>,
     /// Skew of the counter in the end, parts per 10⁹: positive, it is fast.
     pub skew_ppb: Option<f64>,
     /// The bounds, µs.
-    pub bound: Spread,
+    pub bound: Option<Spread>,
     /// The clock − the naive time, µs.
-    pub offset: Spread,
+    pub offset: Option<Spread>,
     /// What the reference says of it, if there is one.
     pub reference: Option<Referenced>,
 }
@@ -235,9 +275,14 @@ pub fn replay_stamps<R: BufRead>(
     let mut reader = Reader::new(input);
     let head: Vec<Row> =
         reader.by_ref().take(HEAD).collect::<Result<_, _>>().map_err(ReplayError::Stamps)?;
-    let mut replay = Replay::new(&head, reader.declared(), options)?;
-    for row in head.into_iter().map(Ok).chain(reader) {
-        let judged = replay.row(&row.map_err(ReplayError::Stamps)?);
+    let mut replay = Replay::new(&head, &reader, options)?;
+    let mut coming = head.into_iter().map(Ok).chain(reader);
+    let mut rows: VecDeque<Result<Row, StampError>> = coming.by_ref().take(AHEAD).collect();
+    loop {
+        rows.extend(coming.next());
+        let Some(row) = rows.pop_front() else { break };
+        let following = rows.iter().map_while(|row| Some(&row.as_ref().ok()?.stamped));
+        let judged = replay.row(&row.map_err(ReplayError::Stamps)?, following);
         each(&judged).map_err(ReplayError::Output)?;
     }
     Ok(replay.done())
@@ -250,18 +295,25 @@ struct Replay {
     stamp_error: CountSpan,
     root_distance: Span,
     reference: Option<reference::Gathered>,
-    bounds: spread::Gathered,
-    offsets: spread::Gathered,
-    /// Ta of the first row, and of the newest that went to the estimator.
-    sent: Option<(Count, Count)>,
+    bounds: Gathered,
+    offsets: Gathered,
+    track: Track,
+    /// Ta of the newest row of this epoch that went to the estimator.
+    sent: Option<Count>,
+    settle: Span,
     rtt_least: Span,
     sum: Replayed,
 }
 
 impl Replay {
-    fn new(head: &[Row], said: Declared, options: &ReplayOptions) -> Result<Replay, ReplayError> {
+    fn new<R: BufRead>(
+        head: &[Row],
+        reader: &Reader<R>,
+        options: &ReplayOptions,
+    ) -> Result<Replay, ReplayError> {
         const ELSE: Defaults = ReplayOptions::DEFAULTS;
-        let nominal = nominal::of(head, said, options)?;
+        let said = reader.declared();
+        let nominal = nominal::of(head, said, reader.declared_in("nominal-hz"), options)?;
         let period = nominal.period;
         let poll = options.poll.unwrap_or_else(|| nominal::poll(head, period));
         let settings = Settings {
@@ -280,9 +332,11 @@ impl Replay {
             stamp_error: period.counts(stamp_error),
             root_distance,
             reference: reference::Gathered::new(head)?,
-            bounds: spread::Gathered::default(),
-            offsets: spread::Gathered::default(),
+            bounds: Gathered::default(),
+            offsets: Gathered::default(),
+            track: Track::new(period, nominal.error),
             sent: None,
+            settle: options.settle,
             rtt_least: Span::MAX,
             sum: Replayed {
                 estimator: options.estimator,
@@ -291,25 +345,38 @@ impl Replay {
                 refused: BTreeMap::new(),
                 shifts: 0,
                 steps: 0,
-                duration_s: 0.0,
+                duration_s: None,
+                restarts: Restarts::default(),
+                settle_s: seconds(options.settle),
+                since_1900: since_1900(head),
                 nominal,
                 poll,
                 stamp_error_us: us(stamp_error),
                 root_distance_us: us(root_distance),
-                rtt_least_us: 0.0,
+                rtt_least_us: None,
                 skew_ppb: None,
-                bound: Spread::default(),
-                offset: Spread::default(),
+                bound: None,
+                offset: None,
                 reference: None,
             },
         })
     }
 
-    fn row(&mut self, row: &Row) -> Judged {
+    fn row<'r>(&mut self, row: &Row, following: impl Iterator<Item = &'r Stamped>) -> Judged {
         let Row { line, stamped } = *row;
+        let place = forward(&stamped).then(|| self.track.place(&stamped, following));
+        if let Some(Place::Break(_)) = place {
+            self.estimator.new_epoch();
+            self.sent = None;
+            let restarts = &mut self.sum.restarts;
+            restarts.count += 1;
+            if restarts.lines.len() < LINES {
+                restarts.lines.push(line);
+            }
+        }
         let rtt = self.nominal.span(stamped.received - stamped.sent)
             - (stamped.server_sent - stamped.server_received);
-        let outcome = self.exchange(&stamped);
+        let outcome = self.exchange(&stamped, place);
         let clock = self.estimator.estimate(stamped.received).map(|estimate| {
             // What an estimator says of another count than its base is a straight line.
             let away = estimate.period.span(stamped.received - estimate.base);
@@ -330,25 +397,35 @@ impl Replay {
             naive: stamped.server_sent + rtt.half(),
             clock,
             reference: self.reference.as_mut().and_then(|r| r.shifted(row)),
+            epoch: self.sum.restarts.count + 1,
         };
-        self.add(&judged, &stamped);
+        // Counts that neither server nor reference agree with say nothing of the clock.
+        let wrong = place == Some(Place::Off) && stamped.reference.is_some();
+        let settled = self.track.epoch >= self.settle;
+        self.add(&judged, settled && !wrong);
         judged
     }
 
-    fn exchange(&mut self, stamped: &Stamped) -> Result<Accepted, Refused> {
+    fn exchange(&mut self, stamped: &Stamped, place: Option<Place>) -> Result<Accepted, Refused> {
         if stamped.server_sent < stamped.server_received {
             return Err(Refused::ServerBackwards);
         }
-        if self.sent.is_some_and(|(_, last)| last.at_or_after(stamped.sent)) {
+        if self.sent.is_some_and(|last| last.at_or_after(stamped.sent)) {
             return Err(Refused::NotAfterPrevious);
         }
-        self.sent = Some((self.sent.map_or(stamped.sent, |(first, _)| first), stamped.sent));
+        match place {
+            None => return Err(Refused::Estimator(Refusal::CounterBackwards)),
+            Some(Place::Ahead) => return Err(Refused::CounterAhead),
+            Some(_) => {}
+        }
+        self.sent = Some(stamped.sent);
         self.estimator
             .exchange(&exchange(stamped, self.stamp_error, self.root_distance))
             .map_err(Refused::Estimator)
     }
 
-    fn add(&mut self, judged: &Judged, stamped: &Stamped) {
+    /// `counts` in the statistics, that is: if it makes sense.
+    fn add(&mut self, judged: &Judged, counts: bool) {
         let sum = &mut self.sum;
         sum.rows += 1;
         match judged.outcome {
@@ -357,15 +434,14 @@ impl Replay {
                 sum.shifts += u64::from(matches!(accepted, Accepted::Shifted(_)));
                 sum.steps += u64::from(matches!(accepted, Accepted::Stepped(_)));
                 self.rtt_least = self.rtt_least.min(judged.rtt);
-                if let Some((first, _)) = self.sent {
-                    let seconds = self.nominal.span(stamped.received - first);
-                    sum.duration_s = seconds.as_nanos() as f64 / 1e9;
-                }
             }
             Err(refused) => {
                 let first = Refusals { rows: 0, first_line: judged.line };
                 sum.refused.entry(refused.name()).or_insert(first).rows += 1;
             }
+        }
+        if !counts || judged.outcome.is_err_and(Refused::senseless) {
+            return;
         }
         if let Some(clock) = judged.clock {
             sum.skew_ppb = Some(clock.skew.as_ppt() as f64 / 1000.0);
@@ -380,15 +456,31 @@ impl Replay {
     }
 
     fn done(self) -> Replayed {
-        let least = if self.rtt_least == Span::MAX { Span::ZERO } else { self.rtt_least };
+        let least = Some(self.rtt_least).filter(|&least| least != Span::MAX);
         Replayed {
-            rtt_least_us: least.as_picos() as f64 / 1e6,
+            duration_s: self.track.elapsed().map(seconds),
+            rtt_least_us: least.map(|least| least.as_picos() as f64 / 1e6),
             bound: self.bounds.spread(),
             offset: self.offsets.spread(),
             reference: self.reference.map(reference::Gathered::done),
             ..self.sum
         }
     }
+}
+
+fn seconds(span: Span) -> f64 {
+    span.as_nanos() as f64 / 1e9
+}
+
+/// Whether neither the client's nor the server's part of an exchange goes backwards.
+fn forward(stamped: &Stamped) -> bool {
+    (stamped.received - stamped.sent).0 > 0 && stamped.server_sent >= stamped.server_received
+}
+
+/// Whether the server's times look like seconds since 1900.
+fn since_1900(head: &[Row]) -> bool {
+    let like = |row: &&Row| SINCE_1900.contains(&row.stamped.server_received.secs());
+    head.iter().filter(like).count() * 2 > head.len()
 }
 
 /// A row as estimators see it.

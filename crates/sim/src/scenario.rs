@@ -209,9 +209,13 @@ impl Scenario {
         mut read: impl FnMut(&str) -> Result<Recording, String>,
     ) -> Result<Scenario, ScenarioError> {
         let mut scenario: Scenario = text::parse(text)?;
-        for server in &mut scenario.servers {
-            for path in [&mut server.forward, &mut server.backward] {
-                path.resolve(&mut read).map_err(ScenarioError::new)?;
+        for (i, server) in scenario.servers.iter_mut().enumerate() {
+            for (way, path) in
+                [("forward", &mut server.forward), ("backward", &mut server.backward)]
+            {
+                path.resolve(&mut read).map_err(|why| {
+                    text::located(text, format!("server {}: {way}: {why}", i + 1))
+                })?;
             }
         }
         scenario.check_fields().map_err(|what| text::located(text, what))?;
@@ -222,7 +226,8 @@ impl Scenario {
     #[must_use]
     pub fn to_toml(&self) -> String {
         // All that TOML cannot hold is a number too large for i64, which `check` refuses.
-        toml::to_string(self).unwrap_or_default()
+        let text = toml::to_string(self).unwrap_or_default();
+        format!("# Every key and what it means: docs/scenarios.md\n\n{text}")
     }
 
     /// The same, so long. If that leaves too little after the warm-up, the warm-up is made a

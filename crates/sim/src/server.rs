@@ -15,6 +15,10 @@ use crate::random::Random;
 const WANDER_STEP: f64 = 16.0;
 /// No server can be further off than this, ms: three years.
 const FARTHEST_MS: f64 = 1e11;
+/// What a synchronised server may claim to be.
+pub(crate) const STRATA: (f64, f64) = (1.0, 15.0);
+/// The precisions that it may claim, as powers of two.
+pub(crate) const PRECISIONS: (f64, f64) = (-32.0, 0.0);
 /// A smear lasts from half a day before the leap to half a day after it, s.
 const HALF_DAY: f64 = 43_200.0;
 /// How long before a leap second servers announce it, s: the day before, as RFC 5905 has it.
@@ -214,10 +218,10 @@ impl ServerSpec {
         }
         let us = |field: &str, value: f64| within(field, value, 0.0, 1e6);
         let ms = |field: &str, value: f64| within(field, value, -FARTHEST_MS, FARTHEST_MS);
-        within("stratum", f64::from(self.stratum), 1.0, 15.0)?;
+        within("stratum", f64::from(self.stratum), STRATA.0, STRATA.1)?;
         us("root-delay-us", self.root_delay_us)?;
         us("root-dispersion-us", self.root_dispersion_us)?;
-        within("precision", f64::from(self.precision), -32.0, 0.0)?;
+        within("precision", f64::from(self.precision), PRECISIONS.0, PRECISIONS.1)?;
         us("quantum-us", self.quantum_us)?;
         us("residence-us", self.residence_us)?;
         us("residence-jitter-us", self.residence_jitter_us)?;

@@ -24,6 +24,8 @@ pub const MAX_LINE: usize = 4096;
 pub const COLUMNS: [&str; 6] = ["Ta", "Tb", "Te", "Tf", "RefIn", "RefOut"];
 /// Columns without and with a reference.
 const WIDTHS: [usize; 2] = [4, 6];
+/// What comments may declare.
+const KEYS: [&str; 4] = ["nominal-hz", "nominal-error", "stamp-error", "root-distance"];
 /// 2200-01-01: nothing later is a Unix time in seconds.
 pub const LATEST: u64 = 7_258_118_400;
 
@@ -83,6 +85,8 @@ pub struct Reader<R> {
     /// Columns of the first row, and its line.
     width: Option<(usize, u64)>,
     declared: Declared,
+    /// The lines in which [`KEYS`] were declared.
+    declared_in: [Option<u64>; 4],
     buffer: Vec<u8>,
     ended: bool,
 }
@@ -95,6 +99,7 @@ impl<R: BufRead> Reader<R> {
             line: 0,
             width: None,
             declared: Declared::default(),
+            declared_in: [None; 4],
             buffer: Vec::new(),
             ended: false,
         }
@@ -104,6 +109,12 @@ impl<R: BufRead> Reader<R> {
     /// has been read.
     pub fn declared(&self) -> Declared {
         self.declared
+    }
+
+    /// The line in which this key was declared.
+    pub fn declared_in(&self, key: &str) -> Option<u64> {
+        let at = KEYS.iter().position(|known| *known == key)?;
+        *self.declared_in.get(at)?
     }
 
     /// The next line into the buffer, without its end. `false` at the end of the file.
@@ -160,7 +171,7 @@ impl<R: BufRead> Reader<R> {
             }
             let comment = text.iter().position(|&byte| byte == b'#' || byte == b'%');
             if let Some(comment) = comment.and_then(|at| text.get(at + 1..)) {
-                declare(&mut self.declared, comment, self.line)?;
+                declare(&mut self.declared, &mut self.declared_in, comment, self.line)?;
             }
             let data = text.get(..comment.unwrap_or(text.len())).unwrap_or(text);
             let (fields, columns) = split(data);
@@ -229,9 +240,26 @@ fn split(data: &[u8]) -> ([&[u8]; 6], usize) {
 
 /// Takes in a comment of the form `key: value` if the key is one of ours. All other comments say
 /// nothing to us.
-fn declare(declared: &mut Declared, comment: &[u8], line: u64) -> Result<(), Fault> {
+fn declare(
+    declared: &mut Declared,
+    declared_in: &mut [Option<u64>; 4],
+    comment: &[u8],
+    line: u64,
+) -> Result<(), Fault> {
     let Ok(comment) = core::str::from_utf8(comment) else { return Ok(()) };
     let Some((key, value)) = comment.split_once(':') else { return Ok(()) };
+    let key = key.trim().to_ascii_lowercase();
+    let known = KEYS.iter().position(|known| *known == key);
+    let Some(before) = known.and_then(|at| declared_in.get_mut(at)) else { return Ok(()) };
+    if let Some(before) = before.replace(line) {
+        return Err(Fault {
+            line,
+            column: None,
+            expected: format!("'{key}:' once"),
+            found: format!("it again, after line {before}"),
+            mend: "leave one of the two out; where files were joined, replay them one by one",
+        });
+    }
     let value = value.trim();
     let wrong = |expected: &str, mend| Fault {
         line,
@@ -244,7 +272,7 @@ fn declare(declared: &mut Declared, comment: &[u8], line: u64) -> Result<(), Fau
         Ok(span) if !span.is_negative() => Ok(Some(span)),
         _ => Err(wrong(&format!("a span of time after '{key}:'"), "write it as in 20us or 150ns")),
     };
-    match key.trim().to_ascii_lowercase().as_str() {
+    match key.as_str() {
         "nominal-hz" => match value.parse::<u64>() {
             Ok(hz) if hz >= 2 => declared.nominal_hz = Some(hz),
             _ => {

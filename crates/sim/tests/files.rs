@@ -1,4 +1,5 @@
-//! Scenario files: what is wrong with them is said, with the line and how to mend it.
+//! Scenario files: what is wrong with them is said, with the line and how to mend it; and their
+//! reference, docs/scenarios.md, is true.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -42,10 +43,10 @@ fn a_file_by_hand_is_read() {
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     for (from, to, line, says) in [
-        ("poll = 64", "pol = 64", 5, "unknown field `pol`; did you mean `poll`?"),
+        ("poll = 64", "pol = 64", 5, "unknown key `pol`; did you mean `poll`? Known are: name,"),
         ("poll = 64", "poll = 0", 5, "poll = 0: must be between 1 and 1024"),
         ("poll = 64", "poll = 1025", 5, "must be between 1 and 1024"),
-        ("poll = 64", "poll = \"fast\"", 5, "invalid type"),
+        ("poll = 64", "poll = \"fast\"", 5, "poll = \"fast\": must be a whole number, found text"),
         ("hours = 2", "hours = 20000", 3, "hours = 20000: must be between 0.001 and 10000"),
         ("hours = 2", "hours = nan", 3, "hours = NaN"),
         ("hours = 2", "hours = -1", 3, "hours = -1"),
@@ -53,9 +54,9 @@ fn what_is_wrong_is_named_with_its_line() {
         ("skew-ppm = -3", "skew-pmm = -3", 8, "did you mean `skew-ppm`?"),
         ("skew-ppm = -3", "skew-ppm = 1e9", 8, "oscillator: skew-ppm = 1000000000"),
         ("floor-ms = 1", "floor-ms = -1", 13, "server 1: forward: floor-ms = -1"),
-        ("mean-ms = 0.2", "mean-ms = 1e7", 15, "server 1: forward: queue 1: mean-ms"),
+        ("mean-ms = 0.2", "mean-ms = 1e7", 15, "server 1: forward: queue 1: mean-ms = 10000000:"),
         ("law.exponential", "law.exponental", 15, "did you mean `exponential`?"),
-        ("offset-ms = 0.5", "offset-ms = 1e300", 19, "server 2: offset-ms"),
+        ("offset-ms = 0.5", "offset-ms = 1e300", 19, "server 2: offset-ms = 1e300: must be"),
         ("name = \"b\"", "name = \"a\"", 18, "server 2: name = \"a\": twice"),
         ("name = \"b\"", "name = \"a b\"", 18, "must be one word"),
         ("name = \"mine\"", "name = ", 2, ""),
@@ -77,7 +78,7 @@ fn what_is_wrong_is_named_with_its_line() {
 
 #[test]
 fn what_has_no_line_is_named_all_the_same() {
-    assert!(error("").what.contains("missing field `name`"), "{}", error(""));
+    assert!(error("").what.contains("`name` is missing"), "{}", error(""));
     assert!(error("name = \"x\"\nserver = []").what.contains("there must be 1 to 64"));
     let lan = find("lan").unwrap();
     assert!(lan.clone().with_poll(0).is_err() && lan.clone().with_poll(1025).is_err());
@@ -91,6 +92,10 @@ fn what_has_no_line_is_named_all_the_same() {
 fn recorded_delays_are_asked_for() {
     let text = GOOD.replacen("exponential.mean-ms = 0.2", "recorded.file = \"delays\"", 1);
     assert!(error(&text).what.contains("delays"), "{}", error(&text));
+    let nowhere = |file: &str| Err(format!("here/{file}: there is no such file"));
+    let error = Scenario::from_toml_with(&text, nowhere).unwrap_err();
+    let says = "server 1: forward: queue 1: file = \"delays\": here/delays: there is no such file";
+    assert_eq!((error.line, error.what.as_str()), (Some(15), says));
     let read = |file: &str| {
         assert_eq!(file, "delays");
         truechimer_sim::parse_delays("0.001\n0.002\n").map_err(|e| e.to_string())
@@ -98,6 +103,209 @@ fn recorded_delays_are_asked_for() {
     let scenario = Scenario::from_toml_with(&text, read).unwrap();
     assert_eq!(scenario.check(), Ok(()));
 }
+
+/// What serde says of types is put into the words of the file.
+#[test]
+fn wrong_types_are_named_in_plain_words() {
+    let top = |line: &str| format!("{line}\n{GOOD}");
+    let end = |lines: &str| format!("{GOOD}{lines}");
+    let queue = |line: &str| end(&format!("[[server.forward.queue]]\n{line}\n"));
+    let mend = "; leave out the quotation marks";
+    for (text, line, says) in [
+        (top("burst = 1"), 1, "burst = 1: must be true or false, found a whole number".to_owned()),
+        (
+            top("burst = \"true\""),
+            1,
+            format!("burst = \"true\": must be true or false, found text{mend}"),
+        ),
+        (
+            top("about = 5"),
+            1,
+            "about = 5: must be text in quotation marks, found a whole number".into(),
+        ),
+        (
+            top("begin = \"5\""),
+            1,
+            format!("begin = \"5\": must be a whole number, found text{mend}"),
+        ),
+        (
+            top("begin = 1.8e9"),
+            1,
+            "must be a whole number without point or exponent: 1800000000".into(),
+        ),
+        (top("begin = 1e300"), 1, "begin = 1e300: must be a whole number".into()),
+        (top("begin = 2027-01-01"), 1, "must be a whole number, found a date or a time".into()),
+        (
+            top("max-wander-ppm = [1]"),
+            1,
+            "max-wander-ppm = [1]: must be a number, found a list".into(),
+        ),
+        (top("max-wander-ppm = true"), 1, "must be a number, found a truth value".into()),
+        (top("max-wander-ppm = 1e300"), 1, "max-wander-ppm = 1e300: must be between".into()),
+        (
+            top("adaptive = 16"),
+            1,
+            "adaptive = 16: must be a list of two, found a whole number".into(),
+        ),
+        (top("adaptive = [16]"), 1, "adaptive = [16]: must be a list of two".into()),
+        (top("adaptive = [16, 64, 256]"), 1, "adaptive: must be a list of two".into()),
+        (top("adaptive = [16, \"64\"]"), 1, "adaptive 2 = \"64\": must be a whole number".into()),
+        (top("host = 5"), 1, "host = 5: must be a table: write [host] and its keys below".into()),
+        (top("host = [1000000000]"), 1, "host: must be made of tables, each with its keys".into()),
+        (top("leap.inserted = true"), 1, "leap: `midnight` is missing".into()),
+        (top("leap = \"\\u001b[31m\""), 1, "must be a table".into()),
+        (
+            end("[change]\nat-s = 5"),
+            20,
+            "change: must be a list: write [[change]], in two pairs".into(),
+        ),
+        (
+            end("[[host]]\ntick-ms = 5"),
+            20,
+            "host 1: must be a single table: write [host], in one".into(),
+        ),
+        (
+            end("[host]\npoll = 5"),
+            21,
+            "Keys of the scenario itself stand above its first table".into(),
+        ),
+        (
+            end("[[server.step]]\nat-s = \"5\""),
+            21,
+            "server 2: step 1: at-s = \"5\": must be".into(),
+        ),
+        (end("[[server.step]]\nat-s = 5"), 20, "server 2: step 1: `by-ms` is missing".into()),
+        (end("poll = 16\npoll = 16"), 21, "`poll` is there twice".into()),
+        (
+            end("poll = 16s"),
+            20,
+            "`16s` where a value has to be: a number, true or false, text".into(),
+        ),
+        (end("poll ="), 20, "nothing where a value has to be".into()),
+        (
+            queue("law = \"exponential\""),
+            21,
+            "law = \"exponential\": has keys of its own: write".into(),
+        ),
+        (
+            queue("law = 5"),
+            21,
+            "law = 5: must be one of: constant, exponential, gamma, lomax".into(),
+        ),
+        (queue("law = {}"), 21, "law: must be one of: constant".into()),
+        (
+            queue("law = { constant.ms = 1, gamma.shape = 1 }"),
+            21,
+            "must be a single one of: const".into(),
+        ),
+        (
+            queue("law = \"pareto\""),
+            21,
+            "unknown kind `pareto`. Known are: constant, exponential,".into(),
+        ),
+        (queue("law.constant = {}"), 21, "queue 1: law: constant: `ms` is missing".into()),
+        (queue("law.constant.ms = 1\nwhen.always = 1"), 22, "always = 1: has no keys".into()),
+        (
+            queue("law.constant.ms = 1\nwhen = 1"),
+            22,
+            "must be one of: always, bursts, daily".into(),
+        ),
+        (
+            end("[host.stamps]\nlaw = 1"),
+            21,
+            "host: stamps: law = 1: must be one of: kernel, user".into(),
+        ),
+    ] {
+        let found = error(&text);
+        assert_eq!(found.line, Some(line), "{found}\n{text}");
+        assert!(found.what.contains(&says), "{says}: {found}");
+        assert!(found.to_string().len() < 400 && !found.what.contains(char::is_control), "{found}");
+    }
+    assert!(error("name = \"x\"").what.contains("at least one [[server]]"));
+}
+
+/// What does not fit into the type is out of range in the same words as what does.
+#[test]
+fn out_of_range_is_out_of_range() {
+    for (key, low, high) in [
+        ("poll", "1", "1024"),
+        ("stratum", "1", "15"),
+        ("precision", "-32", "0"),
+        ("host.counter-hz", "1000000", "10000000000"),
+    ] {
+        for value in ["-33", "-1000", "100000000000", "99999999999999999999999999999"] {
+            let line = format!("{key} = {value}\n");
+            let text =
+                if key.contains('.') { format!("{line}{GOOD}") } else { format!("{GOOD}{line}") };
+            let found = error(&text);
+            assert!(found.what.ends_with(&format!("must be between {low} and {high}")), "{found}");
+        }
+    }
+}
+
+/// The kinds that a message lists are those that there are.
+#[test]
+fn kinds_are_all_listed() {
+    for (key, kinds) in [("law", "recorded"), ("when", "ramp")] {
+        let text = |value: &str| {
+            let law = if key == "when" { "law.constant.ms = 1\n" } else { "" };
+            format!("{GOOD}[[server.forward.queue]]\n{law}{key} = {value}\n")
+        };
+        let [wrong, unknown] = [text("5"), text("\"x-y-z\"")].map(|text| error(&text).what);
+        let list = |what: &str| what.rsplit_once(": ").unwrap().1.to_owned();
+        assert_eq!(list(&wrong), list(&unknown));
+        assert!(list(&wrong).ends_with(kinds));
+    }
+    let law = |value: &str| error(&format!("{GOOD}[host.stamps]\nlaw = {value}")).what;
+    assert!(law("5").ends_with(": kernel, user") && law("\"x\"").ends_with(": kernel, user"));
+}
+
+#[test]
+fn recorded_delays_are_in_seconds() {
+    use truechimer_sim::parse_delays;
+    let ms = "18.2\n18.9\n17.1\n";
+    let error = |text: &str| parse_delays(text).unwrap_err();
+    assert_eq!(
+        error(ms).to_string(),
+        "the median delay is 18.2: delays are in seconds; divide milliseconds by 1000"
+    );
+    assert!(error("1 2\n3 4\n").what.contains("delays are in seconds"));
+    // Two directions side by side are not a time and a delay.
+    let sides = error("0.2 0.3\n0.1 0.3\n");
+    assert_eq!(sides.line, 2);
+    assert!(
+        sides
+            .what
+            .contains("the first one is the time and the second one the delay, both in seconds")
+    );
+    // A single one on its way for long, where the others are quick: or else not.
+    assert!(parse_delays("0.02\n0.03\n12\n").is_ok());
+    let mixed = error("0.3\n0.2\n12\n0.4\n");
+    assert_eq!((mixed.line, mixed.what.contains("the delay 12 is far above")), (3, true));
+    assert!(error("0,002\n").what.contains("write a decimal point"));
+    assert!(parse_delays("\u{feff}0.001\r\n0.002\r\n").is_ok());
+}
+
+#[test]
+fn printed_scenarios_say_where_their_keys_are_explained() {
+    let text = find("wifi").unwrap().to_toml();
+    assert!(text.starts_with("# ") && text.lines().next().unwrap().contains("docs/scenarios.md"));
+    assert_eq!(Scenario::from_toml(&text).unwrap(), find("wifi").unwrap());
+}
+
+#[test]
+fn what_a_scenario_is_stands_by_itself() {
+    for scenario in truechimer_sim::catalogue() {
+        let about = &scenario.about;
+        assert!(about.chars().count() <= 110, "{about}");
+        // Not in the terms of the one above it in the list, nor longer by less than nothing.
+        assert!(!about.starts_with("the same"), "{about}");
+        assert!(!about.contains(" -") && !about.contains(" +"), "{about}");
+    }
+}
+
+#[path = "files/reference.rs"]
+mod reference;
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]

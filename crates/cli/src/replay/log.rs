@@ -7,29 +7,66 @@ use clap::ValueEnum;
 use serde::Serialize;
 use truechimer_daemon::replay::{Happened, Heard, Options, ReplayError, Summary, What, repeat};
 use truechimer_daemon::{Level, Selection};
-use truechimer_sim::replay::{Nanos, period_s};
+use truechimer_sim::replay::{Gathered, Nanos, Spread, period_s};
 use truechimer_sim::stamps::Digits;
 use truechimer_time::{Instant, Span, Utc};
 use truechimer_timehands::Status;
 
-use super::{Job, Rows, list, write_facts};
+use super::{Job, Rows, list, spreads, write_facts};
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::{json, ppb};
 
 /// Decimals of a time: picoseconds.
 const DECIMALS: usize = 12;
 
+/// What is said of a log that says nothing.
+const EMPTY: &str = "the log holds no event yet: there is nothing to replay";
+
 /// The first line of the CSV form.
 const CSV_HEADER: &str = "line,count,time_s,event,source,outcome,selection,status,bound_ns,\
-    offset_ns,skew_ppb,period_s,rtt_ns,floor_ns,source_bound_ns,deviation_ns,text";
+    offset_ns,skew_ppb,period_s,rtt_ns,floor_ns,source_bound_ns,deviation_ns,source_offset_ns,\
+    logged_ns,text";
 
 /// What came of it.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Answer<'a> {
     Same(&'a Summary),
-    Other(&'a Summary),
-    Differs { line: u64, logged: &'a str, decided: &'a str },
+    Other {
+        #[serde(flatten)]
+        summary: &'a Summary,
+        /// Clock − logged clock.
+        logged: Option<Spread>,
+    },
+    Empty(&'a Summary),
+    Differs {
+        line: u64,
+        field: &'a str,
+        logged: &'a str,
+        decided: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<&'a str>,
+    },
+}
+
+/// The other clock − the logged one at the replies that were used, once it had settled.
+struct Compared {
+    settle: Span,
+    /// At the first of them.
+    first: Option<Instant>,
+    gathered: Gathered,
+}
+
+impl Compared {
+    fn add(&mut self, happened: &Happened) {
+        let (Some(ahead), Some((time, _))) = (happened.ahead_of_logged(), happened.time) else {
+            return;
+        };
+        let first = *self.first.get_or_insert(time);
+        if time - first >= self.settle {
+            self.gathered.add(ahead);
+        }
+    }
 }
 
 pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
@@ -51,7 +88,13 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
     if job.rows == Rows::Csv {
         writeln!(out, "{CSV_HEADER}")?;
     }
+    let mut compared = Compared {
+        settle: Span::from_secs(i64::from(args.settle)),
+        first: None,
+        gathered: Gathered::default(),
+    };
     let mut each = |happened: &Happened| -> io::Result<()> {
+        compared.add(happened);
         match job.rows {
             Rows::None => Ok(()),
             Rows::Csv => writeln!(out, "{}", csv(happened).map_err(io::Error::other)?),
@@ -63,11 +106,14 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
     };
     let options = Options { estimator: args.estimator.map(crate::args::Estimator::kind) };
     let done = repeat(input, options, &mut each);
-    let (answer, same) = match &done {
-        Ok(summary) if summary.estimator.is_some() => (Answer::Other(summary), true),
+    let logged = compared.gathered.spread();
+    let (answer, good) = match &done {
+        Ok(summary) if summary.events == 0 => (Answer::Empty(summary), false),
+        Ok(summary) if summary.estimator.is_some() => (Answer::Other { summary, logged }, true),
         Ok(summary) => (Answer::Same(summary), true),
-        Err(ReplayError::Differs { line, logged, decided }) => {
-            (Answer::Differs { line: *line, logged, decided }, false)
+        Err(ReplayError::Differs { line, field, logged, decided, version }) => {
+            let version = version.as_deref();
+            (Answer::Differs { line: *line, field, logged, decided, version }, false)
         }
         Err(ReplayError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return Err(Failure::Unread);
@@ -76,21 +122,32 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
         Err(why) => return Err(job.failure(why)),
     };
     match (job.rows, &done) {
-        (Rows::Csv, Ok(_)) => {}
+        (Rows::Csv, Ok(summary)) => {
+            if summary.events == 0 {
+                out.flush()?;
+                crate::complain(&format!("{}: {EMPTY}", job.name));
+            }
+        }
         // The rows so far are right; that there are no more must not go unsaid.
         (Rows::Csv, Err(why)) => {
             out.flush()?;
             crate::complain(&format!("{}: {why}", job.name));
         }
         _ if args.json => writeln!(out, "{}", json(&answer)?)?,
-        (_, Ok(summary)) => show(job, summary, out)?,
+        (_, Ok(summary)) if summary.events == 0 => writeln!(out, "{}: {EMPTY}", job.name)?,
+        (_, Ok(summary)) => show(job, summary, logged, out)?,
         (_, Err(why)) => writeln!(out, "{}: {why}", job.name)?,
     }
-    Ok(Outcome::of(same))
+    Ok(Outcome::of(good))
 }
 
 /// The summary for people.
-fn show(job: &Job<'_>, summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn show(
+    job: &Job<'_>,
+    summary: &Summary,
+    logged: Option<Spread>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let name = &job.name;
     match job.args.estimator.and_then(|e| e.to_possible_value()) {
         None => writeln!(out, "{name}: every decision is the same to the last bit\n")?,
@@ -114,8 +171,11 @@ fn show(job: &Job<'_>, summary: &Summary, out: &mut dyn Write) -> io::Result<()>
     ];
     if summary.estimator.is_some() {
         let unmatched = match summary.unmatched {
-            0 => "every reply answers a request of this engine as well".into(),
-            n => format!("{n} replies answer no request of this engine, and count as refused"),
+            0 => "it would have sent the very requests that the log's replies answer".into(),
+            n => format!(
+                "it would not have sent those that {n} of the log's replies answer (it polls at \
+                 other times), and goes without these replies"
+            ),
         };
         facts.push(("requests", unmatched));
     }
@@ -123,7 +183,20 @@ fn show(job: &Job<'_>, summary: &Summary, out: &mut dyn Write) -> io::Result<()>
         let text = "the log breaks off in the middle, as when the daemon was killed";
         facts.push(("end", text.into()));
     }
-    write_facts(&facts, out)
+    if summary.estimator.is_some() && job.args.settle > 0 {
+        let text = format!("the first {} s, of the comparison below: --settle", job.args.settle);
+        facts.push(("left out", text));
+    }
+    write_facts(&facts, out)?;
+    if summary.estimator.is_none() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    spreads(&[("clock - logged", logged)], out)?;
+    let text = "its published clock - the one in the log, at every reply that it used: \
+                positive = it is ahead of the logged one";
+    writeln!(out)?;
+    write_facts(&[("", text.into())], out)
 }
 
 /// What happened, in one word.
@@ -158,7 +231,7 @@ fn outcome(heard: &Heard) -> &str {
 }
 
 fn csv(happened: &Happened) -> Result<String, std::fmt::Error> {
-    let Happened { line, count, time, bound, status, what } = happened;
+    let Happened { line, count, time, logged: _, bound, status, what } = happened;
     let mut text =
         format!("{line},{},{},{}", count.0, unix(*time).unwrap_or_default(), event(what));
     let bound = Nanos(*bound);
@@ -167,21 +240,23 @@ fn csv(happened: &Happened) -> Result<String, std::fmt::Error> {
             let skew = heard.skew.map(|skew| ppb(skew).to_string()).unwrap_or_default();
             write!(
                 text,
-                ",{},{},{},{status},{bound},{},{skew},{:e},{},{},{},{},",
+                ",{},{},{},{status},{bound},{},{skew},{:e},{},{},{},{},{},{},",
                 cell(&heard.source),
                 outcome(heard),
                 selection(heard.selection),
-                Nanos(heard.offset),
+                Nanos(heard.naive_offset()),
                 period_s(heard.period),
                 Nanos(heard.rtt),
                 Nanos(heard.floor),
                 Nanos(heard.bound),
-                Nanos(heard.deviation)
+                Nanos(heard.deviation),
+                Nanos(heard.offset),
+                Nanos(happened.ahead_of_logged())
             )?;
         }
         other => {
             let remark = remark(other).unwrap_or_default();
-            write!(text, ",,,,{status},{bound},,,,,,,,{}", cell(&remark))?;
+            write!(text, ",,,,{status},{bound},,,,,,,,,,{}", cell(&remark))?;
         }
     }
     Ok(text)
@@ -229,6 +304,9 @@ struct Reply<'a> {
     floor_ps: Option<i128>,
     source_bound_ps: Option<i128>,
     deviation_ps: Option<i128>,
+    source_offset_ps: Option<i128>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logged_ps: Option<i128>,
 }
 
 impl Line<'_> {
@@ -247,13 +325,15 @@ impl Line<'_> {
                     source: &heard.source,
                     outcome: outcome(heard),
                     selection: selection(heard.selection),
-                    offset_ps: ps(heard.offset),
+                    offset_ps: ps(heard.naive_offset()),
                     skew_ppb: heard.skew.map(ppb),
                     period_s: period_s(heard.period),
                     rtt_ps: ps(heard.rtt),
                     floor_ps: ps(heard.floor),
                     source_bound_ps: ps(heard.bound),
                     deviation_ps: ps(heard.deviation),
+                    source_offset_ps: ps(heard.offset),
+                    logged_ps: ps(happened.ahead_of_logged()),
                 }),
                 _ => None,
             },

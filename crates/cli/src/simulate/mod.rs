@@ -7,7 +7,7 @@ mod jobs;
 mod screen;
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde::Serialize;
@@ -30,6 +30,9 @@ const SAMPLE_BYTES: f64 = 250.0;
 const EXCHANGE_BYTES: f64 = 350.0;
 /// What all that may come to.
 const MOST_BYTES: f64 = 8e9;
+
+/// The longest file that is read, bytes.
+const MOST_TEXT: u64 = 100_000_000;
 
 /// Runs the command.
 pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
@@ -94,13 +97,24 @@ fn unknown(why: &str) -> String {
     }
 }
 
+/// What a file says, unless it is far too long to be what it should be.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = fs::File::open(path)?.take(MOST_TEXT + 1).read_to_string(&mut text)?;
+    if read as u64 > MOST_TEXT {
+        let why = format!("longer than {} MB", MOST_TEXT / 1_000_000);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(text)
+}
+
 /// A scenario from a file; files of recorded delays that it names are sought beside it.
 fn read(path: &Path) -> Result<Scenario, Failure> {
-    let text = fs::read_to_string(path).map_err(|why| Failure::new(path.display(), why))?;
+    let text = text_of(path).map_err(|why| Failure::new(path.display(), why))?;
     let beside = path.parent().unwrap_or(Path::new(""));
     Scenario::from_toml_with(&text, |file| {
         let file = beside.join(file);
-        let text = fs::read_to_string(&file).map_err(|why| format!("{}: {why}", file.display()))?;
+        let text = text_of(&file).map_err(|why| format!("{}: {why}", file.display()))?;
         parse_delays(&text).map_err(|why| format!("{}: {why}", file.display()))
     })
     .map_err(|why| Failure::new(path.display(), why))

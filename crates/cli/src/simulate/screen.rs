@@ -33,7 +33,8 @@ pub fn heading(scenario: &Scenario, seeds: &[u64], out: &mut dyn Write) -> io::R
         Some([low, high]) => format!("poll {low} to {high} s"),
         None => format!("poll {} s", scenario.poll),
     };
-    wrapped(&format!("{}: {}", scenario.name, scenario.about), "", out)?;
+    let about = if scenario.about.is_empty() { "a scenario of yours" } else { &scenario.about };
+    wrapped(&format!("{}: {about}", scenario.name), "", out)?;
     let settle = match scenario.warm_up_hours {
         0.0 => String::new(),
         hours => format!(", the first {} h to settle", number(hours)),

@@ -14,6 +14,9 @@ pub struct Happened {
     pub count: Count,
     /// The published clock at `count`, once it was synchronised: leap-free, and as UTC.
     pub time: Option<(Instant, Utc)>,
+    /// With another estimator, at a reply that was used: the logged clock at `count`, leap-free,
+    /// once it had taken in the same event. `None` where either does not know the time.
+    pub logged: Option<Instant>,
     /// Bound of its error, while it is promised.
     pub bound: Option<Span>,
     /// What the published clock says of itself.
@@ -86,10 +89,36 @@ impl Happened {
             line,
             count,
             time: known.then(|| (time, hand.leaps.utc(time))),
+            logged: None,
             bound: hand.status.bound_holds().then(|| hand.bound_at(count)),
             status: hand.status,
             what,
         }
+    }
+
+    /// The published clock − the logged one: positive, the published clock is ahead.
+    #[must_use]
+    pub fn ahead_of_logged(&self) -> Option<Span> {
+        Some(self.time?.0 - self.logged?)
+    }
+
+    /// Takes down what the logged clock says at the same count.
+    pub(super) fn compare(&mut self, logged: &Hand) {
+        let known = |status| !matches!(status, Status::Unknown | Status::Disrupted);
+        let used = matches!(&self.what, What::Reply(heard) if heard.refused.is_none());
+        if used && known(self.status) && known(logged.status) {
+            self.logged = Some(logged.time_at(self.count));
+        }
+    }
+}
+
+impl Heard {
+    /// The published clock − the naive time, which takes the reply for half of the round trip:
+    /// positive, the published clock is ahead. `None` if the exchange was not used.
+    #[must_use]
+    pub fn naive_offset(&self) -> Option<Span> {
+        let (there, back) = self.delays?;
+        Some((back - there).half())
     }
 }
 

@@ -6,6 +6,8 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use truechimer_engine::Action;
 
+use super::difference::Difference;
+
 /// The longest line that is read, in bytes.
 const MAX_LINE: u64 = 4 << 20;
 
@@ -20,6 +22,8 @@ pub enum ReplayError {
     Line {
         /// Its number, from 1.
         line: u64,
+        /// The column, from 1, unless it is the line as a whole.
+        column: Option<usize>,
         /// What is wrong with it.
         why: String,
     },
@@ -27,10 +31,14 @@ pub enum ReplayError {
     Differs {
         /// The number of the first line that differs, from 1.
         line: u64,
+        /// The first field that differs, as `hand.bound`.
+        field: String,
         /// What the log has there.
         logged: String,
         /// What the engine decided now.
         decided: String,
+        /// The version of the program that wrote the log, if it is not this one.
+        version: Option<String>,
     },
     /// Whoever takes what happened takes no more.
     Output(io::Error),
@@ -43,9 +51,15 @@ impl fmt::Display for ReplayError {
             ReplayError::NotALog(why) => {
                 write!(f, "not a replay log that this version can read: {why}")
             }
-            ReplayError::Line { line, why } => write!(f, "line {line}: {why}"),
-            ReplayError::Differs { line, logged, decided } => {
-                write!(f, "line {line} differs:\n  logged:  {logged}\n  decided: {decided}")
+            ReplayError::Line { line, column: None, why } => write!(f, "line {line}: {why}"),
+            ReplayError::Line { line, column: Some(column), why } => {
+                write!(f, "line {line}, column {column}: {why}")
+            }
+            ReplayError::Differs { line, field, logged, decided, version } => {
+                write!(f, "line {line}: {field} differs: logged {logged}, decided {decided}")?;
+                let Some(version) = version else { return Ok(()) };
+                let this = crate::VERSION;
+                write!(f, "; version {version} wrote the log, this is {this}, which may differ")
             }
             ReplayError::Output(why) => why.fmt(f),
         }
@@ -94,14 +108,34 @@ impl<R: BufRead> Lines<R> {
     }
 
     pub(super) fn error(&self, why: String) -> ReplayError {
-        ReplayError::Line { line: self.number, why }
+        ReplayError::Line { line: self.number, column: None, why }
     }
 
-    pub(super) fn differs(&self, logged: String, decided: &Action) -> ReplayError {
-        ReplayError::Differs { line: self.number, logged, decided: format!("{decided:?}") }
+    pub(super) fn parse<'t, T: Deserialize<'t>>(&self, text: &'t str) -> Result<T, ReplayError> {
+        let line = self.number;
+        parse(text).map_err(|(column, why)| ReplayError::Line { line, column, why })
+    }
+
+    /// The error of a decision that is not the logged one, either of which may be missing.
+    pub(super) fn differs(
+        &self,
+        logged: Option<&Action>,
+        decided: Option<&Action>,
+        version: &str,
+    ) -> ReplayError {
+        let Difference { field, logged, decided } = Difference::between(logged, decided);
+        let version = (version != crate::VERSION).then(|| version.to_owned());
+        ReplayError::Differs { line: self.number, field, logged, decided, version }
     }
 }
 
-pub(super) fn parse<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+/// The value of one line; else in which column it is wrong, and how.
+pub(super) fn parse<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, (Option<usize>, String)> {
+    serde_json::from_str(text).map_err(|error| {
+        // The line is ours to know: to the parser it is always the first.
+        let (why, place) = (error.to_string(), format!(" at line {}", error.line()));
+        let end = why.rfind(&place).unwrap_or(why.len());
+        let column = Some(error.column()).filter(|&column| column > 0);
+        (column, why.get(..end).unwrap_or(&why).to_owned())
+    })
 }

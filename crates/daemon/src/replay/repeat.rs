@@ -7,7 +7,7 @@ use std::io::{self, BufRead};
 use serde::Serialize;
 use truechimer_engine::{Action, Config, Engine, EstimatorKind, Event, SourceId};
 use truechimer_time::Count;
-use truechimer_timehands::Status;
+use truechimer_timehands::{Hand, Status};
 
 use super::happened::{Before, said};
 use super::read::{Lines, parse};
@@ -83,6 +83,11 @@ struct Repeat<'a, R> {
     each: Option<Each<'a>>,
     summary: Summary,
     requests: Requests,
+    /// The newest hand in the log.
+    logged: Option<Hand>,
+    /// With another estimator: what has yet to be compared with the hands that the log has after
+    /// the event.
+    waiting: Vec<Happened>,
 }
 
 impl<'a, R: BufRead> Repeat<'a, R> {
@@ -93,15 +98,29 @@ impl<'a, R: BufRead> Repeat<'a, R> {
             each,
             summary: Summary { estimator: options.estimator, ..Summary::default() },
             requests: Requests::default(),
+            logged: None,
+            waiting: Vec::new(),
         }
     }
 
     fn run(mut self) -> Result<Summary, ReplayError> {
+        let done = self.lines();
+        // What was found out before an error stands.
+        let told = if let Err(ReplayError::Output(_)) = done { Ok(()) } else { self.tell() };
+        done.and(told).map(|()| self.summary)
+    }
+
+    fn lines(&mut self) -> Result<(), ReplayError> {
         let header: Header = self
             .lines
             .next()?
             .ok_or_else(|| ReplayError::NotALog("it is empty".into()))
-            .and_then(|text| parse(&text).map_err(ReplayError::NotALog))?;
+            .and_then(|text| {
+                parse(&text).map_err(|(column, why)| match column {
+                    Some(column) => ReplayError::NotALog(format!("line 1, column {column}: {why}")),
+                    None => ReplayError::NotALog(format!("line 1: {why}")),
+                })
+            })?;
         if header.format != FORMAT {
             let why = format!(
                 "its format is {}, known is {FORMAT}; version {:?} wrote it",
@@ -111,9 +130,10 @@ impl<'a, R: BufRead> Repeat<'a, R> {
         }
         self.summary.version = header.version;
         let Some(text) = self.lines.next()? else {
-            return Ok(Summary { truncated: true, ..self.summary });
+            self.summary.truncated = true;
+            return Ok(());
         };
-        let Beginning { start, config } = parse(&text).map_err(|why| self.lines.error(why))?;
+        let Beginning { start, config } = self.lines.parse(&text)?;
         let at = start.at;
         let (mut engine, actions) = Engine::new(self.with_estimator(config), start);
         if self.each.is_some() {
@@ -123,11 +143,12 @@ impl<'a, R: BufRead> Repeat<'a, R> {
         let mut decided = VecDeque::new();
         self.decide(actions, &mut decided);
         while let Some(text) = self.lines.next()? {
-            let logged = match parse(&text).map_err(|why| self.lines.error(why))? {
+            let logged = match self.lines.parse(&text)? {
                 Line { at: Some(at), event: Some(event), hand: None, action: None } => {
                     if let Some(action) = decided.pop_front() {
-                        return Err(self.lines.differs("nothing more".into(), &action));
+                        return Err(self.differs(None, Some(&action)));
                     }
+                    self.tell()?;
                     let actions = self.event(&mut engine, at, event)?;
                     self.decide(actions, &mut decided);
                     continue;
@@ -140,21 +161,23 @@ impl<'a, R: BufRead> Repeat<'a, R> {
             };
             if self.options.estimator.is_some() {
                 self.requests.logged(&logged);
+                if let Action::Publish(hand) = logged {
+                    self.logged = Some(hand);
+                }
                 continue;
             }
             self.count(&logged);
             match decided.pop_front() {
                 Some(action) if action == logged => {}
-                Some(action) => return Err(self.lines.differs(format!("{logged:?}"), &action)),
-                None => {
-                    let (line, decided) = (self.lines.number, "nothing".into());
-                    let logged = format!("{logged:?}");
-                    return Err(ReplayError::Differs { line, logged, decided });
-                }
+                decided => return Err(self.differs(Some(&logged), decided.as_ref())),
             }
         }
         self.summary.truncated = self.lines.truncated || !decided.is_empty();
-        Ok(self.summary)
+        Ok(())
+    }
+
+    fn differs(&self, logged: Option<&Action>, decided: Option<&Action>) -> ReplayError {
+        self.lines.differs(logged, decided, &self.summary.version)
     }
 
     /// The engine's decisions wait to be compared, or stand for themselves.
@@ -221,9 +244,19 @@ impl<'a, R: BufRead> Repeat<'a, R> {
                 }
                 What::Note { .. } => {}
             }
-            if let Some(each) = &mut self.each {
-                each(one).map_err(ReplayError::Output)?;
+        }
+        self.waiting.extend_from_slice(happened);
+        if self.options.estimator.is_none() { self.tell() } else { Ok(()) }
+    }
+
+    /// Passes on what has waited for the logged hands.
+    fn tell(&mut self) -> Result<(), ReplayError> {
+        let Some(each) = &mut self.each else { return Ok(()) };
+        for mut one in self.waiting.drain(..) {
+            if let Some(logged) = &self.logged {
+                one.compare(logged);
             }
+            each(&one).map_err(ReplayError::Output)?;
         }
         Ok(())
     }

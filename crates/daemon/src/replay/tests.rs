@@ -178,7 +178,10 @@ fn what_happens_is_told_in_order() {
     assert_eq!(heard.len(), lines.iter().filter(|line| line.contains("\"reply\":")).count());
     for (happened, heard) in &heard {
         assert!(lines[happened.line as usize - 1].contains("\"reply\":"));
-        assert_eq!(heard.refused, None);
+        assert_eq!((&heard.refused, happened.logged), (&None, None));
+        // Half of the difference between the ways, which is at most what they take.
+        let naive = heard.naive_offset().unwrap();
+        assert!(naive.abs() <= heard.rtt.unwrap(), "{naive} {heard:?}");
         assert!(["192.0.2.1:123", "192.0.2.2:123"].contains(&heard.source.as_str()));
         // The truth: server_time(), of which the stamps are 0.2 ms from either end.
         let (time, utc) = happened.time.unwrap();
@@ -216,6 +219,14 @@ fn another_estimator_gets_the_same_replies() {
         assert_eq!((summary.estimator, summary.events), (Some(kind), own.events));
         assert_eq!(summary.unmatched, 0, "{summary:?}");
         assert_eq!(replies(&all).len() as u64, own.used);
+        assert!(all.is_sorted_by_key(|happened| happened.line));
+        let compared: Vec<_> = all.iter().filter_map(Happened::ahead_of_logged).collect();
+        assert!(compared.len() as u64 > own.used / 2, "{kind:?}: {}", compared.len());
+        // The log's own estimator, which is ours, says what is logged; others do not, but are near.
+        let same = compared.iter().filter(|ahead| **ahead == truechimer_time::Span::ZERO).count();
+        assert_eq!(same == compared.len(), kind == EstimatorKind::Ours, "{kind:?}");
+        let near = truechimer_time::Span::from_millis(1);
+        assert!(compared.iter().all(|ahead| ahead.abs() < near), "{kind:?} {compared:?}");
         assert_eq!((summary.reloads, summary.disruptions), (1, 1));
     }
     // Decisions that are not the engine's are nobody's concern then.
@@ -223,6 +234,20 @@ fn another_estimator_gets_the_same_replies() {
     assert!(verify(other.as_bytes()).is_err());
     let options = Options { estimator: Some(EstimatorKind::Ours) };
     assert_eq!(happens(&other, options).0.unmatched, 0);
+}
+
+#[test]
+fn what_was_found_before_an_error_is_passed_on() {
+    let log = log() + "garbage\n";
+    for estimator in [None, Some(EstimatorKind::Ours)] {
+        let mut told = 0;
+        let done = repeat(log.as_bytes(), Options { estimator }, &mut |happened| {
+            told += u64::from(matches!(happened.what, What::Reply(_)));
+            Ok(())
+        });
+        assert!(matches!(done, Err(ReplayError::Line { column: Some(1), .. })), "{done:?}");
+        assert_eq!(told, log.matches("\"reply\":").count() as u64);
+    }
 }
 
 #[test]
@@ -279,8 +304,27 @@ fn the_first_line_that_differs_is_named() {
             .collect();
     let error = verify((altered.join("\n") + "\n").as_bytes()).unwrap_err();
     assert!(
-        matches!(&error, ReplayError::Differs { line, .. } if *line == hand as u64 + 1),
+        matches!(&error, ReplayError::Differs { line, field, version: None, .. }
+            if *line == hand as u64 + 1 && field == "hand.base"),
         "{error}"
+    );
+    // Both values, and no more than a line of text, in the log's own terms.
+    let base = |line: &str| {
+        let at = line.find("\"base\":").unwrap() + 7;
+        line[at..].chars().take_while(char::is_ascii_digit).collect::<String>()
+    };
+    let (logged, decided) = (base(&altered[hand]), base(log.lines().nth(hand).unwrap()));
+    let said = format!("line {}: hand.base differs: logged {logged}, decided {decided}", hand + 1);
+    assert_eq!(error.to_string(), said);
+    let other = format!("\"version\":\"{}\"", crate::VERSION);
+    let other = (altered.join("\n") + "\n").replace(&other, "\"version\":\"0.0.1\"");
+    let error = verify(other.as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{said}; version 0.0.1 wrote the log, this is {}, which may differ",
+            crate::VERSION
+        )
     );
     // One decision fewer, one more.
     let without: Vec<&str> =
@@ -316,12 +360,15 @@ fn what_is_no_log_is_refused() {
             "its format is 1, known is 3; version \"9\" wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
-        (with("x"), "expected value"),
+        (with("x"), "column 1: expected value"),
+        ("{\"truechimer-replay\":true}\n".into(), "line 1, column 25: invalid type: boolean"),
         (with("{\"at\":1}"), "neither an event nor a decision"),
         (with("{\"extra\":1}"), "unknown field `extra`"),
     ] {
         let error = verify(text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
+        // One line number is enough.
+        assert!(error.matches("line").count() <= 1, "{error}");
     }
     let abnormal = log.replace(&start().nominal.mantissa().to_string(), "5");
     assert!(verify(abnormal.as_bytes()).unwrap_err().to_string().contains("mantissa"));

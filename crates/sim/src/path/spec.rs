@@ -1,9 +1,11 @@
 //! What kind of path a scenario asks for.
 
+use core::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::recording::Recording;
-use crate::limits::{DELAY, TIME, each, interval, within};
+use crate::limits::{DELAY, Short, TIME, each, interval, within};
 
 /// The longest delay that may be asked for, ms.
 const DELAY_MS: f64 = 1e3 * DELAY;
@@ -167,14 +169,16 @@ impl PathSpec {
     /// content, parsed (see [`super::parse_delays`]).
     ///
     /// # Errors
-    /// Whatever `read` says.
-    pub fn resolve<E>(
+    /// Which queue's file, and whatever `read` says.
+    pub fn resolve<E: fmt::Display>(
         &mut self,
         mut read: impl FnMut(&str) -> Result<Recording, E>,
-    ) -> Result<(), E> {
-        for queue in &mut self.queues {
+    ) -> Result<(), String> {
+        for (i, queue) in self.queues.iter_mut().enumerate() {
             if let Law::Recorded { file, delays } = &mut queue.law {
-                *delays = Some(read(file)?);
+                let recording =
+                    read(file).map_err(|why| format!("queue {}: file = {file:?}: {why}", i + 1));
+                *delays = Some(recording?);
             }
         }
         Ok(())
@@ -238,7 +242,8 @@ impl Shift {
         within("by-ms", self.by_ms, -DELAY_MS, DELAY_MS)?;
         match self.until_s {
             Some(until) if !(until > self.at_s && until <= TIME) => Err(format!(
-                "until-s = {until}: must be after at-s = {} and at most {TIME}",
+                "until-s = {}: must be after at-s = {} and at most {TIME}",
+                Short(until),
                 self.at_s
             )),
             _ => Ok(()),

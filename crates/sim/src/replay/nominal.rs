@@ -6,8 +6,13 @@ use serde::Serialize;
 use truechimer_engine::{DEFAULT_POLL, POLL_RANGE};
 use truechimer_time::{CountSpan, Period, Rate, Span};
 
-use super::{ReplayError, ReplayOptions};
+use super::track::{Place, Track};
+use super::{ReplayError, ReplayOptions, forward};
 use crate::stamps::{Declared, Row, Stamped};
+
+/// The first estimate of the rate is made of rows so many apart: a break in the counter spoils as
+/// many pairs, and no more.
+const APART: usize = 4;
 
 /// An inferred rate within this of a power of ten is taken for it: such a counter counts
 /// nanoseconds, say, and its skew is worth showing.
@@ -59,6 +64,7 @@ struct Slope {
 pub(super) fn of(
     head: &[Row],
     said: Declared,
+    said_in: Option<u64>,
     options: &ReplayOptions,
 ) -> Result<Nominal, ReplayError> {
     let inferred = infer(head);
@@ -81,9 +87,10 @@ pub(super) fn of(
     if let Some((likely, doubt)) = inferred {
         let apart = period.relative_to(likely).0.saturating_abs();
         if apart > error.0.saturating_add(doubt.0) {
-            let by = match from {
-                From::Given => "--hz",
-                _ => "the file's comment",
+            let by = match (from, said_in) {
+                (From::Declared, Some(line)) => format!("the comment in line {line}"),
+                (From::Declared, None) => "the file's comment".into(),
+                _ => "--hz".into(),
             };
             return Err(ReplayError::Nominal(format!(
                 "the counter makes {} counts per second by {by}, but about {} by the first rows: \
@@ -96,23 +103,42 @@ pub(super) fn of(
     Ok(Nominal { hz: period.hz(), period, error, from })
 }
 
-/// The rate by the first rows: the median of the slopes of pairs of rows half of them apart, each
-/// between the middles of the exchanges. A quarter of the rows may be wrong in any way.
+/// The rate by the first rows. Rows a few apart give a first estimate; by it, the longest piece is
+/// found in which the counter goes on without a break, and rows half of that apart give the rate.
+/// A quarter of the rows may be wrong in any way.
 fn infer(head: &[Row]) -> Option<(Period, Rate)> {
-    let mut rows: Vec<&Stamped> = Vec::with_capacity(head.len());
-    for Row { stamped, .. } in head {
-        let later = rows.last().is_none_or(|last| (stamped.sent - last.sent).0 > 0);
-        let forward = (stamped.received - stamped.sent).0 > 0
-            && stamped.server_sent >= stamped.server_received;
-        if later && forward {
-            rows.push(stamped);
+    let rows: Vec<&Stamped> = head.iter().map(|row| &row.stamped).filter(|s| forward(s)).collect();
+    let (period, doubt) = median(&rows, APART.min(rows.len() / 2))?;
+    let mut track = Track::new(period, Rate::from_ppb((doubt * 1e9) as i64));
+    let (mut longest, mut piece) = (Vec::new(), Vec::new());
+    for (at, row) in rows.iter().enumerate() {
+        let following = rows.get(at + 1..).unwrap_or_default().iter().copied();
+        match track.place(row, following) {
+            Place::On => piece.push(*row),
+            Place::Break(_) => {
+                let ended = core::mem::replace(&mut piece, vec![*row]);
+                longest = if ended.len() > longest.len() { ended } else { longest };
+            }
+            Place::Off | Place::Ahead => {}
         }
     }
-    let half = rows.len() / 2;
-    if half == 0 {
+    let longest = if piece.len() > longest.len() { piece } else { longest };
+    let (period, doubt) = median(&longest, longest.len() / 2)?;
+    if doubt > VAGUE {
         return None;
     }
-    let pairs = rows.iter().zip(rows.iter().skip(half));
+    let doubt = Rate::from_ppb((doubt * 2e9) as i64);
+    let error = doubt.0.saturating_add(ReplayOptions::DEFAULTS.nominal_error.0);
+    Some((round(period).unwrap_or(period), Rate(error)))
+}
+
+/// The median of the slopes of pairs of rows so many apart, each between the middles of the
+/// exchanges, and its relative uncertainty.
+fn median(rows: &[&Stamped], apart: usize) -> Option<(Period, f64)> {
+    if apart == 0 {
+        return None;
+    }
+    let pairs = rows.iter().zip(rows.iter().skip(apart));
     let mut slopes: Vec<Slope> = pairs.filter_map(|(a, b)| slope(a, b)).collect();
     slopes.sort_by(|a, b| order(&a.value, &b.value));
     let median = *slopes.get(slopes.len() / 2)?;
@@ -122,14 +148,7 @@ fn infer(head: &[Row]) -> Option<(Period, Rate)> {
     };
     let doubt = middle(slopes.iter().map(|s| s.doubt).collect())?;
     let spread = middle(slopes.iter().map(|s| (s.value / median.value - 1.0).abs()).collect())?;
-    let doubt = doubt + SPREADS * spread;
-    if doubt > VAGUE {
-        return None;
-    }
-    let period = Period::from_ratio(median.span, median.counts)?;
-    let doubt = Rate::from_ppb((doubt * 2e9) as i64);
-    let error = doubt.0.saturating_add(ReplayOptions::DEFAULTS.nominal_error.0);
-    Some((round(period).unwrap_or(period), Rate(error)))
+    Some((Period::from_ratio(median.span, median.counts)?, doubt + SPREADS * spread))
 }
 
 fn order(a: &f64, b: &f64) -> Ordering {

@@ -26,12 +26,12 @@ pub struct Referenced {
     pub elsewhere_line: Option<u64>,
     /// Rows without an error because RefOut lies before RefIn.
     pub backwards: u64,
-    /// Clock − reference, µs.
-    pub error: Spread,
+    /// Clock − reference, µs; `None` where there is nothing to count.
+    pub error: Option<Spread>,
     /// Naive time − reference, µs, of the same rows.
-    pub naive: Spread,
+    pub naive: Option<Spread>,
     /// The share of errors that were within the clock's bound, 0 to 1.
-    pub inside_bound: f64,
+    pub inside_bound: Option<f64>,
 }
 
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl Gathered {
             backwards: self.backwards,
             error,
             naive: self.naive.spread(),
-            inside_bound: self.inside as f64 / (error.count as f64).max(1.0),
+            inside_bound: error.map(|error| self.inside as f64 / error.count as f64),
         }
     }
 }

@@ -7,7 +7,7 @@ use truechimer_time::Span;
 const KEPT: usize = 1 << 20;
 
 /// How spans are spread, in µs.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
     /// How many there were.
     pub count: u64,
@@ -29,7 +29,7 @@ pub struct Spread {
 
 /// Spans that are still coming.
 #[derive(Clone, Debug)]
-pub(super) struct Gathered {
+pub struct Gathered {
     /// One of `every`, in ps.
     kept: Vec<i64>,
     count: u64,
@@ -45,7 +45,8 @@ impl Default for Gathered {
 }
 
 impl Gathered {
-    pub(super) fn add(&mut self, span: Span) {
+    /// One more.
+    pub fn add(&mut self, span: Span) {
         let ps = span.as_picos();
         let us = ps as f64 / 1e6;
         self.squares += us * us;
@@ -67,9 +68,11 @@ impl Gathered {
         self.count += 1;
     }
 
-    pub(super) fn spread(mut self) -> Spread {
+    /// How they are spread; `None` of none.
+    #[must_use]
+    pub fn spread(mut self) -> Option<Spread> {
         if self.kept.is_empty() {
-            return Spread { every: 1, ..Spread::default() };
+            return None;
         }
         self.kept.sort_unstable();
         let (count, last) = (self.count, self.kept.len() - 1);
@@ -77,7 +80,7 @@ impl Gathered {
             let index = (last * percent + 50) / 100;
             self.kept.get(index).map_or(0.0, |&ps| ps as f64 / 1e6)
         };
-        Spread {
+        Some(Spread {
             count,
             every: self.every,
             median_us: at(50),
@@ -86,7 +89,7 @@ impl Gathered {
             p99_us: at(99),
             rms_us: libm::sqrt(self.squares / count as f64),
             max_us: self.largest,
-        }
+        })
     }
 }
 
@@ -100,12 +103,12 @@ mod tests {
         for us in -50..=50 {
             gathered.add(Span::from_micros(us));
         }
-        let spread = gathered.spread();
+        let spread = gathered.spread().unwrap();
         assert_eq!((spread.count, spread.every), (101, 1));
         assert_eq!((spread.median_us, spread.iqr_us), (0.0, 50.0));
         assert_eq!((spread.p1_us, spread.p99_us, spread.max_us), (-49.0, 49.0, 50.0));
         assert!((spread.rms_us - 29.154_759_474_226_5).abs() < 1e-9);
-        assert_eq!(Gathered::default().spread().count, 0);
+        assert_eq!(Gathered::default().spread(), None);
     }
 
     #[test]
@@ -116,7 +119,7 @@ mod tests {
             gathered.add(Span::from_nanos(i as i64));
         }
         assert!(gathered.kept.len() <= KEPT && gathered.kept.capacity() <= 2 * KEPT);
-        let spread = gathered.spread();
+        let spread = gathered.spread().unwrap();
         assert_eq!((spread.count, spread.every), (n, 4));
         let ratio = spread.median_us / (n as f64 / 2e3);
         assert!((ratio - 1.0).abs() < 1e-5, "{ratio}");

@@ -36,16 +36,25 @@ pub(super) struct Track {
     slack: Rate,
     /// The newest row on the line.
     newest: Option<Stamped>,
+    /// From the first Ta to the newest Tf on the line: by the counter, over breaks by the server.
+    elapsed: Span,
+    /// The same since the newest break.
+    pub(super) epoch: Span,
 }
 
 impl Track {
     /// For a counter whose nominal rate is right within `error`.
     pub(super) fn new(period: Period, error: Rate) -> Track {
-        Track { period, slack: Rate(SLACK.0.saturating_add(error.0)), newest: None }
+        let slack = Rate(SLACK.0.saturating_add(error.0));
+        Track { period, slack, newest: None, elapsed: Span::ZERO, epoch: Span::ZERO }
     }
 
-    /// Where `row` lies; `following` are the ones after it. Rows that go backwards within
-    /// themselves must be left out of both.
+    /// How long the line is by now, if it has begun.
+    pub(super) fn elapsed(&self) -> Option<Span> {
+        self.newest.map(|_| self.elapsed)
+    }
+
+    /// Where `row` lies; `following` are the ones after it. It must not go backwards within itself.
     pub(super) fn place<'r>(
         &mut self,
         row: &Stamped,
@@ -59,32 +68,31 @@ impl Track {
             with_newest += usize::from(on);
             before += usize::from(on && (row.received - next.received).0 >= 0);
         }
-        if witnesses >= WITNESSES && before * 2 > witnesses {
+        let alone = self.newest.is_some() || with_row == 0;
+        if alone && witnesses >= WITNESSES && before * 2 > witnesses {
             return Place::Ahead;
         }
-        let place = match &self.newest {
-            Some(newest) if self.agree(newest, row) => Place::On,
-            None if witnesses == 0 || with_row > 0 => Place::On,
-            Some(newest) if with_newest == 0 && with_row * 2 > witnesses => {
-                Place::Break(self.apart(newest, row, |x| x.server_received))
+        let trip = self.period.span(row.received - row.sent);
+        match &self.newest {
+            Some(newest) if self.agree(newest, row) => {
+                let more = self.period.span(row.received - newest.received);
+                if more.is_negative() {
+                    return Place::On;
+                }
+                (self.elapsed, self.epoch) = (self.elapsed + more, self.epoch + more);
             }
-            _ => Place::Off,
-        };
-        if place != Place::Off {
-            self.newest = Some(*row);
+            None if witnesses == 0 || with_row > 0 => (self.elapsed, self.epoch) = (trip, trip),
+            Some(newest) if with_newest == 0 && with_row * 2 > witnesses => {
+                let by = self.apart(newest, row, |x| x.server_received);
+                let over = (row.server_sent - newest.server_sent).max(Span::ZERO);
+                (self.elapsed, self.epoch) = (self.elapsed + over, trip);
+                self.newest = Some(*row);
+                return Place::Break(by);
+            }
+            _ => return Place::Off,
         }
-        place
-    }
-
-    /// From the newest row on the line to this one: by the counter, or over a break by the server.
-    pub(super) fn since_newest(&self, row: &Stamped, broken: bool) -> Span {
-        let Some(newest) = &self.newest else { return Span::ZERO };
-        let span = if broken {
-            row.server_sent - newest.server_sent
-        } else {
-            self.period.span(row.received - newest.received)
-        };
-        span.max(Span::ZERO)
+        self.newest = Some(*row);
+        Place::On
     }
 
     /// Whether two rows lie on one line, whichever of them is first. Where there is a reference it
@@ -96,7 +104,7 @@ impl Track {
         near(|x| x.server_received)
             || (tapped(a)
                 && tapped(b)
-                && near(|x| x.reference.map_or(Instant::UNIX_EPOCH, |r| r.sent)))
+                && near(|x| x.reference.map_or(Instant::new(0, 0), |r| r.sent)))
     }
 
     /// From one row to another by the counter − by the time of them.

@@ -14,7 +14,8 @@ const DECIMALS: usize = 12;
 
 /// The first line of the CSV form. Units stand in the names; spans have three decimals.
 pub const CSV_HEADER: &str = "line,count,time_s,offset_ns,skew_ppb,period_s,rtt_ns,floor_ns,\
-    bound_ns,deviation_ns,outcome,moved_ns,error_ns,naive_error_ns";
+    bound_ns,deviation_ns,outcome,moved_ns,error_ns,naive_error_ns,\
+    epoch";
 
 /// What became of a row: `refined`, `shifted`, `stepped`, or why it was refused; and by how much
 /// floor or estimate moved.
@@ -73,14 +74,15 @@ pub fn write_csv(judged: &Judged, out: &mut dyn fmt::Write) -> fmt::Result {
     let told = |part| Nanos(told(judged, part));
     write!(
         out,
-        ",{},{},{},{},{name},{},{},{}",
+        ",{},{},{},{},{name},{},{},{},{}",
         Nanos(Some(judged.rtt)),
         told(|t| t.floor),
         told(|t| t.bound),
         told(|t| t.deviation),
         Nanos(moved),
         Nanos(judged.error()),
-        Nanos(judged.naive_error())
+        Nanos(judged.naive_error()),
+        judged.epoch
     )
 }
 
@@ -103,6 +105,7 @@ struct Line {
     error_ps: Option<i128>,
     #[serde(skip_serializing_if = "Option::is_none")]
     naive_error_ps: Option<i128>,
+    epoch: u64,
 }
 
 /// One row as a JSON object, without the end of the line: spans are whole picoseconds, the time is
@@ -129,6 +132,7 @@ pub fn write_json(judged: &Judged, out: &mut dyn fmt::Write) -> fmt::Result {
         moved_ps: ps(moved),
         error_ps: ps(judged.error()),
         naive_error_ps: ps(judged.naive_error()),
+        epoch: judged.epoch,
     };
     out.write_str(&serde_json::to_string(&line).map_err(|_| fmt::Error)?)
 }

@@ -1,51 +1,92 @@
 //! From text to a scenario, with the place of what is wrong.
 
+mod wording;
+
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::ScenarioError;
-use crate::nearest::nearest;
 
 /// The longest text that is read: 4 MiB.
 const LONGEST: usize = 4 << 20;
+/// How much of what serde says is looked at, in letters: it may quote a whole value.
+const MESSAGE: usize = 4000;
 
 /// Reads what serde can make of the text.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ScenarioError> {
     if text.len() > LONGEST {
         return Err(ScenarioError::new(format!("longer than {LONGEST} bytes")));
     }
-    toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| line_of(text, span.start));
-        ScenarioError { line, what: mended(error.message()) }
+    match toml::from_str(text) {
+        Ok(parsed) => match DeTable::parse(text).ok().and_then(|d| odd_list(d.get_ref(), text)) {
+            Some(error) => Err(error),
+            None => Ok(parsed),
+        },
+        Err(error) => Err(explained::<T>(text, &error)),
+    }
+}
+
+/// What is wrong with the text, by what was said of it.
+fn explained<T: DeserializeOwned>(text: &str, error: &toml::de::Error) -> ScenarioError {
+    let message: String = error.message().chars().take(MESSAGE).collect();
+    let Some(span) = error.span() else { return ScenarioError::new(printable(&message)) };
+    let what = match DeTable::parse(text) {
+        Ok(document) => wording::of_value(&message, text, &span, document.get_ref(), &known::<T>()),
+        Err(_) => wording::of_syntax(&message, text, &span),
+    };
+    ScenarioError { line: Some(line_of(text, span.start)), what: printable(&what) }
+}
+
+/// The keys of a structure: serde lists them to whoever asks for one that cannot be.
+fn known<T: DeserializeOwned>() -> Vec<String> {
+    let error = toml::from_str::<T>("'' = 0").err();
+    let keys = |error: toml::de::Error| {
+        wording::quoted(error.message()).skip(1).map(str::to_owned).collect()
+    };
+    error.map(keys).unwrap_or_default()
+}
+
+/// A list that serde takes and that cannot have been meant: it reads a list as the values of a
+/// table without their keys, and passes over what is too many. Of a scenario's lists all but
+/// one are made of tables.
+fn odd_list(table: &DeTable<'_>, text: &str) -> Option<ScenarioError> {
+    table.iter().find_map(|(key, value)| match value.get_ref() {
+        DeValue::Table(inner) => odd_list(inner, text),
+        DeValue::Array(array) => {
+            let key = key.get_ref().as_ref();
+            let is_pair = key == "adaptive";
+            let tables = || {
+                array.iter().map(|entry| match entry.get_ref() {
+                    DeValue::Table(inner) => Ok(inner),
+                    _ => Err(()),
+                })
+            };
+            let (is_wrong, must) = if is_pair {
+                (array.len() != 2, "a list of two")
+            } else {
+                (tables().any(|entry| entry.is_err()), "made of tables, each with its keys")
+            };
+            if is_wrong {
+                let line = Some(line_of(text, value.span().start));
+                let what = printable(&format!("{key}: must be {must}"));
+                return Some(ScenarioError { line, what });
+            }
+            tables().flatten().find_map(|inner| odd_list(inner, text))
+        }
+        _ => None,
     })
+}
+
+/// Without what a terminal would take for a command.
+fn printable(message: &str) -> String {
+    message.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// The line, from 1, of a byte of the text.
 fn line_of(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
     1 + before.iter().filter(|b| **b == b'\n').count()
-}
-
-/// serde's words for an unknown key or variant list all that are known: the nearest comes first.
-fn mended(message: &str) -> String {
-    let printable: String = message
-        .chars()
-        .take(2000)
-        .map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c })
-        .collect();
-    // What stands between backquotes: the unknown one, then those that are known.
-    let mut quoted = printable.split('`').skip(1).step_by(2);
-    let unknown = printable.starts_with("unknown ");
-    let (Some(found), true) = (quoted.next(), unknown) else { return printable };
-    let known: Vec<&str> = quoted.collect();
-    match nearest(found, &known) {
-        Some(near) => {
-            let what = printable.split('`').next().unwrap_or("unknown ");
-            format!("{what}`{found}`; did you mean `{near}`? Known are: {}", known.join(", "))
-        }
-        None => printable,
-    }
 }
 
 /// Finds the line of what is wrong by what is said of it: `server 2: forward: queue 1: mean-ms =

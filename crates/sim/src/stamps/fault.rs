@@ -117,9 +117,22 @@ fn mend(field: &[u8]) -> &'static str {
         "columns are separated by blanks or tabs, and decimals by a point"
     } else if scientific(field) {
         "scientific notation loses digits; write all of them out"
+    } else if matches!(field, [b'+', rest @ ..] if unix_seconds(rest).is_some()) {
+        "write it without the sign"
+    } else if missing(field) {
+        "nothing was measured there: leave the row out"
     } else {
         "a comment begins with # or %"
     }
+}
+
+/// Whether it is what programs write for no number at all.
+fn missing(field: &[u8]) -> bool {
+    let bare = field.strip_prefix(b"-").or(field.strip_prefix(b"+")).unwrap_or(field);
+    ["nan", "inf", "infinity", "null", "none", "na", "n/a"]
+        .iter()
+        .any(|word| bare.eq_ignore_ascii_case(word.as_bytes()))
+        || field == b"-"
 }
 
 pub(super) fn count(field: &[u8]) -> Result<Count, Wrong> {
@@ -153,10 +166,7 @@ pub(super) fn time(field: &[u8]) -> Result<Instant, Wrong> {
             && field.iter().filter(|&&b| b == b'.').count() <= 1
             && field != b"." =>
         {
-            Err(wrong(
-                "are these milliseconds or nanoseconds, seconds since 1900, or counts? \
-                 Write seconds since 1970",
-            ))
+            Err(wrong("are these milliseconds or nanoseconds, or counts? Write seconds since 1970"))
         }
         _ => Err(wrong(match field {
             [b'-', rest @ ..] if unix_seconds(rest).is_some() => "it is before 1970",

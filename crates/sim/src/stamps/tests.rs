@@ -77,7 +77,7 @@ fn every_fault_is_named_with_its_place_and_its_mend() {
         ("1 1,5 3 4\n", "columns are separated by blanks or tabs, and decimals by a point"),
         (
             "1 7258118400 3 4\n",
-            "are these milliseconds or nanoseconds, seconds since 1900, or counts?",
+            "are these milliseconds or nanoseconds, or counts? Write seconds since 1970",
         ),
         ("1 99999999999999999999999999 3 4\n", "Write seconds since 1970"),
         ("1 2 3 4 5 ?\n", "line 1, column 6 (RefOut)"),
@@ -99,6 +99,17 @@ fn every_fault_is_named_with_its_place_and_its_mend() {
             "expected a span of time after 'stamp-error:', found '5': write it as in",
         ),
         ("% root-distance: -5us\n", "after 'root-distance:', found '-5us'"),
+        (
+            "+123 2 3 4\n",
+            "column 1 (Ta): expected a count (a whole number), found '+123': write it",
+        ),
+        ("1 +2.5 3 4\n", "found '+2.5': write it without the sign"),
+        ("nan 2 3 4\n", "found 'nan': nothing was measured there: leave the row out"),
+        ("1 -inf 3 4\n", "leave the row out"),
+        (
+            "# nominal-hz: 1000\n#\n1 2 3 4\n# Nominal-Hz: 1000\n",
+            "line 4: expected 'nominal-hz:' once, found it again, after line 1: leave one",
+        ),
         ("1 2 3 4\0\n", "line 1: expected text, found a zero byte: is it binary"),
     ] {
         let error = fault(text);

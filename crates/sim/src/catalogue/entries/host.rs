@@ -132,7 +132,7 @@ fn work() -> Vec<Scenario> {
         ),
         on_host(
             "user-stamps-noisy-host",
-            "the same with six hours of heavy load",
+            "no kernel stamps: counter reads around system calls, and six hours of heavy load",
             HostSpec { stamps: user, loads: vec![load], ..HostSpec::default() },
         ),
         on_host(

@@ -26,7 +26,8 @@ fn shifts() -> Vec<Scenario> {
                 "forward" => "client to server",
                 _ => "server to client",
             };
-            let about = format!("after 16 hours the route gets {by:+} ms longer, {ways}");
+            let longer = if by > 0.0 { "longer" } else { "shorter" };
+            let about = format!("after 16 hours the route gets 0.9 ms {longer}, {ways}");
             let server = at(path(from, there), path(from, back));
             all.push(single(&format!("shift-{up}-{which}"), &about, server));
         }

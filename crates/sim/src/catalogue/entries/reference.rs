@@ -29,11 +29,19 @@ pub(super) fn all() -> Vec<Scenario> {
         single("lan", "a LAN: 100 µs each way and exponential 10 µs", on_lan()),
         single(
             "lan-bursts-down",
-            "7 minutes of exponential 1 ms in every 17, server to client",
+            "the LAN, with 7 minutes of exponential 1 ms in every 17, server to client",
             at(lan_path(), bursts()),
         ),
-        single("lan-bursts-up", "the same bursts, client to server", at(bursts(), lan_path())),
-        single("lan-bursts-both", "the same bursts in both directions", at(bursts(), bursts())),
+        single(
+            "lan-bursts-up",
+            "the LAN, with 7 minutes of exponential 1 ms in every 17, client to server",
+            at(bursts(), lan_path()),
+        ),
+        single(
+            "lan-bursts-both",
+            "the LAN, with 7 minutes of exponential 1 ms in every 17, both ways",
+            at(bursts(), bursts()),
+        ),
         single("wan", "a WAN: 18 ms each way and exponential 1 ms", wan.clone()),
         Scenario {
             oscillator: temperature,

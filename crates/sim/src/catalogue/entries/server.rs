@@ -143,6 +143,13 @@ fn several() -> Vec<Scenario> {
             "five servers: near, same city, far, one askew, one at third hand",
             of(5),
         ),
-        Scenario { poll: 256, ..Scenario::new("five-servers-256", "the same at 256 s", of(5)) },
+        Scenario {
+            poll: 256,
+            ..Scenario::new(
+                "five-servers-256",
+                "five servers: near, same city, far, askew, third hand; one request in 256 s",
+                of(5),
+            )
+        },
     ]
 }
