@@ -326,10 +326,7 @@ mod tests {
     fn the_table_shows_who_is_followed_and_who_is_in_trouble() {
         let shown = text(|out| write_table(&[source(), silent()], out));
         let lines: Vec<_> = shown.lines().collect();
-        assert!(
-            lines[1].starts_with("*  ntp.example.org:123        2    16    377  3.2 s"),
-            "{shown}"
-        );
+        assert!(lines[1].starts_with("*  ntp.example.org:123   2    16    377  3.2 s"), "{shown}");
         assert!(lines[1].ends_with("-1.234 µs  13.000 ms  612.000 µs"), "{shown}");
         assert!(lines[2].starts_with("?  nowhere.invalid:123"));
         assert!(lines[3].ends_with("replies are stamped in user space, as the kernel does not"));

@@ -277,7 +277,9 @@ impl Engine {
                     note(
                         actions,
                         Level::Warning,
-                        format!("{name}: its time moved by {by:+} and stayed there: taken for its time from now on"),
+                        format!(
+                            "{name}: its time moved by {by:+} and stayed there: taken for its time from now on"
+                        ),
                     );
                 }
                 if let Accepted::Shifted(by) = accepted {
