@@ -123,21 +123,19 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> io::R
     writeln!(
         out,
         "# Accuracy in simulation\n\n\
-         Made by `{}` (version {}; {seeds}); `make accuracy` makes it anew. The same seed gives the \
-         same figures, to the last digit, and the same packets to every estimator. Each scenario can \
-         be looked at by itself: `truechimer simulate NAME --report FILE.html`, and\n\
-         `truechimer simulate NAME --print` says all that it is made of.\n\n\
-         Errors are clock − truth in µs, read once a second through the published hands, without the \
-         time to settle. `ours`\n\
-         is [what the daemon runs](algorithm.md); `published`, `ntp-pll` and `pi` are \
-         [described here](published.md). The last two are textbook versions and not the programs \
-         whose methods they show.\n\n\
+         Made by `{}`\n\
+         (version {}; {seeds}); `make accuracy` makes it anew. The same seed gives the same figures,\n\
+         to the last digit, and the same packets to every estimator. Each scenario can be looked at by\n\
+         itself: `truechimer simulate NAME --report FILE.html`; what it is made of,\n\
+         `truechimer simulate NAME --print` says.\n\n\
+         Errors are clock − truth in µs, read once a second through the published hands, without the\n\
+         time to settle. `ours` is [what the daemon runs](algorithm.md); `published`, `ntp-pll` and\n\
+         `pi` are [described here](published.md). The last two are textbook versions and not the\n\
+         programs whose methods they show.\n\n\
          ## The reference scenarios\n\n\
-         RMS error in µs, the largest in brackets. The columns chrony and ntpsec are what those \
-         daemons (chrony 4.8-dev,\n\
-         ntpsec) did in a clock simulator with the same oscillator and delays, at the same poll unless \
-         it says otherwise; they\n\
-         are quoted, not run again here.\n",
+         RMS error in µs, the largest in brackets. The columns chrony and ntpsec are what those\n\
+         daemons (chrony 4.8-dev, ntpsec) did in a clock simulator with the same oscillator and\n\
+         delays, at the same poll unless it says otherwise; they are quoted, not run again here.\n",
         command(),
         env!("CARGO_PKG_VERSION"),
     )?;
@@ -157,9 +155,9 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> io::R
     }
     writeln!(
         out,
-        "\nIn `outage` the walk of the oscillator alone leaves no clock better than 353 µs RMS at the \
-         end of the two hours, over\n\
-         many seeds; what five seeds come to is their luck, and the peers had other seeds.\n\n\
+        "\nIn `outage` the walk of the oscillator alone leaves no clock better than 353 µs RMS at the\n\
+         end of the two hours, over many seeds; what a few seeds come to is their luck, and the peers\n\
+         had other seeds.\n\n\
          ## Where `published` is more accurate than `ours`\n"
     )?;
     let ahead = |line: &&Line| match line.clocks.as_slice() {
@@ -179,12 +177,11 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> io::R
     writeln!(
         out,
         "\n## Every scenario\n\n\
-         `<100` and `<10`: seconds from the first request until the error stayed below so many µs for \
-         300 s (median of the seeds).\n\
-         `inside`: share of the seconds with the truth inside the bound, of all that promised one, in \
-         per cent; 100 means every one. `bound`: its median; `stat.`: the median of its statistical \
-         part.\n`1 s`, `1000 s`: 99th percentile of the magnitude of the error of intervals measured by \
-         the difference clock.\n"
+         `<100` and `<10`: seconds from the first request until the error stayed below so many µs for\n\
+         300 s (median of the seeds). `inside`: share of the seconds with the truth inside the bound,\n\
+         of all that promised one, in per cent; 100 means every one. `bound`: its median; `stat.`: the\n\
+         median of its statistical part. `1 s`, `1000 s`: 99th percentile of the magnitude of the\n\
+         error of intervals measured by the difference clock.\n"
     )?;
     for line in lines {
         let scenario = &line.scenario;
