@@ -72,7 +72,7 @@ impl Engine {
         let warm = start.warm.filter(|w| w.status.bound_holds() && w.counter == start.counter);
         let nominal = RatePrior { period: start.nominal, error: start.nominal_error };
         let rate_prior = warm
-            .map(|w| RatePrior { period: w.period, error: w.growth })
+            .map(|w| aged_rate(&w, &config, &start))
             .or_else(|| start.saved.as_ref().and_then(|s| trusted_rate(s, &start)))
             .unwrap_or(nominal);
         // A word that is too old to stand still tells the rate.
@@ -493,7 +493,12 @@ impl Engine {
         actions: &mut Vec<Action>,
     ) {
         self.settings.max_wander = config.max_wander;
-        let basis = Basis { settings: self.settings, rate: self.rate_prior, time };
+        // Who joins later starts from what is known by then.
+        let rate = match self.hand.status {
+            Status::Synchronised => RatePrior { period: self.hand.period, error: self.hand.growth },
+            _ => self.rate_prior,
+        };
+        let basis = Basis { settings: self.settings, rate, time };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
             s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
@@ -565,6 +570,16 @@ impl Engine {
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {
     actions.push(Action::Note { level, text });
+}
+
+/// The rate of a hand that nobody has tended since it was made: the oscillator may have strayed by
+/// `max_wander` in half of the 2.8 hours that the promise about it is over, and so on.
+fn aged_rate(hand: &Hand, config: &Config, start: &Start) -> RatePrior {
+    let half_hours = hand.period.span(start.at - hand.base).abs().0 / Span::from_secs(5040).0;
+    let strayed = i128::from(config.max_wander.0).saturating_mul(half_hours.saturating_add(1));
+    let error = strayed.saturating_add(hand.growth.0.into());
+    let most = i128::from(start.nominal_error.0.max(hand.growth.0));
+    RatePrior { period: hand.period, error: Rate(error.min(most) as i64) }
 }
 
 /// The rate that an earlier run saved, if it can be of this counter.

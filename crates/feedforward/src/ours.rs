@@ -45,6 +45,11 @@ const QUARANTINE: u32 = 8;
 /// of sanity opens about as fast.
 const ABSURD: f64 = 9e-3;
 const QUARANTINE_RATE: f64 = 9e-6;
+/// If the server's time seems to run at another rate besides, the evidence must last so long, s.
+const OTHER_RATE_SECONDS: f64 = 3600.0;
+/// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
+/// over up to 2.8 hours. A rate that moves evenly may so move by `max-wander` in half of that, s.
+const WANDER_SECONDS: f64 = 5040.0;
 /// Longer than this no evidence is asked for, s.
 const QUARANTINE_SECONDS: f64 = 6.0 * 3600.0;
 
@@ -78,6 +83,8 @@ struct State {
     /// Mean excess over the floor of one direction, s.
     excess: f64,
     root_distance: f64,
+    /// The first exchange of what is believed now.
+    begun: Count,
     last_used: Count,
 }
 
@@ -88,6 +95,10 @@ struct Quarantine {
     at: Count,
     corridor: Corridor,
     count: u32,
+    /// How far from us they were when they began, s.
+    step: f64,
+    /// They agree by the rate that we know; else only by some rate that a counter may have.
+    steady: bool,
 }
 
 /// An exchange in seconds of θ.
@@ -130,12 +141,18 @@ impl Ours {
         (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(apart) + fraction(self.settings.max_wander)
     }
 
+    /// How far the rate may have strayed from what was measured, `stale` seconds after the last
+    /// exchange that was used: by the promise about its recent past, which recedes.
+    fn wander(&self, stale: f64) -> f64 {
+        fraction(self.settings.max_wander) * (1.0 + stale.max(0.0) / WANDER_SECONDS)
+    }
+
     /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
     /// what causality leaves open.
-    fn rate_slack(&self, filter: &Belief) -> f64 {
+    fn rate_slack(&self, filter: &Belief, stale: f64) -> f64 {
         let causal = self.slow.causal_rate();
         let open = (causal.rate - filter.rate).abs() + causal.error;
-        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + fraction(self.settings.max_wander)
+        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + self.wander(stale)
     }
 
     fn measure(&self, anchor: (Count, Instant), x: &Exchange) -> Measured {
@@ -197,12 +214,20 @@ impl Ours {
             directions: Floor::new(),
             excess: rtt / 2.0,
             root_distance: m.root_distance,
+            begun: m.received,
             last_used: m.received,
         };
         if let Some((_, prior)) = contradicted {
             state.last_used = prior.count;
             let at = m.received;
-            state.quarantine = Some(Quarantine { since: at, at, corridor: own, count: 1 });
+            state.quarantine = Some(Quarantine {
+                since: at,
+                at,
+                corridor: own,
+                count: 1,
+                step: 0.0,
+                steady: true,
+            });
             return (state, Err(Refusal::ServerStep));
         }
         state.rtt.push(rtt, 0.0);
@@ -214,36 +239,61 @@ impl Ours {
     }
 
     /// An exchange that does not fit: believe it only when it lasts.
-    fn quarantine(&self, state: &mut State, m: &Measured, own: Corridor) -> Result<Span, Refusal> {
-        let slack = self.rate_slack(state.filter.now());
-        let agreed = state.quarantine.and_then(|q| {
-            let later =
-                q.corridor.later(self.seconds(q.at, m.received), state.filter.now().rate, slack);
-            Some((q.since, later.intersection(&own)?, q.count + 1))
-        });
-        let (since, corridor, count) = agreed.unwrap_or((m.received, own, 1));
-        state.quarantine = Some(Quarantine { since, at: m.received, corridor, count });
+    fn quarantine(
+        &mut self,
+        state: &mut State,
+        m: &Measured,
+        own: Corridor,
+    ) -> Result<Span, Refusal> {
+        let stale = self.seconds(state.last_used, m.received);
+        let slack = self.rate_slack(state.filter.now(), stale);
+        let unknown = fraction(UNKNOWN_RATE);
         let old = state.filter.now().later(self.seconds(state.at, m.received));
-        let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
-        // A clock known from an earlier run has no exchange of this one to its credit.
-        let needed = if state.unproven {
-            0.0
-        } else {
-            (((theta - old.theta).abs() - ABSURD) / QUARANTINE_RATE).min(QUARANTINE_SECONDS)
-        };
-        if count < QUARANTINE || self.seconds(since, m.received) < needed {
+        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
+        let agreed = state.quarantine.and_then(|q| {
+            let dt = self.seconds(q.at, m.received);
+            let with = |slack| q.corridor.later(dt, old.rate, slack).intersection(&own);
+            let (corridor, steady) = match with(slack) {
+                Some(corridor) => (corridor, q.steady),
+                None => (with(unknown)?, false),
+            };
+            Some(Quarantine { at: m.received, corridor, count: q.count + 1, steady, ..q })
+        });
+        let q = agreed.unwrap_or(Quarantine {
+            since: m.received,
+            at: m.received,
+            corridor: own,
+            count: 1,
+            step: (own.clamp(middle) - old.theta).abs(),
+            steady: true,
+        });
+        state.quarantine = Some(q);
+        let absurd = ((q.step - ABSURD) / QUARANTINE_RATE).min(QUARANTINE_SECONDS);
+        let needed = if q.steady { absurd } else { absurd.max(OTHER_RATE_SECONDS) };
+        // What was known for minutes does not outvote hours; and a clock known from an earlier run
+        // has no exchange of this one to its credit.
+        let supported =
+            if state.unproven { 0.0 } else { self.seconds(state.begun, state.last_used) };
+        if q.count < QUARANTINE || self.seconds(q.since, m.received) < needed.min(supported) {
             return Err(Refusal::ServerStep);
         }
+        let theta = q.corridor.clamp(middle);
+        let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) };
+        state.corridor = q.corridor;
+        if !q.steady {
+            // It is the rate that is not what it was: nothing of it is known any more.
+            known.deviation = unknown / RATE_SIGMAS;
+            let error = unknown + old.rate.abs();
+            self.slow = Slow::new(SlowRate { rate: old.rate, error });
+            state.corridor = m.corridor(old.rate, unknown);
+        }
         let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
-        state.filter = m.filter(
-            Known { mean: theta, deviation: deviation / 2.0 },
-            Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) },
-        );
+        state.filter = m.filter(Known { mean: theta, deviation: deviation / 2.0 }, known);
         let excess = m.excess(state);
         let _ = state.filter.take(m.seen(), slack, excess);
         state.at = m.received;
-        state.corridor = corridor;
-        state.likely = corridor;
+        state.begun = m.received;
+        state.likely = state.corridor;
         state.quarantine = None;
         state.unproven = false;
         state.directions = Floor::new();
@@ -354,7 +404,7 @@ impl Estimator for Ours {
                 return Err(Refusal::ImpossibleRoundTrip);
             }
             if result.is_ok() {
-                let slack = self.rate_slack(state.filter.now());
+                let slack = self.rate_slack(state.filter.now(), 0.0);
                 self.learn_rate(&state, &m, slack);
             }
             self.state = Some(state);
@@ -369,19 +419,23 @@ impl Estimator for Ours {
         let state = self.state.as_ref()?;
         let dt = self.seconds(state.at, at);
         let filter = state.filter.now().later(dt);
-        let slack = self.rate_slack(&filter);
+        let stale = self.seconds(state.last_used, at);
+        let slack = self.rate_slack(&filter, stale);
         let corridor = state.corridor.later(dt, state.filter.now().rate, slack);
         let theta = corridor.clamp(filter.theta);
+        // Newcomers whose rate is another one may be anywhere that a counter may take them.
+        let newcomers = state.quarantine.filter(|q| !q.steady);
+        let growth = newcomers.map_or(slack, |_| slack.max(fraction(UNKNOWN_RATE)));
         let reach = |q: Quarantine| {
-            q.corridor.later(self.seconds(q.at, at), state.filter.now().rate, slack).reach(theta)
+            q.corridor.later(self.seconds(q.at, at), state.filter.now().rate, growth).reach(theta)
         };
         let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach))
             + seconds(self.settings.nominal.span(self.settings.resolution));
         let slow = self.slow.rate(state.floor_known());
         // Two independent limits of how far the slow rate may be from the rate of now: what its
         // pair proves, and what the filter sees.
-        let difference_error = (slow.error + fraction(self.settings.max_wander))
-            .max((slow.rate - filter.rate).abs() + slack);
+        let difference_error =
+            (slow.error + self.wander(stale)).max((slow.rate - filter.rate).abs() + growth);
         let nominal: Period = self.settings.nominal;
         Some(Estimate {
             base: at,
@@ -391,7 +445,7 @@ impl Estimator for Ours {
             difference_error: rate(difference_error),
             bound: span(bound),
             path_bound: span(bound.min(state.path() + state.root_distance)),
-            growth: rate(slack),
+            growth: rate(growth),
             deviation: span(libm::sqrt(filter.theta_var)),
             rtt_floor: span(state.rtt.get().unwrap_or(0.0).max(0.0)),
             last_used: state.last_used,
@@ -403,7 +457,9 @@ impl Estimator for Ours {
             self.prior.period = self.settings.nominal.scaled(rate(state.filter.now().rate));
         }
         // The machine may be another one now: the old rate is a guess, no better than nominal.
-        self.prior.error = self.prior.error.max(UNKNOWN_RATE);
+        let guess = self.prior.period.relative_to(self.settings.nominal);
+        let error = UNKNOWN_RATE.0.saturating_add(guess.0.saturating_abs());
+        self.prior.error = self.prior.error.max(Rate(error));
         self.time_prior = None;
         self.slow = Slow::new(SlowRate {
             rate: fraction(self.prior.period.relative_to(self.settings.nominal)),
@@ -431,7 +487,7 @@ impl Ours {
         let dt = self.seconds(state.last_used, m.received);
         let since = self.seconds(state.at, m.received);
         let (rate, predicted) = (state.filter.now().rate, state.filter.now().later(since));
-        let slack = self.rate_slack(&predicted);
+        let slack = self.rate_slack(&predicted, dt);
         let before = state.corridor.later(since, rate, slack);
         let own = m.corridor(rate, slack);
         let accepted = match before.intersection(&own) {

@@ -25,6 +25,8 @@ const NEEDED: f64 = 20.0;
 const EACH: f64 = 3.0;
 /// One direction alone needs so many exchanges: the other may be about to follow.
 const ALONE: usize = 12;
+/// ... over so long, s: a queue that breathes raises one direction for minutes.
+const ALONE_SECONDS: f64 = 180.0;
 /// Two shifts are the same if they differ by less than so many times their errors.
 const SAME: f64 = 6.0;
 
@@ -73,11 +75,18 @@ impl Bank {
         let enough = |risen: &Option<Risen>| risen.is_some_and(|r| r.odds > NEEDED);
         let no = |risen: &Option<Risen>| risen.is_none_or(|r| r.odds < 0.0);
         match &both {
-            _ if n < ALONE => None,
+            _ if n < ALONE || self.spans(n) < ALONE_SECONDS => None,
             [a, b] if enough(a) && no(b) => Some([*a, None]),
             [a, b] if no(a) && enough(b) => Some([None, *b]),
             _ => None,
         }
+    }
+
+    /// How long the newest `n` exchanges took, s.
+    fn spans(&self, n: usize) -> f64 {
+        let mut window = self.recent.range(self.recent.len() - n..);
+        let first = window.next().map_or(0.0, |recent| recent.time);
+        window.next_back().map_or(0.0, |last| last.time - first)
     }
 
     fn risen(&self, d: usize, n: usize) -> Option<Risen> {

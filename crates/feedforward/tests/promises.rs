@@ -13,11 +13,16 @@ use common::{HZ, estimator, instant, settings, stamp};
 
 /// Starts a clock that has followed an honest server for an hour.
 fn settled() -> (Ours, u64) {
+    settled_for(225)
+}
+
+/// The same, for so many exchanges 16 s apart.
+fn settled_for(exchanges: u64) -> (Ours, u64) {
     let mut clock = estimator();
-    for k in 1..=225u64 {
+    for k in 1..=exchanges {
         assert_eq!(clock.exchange(&exact(k, 0)), Ok(Accepted::Refined));
     }
-    (clock, 225)
+    (clock, exchanges)
 }
 
 /// The `k`-th exchange, 16 s apart, with a server that is `offset_us` ahead.
@@ -35,7 +40,7 @@ fn exact(k: u64, offset_us: i64) -> Exchange {
 
 /// A server's step of so much is refused `refused` times, 16 s apart, and then believed.
 fn quarantined(step_us: i64, refused: u64) {
-    let (mut clock, k) = settled();
+    let (mut clock, k) = settled_for(3000);
     let before = clock.estimate(Count(16 * (k + 1) * HZ)).unwrap();
     for n in 1..=refused {
         assert_eq!(clock.exchange(&exact(k + n, step_us)), Err(Refusal::ServerStep), "{n}");
@@ -260,4 +265,35 @@ mod hostile {
             }
         }
     }
+}
+
+/// A counter that from one moment on runs at another rate (a virtual machine on another host) cannot
+/// lock its server out for good: that is believed after an hour.
+#[test]
+fn another_rate_is_believed_when_it_lasts() {
+    let (mut clock, k) = settled();
+    let mut stepped = None;
+    for n in 1..=700u64 {
+        let gained = CountSpan((16 * n * HZ / 50_000) as i64);
+        let x = exact(k + n, 0);
+        let shifted = |s: truechimer_time::Stamp| stamp(s.count + gained);
+        let x = Exchange { sent: shifted(x.sent), received: shifted(x.received), ..x };
+        if let Ok(Accepted::Stepped(_)) = clock.exchange(&x) {
+            stepped.get_or_insert(n);
+        }
+        let e = clock.estimate(x.received.count).unwrap();
+        let error = e.time - instant(16.0 * (k + n) as f64) - Span::from_micros(220);
+        assert!(error.abs() <= e.bound, "{n}: {error}, bound {}", e.bound);
+        if n > 400 {
+            assert!(error.abs() < Span::from_micros(100), "{n}: {error}");
+        }
+    }
+    assert!((225..260).contains(&stepped.unwrap()), "{stepped:?}");
+}
+
+#[test]
+fn what_was_known_for_minutes_does_not_outvote_hours() {
+    let (mut clock, k) = settled_for(12);
+    let believed = (1..100).find(|n| clock.exchange(&exact(k + n, 150_000)).is_ok());
+    assert!((8..16).contains(&believed.unwrap()), "{believed:?}");
 }
