@@ -29,6 +29,9 @@ const SWITCH: (i64, i64) = (5, 8);
 /// What a saved rate may have lost since: ageing, temperature, and the hypervisor's or kernel's
 /// own calibration at each boot.
 const SAVED_RATE_LOSS: Rate = Rate::from_ppb(50_000);
+/// An untended oscillator may stray by `max_wander` in every such span: half of the 2.8 hours that the
+/// promise about it is over.
+const STRAYS: Span = Span::from_secs(5040);
 /// Only a rate known this well is worth saving.
 const WORTH_SAVING: Rate = Rate::from_ppb(20_000);
 
@@ -572,11 +575,10 @@ fn note(actions: &mut Vec<Action>, level: Level, text: String) {
     actions.push(Action::Note { level, text });
 }
 
-/// The rate of a hand that nobody has tended since it was made: the oscillator may have strayed by
-/// `max_wander` in half of the 2.8 hours that the promise about it is over, and so on.
+/// The rate of a hand that nobody has tended since it was made.
 fn aged_rate(hand: &Hand, config: &Config, start: &Start) -> RatePrior {
-    let half_hours = hand.period.span(start.at - hand.base).abs().0 / Span::from_secs(5040).0;
-    let strayed = i128::from(config.max_wander.0).saturating_mul(half_hours.saturating_add(1));
+    let times = hand.period.span(start.at - hand.base).abs().0 / STRAYS.0;
+    let strayed = i128::from(config.max_wander.0).saturating_mul(times.saturating_add(1));
     let error = strayed.saturating_add(hand.growth.0.into());
     let most = i128::from(start.nominal_error.0.max(hand.growth.0));
     RatePrior { period: hand.period, error: Rate(error.min(most) as i64) }
