@@ -40,6 +40,8 @@ pub enum Command {
     Simulate(Simulate),
     /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
     Replay(Replay),
+    /// Know the machine's counters: list, compare, select, latency, stability
+    Counters(crate::counters::Counters),
     /// Measure what reading the clock costs, and what the daemon uses
     Bench(Bench),
     /// Write the manual pages
@@ -47,7 +49,8 @@ pub enum Command {
 }
 
 /// Which command stands under which heading in `truechimer --help`.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Know the machine", &["counters"]),
     ("Keep a clock", &["run"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
@@ -505,6 +508,8 @@ pub struct Bench {
 pub enum BenchWhat {
     /// What reading the clock costs, beside other ways to tell the time
     Read(crate::bench::ReadArgs),
+    /// How reading scales with threads and processes, beside other designs
+    Timehands(crate::bench_timehands::BenchTimehands),
     /// What the daemon uses: resident memory and share of a core
     Daemon(BenchDaemon),
 }

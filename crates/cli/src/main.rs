@@ -4,7 +4,9 @@
 mod args;
 mod bench;
 mod bench_daemon;
+mod bench_timehands;
 mod clock;
+mod counters;
 mod daemon;
 mod demo;
 mod failure;
@@ -63,8 +65,10 @@ fn dispatch(command: Command) -> Ended {
         Command::Serve(args) => serve::run(&args, out),
         Command::Simulate(args) => simulate::run(&args, out),
         Command::Replay(args) => replay::run(&args, out),
+        Command::Counters(args) => counters::run(&args, out),
         Command::Bench(args) => match args.what {
             BenchWhat::Read(args) => bench::read(&args, out),
+            BenchWhat::Timehands(args) => bench_timehands::run(&args, out),
             BenchWhat::Daemon(args) => bench_daemon::run(&args, out),
         },
         Command::Man(args) => man::run(&args, out),

@@ -1,7 +1,6 @@
 //! Oscillators, paths, servers and faults, all seeded, around the very engine that the daemon runs.
 #![forbid(unsafe_code)]
 
-pub mod allan;
 pub mod case;
 mod catalogue;
 mod conditions;

@@ -1,8 +1,8 @@
 //! What comes out against what theory says.
 
 use super::*;
-use crate::allan::{allan_deviation, modified_allan_deviation};
 use crate::random::tests::checksum;
+use truechimer_stability::{allan_deviation, modified_allan_deviation};
 
 /// Seconds of each realisation, and how many of them.
 const LENGTH: usize = 20_000;

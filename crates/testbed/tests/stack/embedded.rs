@@ -11,7 +11,7 @@ use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 use truechimer_testbed::watch::long;
 
-use crate::{assert_kernel_stamps, assert_tight};
+use crate::{SETTLED, assert_kernel_stamps, assert_tight};
 
 #[test]
 fn we_follow_a_server_that_is_ahead_and_fast() {
@@ -40,7 +40,7 @@ fn follow(listen: &str, settings: &str) {
     watch.run(long(Duration::from_secs(75)));
     println!("{}", watch.summary());
     assert_kernel_stamps(&daemon);
-    assert_tight(&watch, &daemon);
+    assert_tight(&watch, &daemon, SETTLED);
 
     let truth = baseline.period();
     let hand = watch.clock().view().expect("a hand").hand;

@@ -33,17 +33,17 @@ fn number(object: &Value, name: &str) -> i64 {
     object[name].as_i64().unwrap_or_else(|| panic!("no number `{name}` in {object:#}"))
 }
 
-/// From a minute after the start, half of all bounds must be within half of the least round trip
+/// From `settled` after the start on, half of all bounds must be within half of the least round trip
 /// + 25 µs + the server's root distance.
-fn assert_tight(watch: &Watch, daemon: &Daemon) {
+fn assert_tight(watch: &Watch, daemon: &Daemon, settled: Duration) {
     let source = daemon.source();
     let floor = number(&source, "rtt_floor_ns");
     let limit = floor / 2 + ALLOWANCE_NS + number(&source, "root_distance_ns");
-    let bound = median(watch.since(SETTLED).iter().map(Sample::bound_ns));
+    let bound = median(watch.since(settled).iter().map(Sample::bound_ns));
     println!(
         "median bound {bound} ns once settled, {limit} ns allowed, least round trip {floor} ns"
     );
-    assert!(watch.since(SETTLED).len() > 100, "hardly watched");
+    assert!(watch.since(settled).len() > 100, "hardly watched");
     assert!(bound <= limit, "the bound is loose: {bound} ns, allowed {limit} ns\n{source:#}");
 }
 

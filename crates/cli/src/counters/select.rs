@@ -1,0 +1,16 @@
+//! `truechimer counters select`.
+
+use std::io::Write;
+
+use clap::Args;
+
+use crate::failure::{Ended, Failure};
+
+/// Options of `truechimer counters select`.
+#[derive(Args, Debug)]
+pub struct Options {}
+
+/// Runs the command.
+pub fn run(_: &Options, _: &mut dyn Write) -> Ended {
+    Err(Failure::Said("not yet".into()))
+}

@@ -1,0 +1,1 @@
+//! Advice on the machine's counters, in plain words.

@@ -1,0 +1,1 @@
+//! The same number of readings of every clock and counter.

@@ -1,0 +1,1 @@
+//! The kernel's choice of clocksource: looked at, changed, put back.

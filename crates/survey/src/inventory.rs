@@ -1,0 +1,1 @@
+//! Every counter and clocksource of the machine.

@@ -1,0 +1,1 @@
+//! How long a reading takes, as a distribution.

@@ -1,0 +1,13 @@
+//! What clock hardware a machine has, what reading it costs, and how stable it is.
+//!
+//! For engineers on a new host, through `truechimer counters`; nothing of the clock itself depends
+//! on it.
+#![deny(unsafe_code)]
+
+pub mod advice;
+pub mod bench;
+pub mod clocksource;
+pub mod inventory;
+pub mod latency;
+pub mod stability;
+pub mod stress;

@@ -1,0 +1,1 @@
+//! How stable a counter is against a reference.

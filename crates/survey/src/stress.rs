@@ -1,0 +1,1 @@
+//! Load, in phases: quiet, processor, network.
