@@ -88,7 +88,7 @@ impl World {
                 }
                 Action::Publish(hand) => {
                     // Readers find nothing wrong with it, whatever came in.
-                    let made = Made { count: self.at, monotonic_ns: 0, raw_ns: 0, suspended_ns: 0 };
+                    let made = Made { count: self.at, monotonic_ns: 0, raw_ns: 0, suspended_ns: 0, device: None };
                     assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
                     let _ = (hand.time_at(self.at), hand.bound_at(self.at));
                 }

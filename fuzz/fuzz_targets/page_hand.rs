@@ -3,9 +3,9 @@
 #![no_main]
 
 use truechimer_time::{
-    BootId, Count, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
 };
-use truechimer_timehands::{Glance, Hand, Made, Packed, Status, WORDS, Word, pack, unpack};
+use truechimer_timehands::{ByRaw, Device, Glance, Hand, Made, Packed, Status, WORDS, Word, pack, unpack};
 
 /// Numbers out of the fuzzer's bytes, zeros when they are used up.
 struct Input<'a>(&'a [u8]);
@@ -35,6 +35,16 @@ impl Input<'_> {
     fn leap(&mut self) -> Option<Leap> {
         let step = [0, 1, -1][usize::from(self.byte()) % 3];
         (step != 0).then(|| Leap { at: self.word() as i64, step })
+    }
+
+    fn device(&mut self, period: Period) -> Option<Device> {
+        let (bits, error) = (u32::from(self.byte() % 65), self.word() as i64);
+        let by_raw = ByRaw {
+            period: period.scaled(Rate::from_ppb(self.word() as i64 % 9_000_000)),
+            error: Rate::from_ppb(error.rem_euclid(10_000_000)),
+            pair: CountSpan(self.byte().into()),
+        };
+        (bits > 0).then_some(Device { bits, by_raw: (error & 1 == 1).then_some(by_raw) })
     }
 
     fn hand(&mut self) -> Hand {
@@ -74,8 +84,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         monotonic_ns: input.word() as i64,
         raw_ns: input.word() as i64,
         suspended_ns: input.word() as i64,
+        device: None,
     };
     let hand = input.hand();
+    let made = Made { device: input.device(hand.period), ..made };
     let mut words: Packed = pack(&hand, &made);
     for _ in 0..replaced {
         words[usize::from(input.byte()) % WORDS] = input.word();
@@ -91,6 +103,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok((hand, made)) = unpack(&words) else { return };
     // Words that are a hand go back to the same hand.
     assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
+    if let Some(Device { by_raw: Some(by_raw), .. }) = made.device
+        && let Some((_, error)) = by_raw.count(&made, heartbeat as i64)
+    {
+        assert!(error >= by_raw.pair);
+    }
     assert!(!hand.bound().is_negative() && !hand.bound_at(count).is_negative());
     let _ = hand.leaps.utc(hand.time_at(count));
     // The short way and the long way tell the same, as far as the short way is meant for.

@@ -136,6 +136,7 @@ impl Private {
             monotonic_ns: host.monotonic_ns,
             raw_ns: host.raw_ns,
             suspended_ns: host.suspended_ns,
+            device: None,
         };
         writer.publish(&hand, &made);
         Ok(Private { writer, _scratch: scratch })

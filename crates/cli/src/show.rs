@@ -1,11 +1,16 @@
 //! Times and spans as people read them.
 
+use std::io::{self, Write};
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use truechimer_time::{Instant, Rate, Span, Utc};
 
 use crate::failure::Failure;
+
+/// The width of an ordinary terminal.
+const WIDTH: usize = 80;
 
 /// RFC 3339 with nanoseconds, rounded down; second 60 within an inserted leap second.
 pub fn utc(utc: Utc) -> String {
@@ -98,6 +103,22 @@ pub fn frequency(hz: u64) -> String {
 /// Rounded up to the whole nanosecond: for the latest end of an interval.
 pub fn round_up(instant: Instant) -> Instant {
     instant + (Span::from_nanos(1) - Span(1))
+}
+
+/// A text in lines of up to 80 columns, all but the first indented.
+pub fn wrapped(text: &str, indent: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let begun = !line.trim_start().is_empty();
+        if begun && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(out, "{line}")?;
+            line = indent.to_owned();
+        } else if begun {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{line}")
 }
 
 #[cfg(test)]

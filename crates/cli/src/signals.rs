@@ -19,6 +19,26 @@ pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
+/// Set by TERM, INT and HUP, as often as they come: for those who have something to put back, and
+/// look at the flag every few milliseconds. HUP stays ignored where it was (nohup).
+pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    for signal in [SIGTERM, SIGINT].into_iter().chain(hang_up) {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|why| Failure::new("cannot handle signals", why))?;
+    }
+    Ok(flag)
+}
+
+/// Whether this process was started with a signal ignored; not, where the kernel does not tell.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    signal >= 1 && mask.checked_shr(signal as u32 - 1).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// Set by HUP.
 pub fn reload() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
-use truechimer::{Clock, Rate, ReadError, Reading, Span, View};
+use truechimer::{Clock, Rate, ReadBy, ReadError, Reading, Span, View};
 use truechimer_daemon::Selection;
 use truechimer_daemon::control::Answer;
 
@@ -85,8 +85,16 @@ impl State<'_> {
         let resolution = self.daemon.as_ref().ok().map_or_else(String::new, |answer| {
             format!(", resolution {}", answer.daemon.resolution)
         });
+        let read = match view.read_by {
+            ReadBy::Counter => String::new(),
+            ReadBy::Device => ", read from the device".into(),
+            ReadBy::RawClock => {
+                let error = view.hand.period.span(view.error);
+                format!(", read by CLOCK_MONOTONIC_RAW (± {error})")
+            }
+        };
         format!(
-            "{}, {}{resolution}, epoch {}",
+            "{}, {}{resolution}, epoch {}{read}",
             id.kind,
             show::frequency(view.hand.period.hz()),
             id.epoch.0
@@ -122,6 +130,7 @@ impl State<'_> {
             growth_bound_ns: parts.as_ref().map(|p| ns(p.growth)),
             growth_ppb: view.map(|v| show::ppb(v.hand.growth)),
             counter: view.map(|v| v.hand.counter.kind.name()),
+            counter_read_by: view.map(|v| v.read_by.name()),
             counter_hz: view.map(|v| v.hand.period.hz()),
             resolution_ns: answer.map(|a| a.daemon.resolution.as_picos() as f64 / 1e3),
             epoch: view.map(|v| v.hand.counter.epoch.0),
@@ -242,6 +251,7 @@ struct Json<'a> {
     growth_bound_ns: Option<i64>,
     growth_ppb: Option<f64>,
     counter: Option<&'static str>,
+    counter_read_by: Option<&'static str>,
     counter_hz: Option<u64>,
     resolution_ns: Option<f64>,
     epoch: Option<u32>,

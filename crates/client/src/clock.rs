@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use truechimer_counter::{Counter, CounterError, boot_id, host_reading, resolution};
 use truechimer_time::{BootId, Count, CountSpan, CounterKind, Instant};
-use truechimer_timehands::{Glance, Hand, PageError, PageReader, Status, Word, places};
+use truechimer_timehands::{
+    Corrupt, Glance, Hand, Made, PageError, PageReader, Status, Word, places,
+};
 
-use crate::error::{OpenError, ReadError};
+use crate::device::{Device, Look, ReadBy};
+use crate::error::{OpenError, ReadError, Unreadable};
 use crate::judge::judge;
-use crate::reading::{Elapsed, Moment, Reading};
+use crate::reading::{Doubt, Elapsed, Moment, Reading};
 use crate::view::View;
 
 /// A clock to read. Cheap to share between threads, and meant to be: open it once.
@@ -23,6 +26,8 @@ pub struct Clock {
     native: Readable,
     /// `CLOCK_MONOTONIC_RAW`.
     raw: Readable,
+    /// Counters that are devices, from when a hand first is of one.
+    devices: [OnceLock<Device>; DEVICES.len()],
     latest: Latest,
 }
 
@@ -41,6 +46,13 @@ struct Readable {
 /// of its own, since it is written to.
 #[repr(align(128))]
 struct Latest(AtomicI64);
+
+/// Counters that are devices.
+const DEVICES: [CounterKind; 2] = [CounterKind::Hpet, CounterKind::AcpiPm];
+
+/// How often a device is read anew because another hand came out meanwhile. The daemon publishes a
+/// few a second at most.
+const TRIES: u32 = 8;
 
 /// No time given out yet.
 const NEVER: i64 = i64::MIN;
@@ -95,12 +107,16 @@ impl Clock {
             boot: boot_id()?,
             native: Readable::new(Counter::of_kind(NATIVE).unwrap_or(raw)),
             raw: Readable::new(raw),
+            devices: Default::default(),
             latest: Latest(AtomicI64::new(NEVER)),
         };
         let path = || clock.page.path().to_path_buf();
         match clock.page.newest() {
             Ok(Some((_, hand, _))) if hand.counter.boot == clock.boot => {
-                clock.readable(hand.counter.kind)?;
+                match clock.device(hand.counter.kind) {
+                    Some(device) => device.usable()?,
+                    None => clock.readable(hand.counter.kind).map(drop)?,
+                }
             }
             // A daemon of this boot that has not published yet: its lock shows that it is there.
             Ok(Some(_)) if clock.page.tended() => {}
@@ -205,18 +221,35 @@ impl Clock {
         self.now().map(|reading| reading.status)
     }
 
-    /// Everything about the clock now, after a look at the host's own clocks. About a microsecond.
+    /// Everything about the clock now, after a look at the host's own clocks. About a microsecond;
+    /// several where the counter is a device.
     ///
     /// # Errors
     /// As [`Clock::now`].
     #[cold]
     pub fn view(&self) -> Result<View, ReadError> {
-        let (generation, hand, made) = match self.page.newest() {
-            Ok(Some(newest)) if newest.1.counter.boot == self.boot => newest,
-            // What another boot left behind is no time.
-            Ok(_) => return Err(ReadError::NotYet { tended: self.page.tended() }),
-            Err(corrupt) => return Err(ReadError::Corrupt(corrupt)),
-        };
+        for _ in 0..TRIES {
+            let newest = match self.page.newest() {
+                Ok(Some(newest)) if newest.1.counter.boot == self.boot => newest,
+                // What another boot left behind is no time.
+                Ok(_) => return Err(ReadError::NotYet { tended: self.page.tended() }),
+                Err(corrupt) => return Err(ReadError::Corrupt(corrupt)),
+            };
+            let Some(device) = self.device(newest.1.counter.kind) else {
+                return self.view_by_counter(newest);
+            };
+            if let Some(view) = self.view_by_device(device, newest)? {
+                return Ok(view);
+            }
+        }
+        // No daemon is that busy.
+        Err(ReadError::Corrupt(Corrupt { field: "generation" }))
+    }
+
+    fn view_by_counter(
+        &self,
+        (generation, hand, made): (u64, Hand, Made),
+    ) -> Result<View, ReadError> {
         let readable = self.readable(hand.counter.kind)?;
         let heartbeat = self.page.heartbeat();
         let verdict = judge(&hand, &made, heartbeat, &host_reading(readable.counter));
@@ -224,7 +257,28 @@ impl Clock {
             readable.vetted.store(generation, Relaxed);
         }
         let (count, status, reason) = (readable.counter.read(), verdict.status, verdict.reason);
-        Ok(View { count, generation, hand, made, heartbeat, status, reason })
+        let (error, read_by) = (CountSpan::ZERO, ReadBy::Counter);
+        Ok(View { count, error, read_by, generation, hand, made, heartbeat, status, reason })
+    }
+
+    /// `None` if another hand came out meanwhile.
+    fn view_by_device(
+        &self,
+        device: &Device,
+        (generation, hand, made): (u64, Hand, Made),
+    ) -> Result<Option<View>, Unreadable> {
+        let Some(look) = device.look(&self.page, generation, &hand, &made)? else {
+            return Ok(None);
+        };
+        let Look { count, error, read_by, heartbeat, host } = look;
+        let verdict = host.map(|host| judge(&hand, &made, heartbeat, &host));
+        let (status, reason) = verdict.map_or((hand.status, None), |v| (v.status, v.reason));
+        if reason.is_none() && hand.status.bound_holds() {
+            device.vetted.store(generation, Relaxed);
+        }
+        let view =
+            View { count, error, read_by, generation, hand, made, heartbeat, status, reason };
+        Ok(Some(view))
     }
 
     /// The page itself.
@@ -288,7 +342,8 @@ impl Clock {
             return Err(ReadError::Disrupted);
         }
         let id = view.hand.counter;
-        Ok(Moment { count: view.count, kind: id.kind, epoch: id.epoch })
+        let doubt = Doubt::of(view.error).ok_or(ReadError::Void)?;
+        Ok(Moment { count: view.count, kind: id.kind, epoch: id.epoch, doubt })
     }
 
     /// [`Clock::time_of`] for other counters, and when something is unusual.
@@ -299,7 +354,8 @@ impl Clock {
         }
         let view = self.view()?;
         same_stretch(&view.hand, moment)?;
-        Ok(view.reading(moment.count, view.status_at(moment.count)))
+        let status = view.status_at(moment.count);
+        Ok(view.reading_within(moment.count, moment.doubt.counts(), status))
     }
 
     /// [`Clock::elapsed`] for other counters, and when something is unusual.
@@ -318,12 +374,29 @@ impl Clock {
         if view.status == Status::Disrupted {
             return Err(ReadError::Disrupted);
         }
-        let step = self.readable(view.hand.counter.kind)?.resolution();
+        let kind = view.hand.counter.kind;
+        let step = match self.device(kind) {
+            Some(device) => device.resolution(view.hand.period),
+            None => self.readable(kind)?.resolution(),
+        };
         let counts = to.count - from.count;
-        Ok(Elapsed::new(view.hand.elapsed(counts), view.hand.elapsed(step).0))
+        let (span, error) = view.hand.elapsed(counts);
+        let doubt = view.lasts(from.doubt.counts() + to.doubt.counts());
+        Ok(Elapsed::new((span, error + doubt), view.hand.elapsed(step).0))
     }
 
-    /// The counter of this kind.
+    /// The device of this kind, if it is one.
+    fn device(&self, kind: CounterKind) -> Option<&Device> {
+        let (_, place) = DEVICES.iter().zip(&self.devices).find(|(known, _)| **known == kind)?;
+        if let Some(device) = place.get() {
+            return Some(device);
+        }
+        // Another thread may open it, too; one of the two is dropped.
+        let device = Device::of_kind(kind, self.raw.counter)?;
+        Some(place.get_or_init(|| device))
+    }
+
+    /// The counter of this kind, if it is no device.
     fn readable(&self, kind: CounterKind) -> Result<&Readable, CounterError> {
         match kind {
             _ if kind == self.raw.kind => Ok(&self.raw),
@@ -372,7 +445,7 @@ fn now(hand: &Glance<'_, Word>, count: Count, _: &Readable) -> Option<Reading> {
 
 #[inline(always)]
 fn moment(hand: &Glance<'_, Word>, count: Count, readable: &Readable) -> Option<Moment> {
-    Some(Moment { count, kind: readable.kind, epoch: hand.epoch() })
+    Some(Moment { count, kind: readable.kind, epoch: hand.epoch(), doubt: Doubt::NONE })
 }
 
 #[inline(always)]

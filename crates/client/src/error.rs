@@ -4,8 +4,53 @@ use std::fmt;
 use std::path::PathBuf;
 
 use truechimer_counter::CounterError;
-use truechimer_time::Epoch;
+use truechimer_time::{CounterKind, Epoch};
 use truechimer_timehands::{Corrupt, PageError};
+
+/// Why a counter that is a device gives no counts here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// Which counter.
+    pub kind: CounterKind,
+    /// Why it cannot be read itself.
+    pub device: NoDevice,
+    /// Why `CLOCK_MONOTONIC_RAW` cannot stand in for it.
+    pub raw: NoRawClock,
+}
+
+/// Why a device cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NoDevice {
+    /// It is not there, may not be read, or was kept too long ago to continue from.
+    Counter(CounterError),
+    /// The page says nothing to continue from: no daemon, or one that has only just begun.
+    NotKept,
+    /// The page is about a device of another width.
+    Width {
+        /// How many bits this process would read.
+        here: u32,
+        /// How many the daemon reads.
+        page: u32,
+    },
+}
+
+/// Why `CLOCK_MONOTONIC_RAW` does not tell the counts of a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NoRawClock {
+    /// The kernel keeps time by something else.
+    Clocksource {
+        /// What it is, if it says.
+        now: Option<String>,
+        /// What it would have to be.
+        wanted: &'static str,
+    },
+    /// The daemon has not said (yet) how one goes with the other.
+    NotSaid,
+    /// What it said is of no use so far from when it did.
+    TooFar,
+}
 
 /// Why the clock cannot be opened.
 #[derive(Debug)]
@@ -33,6 +78,8 @@ pub enum OpenError {
     },
     /// The counter that the page is about, or what else it takes, cannot be read here.
     Counter(CounterError),
+    /// The counter that the page is about is a device that gives no counts here.
+    Unreadable(Unreadable),
 }
 
 /// Why the clock cannot tell.
@@ -48,6 +95,8 @@ pub enum ReadError {
     Corrupt(Corrupt),
     /// The counter that the page is now about cannot be read here.
     Counter(CounterError),
+    /// The counter that the page is now about is a device that gives no counts here.
+    Unreadable(Unreadable),
     /// The moment belongs to another stretch of the counter than the clock does now: the counter
     /// lost its continuity in between (suspend, migration, another counter).
     OtherEpoch {
@@ -60,6 +109,65 @@ pub enum ReadError {
     Disrupted,
     /// The page is so old that it promises nothing for that moment.
     Void,
+}
+
+impl fmt::Display for NoDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoDevice::Counter(error) => error.fmt(f),
+            NoDevice::NotKept => f.write_str("no daemon says where it is"),
+            NoDevice::Width { here, page } => {
+                write!(f, "it has {here} bits here, and {page} by the clock page")
+            }
+        }
+    }
+}
+
+impl fmt::Display for NoRawClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoRawClock::Clocksource { now, wanted } => {
+                let now = now.as_deref().unwrap_or("unknown");
+                write!(f, "the kernel's clocksource is {now}, not {wanted}")
+            }
+            NoRawClock::NotSaid => f.write_str("the daemon has not said yet how they go together"),
+            NoRawClock::TooFar => f.write_str("what the daemon said is too old"),
+        }
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unreadable { kind, device, raw } = self;
+        write!(
+            f,
+            "cannot read the clock's counter {kind}: {device}; and CLOCK_MONOTONIC_RAW cannot stand \
+             in for it: {raw}. Run as root, start the daemon with --counter raw"
+        )?;
+        match raw {
+            NoRawClock::Clocksource { wanted, .. } => {
+                write!(
+                    f,
+                    ", or let the kernel keep time by it (truechimer counters select {wanted})"
+                )
+            }
+            _ => f.write_str(", or try again in a second"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl From<Unreadable> for OpenError {
+    fn from(why: Unreadable) -> OpenError {
+        OpenError::Unreadable(why)
+    }
+}
+
+impl From<Unreadable> for ReadError {
+    fn from(why: Unreadable) -> ReadError {
+        ReadError::Unreadable(why)
+    }
 }
 
 impl fmt::Display for OpenError {
@@ -83,6 +191,7 @@ impl fmt::Display for OpenError {
                 write!(f, "{} holds {corrupt}: restart the daemon that writes it", path.display())
             }
             OpenError::Counter(error) => write!(f, "cannot read the clock's counter: {error}"),
+            OpenError::Unreadable(why) => why.fmt(f),
         }
     }
 }
@@ -110,6 +219,7 @@ impl fmt::Display for ReadError {
                 write!(f, "the clock page holds {corrupt}: restart the daemon that writes it")
             }
             ReadError::Counter(error) => write!(f, "cannot read the clock's counter: {error}"),
+            ReadError::Unreadable(why) => why.fmt(f),
             ReadError::OtherEpoch { moment, clock } => write!(
                 f,
                 "the counter lost its continuity in between: that moment is of epoch {}, the \

@@ -85,7 +85,10 @@ mod tests {
             leaps: Leaps::default(),
             void_after: count + CountSpan(100 * S),
         };
-        (hand, Made { count, monotonic_ns: START, raw_ns: START, suspended_ns: 7 * S })
+        (
+            hand,
+            Made { count, monotonic_ns: START, raw_ns: START, suspended_ns: 7 * S, device: None },
+        )
     }
 
     /// The verdict on a synchronised hand `later` ns after it was made, by a daemon that looked

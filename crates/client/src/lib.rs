@@ -50,6 +50,14 @@
 //! window in which a break goes unseen is up to one second, or three if the daemon has just been
 //! stopped.
 //!
+//! # Counters that are devices
+//! An HPET or an ACPI power management timer rolls over, and only root may read it. A program that
+//! may continues from where the daemon has kept the counter; any other makes the same counts of
+//! `CLOCK_MONOTONIC_RAW`, with some microseconds more in the bound, as long as the kernel keeps time
+//! by that device. [`View::read_by`] says which. Where neither will do there is no time but an error
+//! ([`Unreadable`]) that says what to do. Each reading costs some microseconds then: there is no
+//! quick way.
+//!
 //! # Fences
 //! The processor may read an unfenced counter some instructions earlier or later than the program
 //! has it: tens of nanoseconds at most, which the bound does not contain. For order against other
@@ -59,6 +67,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod device;
 mod error;
 mod judge;
 mod reading;
@@ -66,11 +75,12 @@ mod view;
 mod wait;
 
 pub use clock::Clock;
-pub use error::{OpenError, ReadError};
+pub use device::ReadBy;
+pub use error::{NoDevice, NoRawClock, OpenError, ReadError, Unreadable};
 pub use reading::{Elapsed, Moment, Reading};
 pub use truechimer_counter::CounterError;
 pub use truechimer_time::{
-    Count, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span, Utc,
+    Count, CountSpan, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span, Utc,
 };
 pub use truechimer_timehands::{Corrupt, Hand, Made, PageError, PageReader, Status, places};
 pub use view::View;

@@ -1,6 +1,6 @@
 //! What reading the clock gives.
 
-use truechimer_time::{Count, CounterKind, Epoch, Instant, Leaps, Span, Utc};
+use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Instant, Leaps, Span, Utc};
 use truechimer_timehands::{PackedLeaps, Status};
 
 /// The time, and how well it is known.
@@ -56,6 +56,36 @@ pub struct Moment {
     pub kind: CounterKind,
     /// In which unbroken stretch of it.
     pub epoch: Epoch,
+    /// How far the counter may have been from `count` then.
+    pub(crate) doubt: Doubt,
+}
+
+/// A number of counts, rounded up to eleven bits: small enough to leave a [`Moment`] as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Doubt(u16);
+
+impl Doubt {
+    /// No doubt: the counter was read.
+    pub(crate) const NONE: Doubt = Doubt(0);
+
+    /// How many bits of the number are kept.
+    const BITS: u32 = 11;
+
+    /// At least `error`, ≥ 0; `None` if that is beyond all measure.
+    pub(crate) fn of(error: CountSpan) -> Option<Doubt> {
+        let error = u64::try_from(error.0).ok()?;
+        let shift = (u64::BITS - error.leading_zeros()).saturating_sub(Doubt::BITS);
+        let mantissa = (error >> shift) + u64::from(error & ((1 << shift) - 1) != 0);
+        // Rounding up may have made it one bit longer.
+        let carry = (mantissa >> Doubt::BITS) as u32;
+        let (mantissa, shift) = (mantissa >> carry, shift + carry);
+        (shift < 32).then_some(Doubt((shift << Doubt::BITS) as u16 | mantissa as u16))
+    }
+
+    /// So many counts, ≥ 0.
+    pub(crate) fn counts(self) -> CountSpan {
+        CountSpan(i64::from(self.0 & ((1 << Doubt::BITS) - 1)) << (self.0 >> Doubt::BITS))
+    }
 }
 
 /// A length of time by the difference clock.
@@ -74,5 +104,26 @@ impl Elapsed {
     pub(crate) fn new((span, error): (Span, Span), step: Span) -> Elapsed {
         // One unit more for the rounding of each.
         Elapsed { span, bound: Span(error.0.wrapping_add(step.0).wrapping_add(3)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubt_is_never_understated_and_not_by_far_overstated() {
+        for error in (0..3000).chain((11..42).flat_map(|n| {
+            let power = 1i64 << n;
+            [power - 1, power, power + 1, power + power / 3]
+        })) {
+            let doubt = Doubt::of(CountSpan(error)).unwrap().counts().0;
+            assert!((error..=error + error / 1000).contains(&doubt), "{error} became {doubt}");
+        }
+        assert_eq!(Doubt::of(CountSpan(0)), Some(Doubt::NONE));
+        for error in [-1, 1 << 43, i64::MAX] {
+            assert_eq!(Doubt::of(CountSpan(error)), None, "{error}");
+        }
+        assert_eq!(size_of::<Moment>(), 16);
     }
 }

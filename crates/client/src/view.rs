@@ -1,8 +1,9 @@
 //! What is behind a reading.
 
-use truechimer_time::{Count, Instant};
+use truechimer_time::{Count, CountSpan, Instant, Span};
 use truechimer_timehands::{Hand, Made, Status};
 
+use crate::device::ReadBy;
 use crate::reading::Reading;
 
 /// The clock's state in full, for those who want to look behind a [`Reading`].
@@ -10,6 +11,10 @@ use crate::reading::Reading;
 pub struct View {
     /// The count of all this.
     pub count: Count,
+    /// The counter was within this of `count`: 0 where it was read itself.
+    pub error: CountSpan,
+    /// How the count came about.
+    pub read_by: ReadBy,
     /// The number of the hand in force.
     pub generation: u64,
     /// The hand in force.
@@ -25,10 +30,17 @@ pub struct View {
 }
 
 impl View {
-    /// The time at `count` by this hand, as a clock of this status gives it.
+    /// The time at `count` by this hand, as a clock of this status gives it. The count is taken to
+    /// be known no better than that of the view itself.
     #[must_use]
     pub fn reading(&self, count: Count, status: Status) -> Reading {
-        let (best, bound) = (self.hand.time_at(count), self.hand.bound_at(count));
+        self.reading_within(count, self.error, status)
+    }
+
+    /// The same of a count that is known to within `error`.
+    pub(crate) fn reading_within(&self, count: Count, error: CountSpan, status: Status) -> Reading {
+        let best = self.hand.time_at(count);
+        let bound = self.hand.bound_at(count) + self.lasts(error);
         let (earliest, latest) = if status.bound_holds() {
             (best - bound, best + bound)
         } else {
@@ -36,6 +48,13 @@ impl View {
         };
         let leaps = self.hand.leaps.into();
         Reading { count, earliest, best, latest, status, leaps }
+    }
+
+    /// How long an error of so many counts lasts, at the most.
+    pub(crate) fn lasts(&self, error: CountSpan) -> Span {
+        // The two periods and the true one differ by far less than a part in a thousand.
+        let span = self.hand.period.span(error);
+        Span(span.0 + (span.0 >> 10))
     }
 
     /// What the clock is worth for a moment in the past or to come: a hand that is void by now

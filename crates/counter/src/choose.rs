@@ -1,10 +1,11 @@
 //! Which counter to use: a decision about facts, so that every machine's can be tested on any.
 
+use std::fmt;
 use std::str::FromStr;
 
 use truechimer_time::CounterKind;
 
-use crate::counter::Source;
+use crate::counter::{Device, Source};
 use crate::error::CounterError;
 
 /// What the user asked for.
@@ -22,20 +23,59 @@ pub enum Choice {
     ArmGeneric,
     /// `CLOCK_MONOTONIC_RAW`.
     Raw,
+    /// The main counter of the High Precision Event Timer, by memory.
+    Hpet,
+    /// The ACPI power management timer.
+    AcpiPm {
+        /// Whether it is read until it can be believed, for chipsets that do not latch it: three
+        /// reads instead of one.
+        safe: bool,
+    },
+}
+
+impl Choice {
+    /// All of them but [`Choice::Auto`].
+    pub const EVERY: [Choice; 7] = [
+        Choice::Tsc { fenced: false },
+        Choice::Tsc { fenced: true },
+        Choice::ArmGeneric,
+        Choice::Raw,
+        Choice::Hpet,
+        Choice::AcpiPm { safe: false },
+        Choice::AcpiPm { safe: true },
+    ];
+
+    /// The name that `--counter` takes.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Auto => "auto",
+            Choice::Tsc { fenced: false } => "tsc",
+            Choice::Tsc { fenced: true } => "tsc-fenced",
+            Choice::ArmGeneric => "arm-generic",
+            Choice::Raw => "raw",
+            Choice::Hpet => "hpet",
+            Choice::AcpiPm { safe: false } => "acpi-pm",
+            Choice::AcpiPm { safe: true } => "acpi-pm-safe",
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 impl FromStr for Choice {
     type Err = CounterError;
 
     fn from_str(name: &str) -> Result<Choice, CounterError> {
-        match name {
-            "auto" => Ok(Choice::Auto),
-            "tsc" => Ok(Choice::Tsc { fenced: false }),
-            "tsc-fenced" => Ok(Choice::Tsc { fenced: true }),
-            "arm-generic" => Ok(Choice::ArmGeneric),
-            "raw" => Ok(Choice::Raw),
-            other => Err(CounterError::UnknownChoice(other.to_owned())),
-        }
+        [Choice::Auto]
+            .into_iter()
+            .chain(Choice::EVERY)
+            .find(|choice| choice.name() == name)
+            .ok_or_else(|| CounterError::UnknownChoice(name.to_owned()))
     }
 }
 
@@ -57,7 +97,7 @@ pub(crate) struct Facts {
     pub available: Option<Vec<String>>,
     /// `CLOCK_MONOTONIC_RAW` cannot be read: errno.
     pub raw_error: Option<i32>,
-    /// By how many ns this process's time namespace shifts `CLOCK_MONOTONIC_RAW`.
+    /// By how many ns this process's time namespace shifts the kernel's monotonic clocks.
     pub raw_shift: i64,
 }
 
@@ -79,46 +119,68 @@ const ON_TSC: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "x
 /// up to Armv8.5 and 1 GHz from Armv8.6 on; boards stray a little.
 const ARM_HZ: std::ops::RangeInclusive<u64> = 10_000..=10_000_000_000;
 
+/// What opens a device: hardware, and so not a fact to be decided upon.
+pub(crate) type Open<'a> = &'a dyn Fn(Choice) -> Result<Device, CounterError>;
+
 /// The counter for `choice`.
-pub(crate) fn choose(choice: Choice, facts: &Facts) -> Result<Source, CounterError> {
+pub(crate) fn choose(
+    choice: Choice,
+    facts: &Facts,
+    open: Open<'_>,
+) -> Result<Source, CounterError> {
     match choice {
         Choice::Tsc { fenced } => {
-            readable(CounterKind::Tsc, facts)?;
+            readable(CounterKind::Tsc, facts, open)?;
             tsc_is_steady(facts)?;
             Ok(if fenced { Source::NativeFenced } else { Source::Native })
         }
         Choice::ArmGeneric => {
-            let source = readable(CounterKind::ArmGeneric, facts)?;
+            let source = readable(CounterKind::ArmGeneric, facts, open)?;
             offered(CounterKind::ArmGeneric, ARM_CLOCKSOURCE, facts)?;
             Ok(source)
         }
-        Choice::Raw => readable(CounterKind::Raw, facts),
+        Choice::Raw => readable(CounterKind::Raw, facts, open),
+        Choice::Hpet | Choice::AcpiPm { .. } => narrow(choice, facts, open),
         Choice::Auto => {
             let current = facts.clocksource.as_deref();
             let tsc = current.is_some_and(|name| ON_TSC.contains(&name));
             let arm = current == Some(ARM_CLOCKSOURCE);
-            tsc.then(|| choose(Choice::Tsc { fenced: false }, facts))
-                .or_else(|| arm.then(|| choose(Choice::ArmGeneric, facts)))
+            tsc.then(|| choose(Choice::Tsc { fenced: false }, facts, open))
+                .or_else(|| arm.then(|| choose(Choice::ArmGeneric, facts, open)))
                 .and_then(Result::ok)
-                .map_or_else(|| choose(Choice::Raw, facts), Ok)
+                .map_or_else(|| choose(Choice::Raw, facts, open), Ok)
         }
     }
 }
 
 /// How to read a counter of `kind`, if this process can and would get the same counts as others.
-pub(crate) fn readable(kind: CounterKind, facts: &Facts) -> Result<Source, CounterError> {
+pub(crate) fn readable(
+    kind: CounterKind,
+    facts: &Facts,
+    open: Open<'_>,
+) -> Result<Source, CounterError> {
     match kind {
         CounterKind::Raw => match (facts.raw_error, facts.raw_shift) {
             (Some(errno), _) => Err(CounterError::NoRaw(errno)),
             (None, 0) => Ok(Source::Raw),
             (None, ns) => Err(CounterError::Shifted(ns)),
         },
+        CounterKind::Hpet => narrow(Choice::Hpet, facts, open),
+        CounterKind::AcpiPm => narrow(Choice::AcpiPm { safe: true }, facts, open),
         _ if facts.native != Some(kind) => Err(CounterError::NotHere(kind)),
         CounterKind::ArmGeneric => match facts.arm_hz {
             Some(hz) if ARM_HZ.contains(&hz) => Ok(Source::Native),
             hz => Err(CounterError::NoFrequency(hz.unwrap_or(0))),
         },
         _ => Ok(Source::Native),
+    }
+}
+
+/// A device, whose keeping has an age only where all processes see the same monotonic clock.
+fn narrow(choice: Choice, facts: &Facts, open: Open<'_>) -> Result<Source, CounterError> {
+    match facts.raw_shift {
+        0 => open(choice).map(Source::Device),
+        ns => Err(CounterError::Shifted(ns)),
     }
 }
 
@@ -177,6 +239,14 @@ mod tests {
             available: list("arch_sys_counter"),
             ..Facts::default()
         }
+    }
+
+    fn choose(choice: Choice, facts: &Facts) -> Result<Source, CounterError> {
+        super::choose(choice, facts, &|_| Err(CounterError::Stuck))
+    }
+
+    fn readable(kind: CounterKind, facts: &Facts) -> Result<Source, CounterError> {
+        super::readable(kind, facts, &|_| Err(CounterError::Stuck))
     }
 
     const TSC: Choice = Choice::Tsc { fenced: false };
@@ -269,6 +339,29 @@ mod tests {
     }
 
     #[test]
+    fn devices_are_opened_where_their_age_can_be_told() {
+        let asked = std::cell::Cell::new(None);
+        let open = |choice| {
+            asked.set(Some(choice));
+            Err(CounterError::Stuck)
+        };
+        let shifted = Facts { raw_shift: -3, ..pc() };
+        for (kind, choice, its) in [
+            (CounterKind::Hpet, Choice::Hpet, Choice::Hpet),
+            (CounterKind::AcpiPm, Choice::AcpiPm { safe: false }, Choice::AcpiPm { safe: true }),
+        ] {
+            assert_eq!(super::choose(choice, &shifted, &open), Err(CounterError::Shifted(-3)));
+            assert_eq!(super::readable(kind, &shifted, &open), Err(CounterError::Shifted(-3)));
+            assert_eq!(asked.take(), None);
+            assert_eq!(super::choose(choice, &pc(), &open), Err(CounterError::Stuck));
+            assert_eq!(asked.take(), Some(choice));
+            assert_eq!(super::readable(kind, &pc(), &open), Err(CounterError::Stuck));
+            assert_eq!(asked.take(), Some(its));
+        }
+        assert!(super::choose(Choice::Auto, &pc(), &open).is_ok() && asked.take().is_none());
+    }
+
+    #[test]
     fn names_are_read_and_errors_say_what_to_do() {
         for (name, choice) in [
             ("auto", Choice::Auto),
@@ -276,11 +369,17 @@ mod tests {
             ("tsc-fenced", Choice::Tsc { fenced: true }),
             ("arm-generic", Choice::ArmGeneric),
             ("raw", Choice::Raw),
+            ("hpet", Choice::Hpet),
+            ("acpi-pm", Choice::AcpiPm { safe: false }),
+            ("acpi-pm-safe", Choice::AcpiPm { safe: true }),
         ] {
-            assert_eq!(name.parse(), Ok(choice));
+            assert_eq!((name.parse(), choice.name()), (Ok(choice), name));
         }
-        let error = "hpet".parse::<Choice>().unwrap_err().to_string();
-        assert!(error.contains("'hpet'") && error.contains("raw"), "{error}");
+        let error = "pit".parse::<Choice>().unwrap_err().to_string();
+        assert!(error.contains("'pit'"), "{error}");
+        for choice in Choice::EVERY {
+            assert!(error.contains(choice.name()), "{choice}: {error}");
+        }
         let unstable = Facts { available: list("hpet"), ..pc() };
         let error = choose(TSC, &unstable).unwrap_err().to_string();
         assert!(error.contains("available: hpet") && error.contains("--counter raw"), "{error}");

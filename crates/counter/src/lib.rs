@@ -37,19 +37,32 @@
 //! made of the same counter.
 #![deny(unsafe_code)]
 
+pub mod acpi;
+mod affinity;
+mod agreement;
+mod builtin;
 mod choose;
 mod counter;
+mod cpus;
+mod device;
 mod error;
+mod hardware;
 mod host;
+mod keeper;
 mod machine;
 mod measure;
 mod read;
-mod widen;
+mod width;
 
+pub use agreement::{Agreement, AgreementError, CpuOffset, OffsetBounds, agreement, agreement_of};
 pub use choose::Choice;
-pub use counter::Counter;
-pub use error::CounterError;
+pub use counter::{Counter, counters};
+pub use cpus::online_cpus;
+pub use device::hpet::HpetRegisters;
+pub use device::{HpetFacts, hpet, pm_timer};
+pub use error::{Attempt, CounterError, Doing, Fault};
+pub use hardware::{Cost, Hardware};
 pub use host::{HostPair, HostReading, host_reading, realtime_pair};
+pub use keeper::KeptAt;
 pub use machine::{available_clocksources, boot_id, clocksource};
 pub use measure::{Nominal, NominalSource, nominal, resolution};
-pub use widen::{Kept, WidenError, Widener};

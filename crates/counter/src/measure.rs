@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use truechimer_time::{Count, CountSpan, CounterKind, Period, Rate, Span};
+use truechimer_time::{Count, CountSpan, Period, Rate, Span};
 
 use crate::counter::Counter;
 use crate::error::CounterError;
@@ -23,12 +23,24 @@ pub struct Nominal {
 /// Where a nominal period comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NominalSource {
-    /// One nanosecond, by definition of the clock.
+    /// By definition: one nanosecond, or what the specification says of every such timer.
     Definition,
-    /// The frequency that the firmware left in a register (`CNTFRQ_EL0`).
+    /// What the firmware or the maker left in a register: `CNTFRQ_EL0`, the HPET's capabilities.
     Register,
     /// Measured against `CLOCK_MONOTONIC_RAW` for a tenth of a second.
     Measured,
+}
+
+impl Nominal {
+    /// A period that somebody states of hardware that nobody has corrected: to 500 ppm.
+    #[must_use]
+    pub fn stated(period: Period, source: NominalSource) -> Nominal {
+        Nominal::with(period, DERIVED, source)
+    }
+
+    fn with(period: Period, extra: Rate, source: NominalSource) -> Nominal {
+        Nominal { period, error: Rate(UNCORRECTED.0.saturating_add(extra.0)), source }
+    }
 }
 
 /// What an uncorrected machine may be off by: a bad crystal (100 ppm), the kernel's calibration of
@@ -48,25 +60,18 @@ const SANDWICHES: u32 = 32;
 const BURST: usize = 256;
 const BURSTS: usize = 16;
 
-/// How long a count lasts, to 500 ppm. Takes no time for `raw` and the Arm generic timer; for the
-/// TSC, whose frequency the kernel does not tell, it sleeps for a tenth of a second while it
+/// How long a count lasts, to 500 ppm. Takes no time where somebody states it (all but the TSC,
+/// whose frequency the kernel does not tell): there it sleeps for a tenth of a second while it
 /// measures. Meant for the start of a daemon: nothing calls this behind the user's back.
 ///
 /// # Errors
 /// Where the counter does not advance.
 pub fn nominal(counter: Counter) -> Result<Nominal, CounterError> {
-    let (period, extra, source) = match counter.kind() {
-        CounterKind::ArmGeneric => {
-            let hz = read::arm_hz().unwrap_or(0);
-            (Period::from_hz(hz), DERIVED, NominalSource::Register)
-        }
-        CounterKind::Tsc => {
-            let (period, error) = measured(counter).ok_or(CounterError::Stuck)?;
-            (period, error.max(DERIVED), NominalSource::Measured)
-        }
-        _ => (Period::NANOSECOND, DERIVED, NominalSource::Definition),
-    };
-    Ok(Nominal { period, error: Rate(UNCORRECTED.0.saturating_add(extra.0)), source })
+    if let Some(stated) = counter.hardware().stated() {
+        return Ok(stated);
+    }
+    let (period, error) = measured(counter).ok_or(CounterError::Stuck)?;
+    Ok(Nominal::with(period, error.max(DERIVED), NominalSource::Measured))
 }
 
 /// The period against `CLOCK_MONOTONIC_RAW`, and what the measurement itself may be off by.
@@ -121,15 +126,18 @@ fn slope(a: Sandwich, b: Sandwich) -> Option<(Period, Rate)> {
 }
 
 /// In what steps the counter counts, ≥ 1 count: half of the way it makes while it is read as fast
-/// as it can be is made in steps no larger. Takes under 0.2 ms.
+/// as it can be is made in steps no larger. Takes under 0.2 ms; 20 ms for a device.
 ///
 /// A guest's TSC may advance by some dozen counts at a time. That is more than the smallest
 /// difference of two readings would say: some processors add one to a reading that would
 /// otherwise repeat the last. A counter finer than a reading takes shows as coarse as that: the
-/// result is an upper bound.
+/// result is an upper bound, but for counters of which the step is known ([`Hardware::step`](crate::Hardware::step)).
 #[must_use]
 pub fn resolution(counter: Counter) -> CountSpan {
     let counter = counter.unfenced();
+    if let Some(step) = counter.hardware().step() {
+        return step;
+    }
     let burst = |_| {
         let mut readings = [Count(0); BURST];
         for reading in &mut readings {

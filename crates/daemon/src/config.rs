@@ -271,7 +271,7 @@ mod tests {
                 "[system-clock]\ndiscipline = \"yes\"",
                 "t:2: `discipline` must be true or false, not string",
             ),
-            ("counter = \"hpet\"", "t:1: `counter` = \"hpet\": "),
+            ("counter = \"quartz\"", "t:1: `counter` = \"quartz\": "),
             ("max-wander-ppm = 0", "t:1: `max-wander-ppm` = 0: must be 0.001 to 100"),
             ("max-wander-ppm = -1", "must be 0.001 to 100"),
             ("max-wander-ppm = nan", "t:1: `max-wander-ppm` = nan: not a decimal number"),

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
 use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
-use truechimer_timehands::{Hand, PageWriter, places};
+use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
 use crate::config::{ConfigError, Place, Settings};
 use crate::control::{self, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
 use crate::net::Net;
+use crate::pulses::Pulses;
 use crate::replay;
 use crate::resolve::Resolver;
 use crate::run::DaemonError;
@@ -45,6 +46,7 @@ pub(crate) struct Daemon<'n> {
     epoch: Epoch,
     host: Host,
     net: Net,
+    pulses: Pulses,
     resolver: Resolver,
     system_clock: SystemClock,
     control: Option<Server>,
@@ -64,7 +66,15 @@ impl<'n> Daemon<'n> {
         settings: Settings,
         notes: &'n mut dyn FnMut(Level, &str),
     ) -> Result<Daemon<'n>, DaemonError> {
-        let counter = Counter::open(settings.counter)?;
+        Daemon::of(Counter::open(settings.counter)?, settings, notes)
+    }
+
+    /// The same with this counter, whatever the settings say.
+    fn of(
+        counter: Counter,
+        settings: Settings,
+        notes: &'n mut dyn FnMut(Level, &str),
+    ) -> Result<Daemon<'n>, DaemonError> {
         let page = PageWriter::create(settings.page.clone().unwrap_or_else(places::for_daemon))?;
         if counter.kind() == CounterKind::Raw {
             // Cut short by a signal or not at all: nothing depends on it but simulators.
@@ -81,7 +91,9 @@ impl<'n> Daemon<'n> {
             Ok(leaps) => (leaps.unwrap_or_else(leaps::from_kernel), None),
             Err(why) => (leaps::from_kernel(), Some(why)),
         };
-        let (id, left) = host::identity(counter, page.last_hand())?;
+        // From here on counts are kept: what is read before a lapse is of no use after it.
+        let lapses = counter.lapses();
+        let (id, left) = host::identity(counter, page.last_hand(), page.last_kept())?;
         let warm = left.filter(|hand| same_scale(&hand.leaps, &leaps, hand));
         let state = state::path(&settings.state);
         let (saved, state_note) = load(state.as_deref());
@@ -111,8 +123,9 @@ impl<'n> Daemon<'n> {
             engine,
             page,
             epoch: id.epoch,
-            host: Host::new(counter, nominal.period),
+            host: Host::new(counter, nominal.period, lapses),
             net: Net::new(counter, nominal.period, resolution),
+            pulses: Pulses::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
             system_clock,
             control,
@@ -178,6 +191,7 @@ impl<'n> Daemon<'n> {
             let events = self.net.receive(sockets);
             self.events.extend(events);
         }
+        self.look_for_edges(now)?;
         while let Some(event) = self.resolver.answer() {
             self.events.push_back(event);
         }
@@ -203,7 +217,8 @@ impl<'n> Daemon<'n> {
             return 0;
         }
         let now = self.counter.read();
-        let deadlines = [Some(self.host.due(now)), self.engine.next_deadline()];
+        let deadlines =
+            [Some(self.host.due(now)), self.engine.next_deadline(), self.pulses.due(now)];
         let next = deadlines.into_iter().flatten().map(|due| due - now).min();
         let next = self.nominal.span(next.unwrap_or(CountSpan(i64::MAX)));
         // Rounded up. Never zero: where time stands still between waits, it has to move on.
@@ -212,19 +227,35 @@ impl<'n> Daemon<'n> {
         if self.resolver.is_waiting() { ms.min(LOOK_UP_WAIT) } else { ms }
     }
 
+    /// Takes the edges of pulses that are due.
+    fn look_for_edges(&mut self, now: Count) -> Result<(), DaemonError> {
+        if !self.pulses.due(now).is_some_and(|due| now.at_or_after(due)) {
+            return Ok(());
+        }
+        let events = self.pulses.look(now);
+        if !events.is_empty() {
+            // None is used if the counter broke since the edge before.
+            let epoch = self.epoch;
+            self.check()?;
+            let unbroken = epoch == self.epoch;
+            self.events.extend(events.into_iter().filter(|event| unbroken || !has_counts(event)));
+        }
+        Ok(())
+    }
+
     /// Compares the host's clocks, and tells readers that somebody does.
     fn check(&mut self) -> Result<(), DaemonError> {
-        let Checked { count, events, warning, lost } = self.host.check();
+        let Checked { count, kept, events, warnings, lost } = self.host.check();
         for event in events {
             self.handle(count, event);
         }
         if let Some(reason) = lost {
             return Err(DaemonError::CounterLost { reason });
         }
-        if let Some(text) = warning {
+        for text in warnings {
             self.note(Level::Warning, &text);
         }
-        self.page.heartbeat(count);
+        self.tend(count, kept);
         if let Some(control) = &mut self.control {
             control.resume();
         }
@@ -233,6 +264,22 @@ impl<'n> Daemon<'n> {
             self.handle(reading.count, Event::SystemClock(reading));
         }
         Ok(())
+    }
+
+    /// Tells readers that the clocks are in order, and where the counter is.
+    fn tend(&mut self, count: Count, kept: Option<Kept>) {
+        // Not if what was just read is of no use any more: the next check tells.
+        if self.host.has_lapsed() {
+            return;
+        }
+        match kept {
+            Some(kept) => self.page.keep(kept),
+            None => self.page.heartbeat(count),
+        }
+        if self.host.has_news() {
+            let hand = *self.engine.hand();
+            self.publish(&hand);
+        }
     }
 
     /// Handles the events that wait, and those that come of them, within reason.
@@ -244,6 +291,18 @@ impl<'n> Daemon<'n> {
     }
 
     fn handle(&mut self, at: Count, event: Event) {
+        if let Some(lapse) = self.host.lapsed() {
+            let at = self.counter.read();
+            self.tell(at, lapse);
+            if !has_counts(&event) {
+                self.tell(at, event);
+            }
+            return;
+        }
+        self.tell(at, event);
+    }
+
+    fn tell(&mut self, at: Count, event: Event) {
         if let Some(log) = &mut self.log {
             log.event(at, &event);
         }
@@ -272,7 +331,13 @@ impl<'n> Daemon<'n> {
             Action::Send { source, to, packet } => {
                 self.events.extend(self.net.send(source, &to, &packet));
             }
-            Action::Close { source } => self.net.close(source),
+            Action::Watch { source, path } => {
+                self.events.extend(self.pulses.watch(source, &path));
+            }
+            Action::Close { source } => {
+                self.net.close(source);
+                self.pulses.close(source);
+            }
             Action::Publish(hand) => self.publish(&hand),
             Action::Steer(steer) => {
                 if let Some((level, text)) = self.system_clock.steer(steer) {
@@ -287,10 +352,16 @@ impl<'n> Daemon<'n> {
         if hand.counter.epoch != self.epoch {
             self.epoch = hand.counter.epoch;
             self.net.forget();
+            self.pulses.forget();
+            self.events.retain(|event| !has_counts(event));
             // The old count may be years away by the new epoch's.
             self.chores = self.counter.read() + self.nominal.counts(CHORES);
         }
-        self.page.publish(hand, &self.host.made());
+        let made = self.host.made();
+        // A hand of counts that are over is of no use: the next event begins a new epoch.
+        if !self.host.has_lapsed() {
+            self.page.publish(hand, &made);
+        }
     }
 
     fn answer(&mut self, clients: &[sys::pollfd]) {
@@ -434,6 +505,14 @@ impl Handler for Daemon<'_> {
     }
 }
 
+/// Whether the event tells of counts, which mean nothing in another epoch.
+fn has_counts(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Reply { .. } | Event::Edge { .. } | Event::Check(_) | Event::SystemClock(_)
+    )
+}
+
 /// Whether an instant means the same under both: then one can take the place of the other.
 fn same_scale(a: &Leaps, b: &Leaps, hand: &Hand) -> bool {
     a.known == b.known && (!a.known || a.offset_at(hand.time) == b.offset_at(hand.time))
@@ -475,6 +554,9 @@ fn bind(place: &Place, page: &Path) -> (Option<Server>, Option<String>) {
 }
 
 #[cfg(test)]
+mod narrow;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::cell::RefCell;
@@ -484,7 +566,8 @@ mod tests {
     use truechimer_counter::Choice;
     use truechimer_engine::{SourceConfig, Steer};
     use truechimer_serve::{ServedClock, Server as NtpServer};
-    use truechimer_time::Rate;
+    use truechimer_time::{Instant, Rate};
+    use truechimer_timehands::Status;
 
     thread_local! {
         /// What was asked of a system clock that is none.
@@ -533,6 +616,46 @@ mod tests {
         daemon.handle(daemon.counter.read(), Event::Disruption { reason });
         let wait = daemon.nominal.span(daemon.chores - daemon.counter.read());
         assert!(wait <= CHORES && !wait.is_negative(), "{wait}");
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_counter_that_rolled_over_unseen_begins_a_new_epoch_before_anything_else_is_used() {
+        let mut notes = Vec::new();
+        let mut note = |_: Level, text: &str| notes.push(text.to_owned());
+        let served = ServedClock::starting_now(Span::ZERO, Rate::ZERO).unwrap();
+        let server = NtpServer::bind("127.0.0.1:0".parse().unwrap(), served, 3).unwrap();
+        let server = server.start().unwrap();
+        let (directory, mut daemon) = daemon("lapse", server.address(), &mut note);
+        let begun = std::time::Instant::now();
+        while daemon.engine.hand().status != Status::Synchronised {
+            daemon.turn().unwrap();
+            assert!(begun.elapsed().as_secs() < 40);
+        }
+        let newest = |daemon: &Daemon<'_>| daemon.page.last_hand().unwrap().0;
+        let before = newest(&daemon);
+        assert_eq!(before.status, Status::Synchronised);
+        // Found just when a hand was to be published: that one is of counts that are over.
+        daemon.host.lapse();
+        daemon.publish(&Hand { time: Instant::default(), ..before });
+        assert_eq!(newest(&daemon), before);
+        daemon.tend(daemon.counter.read(), None);
+        // What is heard next comes after the break, and stamps from before are of no use.
+        let reading = system_clock::read(daemon.counter, daemon.nominal);
+        daemon.events.push_back(Event::SystemClock(reading));
+        daemon.handle(daemon.counter.read(), Event::SystemClock(reading));
+        let after = newest(&daemon);
+        assert_eq!((after.status, after.counter.epoch.0), (Status::Disrupted, 1));
+        assert!(daemon.events.is_empty(), "{:?}", daemon.events);
+        // And all is well again.
+        let begun = std::time::Instant::now();
+        while newest(&daemon).status != Status::Synchronised {
+            daemon.turn().unwrap();
+            assert!(begun.elapsed().as_secs() < 40);
+        }
+        assert_eq!(newest(&daemon).counter.epoch.0, 1);
+        drop(daemon);
+        assert!(notes.iter().any(|note| note.contains("rolled over")), "{notes:?}");
         std::fs::remove_dir_all(directory).unwrap();
     }
 

@@ -1,13 +1,17 @@
 //! The host's own clocks: what shows a suspend, a jump of the counter or another clocksource.
 
 use truechimer_counter::{
-    Counter, HostReading, available_clocksources, boot_id, clocksource, host_reading,
+    Counter, CounterError, HostReading, KeptAt, available_clocksources, boot_id, clocksource,
+    host_reading,
 };
 use truechimer_engine::{Event, HostCheck};
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Period, Rate, Span,
 };
-use truechimer_timehands::{Allowed, Hand, Made, Passed};
+use truechimer_timehands::{Allowed, Hand, Kept, Made, Passed};
+
+use crate::cpus::{Cpus, Finding};
+use crate::device::Device;
 
 /// A check is due this long after the last one: with what else a wake-up does, comfortably within
 /// the second that readers are promised.
@@ -24,6 +28,10 @@ const SUSPENDED: Span = Span::from_millis(1);
 /// The kernel's name for the TSC. It is no longer among the available clocksources once the kernel
 /// has found it unstable.
 const TSC: &str = "tsc";
+/// What a reader hears of a counter that rolled over unseen.
+const LAPSED: &str = "the counter rolled over while nobody read it: the daemon was stopped";
+/// How often the clocks are read again because the counter rolled over unseen meanwhile.
+const TRIES: u32 = 3;
 
 /// Watches the host's clocks.
 #[derive(Debug)]
@@ -35,6 +43,13 @@ pub(crate) struct Host {
     clocksource: Option<String>,
     /// Whether the counter is the TSC and the kernel vouched for it at the start.
     vouched: bool,
+    /// How often the counter had rolled over unseen when that was last told.
+    lapses: u32,
+    /// What readers have to be told if the counter is a device.
+    device: Option<Device>,
+    nominal: Period,
+    /// The processors, if each has a counter of its own.
+    cpus: Option<Cpus>,
 }
 
 /// What a check found.
@@ -42,17 +57,20 @@ pub(crate) struct Host {
 pub(crate) struct Checked {
     /// The count of the check.
     pub(crate) count: Count,
+    /// Where a counter that rolls over was: what others continue from.
+    pub(crate) kept: Option<Kept>,
     /// What the engine should hear, in this order.
     pub(crate) events: Vec<Event>,
     /// What the user should hear.
-    pub(crate) warning: Option<String>,
+    pub(crate) warnings: Vec<String>,
     /// The counter is no good any more, and why: the engine hears of it, and that is the end.
     pub(crate) lost: Option<String>,
 }
 
 impl Host {
-    /// `nominal` need only be good enough to wait by.
-    pub(crate) fn new(counter: Counter, nominal: Period) -> Host {
+    /// `nominal` need only be good enough to wait by; `lapses` are the counter's when the first of
+    /// the counts was read that the engine has heard of.
+    pub(crate) fn new(counter: Counter, nominal: Period, lapses: u32) -> Host {
         let vouched = counter.kind() == CounterKind::Tsc && !given_up(available_clocksources());
         Host {
             counter,
@@ -60,6 +78,10 @@ impl Host {
             last: None,
             clocksource: clocksource(),
             vouched,
+            lapses,
+            device: Device::of(counter, nominal),
+            nominal,
+            cpus: Cpus::of(counter),
         }
     }
 
@@ -73,11 +95,69 @@ impl Host {
 
     /// Reads the clocks.
     pub(crate) fn check(&mut self) -> Checked {
-        let (mut events, warning, lost) = self.look(clocksource(), available_clocksources);
-        let HostReading { count, raw_ns, suspended_ns, width, .. } = host_reading(self.counter);
+        let current = clocksource();
+        let (mut events, warning, lost) = self.look(current.clone(), available_clocksources);
+        let mut lapse = self.lapsed();
+        let (mut reading, mut kept) = self.read();
+        for _ in 0..TRIES {
+            // Readings from before and after a lapse have nothing to do with each other.
+            let Some(again) = self.lapsed() else { break };
+            lapse = Some(again);
+            (reading, kept) = self.read();
+        }
+        if let Some(device) = &mut self.device {
+            device.look(current.as_deref());
+        }
+        events.extend(lapse);
+        let mut warnings = Vec::from_iter(warning);
+        let findings = self.cpus.as_mut().map(|cpus| cpus.look(self.counter, self.nominal));
+        for finding in findings.into_iter().flatten() {
+            match finding {
+                // Which the engine tells the user.
+                Finding::Off(reason) => events.push(Event::Disruption { reason }),
+                Finding::Unknown(text) => warnings.push(text),
+            }
+        }
+        let HostReading { count, raw_ns, suspended_ns, width, .. } = reading;
         events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns, width }));
         self.last = Some(count);
-        Checked { count, events, warning, lost }
+        Checked { count, kept, events, warnings, lost }
+    }
+
+    fn read(&self) -> (HostReading, Option<Kept>) {
+        let reading = host_reading(self.counter);
+        let kept = self.counter.keep().map(|KeptAt { wide, at_ns }| Kept { wide, at_ns });
+        (reading, kept)
+    }
+
+    /// What the engine should hear if the counter has rolled over unseen since this was last asked:
+    /// counts from before have nothing to do with those from now on.
+    pub(crate) fn lapsed(&mut self) -> Option<Event> {
+        if !self.has_lapsed() {
+            return None;
+        }
+        self.lapses = self.counter.lapses();
+        if let Some(device) = &mut self.device {
+            device.forget();
+        }
+        Some(Event::Disruption { reason: LAPSED.into() })
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_lapsed(&self) -> bool {
+        self.counter.lapses() != self.lapses
+    }
+
+    /// Whether readers should hear at once how to read the counter, although the clock itself has
+    /// nothing new to tell.
+    pub(crate) fn has_news(&self) -> bool {
+        self.device.as_ref().is_some_and(Device::has_news)
+    }
+
+    /// As if the counter had rolled over unseen just now.
+    #[cfg(test)]
+    pub(crate) fn lapse(&mut self) {
+        self.lapses = self.lapses.wrapping_sub(1);
     }
 
     /// What the kernel's clocksources say: events, a warning, the loss of the counter.
@@ -116,8 +196,12 @@ impl Host {
     }
 
     /// The host's clocks for a hand that is being published.
-    pub(crate) fn made(&self) -> Made {
-        made(host_reading(self.counter))
+    pub(crate) fn made(&mut self) -> Made {
+        let made = made(host_reading(self.counter));
+        match &mut self.device {
+            Some(device) => device.made(made),
+            None => made,
+        }
     }
 }
 
@@ -128,17 +212,26 @@ fn given_up(available: Option<Vec<String>>) -> bool {
 
 fn made(reading: HostReading) -> Made {
     let HostReading { count, raw_ns, suspended_ns, monotonic_ns, .. } = reading;
-    Made { count, monotonic_ns, raw_ns, suspended_ns }
+    Made { count, monotonic_ns, raw_ns, suspended_ns, device: None }
 }
 
 /// The identity of the counter, and the hand to go on from: `left` is what the daemon before left
-/// in the page. If the counter ran on without a break since, its epoch continues; else the next
-/// one begins.
+/// in the page, and `kept` where the counter was then, if it rolls over. If the counter ran on
+/// without a break since, its epoch continues; else the next one begins.
 pub(crate) fn identity(
     counter: Counter,
     left: Option<(Hand, Made)>,
-) -> Result<(CounterId, Option<Hand>), truechimer_counter::CounterError> {
+    kept: Option<Kept>,
+) -> Result<(CounterId, Option<Hand>), CounterError> {
     let boot = boot_id()?;
+    // A counter that rolls over, kept by nobody for too long, begins anew: then it will not fit.
+    if let Some(Kept { wide, at_ns }) = kept
+        && left.is_some_and(|(hand, _)| {
+            (hand.counter.kind, hand.counter.boot) == (counter.kind(), boot)
+        })
+    {
+        let _ = counter.resume(&KeptAt { wide, at_ns });
+    }
     Ok(continued(counter.kind(), boot, left, made(host_reading(counter))))
 }
 
@@ -188,7 +281,8 @@ mod tests {
 
     const BOOT: BootId = BootId([7; 16]);
     const ID: CounterId = CounterId { kind: CounterKind::Tsc, boot: BOOT, epoch: Epoch(3) };
-    const THEN: Made = Made { count: Count(5_000), monotonic_ns: 90, raw_ns: 100, suspended_ns: 5 };
+    const THEN: Made =
+        Made { count: Count(5_000), monotonic_ns: 90, raw_ns: 100, suspended_ns: 5, device: None };
 
     fn hand() -> Hand {
         Hand {
@@ -214,6 +308,7 @@ mod tests {
             monotonic_ns: 0,
             raw_ns: THEN.raw_ns + 10_000_000_000 + raw_ns,
             suspended_ns: THEN.suspended_ns + suspended_ns,
+            device: None,
         }
     }
 
@@ -247,6 +342,7 @@ mod tests {
                 monotonic_ns: n,
                 raw_ns: n,
                 suspended_ns: n,
+                device: None,
             };
             let _ = unbroken(&hand(), made(n), made(!n));
         }
@@ -255,14 +351,30 @@ mod tests {
     #[test]
     fn a_check_is_due_again_and_at_once_if_the_counter_went_back() {
         let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
-        let mut host = Host::new(counter, Period::NANOSECOND);
+        let mut host = Host::new(counter, Period::NANOSECOND, 0);
         assert_eq!(host.due(Count(5)), Count(5), "none was made yet");
-        let Checked { count, events, warning, lost } = host.check();
-        assert_eq!((warning, lost), (None, None));
+        let Checked { count, kept, events, warnings, lost } = host.check();
+        assert_eq!((kept, warnings.len(), lost), (None, 0, None));
         assert!(matches!(events.as_slice(), [Event::Check(check)] if check.count == count));
         assert_eq!(host.due(count), count + Period::NANOSECOND.counts(INTERVAL));
         let before = count - CountSpan(1);
         assert_eq!(host.due(before), before);
+    }
+
+    #[test]
+    fn a_counter_that_rolled_over_unseen_is_told_of_once_and_first() {
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let mut host = Host::new(counter, Period::NANOSECOND, counter.lapses());
+        assert!(!host.has_lapsed() && host.lapsed().is_none());
+        host.lapse();
+        assert!(host.has_lapsed());
+        let events = host.check().events;
+        let [Event::Disruption { reason }, Event::Check(_)] = events.as_slice() else {
+            panic!("{events:?}");
+        };
+        assert!(reason.contains("rolled over"), "{reason}");
+        assert!(!host.has_lapsed() && host.lapsed().is_none());
+        assert!(matches!(host.check().events.as_slice(), [Event::Check(_)]));
     }
 
     fn looks(kind: CounterKind, vouched: bool) -> impl FnMut(&str, &[&str]) -> [bool; 3] {
@@ -273,7 +385,7 @@ mod tests {
         let host = counter.map(|counter| Host {
             clocksource: Some(TSC.into()),
             vouched,
-            ..Host::new(counter, Period::NANOSECOND)
+            ..Host::new(counter, Period::NANOSECOND, 0)
         });
         let mut host = host.unwrap();
         move |current, available| {
@@ -309,7 +421,7 @@ mod tests {
     #[test]
     fn only_a_known_change_of_clocksource_is_one() {
         let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
-        let mut host = Host { clocksource: None, ..Host::new(counter, Period::NANOSECOND) };
+        let mut host = Host { clocksource: None, ..Host::new(counter, Period::NANOSECOND, 0) };
         for (current, change) in [
             (None, None),
             (Some("tsc"), None),

@@ -20,11 +20,15 @@
 
 pub mod config;
 pub mod control;
+mod cpus;
 mod daemon;
+mod device;
 mod host;
 mod leaps;
 mod net;
 mod options;
+mod pulses;
+mod ratio;
 pub mod replay;
 mod resolve;
 mod run;

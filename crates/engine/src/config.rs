@@ -1,7 +1,7 @@
 //! The part of the configuration that decides what the clock does.
 
 use serde::{Deserialize, Serialize};
-use truechimer_time::Rate;
+use truechimer_time::{Rate, Span};
 
 /// Limits of the poll interval in seconds.
 pub const POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=1024;
@@ -15,6 +15,9 @@ pub const NTP_PORT: u16 = 123;
 pub struct Config {
     /// The servers to follow.
     pub sources: Vec<SourceConfig>,
+    /// The pulses per second to follow beside them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pps: Vec<PpsConfig>,
     /// Bound of how fast the oscillator's rate may differ from its own recent average: the floor
     /// under the growth of every bound.
     pub max_wander: Rate,
@@ -37,6 +40,33 @@ pub struct SourceConfig {
     pub burst: bool,
 }
 
+/// A pulse per second. Which second an edge begins is for the servers to say.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PpsConfig {
+    /// The device, or the plain file that shows its newest assert edge.
+    pub path: String,
+    /// What the user calls it.
+    pub name: String,
+    /// The most by which the stamp of an edge may be later than the edge: interrupt latency. Above
+    /// 0; the bound of the clock is only as true as this.
+    pub latency: Span,
+    /// How long after the beginning of the true second the edge comes, by cables and the receiver;
+    /// negative: before it. Less than half a second.
+    pub offset: Span,
+}
+
+/// The latency of a pulse if none is set.
+pub const DEFAULT_LATENCY: Span = Span::from_micros(10);
+
+impl PpsConfig {
+    /// A pulse that is called by its path, with the default latency and no offset.
+    #[must_use]
+    pub fn new(path: impl Into<String>) -> PpsConfig {
+        let path = path.into();
+        PpsConfig { name: path.clone(), path, latency: DEFAULT_LATENCY, offset: Span::ZERO }
+    }
+}
+
 /// The estimators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -56,6 +86,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             sources: Vec::new(),
+            pps: Vec::new(),
             max_wander: Rate::from_ppb(500),
             estimator: EstimatorKind::default(),
             discipline: false,

@@ -14,18 +14,16 @@ use crate::disruption::Watch;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, SystemReading};
 use crate::leap::Announced;
 use crate::prefer::{self, Preferred};
+use crate::pulse::{Numbering, Pulse};
 use crate::report::{Report, Selection, SourceReport};
-use crate::select::{Claim, agreement};
 use crate::source::{Basis, Heard, Source, skew};
 use crate::steer::Servo;
+use crate::voice::{self, Said, Voice};
 
 /// A hand promises nothing after this long: four times the longest poll interval.
 const VOID_AFTER: Span = Span::from_secs(4096);
 /// Just past a deadline.
 const MOMENT: Span = Span::from_millis(1);
-/// Another source must be this much better, as a fraction of the bound (5/8), to be selected
-/// instead.
-const SWITCH: (i64, i64) = (5, 8);
 /// What a saved rate may have lost since: ageing, temperature, and the hypervisor's or kernel's
 /// own calibration at each boot.
 const SAVED_RATE_LOSS: Rate = Rate::from_ppb(50_000);
@@ -53,6 +51,7 @@ pub struct Engine {
     announced: Announced,
     random: ChaCha20Rng,
     sources: Vec<Source>,
+    pulses: Vec<Pulse>,
     next_id: u32,
     preferred: Preferred,
     watch: Watch,
@@ -94,6 +93,7 @@ impl Engine {
             announced: Announced::default(),
             random: ChaCha20Rng::from_seed(start.seed),
             sources: Vec::new(),
+            pulses: Vec::new(),
             next_id: 0,
             preferred: Preferred::default(),
             watch: Watch::default(),
@@ -106,7 +106,7 @@ impl Engine {
             hand,
             renew_at: None,
             last_at: start.at,
-            config: Config { sources: Vec::new(), ..config.clone() },
+            config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
         let time = warm.map(|w| TimePrior { count: w.base, time: w.time, bound: w.bound() });
         let mut actions = vec![Action::Publish(hand)];
@@ -119,7 +119,8 @@ impl Engine {
     #[must_use]
     pub fn handle(&mut self, at: Count, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
-        if self.watch.is_before(at, self.settings.nominal) && !matches!(event, Event::Check(_)) {
+        let tells = matches!(event, Event::Check(_) | Event::Disruption { .. });
+        if !tells && self.watch.is_before(at, self.settings.nominal) {
             self.disrupt("the counter went back".into(), at, &mut actions);
             self.watch = Watch::default();
         }
@@ -154,8 +155,28 @@ impl Engine {
                     note(&mut actions, Level::Warning, text);
                 }
             }
+            Event::Edge { source, sequence, stamp } => {
+                let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
+                let rate = self.known_rate();
+                if let Some(pulse) = self.pulse(source) {
+                    let name = pulse.name();
+                    let heard = pulse.edge(sequence, stamp, clock, rate, at);
+                    self.after_reply(&name, heard, at, &mut actions);
+                }
+            }
+            Event::PpsFailed { source, error } => {
+                if let Some(pulse) = self.pulse(source)
+                    && let Some(trouble) = pulse.failed(error, at)
+                {
+                    note(&mut actions, Level::Warning, format!("{}: {trouble}", pulse.name()));
+                }
+            }
             Event::Check(check) => self.check(check, at, &mut actions),
-            Event::Disruption { reason } => self.disrupt(reason, at, &mut actions),
+            Event::Disruption { reason } => {
+                // Whoever knows that much knows that counts from before cannot be compared.
+                self.watch = Watch::default();
+                self.disrupt(reason, at, &mut actions);
+            }
             Event::Configure(config) => self.configure(config, None, at, &mut actions),
             Event::Leaps(leaps) => self.learn_leaps(leaps, at, &mut actions),
             Event::SystemClock(reading) => self.steer(reading, &mut actions),
@@ -177,56 +198,61 @@ impl Engine {
     /// When [`Event::Timer`] is wanted next, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Count> {
-        let deadlines = self.sources.iter().filter_map(Source::deadline).chain(self.renew_at);
+        let pulses = self.pulses.iter().map(Pulse::deadline);
+        let servers = self.sources.iter().filter_map(Source::deadline);
+        let deadlines = servers.chain(pulses).chain(self.renew_at);
         deadlines.min_by_key(|at| (*at - self.last_at).0)
     }
 
     /// What the engine knows, for `sources` and `status`.
     #[must_use]
     pub fn report(&self, now: Count) -> Report {
-        let estimates: Vec<_> = self.sources.iter().map(|s| s.estimate(now)).collect();
         let ours = self.hand.time_at(now);
         let known = self.hand.status != Status::Unknown;
-        let selected = self.selected();
-        let measured = selected.and_then(|i| estimates.get(i)?.as_ref());
+        let measured = self.selected().and_then(|voice| voice.estimate(now));
+        let offset = |e: &Option<Estimate>| e.as_ref().filter(|_| known).map(|e| ours - e.time);
+        let servers = self.sources.iter().map(|source| {
+            let estimate = source.estimate(now);
+            source.report(now, estimate.as_ref(), offset(&estimate))
+        });
+        let pulses = self.pulses.iter().map(|pulse| {
+            let estimate = pulse.estimate(now);
+            pulse.report(now, estimate.as_ref(), offset(&estimate))
+        });
         Report {
             at: now,
             hand: Some(self.hand),
             skew: measured.map(|e| skew(e.period, self.settings.nominal)),
             reason: self.reason.clone(),
-            sources: self
-                .sources
-                .iter()
-                .zip(&estimates)
-                .map(|(source, estimate)| {
-                    let estimate = estimate.as_ref();
-                    let offset = estimate.filter(|_| known).map(|e| ours - e.time);
-                    source.report(now, estimate, offset)
-                })
-                .collect(),
+            sources: servers.chain(pulses).collect(),
         }
     }
 
     /// What the engine knows of one source, if there is such a one.
     #[must_use]
     pub fn source_report(&self, id: SourceId, now: Count) -> Option<SourceReport> {
-        let source = self.sources.iter().find(|s| s.id == id)?;
-        let estimate = source.estimate(now);
+        let estimate = self.voices().find(|voice| voice.id() == id)?.estimate(now);
         let known = self.hand.status != Status::Unknown;
         let offset = estimate.filter(|_| known).map(|e| self.hand.time_at(now) - e.time);
-        Some(source.report(now, estimate.as_ref(), offset))
+        let server = self.sources.iter().find(|s| s.id == id);
+        let pulse = self.pulses.iter().find(|p| p.id() == id);
+        server
+            .map(|server| server.report(now, estimate.as_ref(), offset))
+            .or_else(|| Some(pulse?.report(now, estimate.as_ref(), offset)))
     }
 
     /// The last exchange with this source that was used.
     #[must_use]
     pub fn last_exchange(&self, id: SourceId) -> Option<&Exchange> {
-        self.sources.iter().find(|s| s.id == id)?.last_exchange()
+        let pulse = self.pulses.iter().find(|p| p.id() == id);
+        let server = self.sources.iter().find(|s| s.id == id);
+        server.map_or_else(|| pulse?.last_exchange(), Source::last_exchange)
     }
 
     /// What is worth keeping across boots, if anything is.
     #[must_use]
     pub fn saved(&self, now: Count) -> Option<Saved> {
-        let estimate = self.sources.get(self.selected()?)?.estimate(now)?;
+        let estimate = self.selected()?.estimate(now)?;
         (estimate.difference_error <= WORTH_SAVING).then(|| Saved {
             counter: self.counter.kind.name().to_owned(),
             nominal: self.settings.nominal,
@@ -252,8 +278,18 @@ impl Engine {
         self.sources.iter_mut().find(|s| s.id == id)
     }
 
-    fn selected(&self) -> Option<usize> {
-        self.sources.iter().position(|s| s.selection == Selection::Selected)
+    fn pulse(&mut self, id: SourceId) -> Option<&mut Pulse> {
+        self.pulses.iter_mut().find(|p| p.id() == id)
+    }
+
+    /// All who say what time it is: servers first.
+    fn voices(&self) -> impl Iterator<Item = &dyn Voice> {
+        let servers = self.sources.iter().map(|source| source as &dyn Voice);
+        servers.chain(self.pulses.iter().map(|pulse| pulse as &dyn Voice))
+    }
+
+    fn selected(&self) -> Option<&dyn Voice> {
+        self.voices().find(|voice| voice.selection() == Selection::Selected)
     }
 
     /// Lets every source do what is due.
@@ -267,6 +303,9 @@ impl Engine {
                 }
                 actions.extend(source.act(at, &mut || self.random.next_u64()));
             }
+        }
+        for pulse in &mut self.pulses {
+            actions.extend(pulse.act(at));
         }
     }
 
@@ -307,16 +346,18 @@ impl Engine {
         let Some((index, estimate)) = self.select(at) else {
             return self.without_source(at, actions);
         };
-        let Some(source) = self.sources.get(index) else { return };
+        let Some(source) = self.voices().nth(index) else { return };
         let age = source.age(&estimate, at);
         let status = if age > source.patience() { Status::Holdover } else { Status::Synchronised };
-        self.reason = match status {
-            Status::Synchronised => format!("following {}", source.name()),
-            _ => format!("no usable reply from {} for {age}", source.name()),
+        let reason = match (status, source.is_pulse()) {
+            (Status::Synchronised, _) => format!("following {}", source.name()),
+            (_, false) => format!("no usable reply from {} for {age}", source.name()),
+            (_, true) => format!("no usable edge from {} for {age}", source.name()),
         };
         // Sooner if patience ends before, so that holdover is said when it begins.
         let patience = source.patience() - age;
         let renew = source.renew_after();
+        self.reason = reason;
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
@@ -374,62 +415,46 @@ impl Engine {
         }
     }
 
-    /// Marks every source's part. Returns the selected one and its estimate, which is brought to
-    /// what the majority vouches for: the bound reaches to the ends of where they agree, however
-    /// little the selected source claims for itself.
+    /// Marks every source's part. Returns which one is selected, in the order of `voices`, and its
+    /// estimate, brought to what the others vouch for.
     fn select(&mut self, at: Count) -> Option<(usize, Estimate)> {
-        let estimates = self.votes(at);
-        if let Some(candidates) = prefer::candidates(&self.sources, &estimates, at) {
-            let nominal = self.settings.nominal;
-            let id = self.preferred.choose(&candidates, self.sources.len(), at, nominal)?;
-            return prefer::mark(&mut self.sources, &estimates, id);
-        }
-        let origin = estimates.iter().flatten().map(|e| e.time).next().unwrap_or_default();
-        let claim = |e: &Estimate| {
-            let middle = (e.time - origin).0;
-            Claim { low: middle.saturating_sub(e.bound.0), high: middle.saturating_add(e.bound.0) }
-        };
-        let claims: Vec<Claim> = estimates.iter().flatten().map(claim).collect();
-        // The first to answer is no majority while the others have not had their chance.
+        let votes = self.votes(at);
         let to_come = self.to_come(at);
-        let agreed = agreement(&claims, to_come);
-        let mut best: Option<(bool, Span, usize, Estimate)> = None;
-        for (index, (source, estimate)) in self.sources.iter_mut().zip(&estimates).enumerate() {
-            let was_selected = source.selection == Selection::Selected;
-            source.selection = match (estimate, agreed) {
-                (None, _) => Selection::Unusable,
-                (Some(e), Some(agreed)) if claim(e).meets(&agreed) => {
-                    let stale = source.age(e, at) > source.patience();
-                    let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
-                    let bound = e.bound / SWITCH.1 * handicap;
-                    if best.is_none_or(|(s, least, ..)| (stale, bound) < (s, least)) {
-                        best = Some((stale, bound, index, *e));
-                    }
-                    Selection::Truechimer
-                }
-                (Some(_), _) => Selection::Falseticker,
-            };
+        let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
+        let servers = self.sources.iter_mut().zip(votes);
+        let servers = servers.map(|(voice, estimate)| Said { voice, estimate });
+        let pulses = self.pulses.iter_mut().map(|pulse| {
+            let estimate = pulse.estimate(at);
+            Said { voice: pulse, estimate }
+        });
+        let mut voices: Vec<Said<'_>> = servers.chain(pulses).collect();
+        if let Some(candidates) = prefer::candidates(&voices, at) {
+            let id = self.preferred.choose(&candidates, all, at, nominal)?;
+            return prefer::mark(&mut voices, id);
         }
-        let (.., index, mut selected) = best?;
-        let agreed = agreed?;
-        self.sources.get_mut(index)?.selection = Selection::Selected;
-        let time = (selected.time - origin).0.clamp(agreed.low, agreed.high);
-        let reach = agreed.high.saturating_sub(time).max(time.saturating_sub(agreed.low));
-        selected.time = origin + Span(time);
-        selected.bound = Span(reach);
-        selected.path_bound = selected.path_bound.min(selected.bound);
-        // The bound must hold for whoever of them is right, at the selected one's rates.
-        let (period, difference) = (selected.period, selected.difference);
-        for (source, estimate) in self.sources.iter().zip(&estimates) {
-            if let (Selection::Truechimer, Some(e)) = (source.selection, estimate) {
-                let apart = |own: Period, at: Period| own.relative_to(at).0.saturating_abs();
-                let growth = e.growth.0.saturating_add(apart(e.period, period));
-                let error = e.difference_error.0.saturating_add(apart(e.difference, difference));
-                selected.growth = selected.growth.max(Rate(growth));
-                selected.difference_error = selected.difference_error.max(Rate(error));
-            }
+        voice::choose(&mut voices, to_come, at)
+    }
+
+    /// What the second of an edge at count `at` is told by: what the servers vouch for, where they
+    /// do; else by the published clock, as long as its bound holds.
+    fn numbering(&mut self, at: Count) -> Option<Numbering> {
+        let votes = self.votes(at);
+        let vouched = voice::vouched(&votes, self.to_come(at));
+        let servers = vouched.map(|(time, bound)| Numbering { time, bound });
+        let published = self
+            .hand
+            .status
+            .bound_holds()
+            .then(|| Numbering { time: self.hand.time_at(at), bound: self.hand.bound_at(at) });
+        servers.filter(|clock| clock.is_enough()).or(published)
+    }
+
+    /// What is known of the rate by now.
+    fn known_rate(&self) -> RatePrior {
+        match self.hand.status {
+            Status::Synchronised => RatePrior { period: self.hand.period, error: self.hand.growth },
+            _ => self.rate_prior,
         }
-        Some((index, selected))
     }
 
     /// How many sources are waited for.
@@ -474,6 +499,9 @@ impl Engine {
         for source in &mut self.sources {
             source.new_epoch(at);
         }
+        for pulse in &mut self.pulses {
+            pulse.new_epoch(at);
+        }
         // The machine may be another one now.
         self.rate_prior = self.nominal;
         self.servo.interrupt();
@@ -497,11 +525,7 @@ impl Engine {
     ) {
         self.settings.max_wander = config.max_wander;
         // Who joins later starts from what is known by then.
-        let rate = match self.hand.status {
-            Status::Synchronised => RatePrior { period: self.hand.period, error: self.hand.growth },
-            _ => self.rate_prior,
-        };
-        let basis = Basis { settings: self.settings, rate, time };
+        let basis = Basis { settings: self.settings, rate: self.known_rate(), time };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
             s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
@@ -528,8 +552,30 @@ impl Engine {
             };
             self.sources.push(source);
         }
-        let lost_selected = old.values().any(|s| s.selection == Selection::Selected);
+        let mut lost_selected = old.values().any(|s| s.selection == Selection::Selected);
         actions.extend(old.values().map(|s| Action::Close { source: s.id }));
+        let mut old = std::mem::take(&mut self.pulses);
+        for wanted in &config.pps {
+            if self.pulses.iter().any(|p| p.config.path == wanted.path) {
+                continue;
+            }
+            let kept = old.iter().position(|p| p.is(wanted)).map(|index| old.remove(index));
+            let pulse = match kept {
+                Some(mut pulse) => {
+                    pulse.config = wanted.clone();
+                    pulse.set_max_wander(config.max_wander);
+                    pulse
+                }
+                None => {
+                    let id = SourceId(self.next_id);
+                    self.next_id += 1;
+                    Pulse::new(id, wanted.clone(), config.estimator, basis, at)
+                }
+            };
+            self.pulses.push(pulse);
+        }
+        lost_selected |= old.iter().any(|p| p.selection() == Selection::Selected);
+        actions.extend(old.iter().map(|p| Action::Close { source: p.id() }));
         if self.config.discipline && !config.discipline {
             actions.extend(self.servo.rest().map(Action::Steer));
         }

@@ -89,6 +89,24 @@ pub enum Event {
         /// What the system said.
         error: String,
     },
+    /// A pulse has come.
+    Edge {
+        /// Which one.
+        source: SourceId,
+        /// The number of the edge.
+        sequence: u64,
+        /// When it was stamped, or why that is no count: the edge itself was up to the configured
+        /// latency earlier.
+        stamp: Result<Stamp, String>,
+    },
+    /// The edges of a pulse cannot be had: [`Action::Watch`] failed, or they were lost since. It is
+    /// asked for again.
+    PpsFailed {
+        /// Which one.
+        source: SourceId,
+        /// What is wrong, for people.
+        error: String,
+    },
     /// The host's own clocks, read together at least once a second while the daemon runs.
     Check(HostCheck),
     /// The caller knows that the counter lost its continuity (another clocksource, say).
@@ -152,7 +170,14 @@ pub enum Action {
         /// The datagram.
         packet: Vec<u8>,
     },
-    /// The source is gone: close its socket.
+    /// Open the pulse at `path`, which may be open, and report its edges ([`Event::Edge`]).
+    Watch {
+        /// For which source.
+        source: SourceId,
+        /// The device or plain file.
+        path: String,
+    },
+    /// The source is gone: close its socket, or its pulse.
     Close {
         /// Which.
         source: SourceId,

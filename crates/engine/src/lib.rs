@@ -10,12 +10,17 @@ mod engine;
 mod event;
 mod leap;
 mod prefer;
+mod pulse;
 mod report;
 mod select;
 mod source;
 mod steer;
+mod voice;
 
-pub use config::{Config, DEFAULT_POLL, EstimatorKind, NTP_PORT, POLL_RANGE, SourceConfig};
+pub use config::{
+    Config, DEFAULT_LATENCY, DEFAULT_POLL, EstimatorKind, NTP_PORT, POLL_RANGE, PpsConfig,
+    SourceConfig,
+};
 pub use engine::Engine;
 pub use event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
 pub use report::{Report, Selection, SourceReport};

@@ -5,7 +5,7 @@ use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Period, Span};
 
 use crate::report::Selection;
-use crate::source::Source;
+use crate::voice::Said;
 
 /// A source must have had so many exchanges, and all together so many each, before it is left or
 /// taken (RADclock: 20 stamps).
@@ -64,36 +64,28 @@ impl Preferred {
 }
 
 /// What the sources' paths cost, if all that have something to say are selected that way.
-pub(crate) fn candidates(
-    sources: &[Source],
-    estimates: &[Option<Estimate>],
-    at: Count,
-) -> Option<Vec<Candidate>> {
-    let usable = sources.iter().zip(estimates).filter(|(_, e)| e.is_some());
-    let candidate = |(source, _): (&Source, _)| {
-        let (penalty, stamps) = source.penalty(at)?;
-        Some(Candidate { id: source.id.0, stamps, penalty })
+pub(crate) fn candidates(voices: &[Said<'_>], at: Count) -> Option<Vec<Candidate>> {
+    let usable = voices.iter().filter(|said| said.estimate.is_some());
+    let candidate = |said: &Said<'_>| {
+        let (penalty, stamps) = said.voice.penalty(at)?;
+        Some(Candidate { id: said.voice.id().0, stamps, penalty })
     };
     let candidates: Option<Vec<Candidate>> = usable.map(candidate).collect();
     candidates.filter(|c| !c.is_empty())
 }
 
 /// Marks every source's part: all that say something are believed, one is followed. Returns it.
-pub(crate) fn mark(
-    sources: &mut [Source],
-    estimates: &[Option<Estimate>],
-    id: u32,
-) -> Option<(usize, Estimate)> {
+pub(crate) fn mark(voices: &mut [Said<'_>], id: u32) -> Option<(usize, Estimate)> {
     let mut chosen = None;
-    for (index, (source, estimate)) in sources.iter_mut().zip(estimates).enumerate() {
-        source.selection = match estimate {
+    for (index, Said { voice, estimate }) in voices.iter_mut().enumerate() {
+        voice.mark(match estimate {
             None => Selection::Unusable,
-            Some(e) if source.id.0 == id => {
+            Some(e) if voice.id().0 == id => {
                 chosen = Some((index, *e));
                 Selection::Selected
             }
             Some(_) => Selection::Truechimer,
-        };
+        });
     }
     chosen
 }

@@ -14,6 +14,7 @@ use crate::config::{EstimatorKind, POLL_RANGE, SourceConfig};
 use crate::event::{Action, Level, SourceId};
 use crate::leap::later_reading;
 use crate::report::{Selection, SourceReport};
+use crate::voice::Voice;
 
 /// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
 const BURST: u32 = 8;
@@ -139,15 +140,6 @@ impl Source {
         }
     }
 
-    /// As the user knows it.
-    pub(crate) fn name(&self) -> String {
-        if self.config.host.contains(':') {
-            format!("[{}]:{}", self.config.host, self.config.port)
-        } else {
-            format!("{}:{}", self.config.host, self.config.port)
-        }
-    }
-
     /// Whether `config` is for the same server.
     pub(crate) fn is(&self, config: &SourceConfig) -> bool {
         (&self.config.host, self.config.port) == (&config.host, config.port)
@@ -211,17 +203,6 @@ impl Source {
     /// It turned out to be the server that `other` is already.
     pub(crate) fn is_the_same_as(&mut self, other: &str) {
         self.trouble = Some(format!("the same address as {other}: counted once"));
-    }
-
-    /// How long ago it said something usable.
-    pub(crate) fn age(&self, estimate: &Estimate, at: Count) -> Span {
-        estimate.period.span(at - estimate.last_used)
-    }
-
-    /// How long without a used reply before its word counts as stale.
-    pub(crate) fn patience(&self) -> Span {
-        let poll = self.config.poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end());
-        Span::from_secs(i64::from(poll) * 4 + 2)
     }
 
     fn after(&self, at: Count, seconds: u32) -> Count {
@@ -429,22 +410,8 @@ impl Source {
         self.plan = Plan::Poll(self.after(at, self.interval()));
     }
 
-    /// How long a hand made of its estimate stays good while nothing new comes.
-    pub(crate) fn renew_after(&self) -> Span {
-        self.estimator.renew_after()
-    }
-
     pub(crate) fn poll_advice(&self) -> Option<u32> {
         self.estimator.poll_advice()
-    }
-
-    /// How bad its path is, and how many exchanges say so, if its estimator is selected that way.
-    pub(crate) fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.estimator.penalty(at)?, self.accepted))
-    }
-
-    pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
-        self.estimator.estimate(at)
     }
 
     /// The counter broke: begin again, at once.
@@ -508,6 +475,49 @@ impl Source {
             refused,
             trouble: self.trouble.clone(),
         }
+    }
+}
+
+impl Voice for Source {
+    fn id(&self) -> SourceId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        if self.config.host.contains(':') {
+            format!("[{}]:{}", self.config.host, self.config.port)
+        } else {
+            format!("{}:{}", self.config.host, self.config.port)
+        }
+    }
+
+    fn is_pulse(&self) -> bool {
+        false
+    }
+
+    fn selection(&self) -> Selection {
+        self.selection
+    }
+
+    fn mark(&mut self, selection: Selection) {
+        self.selection = selection;
+    }
+
+    fn estimate(&self, at: Count) -> Option<Estimate> {
+        self.estimator.estimate(at)
+    }
+
+    fn patience(&self) -> Span {
+        let poll = self.config.poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end());
+        Span::from_secs(i64::from(poll) * 4 + 2)
+    }
+
+    fn renew_after(&self) -> Span {
+        self.estimator.renew_after()
+    }
+
+    fn penalty(&self, at: Count) -> Option<(Span, u64)> {
+        Some((self.estimator.penalty(at)?, self.accepted))
     }
 }
 

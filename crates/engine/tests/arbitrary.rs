@@ -231,6 +231,7 @@ impl World {
                 Action::Send { source, to, packet } => {
                     self.requests.insert(source, (to, packet, self.now));
                 }
+                Action::Watch { .. } => {}
                 Action::Close { source } => {
                     self.requests.remove(&source);
                 }

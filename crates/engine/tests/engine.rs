@@ -122,6 +122,32 @@ fn a_jump_of_the_counter_voids_the_bound_until_the_next_reply() {
 }
 
 #[test]
+fn a_break_that_the_caller_knows_of_is_one_break() {
+    for jump in [9_000_000_000, -9_000_000_000] {
+        let mut world = World::new(&["s1"], start());
+        world.run(100);
+        world.server("s1").up = false;
+        let epoch = world.hand().counter.epoch;
+        let before = world.now;
+        world.now = world.now + CountSpan(jump);
+        world.event(Event::Disruption { reason: "the counter rolled over unseen".into() });
+        let check = |count: Count| HostCheck {
+            count,
+            raw_ns: (count.0 as i64).wrapping_sub(jump),
+            suspended_ns: 0,
+            width: CountSpan(0),
+        };
+        world.event(Event::Check(check(world.now)));
+        assert_eq!(world.hand().status, Status::Disrupted);
+        assert_eq!(world.hand().counter.epoch, Epoch(epoch.0 + 1), "by {jump} from {before:?}");
+        // What breaks after that breaks again.
+        world.now = world.now + CountSpan(1_000_000_000);
+        world.event(Event::Check(HostCheck { raw_ns: 0, ..check(world.now) }));
+        assert_eq!(world.hand().counter.epoch, Epoch(epoch.0 + 2));
+    }
+}
+
+#[test]
 fn a_suspend_and_a_step_back_are_seen() {
     let mut world = World::new(&["s1"], start());
     world.run(10);

@@ -24,6 +24,9 @@ impl Scenario {
         if honest.iter().filter(|honest| **honest).count() * 2 <= honest.len() {
             broken.push("a server is wrong by more than it claims, and no majority is not".into());
         }
+        if !self.pulses.iter().all(|pulse| pulse.is_harmless()) {
+            broken.push("a pulse is off by more than its latency, and may be believed".into());
+        }
         if self.host.jumps.iter().any(|jump| jump.raw_too) {
             broken.push("the counter jumps and nothing in the machine shows it".into());
         } else if !self.is_unbroken() {
@@ -94,6 +97,7 @@ impl Scenario {
         all.extend(host.suspends.iter().map(|s| s.from_s));
         all.extend(host.jumps.iter().map(|j| j.at_s));
         all.extend(host.request_delays.iter().map(|d| d.from_s));
+        all.extend(self.pulses.iter().flat_map(|pulse| pulse.beginnings()));
         for server in &self.servers {
             all.extend(server.steps.iter().map(|s| s.at_s));
             all.extend(server.ramps.iter().map(|r| r.from_s));

@@ -324,7 +324,7 @@ impl Host {
     /// The same for a hand that is being published.
     pub(crate) fn made(&mut self, t: f64) -> Made {
         let HostCheck { count, raw_ns, suspended_ns, .. } = self.check(t);
-        Made { count, monotonic_ns: raw_ns, raw_ns, suspended_ns }
+        Made { count, monotonic_ns: raw_ns, raw_ns, suspended_ns, device: None }
     }
 
     /// When it wakes up again, if it sleeps at `t`.
@@ -416,6 +416,15 @@ impl Host {
         // One count more, as counts are whole.
         let error = CountSpan(libm::ceil(error * self.hz as f64) as i64 + 1);
         Stamp { count: self.count(t), error, method }
+    }
+
+    /// The stamp of an edge that came at `t`; `noise` is a standard normal number, and `more` what is
+    /// stated beside the error of a packet's stamp, s.
+    pub(crate) fn edge(&mut self, t: f64, noise: f64, more: f64) -> Stamp {
+        let spec = self.spec.stamps;
+        let stated = spec.stated_ns * 1e-9;
+        let error = (noise * spec.noise_ns * 1e-9).clamp(-stated, stated);
+        self.stamp(t + error, stated + more, StampMethod::Kernel)
     }
 
     /// The host sends request `number` of all, `t` being when the program wants it to.

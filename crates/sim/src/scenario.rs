@@ -10,6 +10,7 @@ use crate::host::HostSpec;
 use crate::limits::{TIME, each, within};
 use crate::oscillator::OscillatorSpec;
 use crate::path::Recording;
+use crate::pps::PpsSpec;
 use crate::server::{LeapSecond, ServerSpec, check_poll, is_word};
 
 pub use error::ScenarioError;
@@ -18,6 +19,8 @@ pub use error::ScenarioError;
 const HOURS: f64 = 10_000.0;
 /// The most servers.
 const SERVERS: usize = 64;
+/// The most pulses.
+const PULSES: usize = 8;
 /// 2027-01-15T08:00:00Z, where runs begin unless they say otherwise.
 const BEGIN: i64 = 1_800_000_000;
 /// TAI − UTC since 2017, s.
@@ -78,6 +81,9 @@ pub struct Scenario {
     /// The servers.
     #[serde(rename = "server")]
     pub servers: Vec<ServerSpec>,
+    /// The pulses per second.
+    #[serde(default, rename = "pps", skip_serializing_if = "Vec::is_empty")]
+    pub pulses: Vec<PpsSpec>,
 }
 
 /// A leap second.
@@ -185,6 +191,7 @@ impl Scenario {
             oscillator: OscillatorSpec::reference(),
             host: HostSpec::default(),
             servers,
+            pulses: Vec::new(),
         }
     }
 
@@ -331,6 +338,18 @@ impl Scenario {
                 return Err(format!("server {}: name = {:?}: twice", i + 1, server.name));
             }
         }
+        if self.pulses.len() > PULSES {
+            let n = self.pulses.len();
+            return Err(format!("pps: {n} of them; there may be up to {PULSES} [[pps]]"));
+        }
+        each("pps", &self.pulses, PpsSpec::check)?;
+        for (i, pulse) in self.pulses.iter().enumerate() {
+            let servers = self.servers.iter().map(|s| &s.name);
+            let mut others = servers.chain(self.pulses.iter().take(i).map(|p| &p.name));
+            if others.any(|name| *name == pulse.name) {
+                return Err(format!("pps {}: name = {:?}: twice", i + 1, pulse.name));
+            }
+        }
         Ok(())
     }
 
@@ -349,14 +368,15 @@ impl Scenario {
         self.honest().into_iter().all(|honest| honest)
     }
 
-    /// Whether the bound has to hold: a majority of the servers is honest all the time, and
-    /// the counter never jumps unseen. (Where it jumps, or the host sleeps, the promise is void
+    /// Whether the bound has to hold: a majority of the servers is honest all the time, no pulse is
+    /// wrong by so little that it is believed, and the counter never jumps unseen. (Where it jumps, or the host sleeps, the promise is void
     /// until the daemon's next look, at most a second later.)
     #[must_use]
     pub fn must_hold(&self) -> bool {
         let honest = self.honest();
         let majority = honest.iter().filter(|honest| **honest).count() * 2 > honest.len();
-        majority && !self.host.jumps.iter().any(|jump| jump.raw_too)
+        let pulses = self.pulses.iter().all(PpsSpec::is_harmless);
+        majority && pulses && !self.host.jumps.iter().any(|jump| jump.raw_too)
     }
 
     /// Whether the counter runs on without a break. After one, the old promise stands until the

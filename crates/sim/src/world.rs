@@ -18,6 +18,7 @@ use truechimer_time::{Instant, Period, Rate, Span};
 use crate::host::{Departure, Host};
 use crate::number::span;
 use crate::path::Path;
+use crate::pps::{Pulse, PulseEdge};
 use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Answered, Server};
@@ -112,6 +113,10 @@ enum Happening {
     Request(Request),
     /// A reply arrives at the host.
     Reply(Datagram),
+    /// The edge of this second of a pulse, if there is one.
+    Second { pulse: usize, second: u64 },
+    /// An edge of a pulse is there to be seen.
+    Edge { pulse: usize, edge: PulseEdge },
     /// A look-up has an answer, for the daemon of that number.
     Resolved { life: u64, source: u32 },
     /// The configuration changes: the change of this number.
@@ -139,6 +144,7 @@ struct World<'s> {
     queue: Queue<Happening>,
     host: Host,
     servers: Vec<Server>,
+    pulses: Vec<Pulse>,
     config: Config,
     daemon: Option<Daemon>,
     /// How many daemons there have been.
@@ -175,6 +181,9 @@ impl<'s> World<'s> {
             burst: scenario.burst,
             ..SourceConfig::new(spec.name.clone())
         };
+        let pulse = |(i, spec): (usize, &crate::pps::PpsSpec)| {
+            Pulse::new(spec, seed, &format!("pulse {i}"))
+        };
         let mut poll_bounds = String::new();
         if let Some([low, high]) = scenario.adaptive {
             poll_bounds = format!("{low}–{high} s, adaptive");
@@ -193,8 +202,10 @@ impl<'s> World<'s> {
             queue: Queue::new(),
             host: Host::new(&scenario.host, &scenario.oscillator, seed),
             servers: scenario.servers.iter().enumerate().map(server).collect(),
+            pulses: scenario.pulses.iter().enumerate().map(pulse).collect(),
             config: Config {
                 sources: scenario.servers.iter().map(source).collect(),
+                pps: scenario.pulses.iter().map(crate::pps::PpsSpec::config).collect(),
                 max_wander: rate_of_ppm(scenario.max_wander_ppm),
                 estimator: options.estimator,
                 ..Config::default()
@@ -214,7 +225,9 @@ impl<'s> World<'s> {
                 seed: Some(seed),
                 parameters: parameters.map(|(name, value)| (name.to_owned(), value)).to_vec(),
                 warm_up: scenario.warm_up_hours * 3600.0,
-                sources: scenario.servers.iter().map(|s| s.name.clone()).collect(),
+                sources: (scenario.servers.iter().map(|s| s.name.clone()))
+                    .chain(scenario.pulses.iter().map(|p| p.name.clone()))
+                    .collect(),
                 ..Trace::default()
             },
             stamps: vec![Vec::new(); scenario.servers.len()],
@@ -233,6 +246,9 @@ impl<'s> World<'s> {
     fn run(&mut self) {
         self.queue.push(0.0, Happening::Begin(None));
         self.queue.push(READ_AT, Happening::Reading);
+        for pulse in 0..self.pulses.len() {
+            self.queue.push(READ_AT, Happening::Second { pulse, second: 1 });
+        }
         for (i, change) in self.scenario.changes.iter().enumerate() {
             self.queue.push(change.at_s, Happening::Change(i));
         }
@@ -258,6 +274,10 @@ impl<'s> World<'s> {
                     self.trace.samples.push(sample);
                 }
             }
+            Happening::Second { pulse, second } => self.second(t, pulse, second),
+            // Nobody is there to stamp it.
+            Happening::Edge { .. } if asleep.is_some() => {}
+            Happening::Edge { pulse, edge } => self.edge(t, pulse, edge),
             Happening::Request(request) => self.serve(t, request),
             // Nobody is there to stamp it.
             Happening::Reply(_) if asleep.is_some() => {}
@@ -293,7 +313,23 @@ impl<'s> World<'s> {
             }
             Happening::Wake(number) => self.wake(t, number),
             Happening::Resolved { life, source } => self.resolved(t, life, source),
-            Happening::Reading | Happening::Request(_) | Happening::Reply(_) => {}
+            Happening::Reading
+            | Happening::Request(_)
+            | Happening::Reply(_)
+            | Happening::Second { .. }
+            | Happening::Edge { .. } => {}
+        }
+    }
+
+    /// Half a second before the next one begins: when the edge is looked for, if there is one.
+    fn second(&mut self, t: f64, pulse: usize, second: u64) {
+        self.queue.push(t + 1.0, Happening::Second { pulse, second: second + 1 });
+        let Some(edge) = self.pulses.get_mut(pulse).and_then(|pulse| pulse.edge(second)) else {
+            return;
+        };
+        let at = self.host.wakes_at(edge.looked.max(t));
+        if self.host.asleep_until(edge.stamped).is_none() {
+            self.queue.push(at, Happening::Edge { pulse, edge });
         }
     }
 

@@ -8,7 +8,8 @@
 //! * [`PairLog::invert`] asks at which counts, between the pairs around it and within the window
 //!   that causality leaves, the clock can have shown that time. What cannot be excluded is in the
 //!   error bound of the [`Stamp`](truechimer_time::Stamp);
-//! * a [`Socket`] sends and receives UDP datagrams and does all of that.
+//! * a [`Socket`] sends and receives UDP datagrams and does all of that;
+//! * [`pps`] does the same for the edges of a pulse per second.
 //!
 //! Where the kernel gives no stamp, or one that no pair explains, the stamp is a user-space one:
 //! its [`method`](truechimer_time::StampMethod) says so and its error is what the scheduler could
@@ -18,6 +19,7 @@
 mod control;
 mod interval;
 mod log;
+pub mod pps;
 mod socket;
 mod sys;
 mod undelivered;

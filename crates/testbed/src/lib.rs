@@ -6,6 +6,7 @@
 //! * [`relay`]: a path between client and server that delays, loses and duplicates.
 //! * [`daemon`]: the daemon under test and the commands that ask it.
 //! * [`truth`], [`watch`]: what the time is, around each reading of the clock under test.
+//! * [`scale`], [`figures`]: times of a guest machine by name; what a watch comes to.
 //! * [`process`], [`udp`], [`temp`], [`binary`], [`lacking`]: what these stand on.
 //!
 //! A step that fails is a failed test, so this crate panics where it cannot go on.
@@ -14,10 +15,12 @@
 pub mod binary;
 pub mod chrony;
 pub mod daemon;
+pub mod figures;
 pub mod lacking;
 pub mod namespace;
 pub mod process;
 pub mod relay;
+pub mod scale;
 pub mod temp;
 
 pub mod truth;

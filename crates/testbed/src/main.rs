@@ -3,6 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod breach;
+mod line_server;
+mod look;
+mod pick;
 mod stamps;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -14,6 +17,9 @@ use truechimer_testbed::relay::Relay;
 use truechimer_testbed::udp::receive;
 
 use breach::breach;
+use line_server::serve;
+use look::look;
+use pick::pick;
 use stamps::stamps;
 
 const USAGE: &str = "\
@@ -26,6 +32,14 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed stamps COUNTER EXCHANGES STATE
            exchange datagrams with itself and print each stamp: its count, its error in counts,
            its method, and the host's own stamp (ns) as the preloaded warp left it in STATE
+       truechimer-testbed serve LISTEN:PORT LINE
+           an NTP server whose time is a LINE over CLOCK_MONOTONIC_RAW, whatever the system clock
+           does: UNIX_S[+PPB|-PPB][,leap=UNIX_S], its time when the raw clock is 0
+       truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
+           read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
+           error, whether its bound held, and each change of status and epoch, as JSON
+       truechimer-testbed json PATH
+           print a value of the JSON on standard input; PATH as in counters/name=hpet/steps/0
        truechimer-testbed breach thread|sleep|wait|receive|sockets
            do what a clock simulator does not allow";
 
@@ -37,6 +51,10 @@ fn main() -> ExitCode {
         ["relay", listen, server, seed, there, back] => relay(listen, server, seed, there, back),
         ["clock"] => clock(),
         ["stamps", counter, exchanges, state] => stamps(counter, exchanges, state),
+        ["serve", listen, line] => serve(listen, line),
+        ["watch", page, reference, seconds] => look(page, reference, seconds, "50"),
+        ["watch", page, reference, seconds, every] => look(page, reference, seconds, every),
+        ["json", path] => pick(path),
         ["breach", rule] => breach(rule),
         _ => Err(USAGE.to_owned()),
     };

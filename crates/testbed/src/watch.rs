@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use truechimer::{Clock, Reading, Status};
+use truechimer::{Clock, ReadError, Reading, Status};
 
 use crate::truth::Truth;
 
@@ -25,16 +25,29 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn take(clock: &Clock, truth: &Truth, start: Instant) -> Option<Sample> {
-        let before = truth.now_ns();
-        let reading = clock.now().ok()?;
-        let after = truth.now_ns();
+    /// Reads the clock between two readings of the time by `now_ns`, and says what it read.
+    ///
+    /// # Errors
+    /// If the clock cannot be read.
+    pub fn look(
+        clock: &Clock,
+        now_ns: impl Fn() -> i64,
+        start: Instant,
+    ) -> Result<(Sample, Reading), ReadError> {
+        let before = now_ns();
+        let reading = clock.now()?;
+        let after = now_ns();
         let sample = Sample {
             at: start.elapsed(),
             status: reading.status,
             truth: (before, after),
             said: unix(&reading),
         };
+        Ok((sample, reading))
+    }
+
+    fn take(clock: &Clock, truth: &Truth, start: Instant) -> Option<Sample> {
+        let (sample, reading) = Sample::look(clock, || truth.now_ns(), start).ok()?;
         // However late the scheduler let us read the truth again: it was between these two.
         assert!(
             !reading.status.bound_holds() || sample.outside_ns() == 0,

@@ -107,6 +107,10 @@ pub enum CounterKind {
     ArmGeneric = 2,
     /// The kernel's `CLOCK_MONOTONIC_RAW` in nanoseconds: any clocksource, widened and unsteered.
     Raw = 3,
+    /// The main counter of the PC's High Precision Event Timer.
+    Hpet = 4,
+    /// The ACPI power management timer, 3.579545 MHz.
+    AcpiPm = 5,
     /// A counter that a simulation makes up.
     Simulated = 255,
 }
@@ -119,6 +123,8 @@ impl CounterKind {
             1 => Some(CounterKind::Tsc),
             2 => Some(CounterKind::ArmGeneric),
             3 => Some(CounterKind::Raw),
+            4 => Some(CounterKind::Hpet),
+            5 => Some(CounterKind::AcpiPm),
             255 => Some(CounterKind::Simulated),
             _ => None,
         }
@@ -131,6 +137,8 @@ impl CounterKind {
             CounterKind::Tsc => "tsc",
             CounterKind::ArmGeneric => "arm-generic",
             CounterKind::Raw => "raw",
+            CounterKind::Hpet => "hpet",
+            CounterKind::AcpiPm => "acpi-pm",
             CounterKind::Simulated => "simulated",
         }
     }
@@ -226,11 +234,18 @@ mod tests {
 
     #[test]
     fn kinds_keep_their_numbers() {
-        for kind in
-            [CounterKind::Tsc, CounterKind::ArmGeneric, CounterKind::Raw, CounterKind::Simulated]
-        {
-            assert_eq!(CounterKind::from_u8(kind as u8), Some(kind));
+        for (number, kind) in [
+            (1, CounterKind::Tsc),
+            (2, CounterKind::ArmGeneric),
+            (3, CounterKind::Raw),
+            (4, CounterKind::Hpet),
+            (5, CounterKind::AcpiPm),
+            (255, CounterKind::Simulated),
+        ] {
+            assert_eq!((kind as u8, CounterKind::from_u8(number)), (number, Some(kind)));
         }
-        assert_eq!(CounterKind::from_u8(0), None);
+        for none in [0, 6, 254] {
+            assert_eq!(CounterKind::from_u8(none), None);
+        }
     }
 }

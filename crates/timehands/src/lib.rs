@@ -5,6 +5,8 @@
 //! * [`Passed`] is how writer and readers tell from those clocks that the counter ran on.
 //! * A [`Ring`] publishes hands from one writer to any number of readers without locks. A reader
 //!   is never held up by a writer, wherever that was stopped: it reads the newest complete hand.
+//! * A [`OneHand`] is the clock of a machine without a free-running counter: a single hand over
+//!   the periodic timer behind the clock tick ([`TickCounter`]).
 //! * With feature `page` the ring lies in a file that any process can map: `PageWriter`,
 //!   `PageReader`. The layout is described byte by byte in `docs/clock-page.md`.
 //!
@@ -17,18 +19,24 @@ mod cell;
 mod glance;
 mod hand;
 mod made;
+mod one_hand;
 mod packed;
 #[cfg(feature = "page")]
 mod page;
 mod passed;
 mod ring;
+#[cfg(feature = "page")]
+mod shared_words;
 
 pub use cell::{Cell, Halves, Mark, Word};
 pub use glance::Glance;
 pub use hand::{Hand, Status};
-pub use made::Made;
+pub use made::{ByRaw, Device, Made};
+pub use one_hand::{Counting, OneHand, TickCounter, Told, Untold};
 pub use packed::{Corrupt, PATIENCE, Packed, PackedLeaps, WORDS, pack, unpack};
 #[cfg(feature = "page")]
-pub use page::{PageError, PageReader, PageWriter, layout, places};
+pub use page::{Kept, PageError, PageReader, PageWriter, layout, places};
 pub use passed::{Allowed, Break, Passed};
 pub use ring::{HandRing, Look, Ring, SLOTS, TRIES, Unreadable, Writer};
+#[cfg(feature = "page")]
+pub use shared_words::SharedWords;

@@ -1,6 +1,9 @@
 //! When a hand was made, by clocks that do not depend on it.
 
-use truechimer_time::Count;
+use truechimer_time::{Count, CountSpan, Period, Rate, Span};
+
+/// A pair is of no use after this long, ns: a hand is void sooner.
+const LONGEST_NS: i128 = 1 << 53;
 
 /// The host's own clocks at the count at which a hand was made.
 ///
@@ -18,4 +21,48 @@ pub struct Made {
     pub raw_ns: i64,
     /// `CLOCK_BOOTTIME` − `CLOCK_MONOTONIC` then: all the time spent suspended since boot, ns.
     pub suspended_ns: i64,
+    /// What else it takes to read the counter, if that is a device.
+    pub device: Option<Device>,
+}
+
+/// How others get counts of a counter that is a device: it may roll over, and not everybody may
+/// read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Device {
+    /// How many bits of it are read, 1 … 64; it rolls over every 2^`bits` counts.
+    pub bits: u32,
+    /// How to make its counts of `CLOCK_MONOTONIC_RAW`, if that is made of this very device.
+    pub by_raw: Option<ByRaw>,
+}
+
+/// What turns `CLOCK_MONOTONIC_RAW` into counts of the device that it is made of, from the pair of
+/// [`Made::count`] and [`Made::raw_ns`] on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ByRaw {
+    /// How long a count lasts by `CLOCK_MONOTONIC_RAW`.
+    pub period: Period,
+    /// Bound of the relative error of `period`, ≥ 0.
+    pub error: Rate,
+    /// The raw clock read [`Made::raw_ns`] within this of [`Made::count`], ≥ 0.
+    pub pair: CountSpan,
+}
+
+impl ByRaw {
+    /// The count at which the raw clock reads `raw_ns`, and the bound of its error. `None` where
+    /// that is before the pair, or so far from it that counts lose their meaning.
+    #[must_use]
+    pub fn count(&self, made: &Made, raw_ns: i64) -> Option<(Count, CountSpan)> {
+        let passed = i128::from(raw_ns) - i128::from(made.raw_ns);
+        if !(0..=LONGEST_NS).contains(&passed) {
+            return None;
+        }
+        let span = Span::from_nanos_wide(passed);
+        let counts = self.period.counts(span);
+        // The clock shows whole nanoseconds at either end, and the count is rounded.
+        let doubt = self.error.over(span) + Span::from_nanos(2);
+        let error = self.period.counts(doubt).0.checked_add(self.pair.0)?.checked_add(2)?;
+        Some((made.count + counts, CountSpan(error)))
+    }
 }

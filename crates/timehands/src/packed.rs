@@ -1,10 +1,11 @@
 //! A hand as words, and back with every doubt checked.
 
 use truechimer_time::{
-    BootId, Count, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate,
+    Span,
 };
 
-use crate::{Hand, Made, Status};
+use crate::{ByRaw, Device, Hand, Made, Status};
 
 /// How many words a hand takes; those not in use are 0.
 pub const WORDS: usize = 31;
@@ -37,12 +38,18 @@ pub(crate) const MADE_COUNT: usize = 21;
 pub(crate) const MADE_MONOTONIC: usize = 22;
 pub(crate) const MADE_RAW: usize = 23;
 pub(crate) const MADE_SUSPENDED: usize = 24;
+pub(crate) const BITS: usize = 25;
+pub(crate) const RAW_PERIOD: usize = 26;
+pub(crate) const RAW_ERROR: usize = 28;
+pub(crate) const RAW_PAIR: usize = 29;
 
 /// Times further than this from 1970, and bounds larger than this that are said to hold, are
 /// taken for damage: 35 000 years.
 const FARTHEST: Span = Span::from_secs(1 << 40);
 /// The two periods of a hand are of one counter; further apart than this they are damage: 1 %.
 const PERIODS_APART: Rate = Rate::from_ppb(10_000_000);
+/// No pair of count and raw clock is of use that is known no better than to this.
+const LOOSEST_PAIR: Span = Span::from_secs(1);
 
 /// Why words are no hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +85,7 @@ pub fn pack(hand: &Hand, made: &Made) -> Packed {
         leaps,
         void_after,
     } = *hand;
-    let Made { count, monotonic_ns, raw_ns, suspended_ns } = *made;
+    let Made { count, monotonic_ns, raw_ns, suspended_ns, device } = *made;
     let mut words = [0; WORDS];
     words[BASE] = base.0;
     [words[TIME], words[TIME + 1]] = split(time.0);
@@ -97,6 +104,14 @@ pub fn pack(hand: &Hand, made: &Made) -> Packed {
     words[MADE_MONOTONIC] = monotonic_ns as u64;
     words[MADE_RAW] = raw_ns as u64;
     words[MADE_SUSPENDED] = suspended_ns as u64;
+    if let Some(Device { bits, by_raw }) = device {
+        words[BITS] = bits.into();
+        if let Some(ByRaw { period, error, pair }) = by_raw {
+            [words[RAW_PERIOD], words[RAW_PERIOD + 1]] = pack_period(period);
+            words[RAW_ERROR] = error.0 as u64;
+            words[RAW_PAIR] = pair.0 as u64;
+        }
+    }
     words
 }
 
@@ -144,10 +159,45 @@ pub fn unpack(words: &Packed) -> Result<(Hand, Made), Corrupt> {
         monotonic_ns: words[MADE_MONOTONIC] as i64,
         raw_ns: words[MADE_RAW] as i64,
         suspended_ns: words[MADE_SUSPENDED] as i64,
+        device: unpack_device(words, hand.period).map_err(corrupt)?,
     };
     match checks.into_iter().find(|(right, _)| !right) {
         Some((_, field)) => Err(corrupt(field)),
         None => Ok((hand, made)),
+    }
+}
+
+/// How to read a counter that is a device, of which a count lasts `period`; or the field that
+/// cannot be.
+fn unpack_device(words: &Packed, period: Period) -> Result<Option<Device>, &'static str> {
+    let by_raw = [RAW_PERIOD, RAW_PERIOD + 1, RAW_ERROR, RAW_PAIR].map(|at| word(words, at));
+    let bits = match u32::try_from(words[BITS]) {
+        Ok(0) if by_raw == [0; 4] => return Ok(None),
+        Ok(bits @ 1..=64) => bits,
+        _ => return Err("width of the counter"),
+    };
+    let [high, low, error, pair] = by_raw;
+    if by_raw == [0; 4] {
+        return Ok(Some(Device { bits, by_raw: None }));
+    }
+    let by_raw = ByRaw {
+        period: unpack_period([high, low]).ok_or("period by the raw clock")?,
+        error: Rate(error as i64),
+        pair: CountSpan(pair as i64),
+    };
+    let apart = by_raw.period.relative_to(period);
+    let small = |rate| Rate(-PERIODS_APART.0) <= rate && rate <= PERIODS_APART;
+    let checks = [
+        (small(apart), "period by the raw clock"),
+        (small(by_raw.error) && by_raw.error >= Rate::ZERO, "error of the period by the raw clock"),
+        (
+            by_raw.pair >= CountSpan::ZERO && period.span(by_raw.pair) <= LOOSEST_PAIR,
+            "pair of count and raw clock",
+        ),
+    ];
+    match checks.into_iter().find(|(right, _)| !right) {
+        Some((_, field)) => Err(field),
+        None => Ok(Some(Device { bits, by_raw: Some(by_raw) })),
     }
 }
 

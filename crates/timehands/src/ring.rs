@@ -22,6 +22,27 @@
 //! stores of the words after. `tests/loom.rs` shows that the four orderings are enough, and that
 //! each of them is needed.
 //!
+//! Beside the newest record stands the *heartbeat*, the count of the writer's last look at the
+//! world. For a counter that rolls over it is more than that: it is the 64-bit count from which
+//! others continue, and `kept_at` says when it was kept.
+//!
+//! ```text
+//! writer, to keep                             reader, of the record s
+//!   heartbeat := wide                           at   := kept_at     (acquire)
+//!   kept_at   := at    (release)  ─────────     wide := heartbeat
+//!                                         ╭──   fence(acquire)
+//! before a wide count that is not of      │     kept_at = at?       (acquire; else: again)
+//! the same row as those before            │     … reads the counter, and how old `at` is now …
+//!   kept_at   := 0                        │     sequence = s?       (else: again)
+//!   fence(release)            ────────────╯
+//!   … publishes a record of the new row
+//! ```
+//!
+//! Since `kept_at` is stored last and loaded first, `wide` may be newer than it says, never older:
+//! an age worked out from it can only be too large. A count of the new row that meets a time of the
+//! old one is found out by the second load, or, should the new row's own time be the very same, by
+//! the sequence, which that load has made visible.
+//!
 //! The writer never waits. A reader begins again only if the writer published a whole ring of
 //! records while it read one; if the writer has stopped, at whatever store, the newest complete
 //! record stays where it is and is read at the first attempt.
@@ -50,6 +71,9 @@ pub struct Ring<W, M, const SLOTS: usize, const WORDS: usize> {
     /// The count of the writer's last look at the world. Beside `sequence`, so that a reader gets
     /// both with one cache line. Seen in one piece only where `W` is a 64-bit atomic.
     heartbeat: W,
+    /// When the heartbeat's count was kept; 0 while there is nothing to continue from. Seen in one
+    /// piece, and so of use, only where `W` is a 64-bit atomic.
+    kept_at: W,
     slots: [Slot<W, M, WORDS>; SLOTS],
 }
 
@@ -88,6 +112,7 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
         Ring {
             sequence: M::new(0),
             heartbeat: W::new(0),
+            kept_at: W::new(0),
             slots: core::array::from_fn(|_| Slot {
                 generation: M::new(0),
                 words: core::array::from_fn(|_| W::new(0)),
@@ -113,6 +138,22 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
     #[inline]
     pub fn heartbeat(&self) -> u64 {
         self.heartbeat.load(Relaxed)
+    }
+
+    /// The count to continue from, and when it was kept: (wide count, time). `None` while there is
+    /// nothing to continue from, or if the writer was just keeping another: to be asked again then.
+    ///
+    /// Only worth anything if the newest record's [generation](Ring::generation) is the same before
+    /// this and after the counter has been read.
+    #[must_use]
+    pub fn kept(&self) -> Option<(u64, u64)> {
+        let at = self.kept_at.load(Acquire);
+        if at == 0 {
+            return None;
+        }
+        let wide = self.heartbeat.load(Relaxed);
+        W::fence(Acquire);
+        (self.kept_at.load(Acquire) == at).then_some((wide, at))
     }
 
     /// A look at the newest record, if there is one.
@@ -170,6 +211,19 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
     /// Says that the writer looked at the world at this count.
     pub(crate) fn beat(&self, count: u64) {
         self.heartbeat.store(count, Relaxed);
+    }
+
+    /// Says the same, and that others may continue from `wide`, which was read at or after the
+    /// time `at`, not 0.
+    pub(crate) fn keep(&self, wide: u64, at: u64) {
+        self.heartbeat.store(wide, Relaxed);
+        self.kept_at.store(at, Release);
+    }
+
+    /// Says that there is nothing to continue from until the next [`Ring::keep`].
+    pub(crate) fn unkeep(&self) {
+        self.kept_at.store(0, Relaxed);
+        W::fence(Release);
     }
 
     /// The generation after `generation`. 0 means "none" and is left out, along with the rest of
@@ -234,5 +288,17 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Writer<'_, W, M, 
     /// Says that the writer looked at the world at this count.
     pub fn heartbeat(&mut self, count: u64) {
         self.ring.beat(count);
+    }
+
+    /// Says the same, and that others may continue counting from `wide`, which was read at or after
+    /// the time `at`, not 0. See [`Ring::kept`].
+    pub fn keep(&mut self, wide: u64, at: u64) {
+        self.ring.keep(wide, at);
+    }
+
+    /// Says that there is nothing to continue from: to be called before a count is published that
+    /// does not continue those kept so far.
+    pub fn unkeep(&mut self) {
+        self.ring.unkeep();
     }
 }

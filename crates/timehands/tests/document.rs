@@ -9,7 +9,7 @@ use std::fs;
 
 use common::{Scratch, derived};
 use truechimer_time::{Count, CountSpan, Leaps};
-use truechimer_timehands::{PATIENCE, PageWriter, layout};
+use truechimer_timehands::{ByRaw, Kept, Made, PATIENCE, PageWriter, layout};
 
 const DOCUMENT: &str = include_str!("../../../docs/clock-page.md");
 
@@ -86,7 +86,7 @@ fn every_byte_has_one_meaning() {
             }
         }
     }
-    assert_eq!((file_table().len(), hand_table().len()), (9, 20));
+    assert_eq!((file_table().len(), hand_table().len()), (10, 24));
 }
 
 #[test]
@@ -100,6 +100,8 @@ fn a_page_reads_as_documented() {
         writer.publish(&hand, &made);
     }
     writer.heartbeat(Count(4242));
+    assert_eq!(Bytes(&fs::read(&path).unwrap(), file_table()).get("kept-at"), 0);
+    writer.keep(Kept { wide: Count(4243), at_ns: 77_000_000_000 });
     let bytes = fs::read(&path).unwrap();
     let page = Bytes(&bytes, file_table());
 
@@ -110,7 +112,8 @@ fn a_page_reads_as_documented() {
     assert!(DOCUMENT.contains(&format!("\nVersion {}.", layout::VERSION)));
     assert_eq!(page.get("size"), bytes.len() as i128);
     assert_eq!(page.get("writer"), std::process::id().into());
-    assert_eq!((page.get("sequence"), page.get("heartbeat")), (16, 4242));
+    assert_eq!((page.get("sequence"), page.get("heartbeat")), (16, 4243));
+    assert_eq!(page.get("kept-at"), 77_000_000_000);
 
     let (start, step) = (page.get("hands-offset") as usize, page.get("hand-size") as usize);
     let hands = page.get("hands") as usize;
@@ -159,6 +162,15 @@ fn documented(bytes: &[u8], generation: u64) {
     assert_eq!(get("made-raw"), made.raw_ns.into());
     assert_eq!(get("made-suspended"), made.suspended_ns.into());
 
+    assert_eq!(get("bits"), made.device.map_or(0, |device| device.bits.into()));
+    let by_raw = made.device.and_then(|device| device.by_raw);
+    assert_eq!(get("raw-period") != 0, by_raw.is_some());
+    assert_eq!(get("raw-error"), by_raw.map_or(0, |by_raw| by_raw.error.0.into()));
+    assert_eq!(get("raw-pair"), by_raw.map_or(0, |by_raw| by_raw.pair.0.into()));
+    if let Some(by_raw) = by_raw {
+        counts_by_the_raw_clock(&by_raw, &made, get("raw-period") as u128);
+    }
+
     let Leaps { tai_offset, known, last, next } = hand.leaps;
     assert_eq!(read.bits("leaps", 0, 31) as i32, tai_offset);
     assert_eq!(read.bits("leaps", 32, 39) as i8, last.map_or(0, |leap| leap.step));
@@ -182,5 +194,19 @@ fn documented(bytes: &[u8], generation: u64) {
         let (length, error) = hand.elapsed(CountSpan(d as i64));
         assert_eq!(product("difference"), length.0);
         assert_eq!((length.0.abs() * get("difference-error")) >> 64, error.0);
+    }
+}
+
+/// The document's formula for counts by the raw clock, in exact numbers, against the code's.
+fn counts_by_the_raw_clock(by_raw: &ByRaw, made: &Made, raw_period: u128) {
+    for r in [0u128, 1, 999_999_999, 64_000_000_000, 4_096_000_000_000] {
+        // r ns are r · 2¹²⁸ / 10⁹ units of the period, of which 44 bits are dropped to make room.
+        let counts = |ns: u128| (((ns << 84) / 1_000_000_000) / (raw_period >> 44)) as i64;
+        let (count, within) = by_raw.count(made, made.raw_ns + r as i64).unwrap();
+        let off = (count - (made.count + CountSpan(counts(r)))).0.abs();
+        assert!(off <= 1, "{r} ns: {off} counts");
+        let drift = (r * by_raw.error.0 as u128) >> 64;
+        let said = counts(drift + 2) + by_raw.pair.0 + 2;
+        assert!((within.0 - said).abs() <= 2, "{r} ns: within {within:?}, the document {said}");
     }
 }

@@ -9,8 +9,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use common::{Scratch, derived, skipped};
-use truechimer_time::Count;
-use truechimer_timehands::{PageError, PageReader, PageWriter, layout};
+use truechimer_time::{Count, CounterKind, Epoch};
+use truechimer_timehands::{Kept, PageError, PageReader, PageWriter, layout};
 
 /// A page with one hand in it, and no writer.
 fn page(path: &Path) {
@@ -51,6 +51,38 @@ fn what_is_published_is_read() {
     drop(writer);
     assert!(!reader.tended());
     assert_eq!(reader.read(), Some(derived(100)));
+}
+
+#[test]
+fn nobody_continues_from_counts_of_another_row() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let reader = PageReader::open(&path).unwrap();
+    let (mut hand, made) = derived(1);
+    writer.publish(&hand, &made);
+    assert_eq!(reader.kept(), None);
+    let kept = Kept { wide: Count(1 << 50), at_ns: 77 };
+    writer.keep(kept);
+    assert_eq!((reader.kept(), reader.heartbeat()), (Some(kept), kept.wide));
+    // Within a row of counts hands and heartbeats come and go.
+    writer.publish(&hand, &made);
+    assert_eq!(reader.kept(), Some(Kept { wide: made.count, ..kept }));
+    hand.counter.epoch = Epoch(7);
+    writer.publish(&hand, &made);
+    assert_eq!(reader.kept(), None);
+    writer.keep(kept);
+    // A successor finds what was kept, and spoils it only by publishing something else.
+    drop(writer);
+    let mut writer = PageWriter::create(&path).unwrap();
+    assert_eq!((writer.last_kept(), reader.kept()), (Some(kept), Some(kept)));
+    writer.publish(&hand, &made);
+    assert_eq!(reader.kept(), Some(Kept { wide: made.count, ..kept }));
+    drop(writer);
+    let mut writer = PageWriter::create(&path).unwrap();
+    hand.counter.kind = CounterKind::Tsc;
+    writer.publish(&hand, &made);
+    assert_eq!(reader.kept(), None);
 }
 
 #[test]

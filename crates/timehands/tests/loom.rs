@@ -27,6 +27,8 @@ trait Policy: 'static {
     const RELEASE_STORE: bool = true;
     const FIRST_ACQUIRE_FENCE: bool = true;
     const SECOND_ACQUIRE_FENCE: bool = true;
+    const FIRST_ACQUIRE_LOAD: bool = true;
+    const SECOND_ACQUIRE_LOAD: bool = true;
 }
 
 macro_rules! policy {
@@ -43,11 +45,16 @@ policy!(NoReleaseFence, RELEASE_FENCE);
 policy!(NoReleaseStore, RELEASE_STORE);
 policy!(NoFirstAcquireFence, FIRST_ACQUIRE_FENCE);
 policy!(NoSecondAcquireFence, SECOND_ACQUIRE_FENCE);
+policy!(NoFirstAcquireLoad, FIRST_ACQUIRE_LOAD);
+policy!(NoSecondAcquireLoad, SECOND_ACQUIRE_LOAD);
 
 /// How many stores the writer may still make: it is stopped when this comes to 0.
 static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// How many acquire fences were asked for: a look has a first and a second.
+/// How many acquire fences were asked for: a look has a first and a second, of which whoever asks
+/// for the count that was kept has the first in the look before it.
 static FENCES: AtomicUsize = AtomicUsize::new(0);
+/// How many acquire loads: of the time at which a count was kept, first and second.
+static LOADS: AtomicUsize = AtomicUsize::new(0);
 /// The statics above are one model's at a time.
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
@@ -61,7 +68,14 @@ impl<P: Policy> Cell for ModelCell<P> {
     }
 
     fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
+        let kept = match order {
+            Acquire => match LOADS.fetch_add(1, StdOrdering::Relaxed) % 2 {
+                0 => P::FIRST_ACQUIRE_LOAD,
+                _ => P::SECOND_ACQUIRE_LOAD,
+            },
+            _ => true,
+        };
+        self.0.load(if kept { order } else { Relaxed })
     }
 
     fn store(&self, value: u64, order: Ordering) {
@@ -94,6 +108,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     loom::model(move || {
         BUDGET.store(usize::MAX, StdOrdering::Relaxed);
         FENCES.store(0, StdOrdering::Relaxed);
+        LOADS.store(0, StdOrdering::Relaxed);
         model();
     });
 }
@@ -227,4 +242,89 @@ fn a_successor_takes_over_wherever_the_writer_stopped() {
             assert_eq!(look(ring), Some(newest));
         });
     }
+}
+
+/// What a count that was kept is made of: its row, and when it was kept.
+fn wide(row: u64, at: u64) -> u64 {
+    row * 100 + at
+}
+
+/// The counts are older than the time that is said for them, and nobody notices, unless the time
+/// is stored last and loaded first.
+fn ages_are_never_understated<P: Policy>() {
+    check(|| {
+        let (mut writer, ring) = ring::<P>();
+        writer.keep(wide(1, 1), 1);
+        let thread = loom::thread::spawn(move || writer.keep(wide(1, 2), 2));
+        if let Some((count, at)) = ring.kept() {
+            assert!(count >= wide(1, at), "understated");
+        }
+        thread.join().unwrap();
+        assert_eq!(ring.kept(), Some((wide(1, 2), 2)));
+    });
+}
+
+#[test]
+fn what_was_kept_is_at_least_as_new_as_it_says() {
+    ages_are_never_understated::<Whole>();
+}
+
+#[test]
+#[should_panic(expected = "understated")]
+fn keeping_takes_the_release_store() {
+    ages_are_never_understated::<NoReleaseStore>();
+}
+
+#[test]
+#[should_panic(expected = "understated")]
+fn keeping_takes_the_first_acquire_load() {
+    ages_are_never_understated::<NoFirstAcquireLoad>();
+}
+
+/// The writer begins a new row of counts with generation 2, and keeps one of them at the very time
+/// at which it kept the last one of the old row; a reader takes a count for a generation that is
+/// the newest before and after.
+fn counts_go_with_their_generation<P: Policy>() {
+    check(|| {
+        let (mut writer, ring) = ring::<P>();
+        writer.keep(wide(1, 1), 1);
+        let thread = loom::thread::spawn(move || {
+            writer.unkeep();
+            writer.heartbeat(wide(2, 0));
+            writer.publish(&words(2));
+            writer.keep(wide(2, 1), 1);
+        });
+        let before = ring.look().unwrap().generation();
+        let kept = ring.kept();
+        if let Some((count, at)) = kept
+            && ring.generation() == before
+        {
+            assert_eq!((count / 100, at), (before, 1), "of another row");
+        }
+        thread.join().unwrap();
+        assert_eq!((ring.generation(), ring.kept()), (2, Some((wide(2, 1), 1))));
+    });
+}
+
+#[test]
+fn no_count_is_taken_for_one_of_another_row() {
+    counts_go_with_their_generation::<Whole>();
+}
+
+#[test]
+#[should_panic(expected = "of another row")]
+fn another_row_takes_the_release_fence() {
+    counts_go_with_their_generation::<NoReleaseFence>();
+}
+
+#[test]
+#[should_panic(expected = "of another row")]
+fn another_row_takes_the_acquire_fence() {
+    counts_go_with_their_generation::<NoSecondAcquireFence>();
+}
+
+#[test]
+#[should_panic(expected = "of another row")]
+fn another_row_takes_the_second_acquire_load() {
+    counts_go_with_their_generation::<NoSecondAcquireLoad>();
 }

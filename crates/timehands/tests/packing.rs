@@ -10,7 +10,7 @@ use truechimer_time::{
     Span,
 };
 use truechimer_timehands::{
-    Cell, Glance, Hand, Made, PackedLeaps, Status, WORDS, Word, pack, unpack,
+    ByRaw, Cell, Device, Glance, Hand, Made, PackedLeaps, Status, WORDS, Word, pack, unpack,
 };
 
 /// Up to 30 000 years either way, in 2⁻⁶⁴ s.
@@ -81,9 +81,39 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn made()(count: u64, monotonic_ns: i64, raw_ns: i64, suspended_ns: i64) -> Made {
-        Made { count: Count(count), monotonic_ns, raw_ns, suspended_ns }
+    /// How to read a counter of which a count lasts `period`.
+    fn device(period: Period)(
+        bits in 1u32..=64,
+        by_raw: bool,
+        apart in -9_000_000i64..9_000_000,
+        error in 0i64..10_000_000,
+        pair in 0..period.counts(Span::from_secs(1)).0,
+    ) -> Device {
+        let by_raw = by_raw.then(|| ByRaw {
+            period: period.scaled(Rate::from_ppb(apart)),
+            error: Rate::from_ppb(error),
+            pair: CountSpan(pair),
+        });
+        Device { bits, by_raw }
     }
+}
+
+prop_compose! {
+    /// When a hand was made of which a count lasts `period`.
+    fn made_by(period: Period)(
+        count: u64,
+        monotonic_ns: i64,
+        raw_ns: i64,
+        suspended_ns: i64,
+        device in proptest::option::of(device(period)),
+    ) -> Made {
+        Made { count: Count(count), monotonic_ns, raw_ns, suspended_ns, device }
+    }
+}
+
+/// A hand and how it was made.
+fn both() -> impl Strategy<Value = (Hand, Made)> {
+    hand().prop_flat_map(|hand| (Just(hand), made_by(hand.period)))
 }
 
 /// The words as they lie in a ring.
@@ -93,7 +123,7 @@ fn cells(words: &[u64; WORDS]) -> [Word; WORDS] {
 
 proptest! {
     #[test]
-    fn a_hand_survives(hand in hand(), made in made()) {
+    fn a_hand_survives((hand, made) in both()) {
         prop_assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
     }
 
@@ -101,41 +131,39 @@ proptest! {
     fn whatever_is_let_in_can_be_held_to(words: [u64; WORDS]) {
         // Random words are practically never a hand; if they are, a sane one.
         if let Ok((hand, made)) = unpack(&words) {
-            prop_assert!(sane(&hand));
+            prop_assert!(sane(&hand) && readable(&hand, &made));
             prop_assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
         }
     }
 
     #[test]
     fn one_damaged_word_makes_no_insane_hand(
-        hand in hand(),
-        made in made(),
+        (hand, made) in both(),
         at in 0..WORDS,
         damage: u64,
     ) {
         let mut words = pack(&hand, &made);
         words[at] = damage;
-        if let Ok((hand, _)) = unpack(&words) {
-            prop_assert!(sane(&hand));
+        if let Ok((hand, made)) = unpack(&words) {
+            prop_assert!(sane(&hand) && readable(&hand, &made));
         }
     }
 
     #[test]
     fn one_flipped_bit_makes_no_insane_hand(
-        hand in hand(),
-        made in made(),
+        (hand, made) in both(),
         at in 0..WORDS,
         bit in 0..64,
     ) {
         let mut words = pack(&hand, &made);
         words[at] ^= 1u64 << bit;
-        if let Ok((hand, _)) = unpack(&words) {
-            prop_assert!(sane(&hand));
+        if let Ok((hand, made)) = unpack(&words) {
+            prop_assert!(sane(&hand) && readable(&hand, &made));
         }
     }
 
     #[test]
-    fn the_time_at_a_glance_is_the_hands(hand in hand(), made in made(), distance: i64, fraction in 0..64) {
+    fn the_time_at_a_glance_is_the_hands((hand, made) in both(), distance: i64, fraction in 0..64) {
         // All distances, but as many short ones as long ones; times that can be held.
         let count = hand.base + CountSpan(distance >> fraction);
         prop_assume!(hand.period.span(count - hand.base).abs() < Span(FAR));
@@ -150,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn elapsed_at_a_glance_is_the_hands(hand in hand(), made in made(), counts: i64) {
+    fn elapsed_at_a_glance_is_the_hands((hand, made) in both(), counts: i64) {
         let cells = cells(&pack(&hand, &made));
         prop_assert_eq!(Glance(&cells).elapsed(CountSpan(counts)), hand.elapsed(CountSpan(counts)));
     }
@@ -189,6 +217,18 @@ fn sane(hand: &Hand) -> bool {
         && hand.difference_error >= Rate::ZERO
         && Span(hand.time.0).abs() < Span(2 * FAR)
         && (finite || !hand.status.bound_holds())
+}
+
+/// What a reader of a device relies on.
+fn readable(hand: &Hand, made: &Made) -> bool {
+    let Some(Device { bits, by_raw }) = made.device else { return true };
+    let close = |by_raw: ByRaw| {
+        (0..=Rate::from_ppb(10_000_000).0).contains(&by_raw.error.0)
+            && by_raw.period.relative_to(hand.period).as_ppt().abs() <= 10_000_000_000
+            && by_raw.pair >= CountSpan::ZERO
+            && hand.period.span(by_raw.pair) <= Span::from_secs(1)
+    };
+    (1..=64).contains(&bits) && by_raw.is_none_or(close)
 }
 
 #[test]
@@ -238,4 +278,54 @@ fn what_cannot_be_is_named() {
     let two = Leaps { last: Some(Leap { at: 0, step: 2 }), ..Leaps::default() };
     assert_eq!(refused(&|h| h.leaps = two), "leap second");
     assert_eq!(unpack(&[0; WORDS]).unwrap_err().field, "counter");
+    let refused = |change: &dyn Fn(&mut ByRaw)| {
+        let mut by_raw = ByRaw { period: good.period, error: Rate::ZERO, pair: CountSpan(5) };
+        change(&mut by_raw);
+        let device = Some(Device { bits: 24, by_raw: Some(by_raw) });
+        unpack(&pack(&good, &Made { device, ..made })).map(|_| "").unwrap_or_else(|e| e.field)
+    };
+    assert_eq!(refused(&|_| ()), "");
+    assert_eq!(refused(&|r| r.period = Period::from_hz(1_020_000_000)), "period by the raw clock");
+    assert_eq!(refused(&|r| r.error = Rate(-1)), "error of the period by the raw clock");
+    assert_eq!(
+        refused(&|r| r.error = Rate::from_ppb(10_000_001)),
+        "error of the period by the raw clock"
+    );
+    assert_eq!(refused(&|r| r.pair = CountSpan(-1)), "pair of count and raw clock");
+    assert_eq!(refused(&|r| r.pair = CountSpan(i64::MAX)), "pair of count and raw clock");
+    for bits in [65, 1 << 40] {
+        let mut words = pack(&good, &made);
+        words[25] = bits;
+        assert_eq!(unpack(&words).unwrap_err().field, "width of the counter");
+    }
+    let mut words = pack(&good, &Made { device: None, ..made });
+    words[29] = 1;
+    assert_eq!(unpack(&words).unwrap_err().field, "width of the counter");
+}
+
+/// Counts by the raw clock hold within their bound, whatever the truth within what is said is.
+#[test]
+fn counts_by_the_raw_clock_are_within_their_bound() {
+    let (_, made) = common::derived(8);
+    for hz in [3_579_545u64, 14_318_180, 100_000_000] {
+        let period = Period::from_hz(hz);
+        for (ppb, pair, late_ns) in
+            [(0, 0, 0), (700, 9, 1), (-700, 9, 64_000_000_000), (5, 0, 4_096_000_000_000i64)]
+        {
+            let error = Rate::from_ppb(i64::abs(ppb));
+            let by_raw = ByRaw { period, error, pair: CountSpan(pair) };
+            let (count, bound) = by_raw.count(&made, made.raw_ns + late_ns).unwrap();
+            // The count that it really was: the pair off by all that it may be, the rate too.
+            let true_period = period.scaled(Rate::from_ppb(ppb));
+            let off = CountSpan(pair * i64::signum(-ppb));
+            let truth = made.count + off + true_period.counts(Span::from_nanos(late_ns));
+            assert!((count - truth).abs() <= bound, "{hz} Hz, {ppb} ppb: {count:?} {truth:?}");
+            assert!(
+                bound.0 <= 3 + pair + period.counts(Span::from_nanos(8 + late_ns / 1_000_000)).0
+            );
+        }
+        let by_raw = ByRaw { period, error: Rate::ZERO, pair: CountSpan(0) };
+        assert_eq!(by_raw.count(&made, made.raw_ns - 1), None, "before the pair");
+        assert_eq!(by_raw.count(&Made { raw_ns: i64::MIN, ..made }, i64::MAX), None);
+    }
 }

@@ -6,10 +6,8 @@ use truechimer_sim::case::name;
 use truechimer_sim::{Scenario, Statistics};
 
 use crate::args::Estimator;
+use crate::show::wrapped;
 use crate::table::{Side, Table};
-
-/// The width of an ordinary terminal.
-const WIDTH: usize = 80;
 
 /// The scenarios and what each is.
 pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
@@ -60,22 +58,6 @@ pub fn remarks(scenario: &Scenario) -> Vec<String> {
         n => remarks.push(format!("{n} things that it is about happen after its end: more hours")),
     }
     remarks
-}
-
-/// A text in lines of up to 80 columns, all but the first indented.
-fn wrapped(text: &str, indent: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = String::new();
-    for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            writeln!(out, "{line}")?;
-            line = indent.to_owned();
-        }
-        if !line.trim_start().is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    writeln!(out, "{line}")
 }
 
 /// The clocks side by side; no wider than 80 columns.

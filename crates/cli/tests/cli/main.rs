@@ -1,9 +1,12 @@
 //! The command as a user has it: what it says, what it returns, and that the whole works.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod counters_costs;
+mod counters_list;
 mod errors;
 mod help;
 mod live;
 mod replay;
 mod simulate;
+mod stability;
 mod support;

@@ -80,6 +80,7 @@ impl Daemon {
             monotonic_ns: host.monotonic_ns,
             raw_ns: host.raw_ns,
             suspended_ns: host.suspended_ns,
+            device: None,
         };
         (hand, made)
     }

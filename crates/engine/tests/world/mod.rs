@@ -79,6 +79,8 @@ pub struct World {
     pub now: Count,
     pub servers: BTreeMap<SocketAddr, Server>,
     pub hosts: BTreeMap<SourceId, String>,
+    /// The pulses that are open.
+    pub watched: BTreeMap<SourceId, String>,
     pub log: Vec<(Count, Event)>,
     pub hands: Vec<Hand>,
     pub sent: Vec<(Count, SourceId)>,
@@ -101,6 +103,7 @@ impl World {
             now: start.at,
             servers: hosts.iter().map(|h| (address(h), HONEST)).collect(),
             hosts: BTreeMap::new(),
+            watched: BTreeMap::new(),
             log: Vec::new(),
             hands: Vec::new(),
             sent: Vec::new(),
@@ -144,7 +147,12 @@ impl World {
                 Action::Publish(hand) => self.hands.push(hand),
                 Action::Steer(steer) => self.steers.push(steer),
                 Action::Note { text, .. } => self.notes.push(text),
-                Action::Close { .. } => {}
+                Action::Watch { source, path } => {
+                    self.watched.insert(source, path);
+                }
+                Action::Close { source } => {
+                    self.watched.remove(&source);
+                }
             }
         }
     }

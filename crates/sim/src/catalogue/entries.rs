@@ -3,6 +3,7 @@
 
 mod host;
 mod path;
+mod pulse;
 mod reference;
 mod server;
 
@@ -16,7 +17,7 @@ const HOUR: f64 = 3600.0;
 const NOON: f64 = 16.0 * HOUR;
 
 pub(super) fn all() -> Vec<Scenario> {
-    [reference::all(), path::all(), server::all(), host::all()].concat()
+    [reference::all(), path::all(), server::all(), pulse::all(), host::all()].concat()
 }
 
 /// The LAN of the reference figures, one way: 100 µs and exponential 10 µs.

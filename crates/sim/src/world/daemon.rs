@@ -15,6 +15,7 @@ use truechimer_timehands::{Allowed, Hand, Passed};
 use super::{Happening, NOMINAL_ERROR, Planned, Request, World};
 use crate::host::{Arrival, Departure, as_heard};
 use crate::number::seconds;
+use crate::pps::PulseEdge;
 use crate::random::Random;
 use crate::scenario::Restart;
 use crate::server::Answered;
@@ -47,6 +48,8 @@ pub(super) struct Daemon {
     links: Vec<Option<Link>>,
     events: VecDeque<Event>,
     checked: Option<Count>,
+    /// Which pulses are open.
+    watched: Vec<bool>,
     /// How often its next waking was fixed: earlier ones no longer count.
     alarm: u64,
     /// How many replies of each source the estimator has accepted.
@@ -145,7 +148,8 @@ impl World<'_> {
             events: VecDeque::new(),
             checked: None,
             alarm: 0,
-            accepted: vec![0; sources],
+            accepted: vec![0; sources + self.scenario.pulses.len()],
+            watched: vec![false; self.scenario.pulses.len()],
         });
         self.act(t, actions);
         self.turn(t);
@@ -219,6 +223,49 @@ impl World<'_> {
         link.heard += 1;
         link.inbox.push_back((datagram, arrival));
         self.queue.push(arrival.woken, Happening::Wake(None));
+    }
+
+    /// An edge is there to be seen.
+    pub(super) fn edge(&mut self, t: f64, pulse: usize, edge: PulseEdge) {
+        let watched = self.daemon.as_ref().and_then(|daemon| daemon.watched.get(pulse));
+        if watched != Some(&true) {
+            return;
+        }
+        self.check(t);
+        let stamp = self.host.edge(edge.stamped, edge.noise, edge.stated(t));
+        let source = self.servers.len() + pulse;
+        let id = SourceId(source as u32);
+        self.handle(t, Event::Edge { source: id, sequence: edge.sequence, stamp: Ok(stamp) });
+        self.keep_edge(t, source, &edge, stamp);
+        self.drain(t);
+        self.set_alarm(t);
+    }
+
+    /// Keeps an edge for the trace, as an exchange that takes as long as it may have been late.
+    fn keep_edge(&mut self, t: f64, source: usize, edge: &PulseEdge, stamp: Stamp) {
+        let count = self.host.count(t);
+        let Some(daemon) = &mut self.daemon else { return };
+        let Some(said) = daemon.engine.source_report(SourceId(source as u32), count) else {
+            return;
+        };
+        let Some(accepted) = daemon.accepted.get_mut(source) else { return };
+        let used = said.accepted > std::mem::replace(accepted, said.accepted);
+        let hand = daemon.engine.hand();
+        let Some(latency) = said.rtt.filter(|_| hand.status.bound_holds()) else { return };
+        let time = hand.time_at(stamp.count);
+        let second = (time + Span::from_millis(500)).secs();
+        let backward = time - truechimer_time::Instant::new(second, 0);
+        self.trace.exchanges.push(Exchanged {
+            at: edge.stamped,
+            source,
+            rtt: seconds(latency),
+            floor: seconds(said.rtt_floor.unwrap_or(latency)),
+            forward: seconds(latency - backward),
+            backward: seconds(backward),
+            true_delays: None,
+            used,
+            selected: said.selection == truechimer_engine::Selection::Selected,
+        });
     }
 
     /// The daemon wakes up: because of its alarm of that number, or of a packet.
@@ -317,7 +364,9 @@ impl World<'_> {
             match action {
                 Action::Resolve { source, .. } => self.resolve(t, source),
                 Action::Send { source, to, packet } => self.send(t, source, &to, &packet),
+                Action::Watch { source, .. } => self.watch(source, true),
                 Action::Close { source } => {
+                    self.watch(source, false);
                     let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
                     if let Some(link) = links.and_then(|links| links.get_mut(source.0 as usize)) {
                         *link = None;
@@ -331,6 +380,14 @@ impl World<'_> {
                 Action::Steer(_) => {}
                 Action::Note { level, text } => self.note(t, level, text),
             }
+        }
+    }
+
+    fn watch(&mut self, source: SourceId, open: bool) {
+        let pulse = (source.0 as usize).checked_sub(self.servers.len());
+        let watched = self.daemon.as_mut().map(|daemon| &mut daemon.watched);
+        if let Some(place) = pulse.and_then(|pulse| watched?.get_mut(pulse)) {
+            *place = open;
         }
     }
 

@@ -4,6 +4,7 @@
 use truechimer_sim::host::{HostSpec, Jump, Load, RequestDelay, StampLaw, StampSpec, Suspend};
 use truechimer_sim::oscillator::{self, OscillatorSpec, Sine};
 use truechimer_sim::path::{Law, Outage, PathSpec, Queue, Shift, When};
+use truechimer_sim::pps::PpsSpec;
 use truechimer_sim::scenario::{Change, LeapSpec, ResolveSpec, Restart};
 use truechimer_sim::server::{self, Lie, Refuse, ServerRestart, ServerSpec, Stretch, Wander};
 use truechimer_sim::{Scenario, ScenarioError, parse_delays};
@@ -114,6 +115,16 @@ fn everything() -> Scenario {
             request_delays: vec![RequestDelay { from_s, to_s, by_us: 1.0 }],
         },
         servers: vec![server],
+        pulses: vec![PpsSpec {
+            name: "p".into(),
+            latency_us: 20.5,
+            late_us: 2.5,
+            offset_ms: 1.5,
+            loss: 0.1,
+            ramps: vec![server::Ramp { from_s, to_s, ppm: 1.0 }],
+            lies: vec![Lie { from_s, to_s, by_ms: 1.0 }],
+            silences: vec![Stretch { from_s, to_s }],
+        }],
     }
 }
 

@@ -8,6 +8,8 @@ pub mod places;
 mod reader;
 mod writer;
 
+use truechimer_time::Count;
+
 pub use error::PageError;
 pub use reader::PageReader;
 pub use writer::PageWriter;
@@ -17,6 +19,23 @@ compile_error!(
     "feature `page` needs Linux on a 64-bit machine: only there does a 64-bit load from read-only \
      memory work for certain, and in one piece"
 );
+
+/// Where a counter that rolls over was when the daemon last read it: what others continue from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// The 64-bit count then.
+    pub wide: Count,
+    /// `CLOCK_MONOTONIC_COARSE` then, ns, read before the count; never 0.
+    pub at_ns: i64,
+}
+
+impl Kept {
+    /// What a ring says of it.
+    fn of(ring: &crate::HandRing) -> Option<Kept> {
+        let (wide, at) = ring.kept()?;
+        Some(Kept { wide: Count(wide), at_ns: at as i64 })
+    }
+}
 
 /// The newest hand of a ring with its generation.
 fn newest(

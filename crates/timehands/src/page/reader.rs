@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use truechimer_time::Count;
 
+use super::Kept;
 use super::error::PageError;
 use super::layout::{Kind, SIZE};
 use super::map::{self, Lock, Mapping};
@@ -89,6 +90,16 @@ impl PageReader {
     #[must_use]
     pub fn heartbeat(&self) -> Count {
         Count(self.ring().heartbeat())
+    }
+
+    /// Where a counter that rolls over was when the daemon last read it. `None` if that is nothing
+    /// to continue from, or if the daemon was just saying something new.
+    ///
+    /// It is of the hand of which this and the reading of the counter lie between two looks at its
+    /// generation: see [`crate::Ring::kept`].
+    #[must_use]
+    pub fn kept(&self) -> Option<Kept> {
+        Kept::of(self.ring())
     }
 
     /// Whether a daemon has the page open for writing. It may be stopped all the same: see

@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use truechimer_time::Count;
+use truechimer_time::{Count, CounterId};
 
+use super::Kept;
 use super::error::PageError;
 use super::layout::{Kind, SIZE};
 use super::map::{self, Lock, Mapping};
@@ -23,6 +24,8 @@ pub struct PageWriter {
     mapping: Mapping,
     /// Of the newest hand.
     generation: u64,
+    /// What the newest hand's counts are of, and so what the count is of that was kept.
+    counter: Option<CounterId>,
     path: PathBuf,
     /// Holds the lock.
     _file: File,
@@ -84,7 +87,8 @@ impl PageWriter {
         // Whatever the umask or an earlier owner of this name wanted.
         file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
         let generation = mapping.ring.generation();
-        Ok(PageWriter { mapping, generation, path, _file: file })
+        let counter = super::newest(&mapping.ring).ok().flatten().map(|(_, hand, _)| hand.counter);
+        Ok(PageWriter { mapping, generation, counter, path, _file: file })
     }
 
     /// The newest hand in the page and how it was made: at the start, what the daemon before left.
@@ -93,8 +97,22 @@ impl PageWriter {
         super::newest(&self.mapping.ring).ok().flatten().map(|(_, hand, made)| (hand, made))
     }
 
+    /// The count that was kept last: at the start, by the daemon before. It goes with
+    /// [`PageWriter::last_hand`].
+    #[must_use]
+    pub fn last_kept(&self) -> Option<Kept> {
+        Kept::of(&self.mapping.ring)
+    }
+
     /// Publishes a hand, made when `made` says; that is a heartbeat too. Returns its generation.
+    ///
+    /// If its counter or epoch is another one than the last hand's, nobody can continue from what
+    /// was kept so far, and nothing is until the next [`PageWriter::keep`].
     pub fn publish(&mut self, hand: &Hand, made: &Made) -> u64 {
+        if self.counter != Some(hand.counter) {
+            self.mapping.ring.unkeep();
+            self.counter = Some(hand.counter);
+        }
         self.heartbeat(made.count);
         self.generation = self.mapping.ring.publish(self.generation, &pack(hand, made));
         self.generation
@@ -104,6 +122,12 @@ impl PageWriter {
     /// newest hand still stands. To be called at least once a second.
     pub fn heartbeat(&self, count: Count) {
         self.mapping.ring.beat(count.0);
+    }
+
+    /// The same, with the count of a counter that rolls over, for others to continue from: it must
+    /// be of the newest hand's counter and epoch.
+    pub fn keep(&self, kept: Kept) {
+        self.mapping.ring.keep(kept.wide.0, kept.at_ns as u64);
     }
 
     /// Where the page is.

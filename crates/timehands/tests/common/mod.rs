@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use truechimer_time::{
-    BootId, Count, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate,
+    Span,
 };
-use truechimer_timehands::{Hand, Made, Status};
+use truechimer_timehands::{ByRaw, Device, Hand, Made, Status};
 
 /// A hand with every field derived from its generation.
 pub fn derived(generation: u64) -> (Hand, Made) {
@@ -42,6 +43,14 @@ pub fn derived(generation: u64) -> (Hand, Made) {
         monotonic_ns: g,
         raw_ns: -g,
         suspended_ns: g.wrapping_mul(9),
+        device: (g % 11 != 0).then_some(Device {
+            bits: 1 + (generation % 64) as u32,
+            by_raw: (g % 13 != 0).then_some(ByRaw {
+                period: period.scaled(Rate::from_ppb(-g % 7000)),
+                error: Rate(g % 444_444),
+                pair: CountSpan(g % 55_555),
+            }),
+        }),
     };
     (hand, made)
 }

@@ -1,0 +1,257 @@
+//! What reading the clock costs with Truechimer and with its peers, in one run.
+
+mod clocks;
+mod segment;
+mod stage;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+use serde::Serialize;
+
+use clocks::{ALL, Clocks, Peer};
+use stage::Stage;
+
+/// Truechimer is read at least so many times as often as ClockBound.
+const GOAL: f64 = 3.0;
+
+/// What reading the clock costs with Truechimer and with its peers
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    after_help = "\
+Every round gives each its turn; figures are medians of rounds, ratios medians of ratios within a
+round.
+
+Exit status: 0 Truechimer is read at least 3 times as often as ClockBound, whatever the number of
+threads; 1 it is not; 2 error."
+)]
+struct Options {
+    /// How many threads read at once, one number after the other [default: 1, 2, 4 … up to the number
+    /// of processors]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Vec<u16>,
+    /// How often each has its turn
+    #[arg(long, value_name = "N", default_value_t = 25)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    rounds: u16,
+    /// How long a turn is, ms
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    turn: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Serialize)]
+struct Report {
+    counter: &'static str,
+    processors: usize,
+    rounds: u16,
+    turn_ms: u32,
+    results: Vec<Measured>,
+    /// For each number of threads: reads of Truechimer's clock for each of ClockBound's.
+    truechimer_to_clock_bound: Vec<(u16, f64)>,
+    /// The same where Truechimer's reads of the counter are fenced as ClockBound's are.
+    truechimer_fenced_to_clock_bound: Vec<(u16, f64)>,
+    goal: f64,
+    goal_met: bool,
+}
+
+/// One clock, read by so many threads.
+#[derive(Serialize)]
+struct Measured {
+    peer: Peer,
+    threads: u16,
+    /// All threads together.
+    reads_per_second: f64,
+    /// What a read costs the thread that makes it.
+    ns_per_read: f64,
+    /// How much more than one thread alone that is.
+    scaling: Option<f64>,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(why) => {
+            eprintln!("peers: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let mut threads = options.threads.clone();
+    if threads.is_empty() {
+        let most = u16::try_from(processors)?.min(1024);
+        let doubling = std::iter::successors(Some(1_u16), |n| n.checked_mul(2));
+        threads = doubling.take_while(|n| *n < most).chain([most]).collect();
+    }
+    threads.sort_unstable();
+    threads.dedup();
+    let stage = Stage::new()?;
+    let clocks = Clocks::open(&stage)?;
+    let rows = contest(&clocks, &threads, options)?;
+    let report = Report::of(&rows, &threads, options, &stage, processors);
+    if options.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        report.print(&threads);
+    }
+    Ok(report.goal_met)
+}
+
+/// One clock by so many threads: reads a second of each round.
+struct Row {
+    peer: Peer,
+    threads: u16,
+    rates: Vec<f64>,
+}
+
+fn contest(clocks: &Clocks<'_>, threads: &[u16], options: &Options) -> Result<Vec<Row>, String> {
+    let of = |threads: &u16| ALL.map(|peer| Row { peer, threads: *threads, rates: Vec::new() });
+    let mut rows: Vec<Row> = threads.iter().flat_map(of).collect();
+    let turn = Duration::from_millis(options.turn.into());
+    for _ in 0..options.rounds {
+        for row in &mut rows {
+            row.rates.push(all_at_once(clocks, row.peer, row.threads, turn)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Reads a second of so many threads together.
+fn all_at_once(
+    clocks: &Clocks<'_>,
+    peer: Peer,
+    threads: u16,
+    turn: Duration,
+) -> Result<f64, String> {
+    // Opened before anybody starts: they are opened once and read often.
+    let clients = (0..threads).map(|_| clocks.clock_bound()).collect::<Result<Vec<_>, _>>()?;
+    let start = &Barrier::new(threads.into());
+    thread::scope(|scope| {
+        let read = |mut client: clock_bound::Client| {
+            move || {
+                clocks.drive(peer, &mut client, turn, || {
+                    start.wait();
+                })
+            }
+        };
+        let readers: Vec<_> = clients.into_iter().map(|c| scope.spawn(read(c))).collect();
+        let join = |reader: thread::ScopedJoinHandle<'_, f64>| {
+            reader.join().map_err(|_| "a thread panicked".to_owned())
+        };
+        readers.into_iter().map(join).sum()
+    })
+}
+
+impl Report {
+    fn of(
+        rows: &[Row],
+        threads: &[u16],
+        options: &Options,
+        stage: &Stage,
+        processors: usize,
+    ) -> Report {
+        let find = |peer, threads| rows.iter().find(|r| (r.peer, r.threads) == (peer, threads));
+        let results = rows.iter().map(|row| {
+            let reads_per_second = median(row.rates.clone());
+            let alone = find(row.peer, 1).map(|alone| ratio(row, alone));
+            Measured {
+                peer: row.peer,
+                threads: row.threads,
+                reads_per_second: reads_per_second.round(),
+                ns_per_read: hundredths(1e9 * f64::from(row.threads) / reads_per_second),
+                scaling: alone.map(hundredths),
+            }
+        });
+        let to_clock_bound = |peer| -> Vec<(u16, f64)> {
+            let of = |threads: &u16| {
+                let (ours, theirs) = (find(peer, *threads)?, find(Peer::ClockBound, *threads)?);
+                Some((*threads, hundredths(ratio(ours, theirs))))
+            };
+            threads.iter().filter_map(of).collect()
+        };
+        let truechimer_to_clock_bound = to_clock_bound(Peer::Truechimer);
+        Report {
+            counter: stage.counter().kind().name(),
+            processors,
+            rounds: options.rounds,
+            turn_ms: options.turn,
+            results: results.collect(),
+            goal: GOAL,
+            goal_met: truechimer_to_clock_bound.iter().all(|(_, times)| *times >= GOAL),
+            truechimer_to_clock_bound,
+            truechimer_fenced_to_clock_bound: to_clock_bound(Peer::TruechimerFenced),
+        }
+    }
+
+    fn print(&self, threads: &[u16]) {
+        println!(
+            "counter {}, {} processors; medians of {} rounds with turns of {} ms\n",
+            self.counter, self.processors, self.rounds, self.turn_ms
+        );
+        print!("{:<24}", "ns a read, by threads");
+        for n in threads {
+            print!("{n:>8}");
+        }
+        println!("{:>10}", "scaling");
+        for peer in ALL {
+            print!("{:<24}", peer.name());
+            let of = |n| self.results.iter().find(|one| (one.peer, one.threads) == (peer, n));
+            for n in threads {
+                print!("{:>8.1}", of(*n).map_or(f64::NAN, |one| one.ns_per_read));
+            }
+            let most = threads.last().and_then(|n| of(*n)).and_then(|one| one.scaling);
+            println!("{:>10}", most.map_or_else(|| "-".into(), |scaling| format!("{scaling:.2}")));
+        }
+        println!();
+        for (name, ratios) in [
+            ("Truechimer", &self.truechimer_to_clock_bound),
+            ("Truechimer, fenced,", &self.truechimer_fenced_to_clock_bound),
+        ] {
+            for (n, times) in ratios {
+                println!("{name} is read {times:.2} times as often as ClockBound by {n} threads");
+            }
+        }
+        let verdict = if self.goal_met { "met" } else { "NOT MET" };
+        println!("\ngoal {verdict}: at least {GOAL} times as often, unfenced");
+    }
+}
+
+/// The median of the ratios within a round.
+fn ratio(one: &Row, other: &Row) -> f64 {
+    median(one.rates.iter().zip(&other.rates).map(|(one, other)| one / other).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_those_within_a_round() {
+        let row = |rates: &[f64]| Row { peer: Peer::Counter, threads: 1, rates: rates.to_vec() };
+        assert_eq!(ratio(&row(&[8.0, 1.0, 9.0]), &row(&[4.0, 0.5, 1.0])), 2.0);
+        assert!(median(Vec::new()).is_nan());
+    }
+}

@@ -1,0 +1,104 @@
+//! The ACPI power management timer.
+
+use truechimer_time::{CountSpan, CounterKind, Period};
+
+use super::Registers;
+use crate::acpi::PmTimer;
+use crate::error::{CounterError, Fault};
+use crate::hardware::{Cost, Hardware};
+use crate::measure::{Nominal, NominalSource};
+
+/// Three times the colour subcarrier of NTSC over three: 315/88 MHz, rounded, by definition of the
+/// timer (ACPI Specification 6.5, section 4.8.2.1).
+const HZ: u64 = 3_579_545;
+/// How often the safe form tries before it takes what it has.
+const TRIES: u32 = 10;
+
+/// A timer that counts.
+#[derive(Debug)]
+pub(crate) struct Pm<R> {
+    registers: R,
+    bits: u32,
+}
+
+impl<R: Registers> Pm<R> {
+    /// After making sure that it counts.
+    ///
+    /// A timer said to have 32 bits whose upper eight are zero is read as one of 24, which is
+    /// right for either: firmware is known to promise bits that are not there, and such a timer,
+    /// taken at its word, would seem to jump back every 4.7 s.
+    pub(crate) fn new(registers: R, said: PmTimer) -> Result<Pm<R>, CounterError> {
+        let fault = |fault| Err(CounterError::Faulty(CounterKind::AcpiPm, fault));
+        let first = registers.word(0);
+        if !super::moves(|| registers.word(0)) {
+            return fault(if first == u32::MAX { Fault::Silent } else { Fault::Stopped });
+        }
+        let bits = if said.bits == 32 && first >> 24 != 0 { 32 } else { 24 };
+        Ok(Pm { registers, bits })
+    }
+
+    fn mask(&self) -> u32 {
+        u32::MAX >> (32 - self.bits)
+    }
+
+    /// One reading that can be believed.
+    ///
+    /// Some chipsets (Intel's PIIX4 is the known one, and the kernel distrusts two more) do not
+    /// latch the count while it is read: a reading taken in the middle of a carry may be off by
+    /// any power of two, either way. A wrong one stands alone between right ones, so of three in a
+    /// row of which none goes back the middle one is right: too low and it is below the first, too
+    /// high and it is above the third.
+    fn believable(&self) -> u32 {
+        let back = |from: u32, to: u32| to.wrapping_sub(from) & self.mask() > self.mask() / 2;
+        let mut last = [0; 3].map(|_| self.registers.word(0));
+        for _ in 0..TRIES {
+            let [a, b, c] = last;
+            if !back(a, b) && !back(b, c) {
+                break;
+            }
+            last = [b, c, self.registers.word(0)];
+        }
+        last[1]
+    }
+}
+
+/// A form of reading the timer.
+#[derive(Debug)]
+pub(crate) struct Read<R: 'static> {
+    pub(crate) timer: &'static Pm<R>,
+    pub(crate) safe: bool,
+}
+
+impl<R: Registers> Hardware for Read<R> {
+    fn kind(&self) -> CounterKind {
+        CounterKind::AcpiPm
+    }
+
+    fn description(&self) -> &'static str {
+        match self.safe {
+            false => "ACPI power management timer",
+            true => "ACPI power management timer, read until it can be believed",
+        }
+    }
+
+    fn raw(&self) -> u64 {
+        let timer = self.timer;
+        if self.safe { timer.believable().into() } else { timer.registers.word(0).into() }
+    }
+
+    fn bits(&self) -> u32 {
+        self.timer.bits
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Device
+    }
+
+    fn stated(&self) -> Option<Nominal> {
+        Some(Nominal::stated(Period::from_hz(HZ), NominalSource::Definition))
+    }
+
+    fn step(&self) -> Option<CountSpan> {
+        Some(CountSpan(1))
+    }
+}

@@ -1,0 +1,180 @@
+//! Why a clocksource cannot be looked at or changed.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a clocksource cannot be looked at or changed. The text names the remedy.
+#[derive(Debug)]
+pub enum ClocksourceError {
+    /// A file of `/sys` cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// A file of `/sys` does not hold what the kernel writes there.
+    Odd(PathBuf),
+    /// A file of `/sys` cannot be written.
+    Unwritable(PathBuf, io::Error),
+    /// The kernel has none of this name.
+    NotAvailable {
+        /// The name.
+        name: String,
+        /// Those that it has.
+        available: Vec<String>,
+    },
+    /// The kernel was told, and did not follow.
+    Refused {
+        /// What it was told.
+        name: String,
+        /// What it uses.
+        current: String,
+    },
+    /// Somebody else has changed the clocksource meanwhile.
+    Changed {
+        /// What it should have been.
+        ours: String,
+        /// What it was.
+        found: String,
+    },
+}
+
+impl fmt::Display for ClocksourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use ClocksourceError::*;
+        match self {
+            Unreadable(path, why) => write!(f, "{}: {}", path.display(), plain(why)),
+            Odd(path) => {
+                write!(f, "{}: this is not what the kernel writes there", path.display())
+            }
+            Unwritable(path, why) => {
+                write!(f, "{}: {}", path.display(), plain(why))?;
+                match why.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        f.write_str(": only root may change the clocksource (sudo)")
+                    }
+                    io::ErrorKind::ReadOnlyFilesystem => f.write_str(
+                        ": /sys is read-only here, as in most containers; do it on the host",
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            NotAvailable { name, available } => {
+                write!(f, "the kernel has no clocksource '{}'", name.escape_debug())?;
+                let early = format!("{name}-early");
+                if available.contains(&early) {
+                    write!(
+                        f,
+                        " yet, only '{early}', which it still measures: try again in some seconds"
+                    )?;
+                } else if let Some(near) = nearest(name, available) {
+                    write!(f, ", did you mean '{near}'?")?;
+                }
+                write!(f, " (available: {}", available.join(" "))?;
+                if known(name) {
+                    f.write_str(
+                        "; one that it found unstable, or that the machine lacks, is not among them",
+                    )?;
+                }
+                f.write_str(")")
+            }
+            Refused { name, current } => write!(
+                f,
+                "the kernel did not accept the clocksource '{name}' and uses '{current}': the \
+                 kernel log (dmesg) says why, for instance that it is unstable"
+            ),
+            Changed { ours, found } => write!(
+                f,
+                "somebody else has changed the clocksource from '{ours}' to '{found}' meanwhile, or \
+                 the kernel found '{ours}' unreliable (dmesg says so); it is left so"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ClocksourceError {}
+
+/// Without the number of the error, which tells nobody anything.
+fn plain(why: &io::Error) -> String {
+    let text = why.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+/// Names that the kernel's clocksources have on some machine.
+fn known(name: &str) -> bool {
+    ["tsc", "hpet", "acpi_pm", "kvm-clock", "arch_sys_counter", "jiffies"].contains(&name)
+}
+
+/// The name that may have been meant: at most a third of the letters different, taking
+/// `acpi-pm` for `acpi_pm` and capitals for small letters.
+fn nearest<'a>(name: &str, available: &'a [String]) -> Option<&'a str> {
+    let folded = |text: &str| text.to_ascii_lowercase().replace('-', "_");
+    let name = folded(name);
+    let length = name.chars().count();
+    let distances = available.iter().map(|other| (distance(&name, &folded(other)), other));
+    let (distance, other) = distances.min_by_key(|(distance, _)| *distance)?;
+    // Of very long nonsense not even the distance is asked for.
+    (length <= 64 && distance <= length.div_ceil(2).min(3)).then_some(other)
+}
+
+/// How many letters to put in, leave out, exchange or swap with the next.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(65).collect(), b.chars().take(65).collect());
+    let mut older: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let at = |row: &[usize], j: usize| row.get(j).copied().unwrap_or(usize::MAX / 2);
+            let mut least =
+                (at(&last, j) + usize::from(x != y)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
+            let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x);
+            if swapped {
+                least = least.min(at(&older, j - 1) + 1);
+            }
+            row.push(least);
+        }
+        older = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_offered_and_nonsense_is_not() {
+        let available = ["tsc", "hpet", "acpi_pm", "kvm-clock"].map(str::to_owned);
+        for (name, near) in [
+            ("tcs", Some("tsc")),
+            ("HPET", Some("hpet")),
+            ("htep", Some("hpet")),
+            ("acpi-pm", Some("acpi_pm")),
+            ("acpipm", Some("acpi_pm")),
+            ("kvmclock", Some("kvm-clock")),
+            ("jiffies", None),
+            ("", None),
+            ("xenon-clock", None),
+        ] {
+            assert_eq!(nearest(name, &available), near, "{name}");
+        }
+        assert_eq!(nearest(&"t".repeat(1_000_000), &available), None);
+        assert_eq!(nearest("tsc", &[]), None);
+    }
+
+    #[test]
+    fn errors_name_the_mend() {
+        let denied = io::Error::from_raw_os_error(libc::EACCES);
+        let text = ClocksourceError::Unwritable("/x".into(), denied).to_string();
+        assert_eq!(text, "/x: Permission denied: only root may change the clocksource (sudo)");
+        let early = ClocksourceError::NotAvailable {
+            name: "tsc".into(),
+            available: vec!["tsc-early".into(), "hpet".into()],
+        };
+        assert!(early.to_string().contains("try again in some seconds"), "{early}");
+        let gone = ClocksourceError::NotAvailable {
+            name: "tsc".into(),
+            available: vec!["hpet".into(), "acpi_pm".into()],
+        };
+        assert!(gone.to_string().contains("found unstable"), "{gone}");
+    }
+}

@@ -1,0 +1,249 @@
+//! Changing the clocksource for a while.
+
+use std::io::Write;
+
+use super::Clocksources;
+use super::error::ClocksourceError;
+
+/// The clocksource, changed for as long as this lives: it is put back when this is dropped, also
+/// by an error or a panic on the way. Whoever may be ended by a signal must catch it, and drop
+/// this. Nothing helps against SIGKILL: see [`Switch::mend`].
+///
+/// A change that somebody else made meanwhile is left as it is.
+///
+/// The kernel remembers the name it was told last, and prefers it as long as it is available. So
+/// after putting it back, a better clocksource that appears later (by loading a module, say) is not
+/// taken by itself.
+#[derive(Debug)]
+pub struct Switch {
+    sources: Clocksources,
+    original: String,
+    /// What was set last.
+    ours: String,
+    /// Whether there is anything to put back.
+    armed: bool,
+}
+
+/// How the clocksource was left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Restored {
+    /// As it was.
+    Back(String),
+    /// As somebody else had changed it meanwhile.
+    Theirs {
+        /// What it had been in the beginning.
+        original: String,
+        /// What it was found to be in the end.
+        found: String,
+    },
+}
+
+impl Switch {
+    /// Gets ready; nothing is changed yet.
+    ///
+    /// # Errors
+    /// Where the kernel does not say what it uses.
+    pub fn new(sources: Clocksources) -> Result<Switch, ClocksourceError> {
+        let original = sources.current()?;
+        Ok(Switch { sources, ours: original.clone(), original, armed: false })
+    }
+
+    /// What was in use in the beginning, and will be in the end.
+    #[must_use]
+    pub fn original(&self) -> &str {
+        &self.original
+    }
+
+    /// The command that puts it back by hand.
+    #[must_use]
+    pub fn mend(&self) -> String {
+        format!("echo {} > {}", self.original, self.sources.file().display())
+    }
+
+    /// Makes the kernel use this clocksource, for the time being.
+    ///
+    /// # Errors
+    /// As [`Clocksources::select`]; and where somebody else has changed it since the last time.
+    pub fn to(&mut self, name: &str) -> Result<(), ClocksourceError> {
+        self.unchanged()?;
+        self.sources.check(name)?;
+        // Whatever comes of it: from here on there may be something to put back.
+        let armed = std::mem::replace(&mut self.armed, true);
+        match self.sources.write(name) {
+            Ok(()) => {
+                name.clone_into(&mut self.ours);
+                Ok(())
+            }
+            Err(ClocksourceError::Refused { name, current }) => {
+                // It may have fallen back to another one than before.
+                self.ours.clone_from(&current);
+                Err(ClocksourceError::Refused { name, current })
+            }
+            Err(why @ ClocksourceError::Unwritable(..)) => {
+                // The kernel never heard of it.
+                self.armed = armed;
+                Err(why)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    /// That it is what was set last.
+    ///
+    /// # Errors
+    /// Where it is not, because of somebody else or of the kernel.
+    pub fn unchanged(&self) -> Result<(), ClocksourceError> {
+        let found = self.sources.current()?;
+        if found == self.ours {
+            return Ok(());
+        }
+        Err(ClocksourceError::Changed { ours: self.ours.clone(), found })
+    }
+
+    /// Puts it back, and says how that went; dropping does the same, but can only complain on
+    /// standard error.
+    ///
+    /// # Errors
+    /// Where that is not possible, as when the kernel has found the original one unstable meanwhile.
+    pub fn restore(mut self) -> Result<Restored, ClocksourceError> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Result<Restored, ClocksourceError> {
+        let back = || Restored::Back(self.original.clone());
+        if !std::mem::take(&mut self.armed) {
+            return Ok(back());
+        }
+        let found = self.sources.current()?;
+        if found == self.original {
+            // It may be on the way that the kernel prefers the other one: say it again.
+            self.sources.write(&self.original)?;
+            return Ok(back());
+        }
+        if found != self.ours {
+            return Ok(Restored::Theirs { original: self.original.clone(), found });
+        }
+        self.sources.write(&self.original)?;
+        Ok(back())
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        let mend = self.mend();
+        let said = match self.put_back() {
+            Ok(Restored::Back(_)) => return,
+            Ok(Restored::Theirs { original, found }) => format!(
+                "somebody else has changed the clocksource to '{found}' meanwhile; it is left so \
+                 (it was '{original}')"
+            ),
+            Err(why) => format!("the clocksource could not be put back: {why}; by hand: {mend}"),
+        };
+        // There is nobody else to tell.
+        let _ = writeln!(std::io::stderr(), "truechimer: {said}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clocksource::tests::Fake;
+
+    fn switch(fake: &Fake) -> Switch {
+        Switch::new(fake.sources()).unwrap()
+    }
+
+    fn current(fake: &Fake) -> String {
+        fake.sources().current().unwrap()
+    }
+
+    #[test]
+    fn it_is_put_back_when_asked_and_when_dropped() {
+        let fake = Fake::new("tsc", "tsc hpet acpi_pm");
+        let mut by_hand = switch(&fake);
+        by_hand.to("hpet").unwrap();
+        by_hand.to("acpi_pm").unwrap();
+        assert_eq!((current(&fake).as_str(), by_hand.original()), ("acpi_pm", "tsc"));
+        assert_eq!(by_hand.restore().unwrap(), Restored::Back("tsc".into()));
+        assert_eq!(current(&fake), "tsc");
+        let mut dropped = switch(&fake);
+        dropped.to("hpet").unwrap();
+        drop(dropped);
+        assert_eq!(current(&fake), "tsc");
+    }
+
+    #[test]
+    fn it_is_put_back_after_an_error_and_a_panic() {
+        let fake = Fake::new("tsc", "tsc hpet acpi_pm");
+        let failed = || -> Result<(), ClocksourceError> {
+            let mut switch = switch(&fake);
+            switch.to("hpet")?;
+            switch.to("nonsense")
+        };
+        assert!(failed().is_err());
+        assert_eq!(current(&fake), "tsc");
+        let panicked = std::panic::catch_unwind(|| {
+            let mut switch = switch(&fake);
+            switch.to("hpet").unwrap();
+            assert_eq!(current(&fake), "tsc", "no: this is the panic");
+        });
+        assert!(panicked.is_err());
+        assert_eq!(current(&fake), "tsc");
+    }
+
+    #[test]
+    fn what_was_not_changed_is_not_written() {
+        let fake = Fake::new("tsc", "tsc hpet");
+        let untouched = switch(&fake);
+        fake.put("current_clocksource", "hpet");
+        assert_eq!(untouched.restore().unwrap(), Restored::Back("tsc".into()));
+        assert_eq!(current(&fake), "hpet");
+    }
+
+    #[test]
+    fn somebody_elses_change_stays() {
+        let fake = Fake::new("tsc", "tsc hpet acpi_pm");
+        let mut ours = switch(&fake);
+        ours.to("hpet").unwrap();
+        fake.put("current_clocksource", "acpi_pm");
+        let why = ours.to("tsc").unwrap_err().to_string();
+        assert!(why.contains("'hpet' to 'acpi_pm'"), "{why}");
+        let theirs = Restored::Theirs { original: "tsc".into(), found: "acpi_pm".into() };
+        assert_eq!(ours.restore().unwrap(), theirs);
+        assert_eq!(current(&fake), "acpi_pm");
+        // Dropped, it is left as well.
+        fake.put("current_clocksource", "tsc");
+        let mut dropped = switch(&fake);
+        dropped.to("hpet").unwrap();
+        fake.put("current_clocksource", "acpi_pm");
+        drop(dropped);
+        assert_eq!(current(&fake), "acpi_pm");
+    }
+
+    #[test]
+    fn after_a_refusal_all_is_as_before() {
+        let fake = Fake::new("tsc", "tsc hpet");
+        let mut refused = Switch::new(fake.deaf()).unwrap();
+        assert!(matches!(refused.to("hpet"), Err(ClocksourceError::Refused { .. })));
+        assert_eq!(refused.restore().unwrap(), Restored::Back("tsc".into()));
+        // The kernel is told again, lest it prefer the other one some day.
+        let written = std::fs::read_to_string(fake.deaf_file()).unwrap();
+        assert_eq!(written, "tsc\n");
+    }
+
+    #[test]
+    fn a_failure_to_put_it_back_is_an_error() {
+        let fake = Fake::new("tsc", "tsc hpet");
+        let mut ours = switch(&fake);
+        ours.to("hpet").unwrap();
+        assert!(ours.mend().starts_with("echo tsc > /"), "{}", ours.mend());
+        fake.remove("current_clocksource");
+        assert!(ours.restore().is_err());
+        // Dropping says so on standard error, and does not panic.
+        fake.put("current_clocksource", "tsc");
+        let mut ours = switch(&fake);
+        ours.to("hpet").unwrap();
+        fake.remove("current_clocksource");
+        drop(ours);
+    }
+}

@@ -1,0 +1,40 @@
+//! What to measure, and how much of it.
+
+use std::time::Duration;
+
+use crate::stress::Phases;
+
+/// How much to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Amount {
+    /// So many readings of each way, under each load.
+    Samples(u64),
+    /// For so long, all loads together.
+    Time(Duration),
+}
+
+/// What to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The loads.
+    pub phases: Phases,
+    /// How much.
+    pub amount: Amount,
+    /// The processor to read on; none: where the thread happens to be.
+    pub cpu: Option<usize>,
+}
+
+/// How finely the course over time is kept, at best.
+const FINEST: Duration = Duration::from_millis(20);
+/// Into how many parts a run of known length is divided for that.
+const PARTS: u32 = 300;
+
+impl Plan {
+    /// How long a slot of the course over time is to be in the beginning.
+    pub(super) fn slot(&self) -> Duration {
+        match self.amount {
+            Amount::Time(all) => (all / PARTS).max(FINEST),
+            Amount::Samples(_) => FINEST,
+        }
+    }
+}

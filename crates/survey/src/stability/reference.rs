@@ -1,0 +1,349 @@
+//! References, read beside a counter.
+
+use std::fs::File;
+use std::time::Duration;
+
+use serde::Serialize;
+use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
+use truechimer_stamp::pps::{EdgeLog, Pps};
+use truechimer_stamp::{PairLog, Window};
+use truechimer_time::{Count, CountSpan, Period, Span};
+
+use super::against::Against;
+use super::error::StabilityError;
+use super::ntp::Ntp;
+use super::sys;
+
+/// Readings of a clock, of which the narrowest counts; more, while none is about as narrow as the
+/// narrowest so far.
+const TRIES: u32 = 16;
+const MOST_TRIES: u32 = 64;
+/// As long a pulse is waited for at a time.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The reference at one count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// The count.
+    pub count: Count,
+    /// What the reference showed, since its own zero.
+    pub reference: Span,
+    /// The count is known to ± this much, as far as reading the two goes.
+    pub half_width: CountSpan,
+}
+
+/// What an NTP server did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Exchanges {
+    /// Requests sent.
+    pub sent: u64,
+    /// Replies that were good.
+    pub answered: u64,
+    /// Round trips of the samples that count, s.
+    pub round_trip_min_s: f64,
+    /// Their median.
+    pub round_trip_median_s: f64,
+    /// Whether the kernel stamped both packets, of how many of the good ones.
+    pub kernel_stamped: u64,
+}
+
+/// A reference that is being read.
+pub(super) enum Reference {
+    /// A clock or counter that is read in between two readings of the counter.
+    Clock(Clock),
+    Ntp(Box<Ntp>),
+    Pps(Box<Pulses>),
+    Phc(Hardware),
+}
+
+/// What a resumed measurement goes on from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Continued {
+    /// The reference at the very beginning.
+    pub origin: Span,
+    /// The period of the reference if it is a counter.
+    pub period: Option<Period>,
+}
+
+impl Reference {
+    pub(super) fn open(
+        against: &Against,
+        counter: Counter,
+        period: Period,
+        continued: Option<Continued>,
+    ) -> Result<Reference, StabilityError> {
+        let failed = |why: String| StabilityError::Reference(against.to_string(), why);
+        let step = resolution(counter);
+        match against {
+            Against::Raw => {
+                Clock::of(counter, Counter::open(truechimer_counter::Choice::Raw)?, continued)
+            }
+            Against::Counter(_, choice) => Clock::of(counter, Counter::open(*choice)?, continued),
+            Against::Realtime => {
+                Ok(Reference::Clock(Clock { counter, other: Other::Realtime, narrowest: None }))
+            }
+            Against::Ntp(host, port) => {
+                let ntp = Ntp::open(host, *port, counter, period, step).map_err(failed)?;
+                Ok(Reference::Ntp(Box::new(ntp)))
+            }
+            Against::Pps(path) => Ok(Reference::Pps(Box::new(Pulses {
+                pps: Pps::open(path).map_err(|why| failed(why.to_string()))?,
+                edges: EdgeLog::new(counter, period, step),
+                period,
+                origin: continued.map(|c| c.origin.as_nanos_i64()),
+                last: None,
+            }))),
+            Against::Phc(path) => {
+                let open = || -> std::io::Result<Hardware> {
+                    let device = File::open(path)?;
+                    let precise = sys::precise(&device).is_ok();
+                    sys::extended(&device)?;
+                    Ok(Hardware { device, precise, counter, log: PairLog::new(period, step) })
+                };
+                let hint = "a PTP hardware clock is a device as /dev/ptp0 (ethtool -T says which \
+                            network card has which)";
+                Ok(Reference::Phc(open().map_err(|why| failed(format!("{why}: {hint}")))?))
+            }
+            Against::File(_) => Err(failed("a file is not measured".into())),
+        }
+    }
+
+    /// A sample; `None` if there is none within a moment (no pulse, no reply), to be asked again.
+    pub(super) fn take(&mut self) -> Result<Option<Sample>, String> {
+        match self {
+            Reference::Clock(clock) => Ok(Some(clock.take())),
+            Reference::Ntp(ntp) => ntp.take(),
+            Reference::Pps(pulses) => pulses.take(),
+            Reference::Phc(hardware) => hardware.take().map_err(|why| why.to_string()),
+        }
+    }
+
+    /// Whether samples come at the reference's own pace.
+    pub(super) fn is_paced(&self) -> bool {
+        matches!(self, Reference::Pps(_))
+    }
+
+    pub(super) fn period(&self) -> Option<Period> {
+        match self {
+            Reference::Clock(Clock { other: Other::Counter(_, period), .. }) => Some(*period),
+            _ => None,
+        }
+    }
+
+    pub(super) fn exchanges(&self, taken: &[CountSpan], period: Period) -> Option<Exchanges> {
+        let Reference::Ntp(ntp) = self else { return None };
+        Some(ntp.exchanges(taken, period))
+    }
+}
+
+/// A clock of the host.
+pub(super) struct Clock {
+    counter: Counter,
+    other: Other,
+    /// The narrowest reading so far.
+    narrowest: Option<CountSpan>,
+}
+
+enum Other {
+    Realtime,
+    Counter(Counter, Period),
+}
+
+impl Clock {
+    fn of(
+        counter: Counter,
+        other: Counter,
+        continued: Option<Continued>,
+    ) -> Result<Reference, StabilityError> {
+        if other.kind() == counter.kind() {
+            let why = format!(
+                "the counter {} cannot be compared with itself: choose another --counter or --against",
+                counter.kind().name()
+            );
+            return Err(StabilityError::Asked(why));
+        }
+        let period = match continued.and_then(|c| c.period) {
+            Some(period) => period,
+            None => nominal(other)?.period,
+        };
+        let other = Other::Counter(other.fenced(), period);
+        Ok(Reference::Clock(Clock { counter: counter.fenced(), other, narrowest: None }))
+    }
+
+    fn take(&mut self) -> Sample {
+        let mut best: Option<(CountSpan, Sample)> = None;
+        for nth in 0..MOST_TRIES {
+            let (width, sample) = self.once();
+            if width >= CountSpan(0) && best.as_ref().is_none_or(|(least, _)| width < *least) {
+                best = Some((width, sample));
+            }
+            let narrow = self.narrowest.is_none_or(|narrowest| {
+                best.as_ref().is_some_and(|(least, _)| least.0 <= narrowest.0.saturating_mul(2))
+            });
+            if nth + 1 >= TRIES && narrow {
+                break;
+            }
+        }
+        // A counter that only ever goes back has no better reading.
+        let (width, sample) = best.unwrap_or_else(|| self.once());
+        self.narrowest = Some(self.narrowest.map_or(width, |narrowest| narrowest.min(width)));
+        sample
+    }
+
+    fn once(&self) -> (CountSpan, Sample) {
+        let (before, reference, after) = match &self.other {
+            Other::Realtime => {
+                let pair = realtime_pair(self.counter, 1);
+                (pair.before, Span::from_nanos(pair.unix_ns), pair.after)
+            }
+            Other::Counter(other, period) => {
+                let before = self.counter.read();
+                let count = other.read();
+                let after = self.counter.read();
+                // Signed: no counter gets to 2^63 within a century.
+                (before, period.span(CountSpan(count.0 as i64)), after)
+            }
+        };
+        let width = after - before;
+        let half_width = CountSpan((width.0 + 1) / 2);
+        (width, Sample { count: before.midpoint(after), reference, half_width })
+    }
+}
+
+/// Pulses per second: each is a whole number of seconds after the first.
+pub(super) struct Pulses {
+    pps: Pps,
+    edges: EdgeLog,
+    period: Period,
+    /// `CLOCK_REALTIME` at the first edge, ns.
+    origin: Option<i64>,
+    /// Count and seconds of the last edge.
+    last: Option<(Count, i64)>,
+}
+
+impl Pulses {
+    fn take(&mut self) -> Result<Option<Sample>, String> {
+        self.edges.look();
+        let Some(edge) = self.pps.wait(LOOK).map_err(|why| why.to_string())? else {
+            return Ok(None);
+        };
+        let Ok(stamp) = self.edges.stamp(&edge) else { return Ok(None) };
+        let origin = *self.origin.get_or_insert(edge.unix_ns);
+        // By the counter since the last edge; the first of a resumed run by the system clock, which
+        // has to be within half a second of where it was.
+        let seconds = match self.last {
+            None => rounded(Span::from_nanos(edge.unix_ns.saturating_sub(origin))),
+            Some((count, seconds)) => {
+                let passed = rounded(self.period.span(stamp.count - count));
+                if passed < 1 {
+                    // A stray edge.
+                    return Ok(None);
+                }
+                seconds + passed
+            }
+        };
+        self.last = Some((stamp.count, seconds));
+        let reference = Span::from_nanos(origin) + Span::from_secs(seconds);
+        Ok(Some(Sample { count: stamp.count, reference, half_width: stamp.error }))
+    }
+}
+
+/// To the nearest second.
+fn rounded(span: Span) -> i64 {
+    let ns = span.as_nanos_i64();
+    ns.saturating_add(500_000_000).div_euclid(1_000_000_000)
+}
+
+/// A PTP hardware clock.
+pub(super) struct Hardware {
+    device: File,
+    /// Whether the hardware can read both clocks at once.
+    precise: bool,
+    counter: Counter,
+    log: PairLog,
+}
+
+impl Hardware {
+    fn take(&mut self) -> std::io::Result<Option<Sample>> {
+        let earliest = self.log.take(self.counter).before;
+        let readings = if self.precise {
+            sys::precise(&self.device)
+                .map(|(device, realtime)| vec![[realtime, device, realtime]])?
+        } else {
+            sys::extended(&self.device)?
+        };
+        let latest = self.log.take(self.counter).after;
+        let readings = readings.iter().filter_map(|[before, device, after]| {
+            Some((before.unix_ns()?, device.unix_ns()?, after.unix_ns()?))
+        });
+        let narrowest = readings
+            .filter(|(before, _, after)| after >= before)
+            .min_by_key(|(before, _, after)| after - before);
+        let Some((before, device, after)) = narrowest else { return Ok(None) };
+        let window = Window { earliest, latest };
+        let Ok(stamp) = self.log.invert(before + (after - before) / 2, window) else {
+            return Ok(None);
+        };
+        let half = self.log.period().counts(Span::from_nanos((after - before + 1) / 2));
+        let reference = Span::from_nanos(device);
+        Ok(Some(Sample { count: stamp.count, reference, half_width: half + stamp.error }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_counter::Choice;
+
+    fn raw() -> Counter {
+        Counter::open(Choice::Raw).unwrap()
+    }
+
+    fn open(against: &str) -> Result<Reference, StabilityError> {
+        Reference::open(&against.parse().unwrap(), raw(), Period::NANOSECOND, None)
+    }
+
+    #[test]
+    fn the_realtime_clock_advances_with_the_counter() {
+        let mut realtime = open("realtime").unwrap();
+        let a = realtime.take().unwrap().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let b = realtime.take().unwrap().unwrap();
+        let (counts, passed) = (b.count - a.count, b.reference - a.reference);
+        // Nobody slews by more than 10 %; a step is unlikely just now, and harmless elsewhere.
+        let ratio = passed.as_nanos() as f64 / counts.0 as f64;
+        assert!((ratio - 1.0).abs() < 0.1, "{ratio}");
+        assert!(a.half_width.0 >= 0 && !realtime.is_paced());
+    }
+
+    #[test]
+    fn a_counter_is_not_compared_with_itself() {
+        for against in ["raw", "counter:raw"] {
+            let why = open(against).err().unwrap().to_string();
+            assert!(why.contains("itself"), "{why}");
+        }
+    }
+
+    #[test]
+    fn devices_that_are_none() {
+        for (against, says) in [
+            ("phc:/dev/null", "ethtool"),
+            ("phc:/dev/no-such-clock", "No such file"),
+            ("pps:/dev/no-such-pulses", "No such file"),
+            ("pps:/dev/null", "/dev/null"),
+            ("file:x", "not measured"),
+        ] {
+            let why = open(against).err().unwrap().to_string();
+            assert!(why.contains(says) && why.contains(against), "{why}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_rounded_to_the_nearest() {
+        for (ms, seconds) in
+            [(0, 0), (499, 0), (501, 1), (-501, -1), (1499, 1), (86_400_400, 86_400)]
+        {
+            assert_eq!(rounded(Span::from_millis(ms)), seconds);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+# The daemon on each counter, following chronyd through netem's delay and loss: how far off is it?
+# The true offset is 0: chronyd serves the clock that all namespaces of a machine share.
+# needs: modules veth sch_netem
+# needs: programs ip tc chronyd
+# shellcheck shell=dash
+. /guest/lib.sh
+. /guest/net.sh
+
+: "${IDLE:=600}" "${STRESS:=20}" "${SETTLE:=300}" "${POLL:=4}" "${SOURCES:=tsc hpet acpi_pm}"
+
+wait_for_tsc
+ok "network" network
+ok "delay and loss" path delay 2ms 300us loss 5%
+
+# The counters that can be read where a clocksource is in force: directly, and through the kernel.
+counters_of() {
+    case $1 in
+    tsc) echo "tsc raw" ;;
+    hpet) echo "hpet raw" ;;
+    acpi_pm) echo "acpi-pm acpi-pm-safe raw" ;;
+    esac
+}
+
+# Alternating: half a second of computing, half a second of quiet. The load has its own process.
+computing() {
+    while :; do
+        timeout -s KILL 0.5 sh -c 'while :; do :; done' 2>/dev/null
+        usleep 500000
+    done
+}
+
+# watch_all LOAD SECONDS EVERY_MS: all daemons at once, a row of the table for each.
+watch_all() {
+    for counter in $counters; do
+        ip netns exec client truechimer-testbed watch "/run/$counter" system "$2" "$3" \
+            >"/tmp/$counter.json" 2>&1 &
+        watches="$watches $!"
+    done
+    # shellcheck disable=SC2086
+    wait $watches
+    watches=
+    for counter in $counters; do
+        j() { json "$1" </tmp/"$counter".json; }
+        if [ -z "$(j samples)" ]; then
+            fail "$counter, clocksource $source, $1: $(cat "/tmp/$counter.json")"
+            continue
+        fi
+        echo "| $counter | $source | $1 | $(j median_ns) | $(j iqr_ns) | $(j p99_ns) | $(j max_ns)" \
+            "| $(j median_bound_ns) | $(j inside_share) |"
+        is "$counter, clocksource $source, $1: every reading inside its bound" "$(j broken)" 0
+        is "$counter, clocksource $source, $1: every reading has a bound" "$(j promised)" "$(j readings)"
+        median=$(j median_ns)
+        holds "$counter, clocksource $source, $1: the median error" "${median#-} < 100000"
+    done
+}
+
+echo "| counter | clocksource | load | median | IQR | p99 | max | bound | inside |"
+echo "|---|---|---|---|---|---|---|---|---|"
+for source in $SOURCES; do
+    ok "clocksource $source" clocksource "$source"
+    ok "chronyd answers" start_chronyd
+    counters=
+    for counter in $(counters_of "$source"); do
+        if truechimer run --counter "$counter" --server 127.0.0.1 --check >/dev/null 2>&1; then
+            counters="$counters $counter"
+            daemon "$counter" "$counter" "$POLL"
+        else
+            fail "no counter $counter: $(truechimer run --counter "$counter" --server 127.0.0.1 --check 2>&1)"
+        fi
+    done
+    for counter in $counters; do ok "$counter synchronises" synchronised "$counter" 120s; done
+    sleep "$SETTLE"
+    watch_all idle "$IDLE" 200
+    computing &
+    load=$!
+    watch_all computing "$STRESS" 200
+    kill $load
+    wait $load 2>/dev/null
+    stop_all
+done
+finish

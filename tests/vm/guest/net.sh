@@ -1,0 +1,123 @@
+# Two hosts with a third between them, as network namespaces, and what runs on them.
+# shellcheck shell=dash
+server=192.0.2.1
+pids=
+
+# The namespaces server, middle and client. What netem does is done in the middle, because a
+# transmit stamp is taken after netem on the sender's own wire.
+network() {
+    for net_name in server middle client; do
+        ip netns add $net_name && ip -n $net_name link set lo up || return 1
+    done
+    ip -n middle link add south type veth peer name wire netns server &&
+        ip -n middle link add north type veth peer name wire netns client &&
+        ip -n server address add $server/24 dev wire &&
+        ip -n middle address add 192.0.2.2/24 dev south &&
+        ip -n middle address add 198.51.100.1/24 dev north &&
+        ip -n client address add 198.51.100.2/24 dev wire || return 1
+    for net_wire in server/wire middle/south middle/north client/wire; do
+        ip -n ${net_wire%/*} link set ${net_wire#*/} up || return 1
+    done
+    ip netns exec middle sysctl -q -w net.ipv4.ip_forward=1 &&
+        ip -n server route add default via 192.0.2.2 &&
+        ip -n client route add default via 198.51.100.1
+}
+
+# path NETEM...: what happens to packets each way, as `delay 2ms 500us loss 10%`.
+path() {
+    tc -n middle qdisc replace dev south root netem "$@" &&
+        tc -n middle qdisc replace dev north root netem "$@"
+}
+
+# on HOST COMMAND...: runs it there in the background; its output goes to /tmp/log.N.
+started=0
+on() {
+    on_host=$1
+    shift
+    started=$((started + 1))
+    echo "$*" >/tmp/log.$started
+    (exec /usr/local/bin/ip netns exec "$on_host" "$@") >>/tmp/log.$started 2>&1 &
+    pids="$pids $!"
+}
+
+# What all that on() started had to say.
+logs() { sed 's/^/# /' /tmp/log.*; }
+
+# Ends all that on() started.
+stop_all() {
+    # shellcheck disable=SC2086  # one word for each
+    kill $pids 2>/dev/null
+    # shellcheck disable=SC2086
+    wait $pids 2>/dev/null
+    pids=
+}
+
+# chronyd as the server: it serves the system clock and leaves it alone.
+start_chronyd() {
+    mkdir -p /var/lib/chrony /run/chrony
+    printf '%s\n' "local stratum 2" "allow all" "cmdport 0" "bindcmdaddress /" "user root" \
+        "pidfile /run/chronyd.pid" >/tmp/chronyd.conf
+    on server chronyd -d -x -f /tmp/chronyd.conf
+    answers "$server:123"
+}
+
+# answers SERVER:PORT: waits until it does, as the client sees it.
+answers() {
+    answers_i=0
+    until ip netns exec client truechimer-testbed query "$1" >/dev/null 2>&1; do
+        answers_i=$((answers_i + 1))
+        [ $answers_i -lt 100 ] || return 1
+        usleep 100000
+    done
+}
+
+# daemon NAME COUNTER POLL [LINE...]: a daemon on the client, with more lines at the top of its
+# configuration; its page is /run/NAME.
+daemon() {
+    daemon_page=/run/$1 daemon_counter=$2 daemon_poll=$3
+    shift 3
+    {
+        for daemon_line; do echo "$daemon_line"; done
+        printf '%s\n' "page = \"$daemon_page\"" 'state = "none"' "counter = \"$daemon_counter\"" \
+            '[[source]]' "host = \"$server\"" "poll = $daemon_poll"
+    } >"$daemon_page.toml"
+    on client truechimer run --config "$daemon_page.toml"
+}
+
+# synchronised NAME SECONDS: waits until it is.
+synchronised() {
+    ip netns exec client truechimer waitsync --page "/run/$1" --max-bound 5ms --timeout "$2" &&
+        return
+    logs
+    return 1
+}
+
+# watch_during WHAT PAGES SECONDS EVERY_MS COMMAND...: watches the pages /run/PAGE against the system
+# clock, and does the command after five seconds. For each page there is then /tmp/PAGE.json and, as
+# `synchronised disrupted synchronised` and a number, /tmp/PAGE.statuses and /tmp/PAGE.epochs.
+watch_during() {
+    what=$1 pages=$2 seconds=$3 every=$4 watches=
+    shift 4
+    for page in $pages; do
+        (exec /usr/local/bin/ip netns exec client \
+            truechimer-testbed watch "/run/$page" system "$seconds" "$every") >"/tmp/$page.json" 2>&1 &
+        watches="$watches $!"
+    done
+    sleep 5
+    ok "$what" "$@"
+    # shellcheck disable=SC2086  # one word for each
+    wait $watches
+    for page in $pages; do
+        tr -d ' {}"\n' <"/tmp/$page.json" | sed 's/.*changes:\[//; s/\].*//' >/tmp/changes
+        note "$what: $page: $(cat /tmp/changes)"
+        tr ',' '\n' </tmp/changes | sed -n 's/^status://p' | uniq | tr '\n' ' ' |
+            sed 's/ $//' >"/tmp/$page.statuses"
+        tr ',' '\n' </tmp/changes | grep '^epoch:[0-9]' | sort -u | wc -l >"/tmp/$page.epochs"
+    done
+}
+
+# is_disrupted WHAT PAGE: as a page has to show it when its counter breaks.
+is_disrupted() {
+    is "$1: $2 begins a new epoch" "$(cat "/tmp/$2.epochs")" 2
+    is "$1: $2 is disrupted, then good" "$(cat "/tmp/$2.statuses")" "synchronised disrupted synchronised"
+}

@@ -1,0 +1,83 @@
+# The system clock is stepped, slewed and given a leap second while the daemon runs: its page does
+# not move. Both follow a server whose time is a straight line over the raw clock: chronyd, which
+# steers the system clock as it likes, and the daemon, which leaves it alone.
+# needs: modules veth sch_netem
+# needs: programs ip tc chronyd
+# shellcheck shell=dash
+. /guest/lib.sh
+. /guest/net.sh
+
+# Ten minutes before the end of June 2026, which ends with a leap second; 30 ppm fast.
+midnight=1782864000
+line=$((midnight - 600))+30000,leap=$midnight
+counter=tsc
+
+system_clock() { truechimer-testbed clock | cut -d' ' -f2; }
+
+# watched SECONDS: one line of figures, and the tests that each watch has to pass.
+watched() {
+    ip netns exec client truechimer-testbed watch /run/page "line:$line" "$2" 100 >/tmp/watch.json
+    j() { json "$1" </tmp/watch.json; }
+    note "$1: median $(j median_ns) ns, largest move $(j largest_move_ns) ns, bound $(j median_bound_ns) ns"
+    is "$1: every reading inside its bound" "$(j broken)" 0
+    is "$1: every reading has a bound" "$(j promised)" "$(j readings)"
+    holds "$1: the page does not move" "$(j largest_move_ns) < 20000"
+    is "$1: one status, one epoch" "$(grep -c '"status": "synchronised"' /tmp/watch.json)" 1
+}
+
+# steers LINE...: chronyd with this configuration steers the system clock.
+steers() {
+    mkdir -p /var/lib/chrony /run/chrony
+    printf '%s\n' "server $server minpoll 0 maxpoll 0" "cmdport 0" "bindcmdaddress /" "user root" \
+        "pidfile /run/chronyd.pid" "$@" >/tmp/steering.conf
+    on client chronyd -d -f /tmp/steering.conf
+    chronyd=$!
+}
+
+wait_for_tsc
+ok "network" network
+on server truechimer-testbed serve 0.0.0.0:123 "$line"
+ok "the server answers" answers "$server:123"
+daemon page $counter 1 'leap-file = "none"'
+ok "the daemon synchronises" synchronised page 60s
+# The rate is measured, and the bound of it small, after some minutes.
+sleep 120
+watched "left alone" 20
+
+# Hours away: chronyd steps.
+before=$(system_clock)
+steers "makestep 1 3"
+watched "while chronyd steps" 20
+holds "chronyd has stepped by months" "($(system_clock) - $before) / 1000000000 > 86400"
+kill $chronyd
+wait $chronyd
+
+# A twentieth of a second behind: chronyd slews as fast as the kernel lets it.
+for by in -1 1; do
+    date -s "@$(($(date +%s) + by))" >/dev/null
+    watched "after a step by $by s" 5
+    steers
+    watched "while chronyd slews that away" 15
+    kill $chronyd
+    wait $chronyd
+done
+off=$(truechimer-testbed clock | awk -v base=$((midnight - 600)) '{ print $2 - $1 * 1.00003 - base * 1e9 }')
+note "the system clock is off by $off ns"
+
+# The leap second. The system clock is set right, and chronyd arms the kernel, which inserts it.
+steers "makestep 0.001 1"
+until=$((midnight - 20 - $(date +%s)))
+note "$until s to go"
+[ $until -lt 0 ] || sleep $until
+truechimer status --page /run/page >/tmp/status
+note "$(grep "leap second" /tmp/status)"
+ok "the daemon has heard of it" grep -q "inserted at 2026-06-30T23:59:60" /tmp/status
+before=$(system_clock)
+raw=$(truechimer-testbed clock | cut -d' ' -f1)
+watched "over the leap second" 40
+after=$(system_clock)
+passed=$(($(truechimer-testbed clock | cut -d' ' -f1) - raw))
+holds "the kernel has inserted a leap second" "$passed - ($after - $before) > 900000000"
+[ "$tap_failed" = 0 ] || logs
+stop_all
+finish

@@ -1,0 +1,29 @@
+# shellcheck shell=bash
+# The guest's first and only file system: byte for byte the same whenever its contents are.
+# Sourced by scripts/vm.
+
+# Copies a program without its debugging information, as the guest holds all files in memory.
+put_program() {
+    local file=$1 to=$2
+    mkdir -p "$(dirname "$to")"
+    strip -o "$to" "$file" 2>/dev/null || cp "$file" "$to"
+    chmod 755 "$to"
+}
+
+# Copies the libraries that the programs in a folder link, to where they look for them.
+put_libraries() {
+    local root=$1 library
+    find "$root/usr/local/bin" "$root/usr/local/lib" -type f -exec ldd {} \; 2>/dev/null |
+        sed -n 's/.*=> \(\/[^ ]*\) (.*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) (.*/\1/p' | sort -u |
+        while read -r library; do
+            [ -e "$root$library" ] && continue
+            mkdir -p "$root$(dirname "$library")"
+            cp -L "$library" "$root$library"
+        done
+}
+
+# The folder tree $1 as the archive $2. Times, owners, order and inode numbers are fixed.
+pack() {
+    (cd "$1" && find . -exec touch -hd @0 {} + && find . | LC_ALL=C sort |
+        cpio -o -H newc -R 0:0 --quiet --reproducible) >"$2"
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A pulse per second whose error is known: /dev/pps0 of a guest.
+ *
+ * Pulses come every (1 + ppb / 10^9) s of CLOCK_MONOTONIC_RAW, so that they have nothing to do with
+ * how the system clock is steered. A timer wakes a little too early, and the rest is waited out by
+ * looking at the clock, so that a pulse is late by no more than one look.
+ */
+#include <linux/err.h>
+#include <linux/hrtimer.h>
+#include <linux/math64.h>
+#include <linux/module.h>
+#include <linux/pps_kernel.h>
+#include <linux/timekeeping.h>
+
+static long ppb;
+module_param(ppb, long, 0444);
+MODULE_PARM_DESC(ppb, "how much longer than a second of the raw clock a period is, in 10^-9");
+
+/* Waking early costs processor time; waking late, the promise of the pulse. */
+#define EARLY_NS 50000
+/* The system clock, by which timers run, may be steered by this much: ns for each second. */
+#define STEERED_NS 600000
+
+static struct pps_device *pps;
+static struct hrtimer timer;
+/* When the next pulse is due by the raw clock, ns. */
+static u64 due;
+
+static void sleep_until_nearly_due(void)
+{
+	s64 left = (s64)(due - ktime_get_raw_ns()) - EARLY_NS - STEERED_NS;
+
+	hrtimer_set_expires(&timer, ktime_add_ns(ktime_get(), max_t(s64, left, 0)));
+}
+
+static enum hrtimer_restart pulse(struct hrtimer *unused)
+{
+	struct pps_event_time now;
+
+	while ((s64)(ktime_get_raw_ns() - due) < 0)
+		cpu_relax();
+	pps_get_ts(&now);
+	pps_event(pps, &now, PPS_CAPTUREASSERT, NULL);
+	due += NSEC_PER_SEC + ppb;
+	/* After a suspend, say: leave out what was missed. */
+	while ((s64)(due - ktime_get_raw_ns()) < 0)
+		due += NSEC_PER_SEC + ppb;
+	sleep_until_nearly_due();
+	return HRTIMER_RESTART;
+}
+
+static struct pps_source_info source = {
+	.name = "vm_pps",
+	.path = "",
+	.mode = PPS_CAPTUREASSERT | PPS_OFFSETASSERT | PPS_CANWAIT | PPS_TSFMT_TSPEC,
+	.owner = THIS_MODULE,
+};
+
+static int __init vm_pps_init(void)
+{
+	u32 into_second;
+
+	if (ppb < -100000000 || ppb > 100000000)
+		return -EINVAL;
+	pps = pps_register_source(&source, PPS_CAPTUREASSERT);
+	if (IS_ERR(pps))
+		return PTR_ERR(pps);
+	/* The first at the beginning of a second of the system clock, to within some microseconds. */
+	div_u64_rem(ktime_get_real_ns(), NSEC_PER_SEC, &into_second);
+	due = ktime_get_raw_ns() + 2 * NSEC_PER_SEC - into_second;
+	hrtimer_init(&timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	timer.function = pulse;
+	sleep_until_nearly_due();
+	hrtimer_start_expires(&timer, HRTIMER_MODE_ABS);
+	return 0;
+}
+
+static void __exit vm_pps_exit(void)
+{
+	hrtimer_cancel(&timer);
+	pps_unregister_source(pps);
+}
+
+module_init(vm_pps_init);
+module_exit(vm_pps_exit);
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("A pulse per second of known error, for tests in a virtual machine");
