@@ -71,6 +71,22 @@ impl Peer {
     }
 }
 
+/// What one thread did in a turn.
+pub struct Reads {
+    reads: u64,
+    from: Instant,
+    to: Instant,
+}
+
+impl Reads {
+    /// Reads a second of all of them together, from when the first began to when the last was done.
+    pub fn rate(all: &[Reads]) -> f64 {
+        let ends = all.iter().map(|one| one.from).min().zip(all.iter().map(|one| one.to).max());
+        let took = ends.map_or(Duration::MAX, |(from, to)| to - from);
+        all.iter().map(|one| one.reads).sum::<u64>() as f64 / took.as_secs_f64()
+    }
+}
+
 /// What threads share.
 pub struct Clocks<'a> {
     stage: &'a Stage,
@@ -100,14 +116,14 @@ impl Clocks<'_> {
             .map_err(|why| format!("{:?}: {}", why.kind, why.detail))
     }
 
-    /// Reads again and again for so long, once `begin` returns. Reads a second.
+    /// Reads again and again for so long, once `begin` returns.
     pub fn drive(
         &self,
         peer: Peer,
         client: &mut clock_bound::Client,
         time: Duration,
         begin: impl FnOnce(),
-    ) -> f64 {
+    ) -> Reads {
         let (counter, fenced) = (self.counter, self.counter.fenced());
         begin();
         match peer {
@@ -125,18 +141,18 @@ impl Clocks<'_> {
     }
 }
 
-/// Calls again and again for so long, each result left in memory. Calls a second.
+/// Calls again and again for so long, each result left in memory.
 #[inline(always)]
-fn repeat<T>(time: Duration, mut call: impl FnMut() -> T) -> f64 {
-    let (start, mut calls) = (Instant::now(), 0_u64);
+fn repeat<T>(time: Duration, mut call: impl FnMut() -> T) -> Reads {
+    let (from, mut reads) = (Instant::now(), 0_u64);
     loop {
         for _ in 0..BATCH {
             black_box(&call());
         }
-        calls += BATCH;
-        let took = start.elapsed();
-        if took >= time {
-            return calls as f64 / took.as_secs_f64();
+        reads += BATCH;
+        let to = Instant::now();
+        if to - from >= time {
+            return Reads { reads, from, to };
         }
     }
 }
@@ -171,8 +187,20 @@ mod tests {
         let clocks = Clocks::open(&stage).unwrap();
         for peer in ALL {
             let mut client = clocks.clock_bound().unwrap();
-            let rate = clocks.drive(peer, &mut client, Duration::from_millis(1), || ());
-            assert!(rate > 0.0, "{peer:?}");
+            let did = clocks.drive(peer, &mut client, Duration::from_millis(1), || ());
+            assert!(did.reads >= BATCH && Reads::rate(&[did]) > 0.0, "{peer:?}");
         }
+    }
+
+    #[test]
+    fn threads_that_did_not_run_together_are_no_faster_for_it() {
+        let start = Instant::now();
+        let reads = |from, to| Reads {
+            reads: 100,
+            from: start + Duration::from_secs(from),
+            to: start + Duration::from_secs(to),
+        };
+        assert_eq!(Reads::rate(&[reads(0, 1), reads(3, 4)]), 50.0);
+        assert_eq!(Reads::rate(&[]), 0.0);
     }
 }

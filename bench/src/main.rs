@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 use serde::Serialize;
 
-use clocks::{ALL, Clocks, Peer};
+use clocks::{ALL, Clocks, Peer, Reads};
 use stage::Stage;
 
 /// Truechimer is read at least so many times as often as ClockBound.
@@ -149,10 +149,11 @@ fn all_at_once(
             }
         };
         let readers: Vec<_> = clients.into_iter().map(|c| scope.spawn(read(c))).collect();
-        let join = |reader: thread::ScopedJoinHandle<'_, f64>| {
+        let join = |reader: thread::ScopedJoinHandle<'_, Reads>| {
             reader.join().map_err(|_| "a thread panicked".to_owned())
         };
-        readers.into_iter().map(join).sum()
+        let reads: Vec<Reads> = readers.into_iter().map(join).collect::<Result<_, _>>()?;
+        Ok(Reads::rate(&reads))
     })
 }
 
@@ -222,7 +223,8 @@ impl Report {
             ("Truechimer, fenced,", &self.truechimer_fenced_to_clock_bound),
         ] {
             for (n, times) in ratios {
-                println!("{name} is read {times:.2} times as often as ClockBound by {n} threads");
+                let s = if *n == 1 { "" } else { "s" };
+                println!("{name} is read {times:.2} times as often as ClockBound, {n} thread{s}");
             }
         }
         let verdict = if self.goal_met { "met" } else { "NOT MET" };

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, EstimatorKind, Event, HostCheck, SourceConfig, SourceId, Start, Steer,
-    SystemReading,
+    Action, Config, Engine, EstimatorKind, Event, HostCheck, PpsConfig, SourceConfig, SourceId, Start,
+    Steer, SystemReading,
 };
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leap, Leaps, Period, Rate, Stamp,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leap, Leaps, Period, Rate, Span, Stamp,
     StampMethod,
 };
 use truechimer_timehands::{Made, pack, unpack};
@@ -55,7 +55,8 @@ fn config(sources: u8) -> Config {
     let source =
         |n| SourceConfig { poll: 1 << u32::from(n), ..SourceConfig::new(format!("192.0.2.{n}")) };
     let estimator = KINDS[usize::from(sources >> 2) % 4];
-    Config { sources: (0..sources % 4).map(source).collect(), estimator, ..Config::default() }
+    let pps = (0..sources >> 4 & 1).map(|n| PpsConfig::new(format!("/dev/pps{n}"))).collect();
+    Config { sources: (0..sources % 4).map(source).collect(), pps, estimator, ..Config::default() }
 }
 
 /// The world around the engine: what it asked for, and when.
@@ -83,6 +84,7 @@ impl World {
                     assert_eq!(packet.len(), 48);
                     self.requests.insert(source, (to, packet, self.at));
                 }
+                Action::Watch { .. } => {}
                 Action::Close { source } => {
                     self.requests.remove(&source);
                 }
@@ -200,6 +202,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 let count = world.at;
                 let (unix_ns, raw_ns) = (input.number() as i64, input.number() as i64);
                 world.happens(Event::SystemClock(SystemReading { count, unix_ns, raw_ns }));
+            }
+            15 if step & 0x40 != 0 => {
+                let second = nominal.counts(Span::from_secs(1)).0.max(1);
+                let whole = CountSpan((world.at - at).0 / second * second);
+                let stamp = Ok(stamp(at + whole, &mut input));
+                world.happens(Event::Edge { source, sequence: input.number(), stamp });
             }
             _ => {
                 let failed = Err("no such host".into());

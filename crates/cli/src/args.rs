@@ -104,6 +104,7 @@ pub struct Control {
 #[command(after_help = "\
 Examples:
   truechimer run --server ntp.example.org --server 192.0.2.7:1123 --server [2001:db8::1]:123
+  truechimer run --server ntp.example.org --pps /dev/pps0
   truechimer run --config /etc/truechimer.toml --check
   truechimer run --server 127.0.0.1:11123 --poll 1 --page /tmp/clock
 
@@ -128,6 +129,11 @@ pub struct Run {
     /// repeated
     #[arg(long = "server", value_name = "HOST[:PORT]")]
     pub servers: Vec<String>,
+    /// A pulse per second to follow beside the servers, which say what second it begins: a device,
+    /// or a plain file as /sys/class/pps/pps0/assert. Its edges are taken to be stamped at most
+    /// 10 us late ('latency' in the configuration file); may be repeated
+    #[arg(long = "pps", value_name = "PATH")]
+    pub pps: Vec<String>,
     /// Read the configuration from FILE (options given here come on top)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -200,7 +206,8 @@ Columns:
   offset     published clock - this server's estimate, positive = published is ahead,
              and the bound of that estimate
   floor      the smallest round trip of the recent past
-Below the table stands what is wrong with a server, if anything is.
+A pulse per second stands behind the servers. Below the table stands what is wrong with a
+source, if anything is.
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
 pub struct Sources {

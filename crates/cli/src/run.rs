@@ -13,6 +13,7 @@ pub fn run(args: args::Run, out: &mut dyn Write) -> Ended {
     let options = Options {
         config: args.config,
         servers: args.servers,
+        pps: args.pps,
         poll: args.poll,
         counter: args.counter,
         page: args.page.page,
@@ -22,7 +23,8 @@ pub fn run(args: args::Run, out: &mut dyn Write) -> Ended {
     };
     if args.check {
         let settings = options.settings().map_err(|why| Failure::Said(why.to_string()))?;
-        writeln!(out, "the configuration is good: {}", servers(&settings.engine.sources))?;
+        let good = what_is_followed(settings.engine.sources.len(), settings.engine.pps.len());
+        writeln!(out, "the configuration is good: {good}")?;
         return Ok(Outcome::Good);
     }
     let (stop, reload) = (signals::stop()?, signals::reload()?);
@@ -46,9 +48,13 @@ pub fn note(least: Level) -> impl FnMut(Level, &str) {
     }
 }
 
-fn servers(sources: &[truechimer_engine::SourceConfig]) -> String {
-    match sources.len() {
-        1 => "1 server".into(),
-        n => format!("{n} servers"),
+fn what_is_followed(servers: usize, pulses: usize) -> String {
+    let some = |n: usize, what: &str| match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    };
+    match pulses {
+        0 => some(servers, "server"),
+        _ => format!("{} and {}", some(servers, "server"), some(pulses, "pulse")),
     }
 }

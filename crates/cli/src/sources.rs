@@ -108,7 +108,10 @@ fn trouble(source: &SourceReport) -> Option<String> {
             Some(format!("refused: {}", refusals(&source.refused)))
         }
         (None, Selection::Unusable) if source.timeouts > 0 => {
-            Some(format!("no answer to {} requests", source.timeouts))
+            Some(match source.is_pulse {
+                true => format!("{} edges missed", source.timeouts),
+                false => format!("no answer to {} requests", source.timeouts),
+            })
         }
         _ => None,
     }
@@ -116,6 +119,7 @@ fn trouble(source: &SourceReport) -> Option<String> {
 
 fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     let address = match source.address {
+        _ if source.is_pulse => "pulse per second".into(),
         Some(address) => address.to_string(),
         None => "no address yet".into(),
     };
@@ -131,6 +135,9 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         }
         None => stamps(source),
     };
+    if source.is_pulse {
+        return write_pulse(source, &last, &offset, out);
+    }
     let mut lines = vec![
         ("part", format!("{} {}", mark(source.selection), meaning(source.selection))),
         ("server", server(source)),
@@ -143,6 +150,40 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
             "counted",
             format!(
                 "{} requests, {} accepted, {} timeouts",
+                source.requests, source.accepted, source.timeouts
+            ),
+        ),
+        ("refused", refusals(&source.refused)),
+    ];
+    if let Some(trouble) = trouble(source) {
+        lines.push(("trouble", trouble));
+    }
+    for (name, text) in lines {
+        writeln!(out, "  {name:<11} {text}")?;
+    }
+    Ok(())
+}
+
+/// The rest of a pulse per second.
+fn write_pulse(
+    source: &SourceReport,
+    last: &str,
+    offset: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let stamped = source.received_method.map_or("-", StampMethod::name);
+    let error = source.stamp_errors.map(|(_, stamp)| stamp);
+    let mut lines = vec![
+        ("part", format!("{} {}", mark(source.selection), meaning(source.selection))),
+        ("edges", format!("last {last}; reach {:o}", source.reach)),
+        ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
+        ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),
+        ("latency", format!("{} at most, as configured", optional(source.rtt))),
+        ("stamps", format!("{stamped}, to ± {}", optional(error))),
+        (
+            "counted",
+            format!(
+                "{} edges, {} accepted, {} missed",
                 source.requests, source.accepted, source.timeouts
             ),
         ),
@@ -193,6 +234,8 @@ fn refusals(refused: &BTreeMap<String, u64>) -> String {
 #[derive(Serialize)]
 struct Json<'a> {
     name: &'a str,
+    /// Whether it is a pulse per second, and no server.
+    pulse: bool,
     address: Option<String>,
     selection: Selection,
     stratum: Option<u8>,
@@ -224,6 +267,7 @@ impl Json<'_> {
         let ns = |span: Option<Span>| span.map(Span::as_nanos_i64);
         Json {
             name: &source.name,
+            pulse: source.is_pulse,
             address: source.address.map(|a| a.to_string()),
             selection: source.selection,
             stratum: source.stratum,
@@ -260,6 +304,7 @@ mod tests {
     fn source() -> SourceReport {
         SourceReport {
             name: "ntp.example.org:123".into(),
+            is_pulse: false,
             address: Some("192.0.2.7:123".parse().unwrap()),
             selection: Selection::Selected,
             reach: 0o377,
@@ -341,6 +386,31 @@ mod tests {
         assert!(shown.contains("kernel/user, sent to ± 40.000 ns, received to ± 21.000 µs"));
         assert!(!shown.contains("trouble"));
         assert!(text(|out| write_detail(&silent(), out)).contains("has not answered yet"));
+    }
+
+    #[test]
+    fn a_pulse_has_edges_and_no_server() {
+        let pulse = SourceReport {
+            name: "gps".into(),
+            is_pulse: true,
+            address: None,
+            poll: 1,
+            stratum: Some(0),
+            reference: Some("PPS".into()),
+            leap: None,
+            sent_method: None,
+            received_method: Some(StampMethod::Kernel),
+            ..source()
+        };
+        let shown = text(|out| write_detail(&pulse, out));
+        assert!(shown.starts_with("gps (pulse per second)\n"), "{shown}");
+        assert!(shown.contains("120 edges, 118 accepted, 2 missed"), "{shown}");
+        assert!(shown.contains("stamps      kernel, to ± 21.000 µs"), "{shown}");
+        assert!(!shown.contains("server") && !shown.contains("requests"), "{shown}");
+        let shown = text(|out| write_table(&[pulse.clone()], out));
+        assert!(shown.lines().nth(1).unwrap().starts_with("*  gps      0     1    377"), "{shown}");
+        let json = serde_json::to_value(Json::of(&pulse)).unwrap();
+        assert_eq!((&json["pulse"], &json["reference"]), (&true.into(), &"PPS".into()));
     }
 
     #[test]

@@ -111,6 +111,11 @@ impl Counter {
         Device::new(Box::leak(Box::new(hardware))).map(Source::Device).map(Counter)
     }
 
+    #[cfg(test)]
+    pub(crate) fn device(device: Device) -> Counter {
+        Counter(Source::Device(device))
+    }
+
     /// One reading, 64 bits wide; never blocks or fails. A few nanoseconds and no allocation for
     /// all but devices, which take microseconds ([`Counter::cost`]).
     ///

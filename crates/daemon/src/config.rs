@@ -14,15 +14,23 @@
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! burst = true                  # begin with eight requests two seconds apart
 //!
+//! [[source]]
+//! pps = "/dev/pps0"             # a pulse per second: a device, or a file as /sys/class/pps/pps0/assert
+//! latency = "10us"              # the most by which the kernel's stamp of an edge may be late
+//! offset = "0ns"                # how long after the true second the edge comes; negative: before it
+//! name = "gps"                  # what to call it; its path unless set
+//!
 //! [system-clock]
 //! discipline = false            # whether to steer CLOCK_REALTIME
 //! ```
 //!
-//! Only `[[source]]` with a `host` is needed. An unknown key is an error, and so is a value out
+//! Only `[[source]]` with a `host` is needed: a pulse says when a second begins, and not which. The
+//! bound of a clock that follows a pulse is only as true as its `latency`. An unknown key is an error, and so is a value out
 //! of its range: each problem is reported with its line and with how to mend it.
 
 mod host;
 mod nearest;
+mod pps;
 mod reader;
 
 use std::fmt;
@@ -33,6 +41,7 @@ use truechimer_counter::Choice;
 use truechimer_engine::Config;
 
 pub(crate) use host::host_and_port;
+pub(crate) use pps::path as pps_path;
 pub(crate) use reader::check_poll;
 pub use reader::parse;
 
@@ -172,8 +181,8 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use truechimer_engine::SourceConfig;
-    use truechimer_time::Rate;
+    use truechimer_engine::{PpsConfig, SourceConfig};
+    use truechimer_time::{Rate, Span};
 
     fn ppm(text: &str) -> Rate {
         text.parse().unwrap()
@@ -192,7 +201,8 @@ mod tests {
         assert_eq!(settings.counter, Choice::Auto);
         assert_eq!(settings.page, Some("/run/truechimer/clock".into()));
         let sources = vec![SourceConfig::new("ntp.example.org")];
-        let engine = Config { sources, max_wander: ppm("0.5"), ..Config::default() };
+        let pps = vec![PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }];
+        let engine = Config { sources, pps, max_wander: ppm("0.5"), ..Config::default() };
         assert_eq!(settings.engine, engine);
         assert_eq!(settings.leap_file, Place::At("/usr/share/zoneinfo/leap-seconds.list".into()));
     }
@@ -235,6 +245,31 @@ mod tests {
     }
 
     #[test]
+    fn pulses_stand_among_the_sources() {
+        let text = r#"
+            [[source]]
+            pps = "/sys/class/pps/pps1/assert"
+            latency = "2.5 µs"
+            offset = "-120ns"
+            [[source]]
+            host = "a"
+            [[source]]
+            pps = "/dev/pps0"
+            name = "roof"
+        "#;
+        let engine = parse(text, "t").unwrap().engine;
+        assert_eq!(engine.sources, [SourceConfig::new("a")]);
+        let first = PpsConfig {
+            latency: Span::from_nanos(2_500),
+            offset: Span::from_nanos(-120),
+            ..PpsConfig::new("/sys/class/pps/pps1/assert")
+        };
+        assert_eq!(first.name, "/sys/class/pps/pps1/assert");
+        let second = PpsConfig { name: "roof".into(), ..PpsConfig::new("/dev/pps0") };
+        assert_eq!(engine.pps, [first, second]);
+    }
+
+    #[test]
     fn every_mistake_is_named_with_its_line_and_its_mend() {
         for (text, message) in [
             (
@@ -263,6 +298,43 @@ mod tests {
             (
                 "[[source]]\nhost = \"a\"\n[[source]]\nhost = \"a:123\"",
                 "t:3: `a` is a source already (line 1)",
+            ),
+            (
+                "[[source]]\npps = \"/p\"\nhost = \"a\"",
+                "t:3: `host` is for a server, and this source is a pulse: remove it",
+            ),
+            ("[[source]]\npps = \"/p\"\npoll = 4", "t:3: `poll` is for a server"),
+            (
+                "[[source]]\nhost = \"a\"\nlatency = \"1us\"",
+                "t:3: `latency` is for a pulse: add pps",
+            ),
+            ("[[source]]\nlatency = \"1us\"", "t:1: this source has no `host`"),
+            ("[[source]]\npps = 0", "t:2: `pps` must be a string in quotes, not integer"),
+            ("[[source]]\npps = \"\"", "t:2: `pps` = \"\": must be a path, as \"/dev/pps0\""),
+            (
+                "[[source]]\npps = \"/p\"\nlatency = 10",
+                "t:3: `latency` must be a time with its unit in quotes, as in \"10us\", not integer",
+            ),
+            ("[[source]]\npps = \"/p\"\nlatency = \"10\"", "t:3: `latency` = \"10\": "),
+            ("[[source]]\npps = \"/p\"\nlatency = \"0\"", "must be 100ns to 100ms"),
+            ("[[source]]\npps = \"/p\"\nlatency = \"-1us\"", "must be 100ns to 100ms"),
+            ("[[source]]\npps = \"/p\"\nlatency = \"1s\"", "must be 100ns to 100ms"),
+            (
+                "[[source]]\npps = \"/p\"\noffset = \"0.5s\"",
+                "t:3: `offset` = \"0.5s\": must be less",
+            ),
+            ("[[source]]\npps = \"/p\"\nname = \"a b\"", "t:3: `name` = \"a b\": must be one word"),
+            (
+                "[[source]]\npps = \"/p\"\nofset = \"1us\"",
+                "t:3: unknown key `ofset`; did you mean `offset`?",
+            ),
+            (
+                "[[source]]\npps = \"/p\"\n[[source]]\npps = \"/p\"",
+                "t:3: `/p` is a source already (line 1)",
+            ),
+            (
+                "[[source]]\npps = \"/p\"\nname = \"x\"\n[[source]]\npps = \"/q\"\nname = \"x\"",
+                "t:4: `x` is a source already (line 1)",
             ),
             ("[source]\nhost = \"a\"", "t:1: `source` must be a list of tables: write [[source]]"),
             ("source = [1]", "t:1: each `source` must be a table"),
@@ -309,7 +381,7 @@ mod tests {
 
         #[test]
         fn no_value_panics(
-            key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|discipline|.{0,8})",
+            key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|pps|latency|offset|name|discipline|.{0,8})",
             value in "(-?[0-9]{0,40}(\\.[0-9]{0,40})?(e[0-9]{0,5})?|\"[^\"]{0,20}\"|\\[.{0,20}\\]|\\{.{0,20}\\}|true|inf|.{0,10})",
         ) {
             let _ = parse(&format!("{key} = {value}\n[[source]]\n{key} = {value}"), "t");

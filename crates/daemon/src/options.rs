@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::SourceConfig;
+use truechimer_engine::{PpsConfig, SourceConfig};
 
 use crate::config::{self, ConfigError, Place, Problem, Settings};
 use crate::text;
@@ -21,6 +21,8 @@ pub struct Options {
     /// More servers, as `HOST`, `HOST:PORT` or `[IPV6]:PORT`. They are followed besides those of
     /// the file.
     pub servers: Vec<String>,
+    /// More pulses per second, as the path of a device or plain file, with the default latency.
+    pub pps: Vec<String>,
     /// Seconds between requests to every server, within [`truechimer_engine::POLL_RANGE`].
     pub poll: Option<u32>,
     /// The counter.
@@ -56,9 +58,15 @@ impl Options {
         };
         let mut problems = Vec::new();
         self.servers(&mut settings, &mut problems);
+        self.pulses(&mut settings, &mut problems);
         self.places(&mut settings);
         if problems.is_empty() && settings.engine.sources.is_empty() {
             problems.push(match &self.config {
+                _ if !settings.engine.pps.is_empty() => Problem::option(
+                    "--pps",
+                    "a pulse says when a second begins, and not which: add a server (--server, or \
+                     [[source]] with host)",
+                ),
                 Some(path) => Problem::in_file(
                     &path.display().to_string(),
                     None,
@@ -91,6 +99,21 @@ impl Options {
             match config::check_poll(i128::from(poll)) {
                 Ok(poll) => settings.engine.sources.iter_mut().for_each(|s| s.poll = poll),
                 Err(why) => problems.push(Problem::option("--poll", &why)),
+            }
+        }
+    }
+
+    fn pulses(&self, settings: &mut Settings, problems: &mut Vec<Problem>) {
+        for text in &self.pps {
+            match config::pps_path(text) {
+                Ok(path) => {
+                    let pulses = &mut settings.engine.pps;
+                    // As with servers.
+                    if !pulses.iter().any(|p| p.path == path) {
+                        pulses.push(PpsConfig::new(path));
+                    }
+                }
+                Err(why) => problems.push(Problem::option("--pps", &why)),
             }
         }
     }
@@ -146,12 +169,14 @@ mod tests {
             options.poll = Some(2);
             options.control = Some("none".into());
             options.page = Some("/p".into());
+            options.pps = vec!["/dev/pps0".into(), "/dev/pps0".into()];
             let both = options.settings().unwrap();
             let sources: Vec<_> =
                 both.engine.sources.iter().map(|s| (s.host.as_str(), s.port, s.poll)).collect();
             assert_eq!(sources, [("a", 123, 2), ("b", 1, 2)]);
             assert_eq!((both.counter, both.control), (Choice::Raw, Place::None));
             assert_eq!(both.page, Some("/p".into()));
+            assert_eq!(both.engine.pps, [PpsConfig::new("/dev/pps0")]);
         });
     }
 
@@ -165,6 +190,10 @@ mod tests {
             found,
             "--server: port `b` must be 1 to 65535\n--poll: must be 1 to 1024 seconds"
         );
+        let lonely = Options { pps: vec!["/dev/pps0".into()], ..Options::default() };
+        assert!(error(&lonely).starts_with("--pps: a pulse says when"));
+        let nowhere = Options { pps: vec![String::new()], ..Options::default() };
+        assert!(error(&nowhere).starts_with("--pps: must be a path"));
         let missing = Options { config: Some("/nonexistent".into()), ..Options::default() };
         assert!(error(&missing).starts_with("/nonexistent: cannot be read: No such file"));
         let directory = Options { config: Some("/".into()), ..Options::default() };

@@ -5,11 +5,13 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":3,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":4,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
 //! | | `{"action":…}`: the engine wanted this done |
+//!
+//! Format 3, of before there were pulses per second, is the same without them, and is read.
 //!
 //! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
 //! lines before it and in no start record. So it is not begun anew while the daemon runs; to rotate
@@ -40,7 +42,9 @@ pub use read::ReplayError;
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
+/// The oldest one that is read.
+const OLDEST: u32 = 3;
 /// Only the owner may read: the seed is in it.
 const MODE: u32 = 0o600;
 

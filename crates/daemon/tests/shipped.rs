@@ -1,6 +1,7 @@
 //! Configuration files that the project ships must be right.
 
 use truechimer_daemon::config::parse;
+use truechimer_engine::{Config, PpsConfig};
 
 #[test]
 fn the_documented_file_is_right_and_complete() {
@@ -11,13 +12,14 @@ fn the_documented_file_is_right_and_complete() {
     let uncommented: String = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if rest.contains(" = ") => format!("{rest}\n"),
+            Some(rest) if rest.contains(" = ") || rest.starts_with("[[") => format!("{rest}\n"),
             _ => format!("{line}\n"),
         })
         .collect();
     assert!(uncommented.matches("\nmax-wander-ppm").count() == 1);
     let full = parse(&uncommented, "docs/truechimer.toml").expect("with its defaults spelt out");
-    assert_eq!(full.engine, settings.engine);
+    let pps = vec![PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }];
+    assert_eq!(full.engine, Config { pps, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
     assert!(full.replay_log.is_some());
 }

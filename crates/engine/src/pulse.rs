@@ -193,6 +193,10 @@ impl Pulse {
         self.silence = 0;
         self.plan = Plan::Miss(self.after(at, SECOND + GRACE));
         self.reach <<= 1;
+        if self.kind == EstimatorKind::Published {
+            let text = "the published algorithm is one of round trips: it takes no pulses";
+            return self.refuse("estimator", text.into());
+        }
         let stamp = match stamp {
             Ok(stamp) => stamp,
             Err(why) => return self.refuse("no-stamp", format!("an edge without a count: {why}")),
@@ -295,6 +299,7 @@ impl Pulse {
         let error = |stamp: Stamp| self.nominal().span(stamp.error);
         SourceReport {
             name: self.config.name.clone(),
+            is_pulse: true,
             address: None,
             selection: self.selection,
             reach: self.reach,

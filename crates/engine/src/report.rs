@@ -40,8 +40,12 @@ pub enum Selection {
 /// One source.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SourceReport {
-    /// As configured: host and port.
+    /// As configured: host and port, or the name of a pulse.
     pub name: String,
+    /// Whether it is a pulse per second: requests are then edges, the round trip is the time that
+    /// an edge may have happened in.
+    #[serde(default)]
+    pub is_pulse: bool,
     /// The address in use.
     pub address: Option<SocketAddr>,
     /// Its part in the published time.

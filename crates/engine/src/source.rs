@@ -449,6 +449,7 @@ impl Source {
         }
         SourceReport {
             name: self.name(),
+            is_pulse: false,
             address: self.address(),
             selection: self.selection,
             reach: self.reach,

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, EstimatorKind, Event, HostCheck, POLL_RANGE, SourceConfig, SourceId,
-    Start, Steer, SystemReading,
+    Action, Config, Engine, EstimatorKind, Event, HostCheck, POLL_RANGE, PpsConfig, SourceConfig,
+    SourceId, Start, Steer, SystemReading,
 };
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
@@ -35,6 +35,8 @@ enum Happens {
     Datagram { source: u32, from: usize, stamps: [(u64, i64); 2], packet: Vec<u8> },
     /// A reply to the newest request, with these bytes of it changed, and any stamps.
     Damaged { source: u32, stamps: [(u64, i64); 2], changes: Vec<(usize, u8)>, times: [u64; 2] },
+    /// An edge of the pulse, so far from the second, ns.
+    Edge { source: u32, late: i64 },
     /// An event that needs nothing from the world.
     Other(Event),
     /// Waits for the engine's next deadline.
@@ -65,9 +67,17 @@ fn config() -> impl Strategy<Value = Config> {
             let poll = if odd { [0, u32::MAX][n % 2] } else { 1 << poll };
             SourceConfig { poll, burst, ..SourceConfig::new(format!("host{n}")) }
         });
-    (proptest::collection::vec(source, 0..4), signed(), 0usize..4, any::<bool>()).prop_map(
-        |(sources, wander, kind, discipline)| Config {
+    let pulse = (0usize..3, number(), signed()).prop_map(|(n, latency, offset)| PpsConfig {
+        latency: Span::from_nanos((latency >> 1) as i64),
+        offset: Span::from_nanos(offset),
+        ..PpsConfig::new(format!("/dev/pps{n}"))
+    });
+    let sources = proptest::collection::vec(source, 0..4);
+    let pulses = proptest::collection::vec(pulse, 0..3);
+    (sources, pulses, signed(), 0usize..4, any::<bool>()).prop_map(
+        |(sources, pps, wander, kind, discipline)| Config {
             sources,
+            pps,
             max_wander: Rate::from_ppb(wander.checked_abs().unwrap_or(0) % 1_000_000),
             estimator: KINDS[kind],
             discipline,
@@ -101,7 +111,23 @@ fn other() -> impl Strategy<Value = Event> {
     });
     let id = || (0u32..9).prop_map(SourceId);
     let addresses = proptest::collection::vec((0usize..9).prop_map(address), 0..4);
+    let edge = (id(), number(), number(), signed(), 0u8..8).prop_map(
+        |(source, sequence, count, error, kind)| Event::Edge {
+            source,
+            sequence,
+            stamp: match kind {
+                0 => Err("no pairs".into()),
+                _ => Ok(Stamp {
+                    count: Count(count),
+                    error: CountSpan(error),
+                    method: StampMethod::Kernel,
+                }),
+            },
+        },
+    );
     prop_oneof![
+        2 => edge,
+        1 => id().prop_map(|source| Event::PpsFailed { source, error: "gone".into() }),
         4 => Just(Event::Timer),
         2 => check,
         1 => reading,
@@ -131,6 +157,8 @@ fn happens() -> impl Strategy<Value = Happens> {
             .prop_map(|(source, from, stamps, packet)| Happens::Datagram { source, from, stamps, packet }),
         2 => (0u32..6, stamps(), changes, any::<[u64; 2]>())
             .prop_map(|(source, stamps, changes, times)| Happens::Damaged { source, stamps, changes, times }),
+        6 => (0u32..9, prop_oneof![0i64..20_000, signed()])
+            .prop_map(|(source, late)| Happens::Edge { source, late }),
         6 => other().prop_map(Happens::Other),
         8 => Just(Happens::Deadline),
     ]
@@ -198,7 +226,7 @@ struct World {
 
 impl World {
     fn new(config: Config, start: Start) -> World {
-        let (origin, sources) = (start.at, config.sources.len());
+        let (origin, sources) = (start.at, config.sources.len() + config.pps.len());
         let (engine, actions) = Engine::new(config, start);
         let mut world = World {
             engine,
@@ -214,7 +242,7 @@ impl World {
 
     fn event(&mut self, event: Event) {
         if let Event::Configure(config) = &event {
-            self.config = config.sources.len();
+            self.config = config.sources.len() + config.pps.len();
         }
         let actions = self.engine.handle(self.now, event);
         self.carry_out(actions);
@@ -272,6 +300,13 @@ impl World {
                 self.event(Event::Timer);
             }
             Happens::Other(event) => self.event(event.clone()),
+            Happens::Edge { source, late } => {
+                let seconds = (self.now - self.origin).0.div_euclid(SECOND);
+                let edge = self.origin + CountSpan(seconds.wrapping_mul(SECOND));
+                let stamp = Ok(stamp((edge.0.wrapping_add(*late as u64), 500)));
+                let sequence = seconds as u64;
+                self.event(Event::Edge { source: SourceId(*source), sequence, stamp });
+            }
             Happens::Answer { source, there, back, off } => {
                 let source = SourceId(*source);
                 let Some((from, request, left)) = self.requests.get(&source).cloned() else {

@@ -155,7 +155,21 @@ fn cost_of_clock(inventory: &Inventory) -> String {
 fn arm(inventory: &Inventory, advice: &mut Vec<Advice>) {
     let Some(current) = inventory.current() else { return };
     let by_call = inventory.clock_calls.iter().any(|call| call.path == Path::SystemCall);
-    if current != "arch_sys_counter" {
+    if current.starts_with("hyperv") {
+        advice.push(
+            Advice::note(
+                Sure::Likely,
+                "The kernel keeps time by Hyper-V's clock",
+                format!(
+                    "On Arm kernels prefer it to the generic timer, of which it is made; programs \
+                     cannot read it without a system call.{}",
+                    cost_of_clock(inventory)
+                ),
+            )
+            .act("Where reading the clock must be cheap: truechimer counters select arch_sys_counter.")
+            .verify("truechimer counters bench --switch"),
+        );
+    } else if current != "arch_sys_counter" {
         advice.push(
             Advice::note(
                 Sure::Likely,

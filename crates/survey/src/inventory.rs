@@ -15,6 +15,7 @@ mod known;
 mod log;
 mod machine;
 mod sources;
+mod tables;
 mod trial;
 
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use known::{ByVdso, KNOWN, Known, is_on_tsc, of as known_clocksource, same_h
 pub use log::{Line, Log, Registered, Switch, Unstable};
 pub use machine::{Cpus, Host, Hypervisor};
 pub use sources::Sources;
+pub use tables::{TableTimer, Tables};
 pub use trial::{ClockCall, Path, Realtime};
 
 /// What to measure.
@@ -70,6 +72,8 @@ pub struct Inventory {
     pub agreement: Option<Agreement>,
     /// The kernel's clock, as the yardstick of frequencies.
     pub realtime: Option<Realtime>,
+    /// Timers that the firmware names.
+    pub firmware: Tables,
     /// Boot parameters about clocks.
     pub boot: Option<Boot>,
     /// Idle states.
@@ -167,6 +171,11 @@ pub fn facts(sources: &Sources) -> Inventory {
         inventory.cpuid = inventory.note("the processor's own word on the TSC", cpuid);
     }
     inventory.host = machine::host(sources, &inventory.cpus, inventory.cpuid.as_ref());
+    let (tables, wrong) = tables::read(sources);
+    inventory.firmware = tables;
+    for why in wrong {
+        inventory.note::<()>("the firmware's timers", Err(why));
+    }
     let line = sources.proc("cmdline").map(|line| Boot::parse(&line));
     inventory.boot = inventory.note("boot parameters", line);
     let idle = Idle::read(sources, &inventory.cpus.online);

@@ -148,7 +148,7 @@ fn ruler() -> Result<Counter, CounterError> {
 }
 
 /// Measures. `stop` ends it early, with what there is by then; `tell` is told the share of the
-/// work that is done, from 0 to 1, some times a second.
+/// work that is done, some times a second: 0 when all is ready, 1 in the end.
 ///
 /// # Errors
 /// Where nothing can be measured.
@@ -247,6 +247,7 @@ impl Run<'_> {
         tell: &mut dyn FnMut(f64),
         stop: &AtomicBool,
     ) -> Result<Duration, LatencyError> {
+        tell(0.0);
         for _ in 0..WARM_UP {
             self.round(None);
         }
@@ -260,7 +261,7 @@ impl Run<'_> {
             if stop.load(Ordering::Relaxed) || done >= 1.0 {
                 break;
             }
-            if told.elapsed() > Duration::from_millis(200) {
+            if done > 0.0 && told.elapsed() > Duration::from_millis(200) {
                 tell(done);
                 told = Instant::now();
             }
@@ -381,7 +382,8 @@ mod tests {
         let hour = plan(Stress::None, Amount::Time(Duration::from_secs(3600)));
         assert!(matches!(run(&hour, &mut |_| {}, &stop), Err(LatencyError::Stopped)));
         let stop = AtomicBool::new(false);
-        let found = run(&hour, &mut |_| stop.store(true, Ordering::Relaxed), &stop).unwrap();
+        let mut tell = |share| stop.store(share > 0.0, Ordering::Relaxed);
+        let found = run(&hour, &mut tell, &stop).unwrap();
         assert!(found.cut_short && found.loads[0].ways[0].readings > 0);
     }
 

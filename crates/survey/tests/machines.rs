@@ -138,7 +138,9 @@ fn a_good_pc_in_full() {
         whole(&advise(&inventory)[0]),
         "good: The kernel keeps time by the TSC, as it should\n\
          It has one rate in all power states and runs on in idle ones, takes one instruction to \
-         read, and programs can read it without a system call.\n\
+         read, and programs can read it without a system call. As it also has the register \
+         TSC_ADJUST, which shows tampering by firmware, kernels from 5.17 on do without the \
+         watchdog over it on machines of few sockets.\n\
          verify: truechimer counters stability --against NTP, over some hours\n\
          certain"
     );
@@ -301,7 +303,7 @@ fn cpus_that_disagree_are_a_problem_where_it_matters() {
     let good = &advise(&pc)[0];
     assert_eq!(good.severity, Severity::Good);
     assert!(
-        good.why.ends_with(
+        good.why.contains(
             " The TSCs of 2 CPUs were compared: they differ by at most 80 ns, and may be equal."
         ),
         "{good:?}"

@@ -52,9 +52,8 @@ impl SharedWords {
         }
         let (access, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), count * 8, access, libc::MAP_SHARED, fd, 0)
-        };
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), count * 8, access, libc::MAP_SHARED, fd, 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -41,7 +41,7 @@ impl<const WITHOUT: u8> Cell for ModelCell<WITHOUT> {
             Release => RELEASE_FENCE,
             Acquire if FENCES.fetch_add(1, StdOrdering::Relaxed).is_multiple_of(2) => {
                 FIRST_ACQUIRE_FENCE
-            },
+            }
             Acquire => SECOND_ACQUIRE_FENCE,
             _ => unreachable!("it has no other fences"),
         };

@@ -6,11 +6,13 @@
 . /guest/lib.sh
 . /guest/net.sh
 
-: "${IDLE:=600}" "${STRESS:=20}" "${SETTLE:=300}" "${POLL:=4}" "${SOURCES:=tsc hpet acpi_pm}"
+: "${IDLE:=240}" "${STRESS:=10}" "${SETTLE:=120}" "${POLL:=4}" "${SOURCES:=tsc hpet acpi_pm}"
+: "${NETEM:=delay 2ms 300us loss 5%}"
 
 wait_for_tsc
 ok "network" network
-ok "delay and loss" path delay 2ms 300us loss 5%
+# shellcheck disable=SC2086  # one word for each
+ok "$NETEM" path $NETEM
 
 # The counters that can be read where a clocksource is in force: directly, and through the kernel.
 counters_of() {
@@ -21,12 +23,14 @@ counters_of() {
     esac
 }
 
-# Alternating: half a second of computing, half a second of quiet. The load has its own process.
-computing() {
+# Half a second each of quiet, computing, quiet, and packets on the client as fast as they go.
+stress() {
     while :; do
-        timeout -s KILL 0.5 sh -c 'while :; do :; done' 2>/dev/null
         usleep 500000
-    done
+        timeout -s KILL 0.5 sh -c 'while :; do :; done'
+        usleep 500000
+        timeout -s KILL 0.5 /usr/local/bin/ip netns exec client ping -q -A 127.0.0.1
+    done >/dev/null 2>&1
 }
 
 # watch_all LOAD SECONDS EVERY_MS: all daemons at once, a row of the table for each.
@@ -71,9 +75,9 @@ for source in $SOURCES; do
     for counter in $counters; do ok "$counter synchronises" synchronised "$counter" 120s; done
     sleep "$SETTLE"
     watch_all idle "$IDLE" 200
-    computing &
+    stress &
     load=$!
-    watch_all computing "$STRESS" 200
+    watch_all stress "$STRESS" 200
     kill $load
     wait $load 2>/dev/null
     stop_all

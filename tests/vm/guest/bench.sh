@@ -2,7 +2,7 @@
 # shellcheck shell=dash
 . /guest/lib.sh
 
-current() { cat $sources/current_clocksource; }
+current() { cat "$sources/current_clocksource"; }
 # runs until the clocksource is no longer NAME, or 60 s
 left() {
     left_i=0

@@ -2,8 +2,8 @@
 /*
  * A pulse per second whose error is known: /dev/pps0 of a guest.
  *
- * Pulses come every (1 + ppb / 10^9) s of CLOCK_MONOTONIC_RAW, so that they have nothing to do with
- * how the system clock is steered. A timer wakes a little too early, and the rest is waited out by
+ * Pulses come at the multiples of (1 + ppb / 10^9) s of CLOCK_MONOTONIC_RAW, so that they have
+ * nothing to do with how the system clock is steered. A timer wakes a little too early, and the rest is waited out by
  * looking at the clock, so that a pulse is late by no more than one look.
  */
 #include <linux/err.h>
@@ -59,16 +59,12 @@ static struct pps_source_info source = {
 
 static int __init vm_pps_init(void)
 {
-	u32 into_second;
-
 	if (ppb < -100000000 || ppb > 100000000)
 		return -EINVAL;
 	pps = pps_register_source(&source, PPS_CAPTUREASSERT);
 	if (IS_ERR(pps))
 		return PTR_ERR(pps);
-	/* The first at the beginning of a second of the system clock, to within some microseconds. */
-	div_u64_rem(ktime_get_real_ns(), NSEC_PER_SEC, &into_second);
-	due = ktime_get_raw_ns() + 2 * NSEC_PER_SEC - into_second;
+	due = (div64_u64(ktime_get_raw_ns(), NSEC_PER_SEC + ppb) + 2) * (NSEC_PER_SEC + ppb);
 	hrtimer_init(&timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	timer.function = pulse;
 	sleep_until_nearly_due();

@@ -34,7 +34,8 @@ pub fn division(rounds: u16) -> Division {
             costs.push(match way {
                 0 => timed(counts, |n| black_box(n.wrapping_mul(NANOS)) / black_box(hz).max(1)),
                 1 => timed(counts, |n| {
-                    let nanos = u128::from(n) * u128::from(NANOS) / u128::from(black_box(hz).max(1));
+                    let nanos =
+                        u128::from(n) * u128::from(NANOS) / u128::from(black_box(hz).max(1));
                     nanos as u64
                 }),
                 _ => timed(counts, |n| black_box(period).span(CountSpan(n as i64)).0 as u64),

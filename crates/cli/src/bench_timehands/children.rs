@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use super::clocks::{ALL, Clocks, Subject};
+use truechimer::Count;
+
+use super::clocks::{ALL, Clocks, Subject, TENDED, on_its_own};
 use super::contest::Reads;
 use super::stopped;
 use crate::failure::{Ended, Failure, Outcome};
@@ -25,8 +27,7 @@ pub enum Role {
 }
 
 impl Role {
-    const ALL: [Role; 4] =
-        [Role::Reader, Role::PageWriter, Role::SeqlockWriter, Role::LockHolder];
+    const ALL: [Role; 4] = [Role::Reader, Role::PageWriter, Role::SeqlockWriter, Role::LockHolder];
 
     fn name(self) -> &'static str {
         match self {
@@ -83,7 +84,10 @@ struct Reader {
 impl Readers {
     /// Starts so many.
     pub fn start(count: u16, directory: &Path) -> Result<Readers, Failure> {
-        (0..count).map(|_| Reader::start(directory)).collect::<Result<_, _>>().map(Readers)
+        (0..count)
+            .map(|place| Reader::start(directory, place))
+            .collect::<Result<_, _>>()
+            .map(Readers)
     }
 
     /// Has the first `count` of them read for so long, all at once.
@@ -104,35 +108,37 @@ impl Readers {
 }
 
 impl Reader {
-    fn start(directory: &Path) -> Result<Reader, Failure> {
+    fn start(directory: &Path, place: u16) -> Result<Reader, Failure> {
         let mut process = Started::new(Role::Reader, directory)?;
         let pipes = process.0.stdin.take().zip(process.0.stdout.take());
         let (orders, answers) =
             pipes.ok_or_else(|| Failure::Said("a process without pipes".into()))?;
         let mut reader = Reader { orders, answers: BufReader::new(answers), _process: process };
         // It says something once it is ready.
-        reader.answer().map_err(|why| Failure::new("a reading process", why))?;
+        let told = writeln!(reader.orders, "{place}");
+        told.and_then(|()| reader.answer())
+            .map_err(|why| Failure::new("a reading process", why))?;
         Ok(reader)
     }
 
     fn answer(&mut self) -> std::io::Result<Reads> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
-        let numbers = two(&line).ok_or(std::io::ErrorKind::InvalidData)?;
-        Ok(Reads { reads: numbers.0, took: Duration::from_nanos(numbers.1) })
+        let [reads, from, to] = numbers(&line).ok_or(std::io::ErrorKind::InvalidData)?;
+        Ok(Reads { reads, from: Count(from), to: Count(to) })
     }
 }
 
-/// Two numbers in a line.
-fn two(line: &str) -> Option<(u64, u64)> {
-    let (first, second) = line.trim().split_once(' ')?;
-    Some((first.parse().ok()?, second.parse().ok()?))
+/// So many numbers in a line.
+fn numbers<const N: usize>(line: &str) -> Option<[u64; N]> {
+    let numbers: Option<Vec<u64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+    numbers?.try_into().ok()
 }
 
 /// The part of this program that was started again.
 pub fn run(role: &Path, directory: &Path, out: &mut dyn Write) -> Ended {
     match Role::ALL.into_iter().find(|one| role.as_os_str() == OsStr::new(one.name())) {
-        Some(Role::Reader) => read(&Clocks::open(directory)?, out),
+        Some(Role::Reader) => read(&Clocks::open(directory, TENDED)?, out),
         Some(Role::PageWriter) => stopped::write_page(directory),
         Some(Role::SeqlockWriter) => stopped::stop_halfway(directory, Subject::Seqlock),
         Some(Role::LockHolder) => stopped::stop_halfway(directory, Subject::SpinLock),
@@ -142,20 +148,36 @@ pub fn run(role: &Path, directory: &Path, out: &mut dyn Write) -> Ended {
 
 /// Reads as it is told to, until there is nobody to tell it.
 fn read(clocks: &Clocks, out: &mut dyn Write) -> Ended {
-    let mut answer = |reads: u64, took: Duration| -> std::io::Result<()> {
-        writeln!(out, "{reads} {}", took.as_nanos())?;
+    let mut answer = |Reads { reads, from, to }: Reads| -> std::io::Result<()> {
+        writeln!(out, "{reads} {} {}", from.0, to.0)?;
         out.flush()
     };
-    answer(0, Duration::ZERO)?;
-    for line in stdin().lock().lines() {
+    let mut lines = stdin().lock().lines();
+    // The first line says which of the readers this is.
+    let place = lines.next().and_then(|line| line.ok()?.parse().ok());
+    let _pinned = place.and_then(on_its_own);
+    answer(Reads { reads: 0, from: Count(0), to: Count(0) })?;
+    for line in lines {
         let line = line.map_err(|why| Failure::new("standard input", why))?;
-        let order = two(&line).and_then(|(place, nanos)| {
+        let order = numbers(&line).and_then(|[place, nanos]| {
             Some((*ALL.get(usize::try_from(place).ok()?)?, Duration::from_nanos(nanos)))
         });
         let (subject, time) =
             order.ok_or_else(|| Failure::Said(format!("no such order: '{line}'")))?;
-        let (reads, took) = clocks.drive(subject, false, time);
-        answer(reads, took)?;
+        answer(clocks.drive(subject, false, time))?;
     }
     Ok(Outcome::Good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_as_many_numbers_as_it_should() {
+        assert_eq!(numbers("1 22 333\n"), Some([1, 22, 333]));
+        for line in ["", "1 2", "1 2 3 4", "1 2 x", "1 2 -3", "1 2 18446744073709551616"] {
+            assert_eq!(numbers::<3>(line), None, "{line}");
+        }
+    }
 }

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant as HostInstant, SystemTime};
 use serde::Serialize;
 use truechimer::{Clock, Count, Instant, Period, Span};
 use truechimer_counter::Counter;
+use truechimer_survey::affinity::{Cpus, Pinned};
 use truechimer_timehands::{Glance, Packed, SharedWords, WORDS, Word};
 
+use super::contest::Reads;
 use crate::clock;
 use crate::failure::Failure;
 
@@ -28,6 +30,20 @@ const DUMMY: usize = 0;
 const SEQLOCK: usize = 16;
 const LOCKED: usize = 64;
 const SHARED: usize = 80;
+
+/// The file with these words that the writer of the stage writes.
+pub const TENDED: &str = "words";
+/// And the one that writers leave behind in the middle of an update.
+pub const HALFWAY: &str = "halfway";
+
+/// Keeps the calling thread, the `place`th of its kind, to a processor of its own while there are
+/// enough of them: left to the scheduler, threads that live for milliseconds share one. Where the
+/// system does not let us it is left so.
+pub fn on_its_own(place: u16) -> Option<Pinned> {
+    let allowed: Vec<usize> = Cpus::allowed().ok()?.iter().collect();
+    let cpu = allowed.get(usize::from(place) % allowed.len().max(1))?;
+    Pinned::to(Some(*cpu)).ok()
+}
 
 /// A clock to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -116,14 +132,14 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Over the page and the file in this directory, which [`Clocks::prepare`] made.
-    pub fn open(directory: &Path) -> Result<Clocks, Failure> {
+    /// Over the page and one of the files in this directory, which [`Clocks::prepare`] made.
+    pub fn open(directory: &Path, file: &str) -> Result<Clocks, Failure> {
         let failed = |what, why: &dyn std::fmt::Display| Failure::new(what, why);
         let path = directory.join("clock");
         let clock = clock::open(&crate::args::Page { page: Some(path) })?;
         let kind = clock.view().map_err(clock::unreadable)?.hand.counter.kind;
         let counter = Counter::of_kind(kind).map_err(|why| failed("the counter", &why))?;
-        let shared = SharedWords::open(directory.join("words"))
+        let shared = SharedWords::open(directory.join(file))
             .map_err(|why| failed("the shared words", &why))?;
         if shared.len() < SHARED {
             return Err(Failure::Said("the shared words are too few".into()));
@@ -131,11 +147,13 @@ impl Clocks {
         Ok(Clocks { clock, counter, shared, mutex: Mutex::default() })
     }
 
-    /// Makes the file for [`Clocks::open`].
+    /// Makes the files for [`Clocks::open`].
     pub fn prepare(directory: &Path) -> Result<(), Failure> {
-        SharedWords::create(directory.join("words"), SHARED)
-            .map(drop)
-            .map_err(|why| Failure::new("cannot make shared words", why))
+        for file in [TENDED, HALFWAY] {
+            SharedWords::create(directory.join(file), SHARED)
+                .map_err(|why| Failure::new("cannot make shared words", why))?;
+        }
+        Ok(())
     }
 
     /// The counter that is read.
@@ -173,8 +191,14 @@ impl Clocks {
         }
     }
 
-    /// Reads again and again for so long. The reads, and how long it took.
-    pub fn drive(&self, subject: Subject, dummy: bool, time: Duration) -> (u64, Duration) {
+    /// Reads again and again for so long.
+    pub fn drive(&self, subject: Subject, dummy: bool, time: Duration) -> Reads {
+        let from = self.counter.read();
+        let reads = self.drive_for(subject, dummy, time);
+        Reads { reads, from, to: self.counter.read() }
+    }
+
+    fn drive_for(&self, subject: Subject, dummy: bool, time: Duration) -> u64 {
         match (subject, dummy) {
             (Subject::Timehands, false) => repeat(time, || self.clock.now().is_ok()),
             (Subject::Timehands, true) => repeat(time, || self.hands(self.dummy())),
@@ -193,12 +217,7 @@ impl Clocks {
         }
     }
 
-    fn drive_over(
-        &self,
-        subject: Subject,
-        time: Duration,
-        count: impl Fn() -> u64,
-    ) -> (u64, Duration) {
+    fn drive_over(&self, subject: Subject, time: Duration, count: impl Fn() -> u64) -> u64 {
         match subject {
             Subject::Seqlock => {
                 let seqlock = self.seqlock();
@@ -339,18 +358,17 @@ impl Seqlock<'_> {
     }
 }
 
-/// Calls again and again for so long, each result left in memory. The calls, and how long it took.
+/// Calls again and again for so long, each result left in memory. How often.
 #[inline(always)]
-fn repeat<T>(time: Duration, call: impl Fn() -> T) -> (u64, Duration) {
+fn repeat<T>(time: Duration, call: impl Fn() -> T) -> u64 {
     let (start, mut calls) = (HostInstant::now(), 0_u64);
     loop {
         for _ in 0..BATCH {
             black_box(&call());
         }
         calls += BATCH;
-        let took = start.elapsed();
-        if took >= time {
-            return (calls, took);
+        if start.elapsed() >= time {
+            return calls;
         }
     }
 }
@@ -368,8 +386,8 @@ mod tests {
         let clocks = stage.clocks();
         for subject in ALL {
             for dummy in [false, true] {
-                let (calls, took) = clocks.drive(subject, dummy, Duration::from_millis(1));
-                assert!(calls >= BATCH && took >= Duration::from_millis(1), "{subject:?}");
+                let did = clocks.drive(subject, dummy, Duration::from_millis(1));
+                assert!(did.reads >= BATCH && (did.to - did.from).0 > 0, "{subject:?}");
             }
         }
         // All at the dummy's count.

@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant as HostInstant};
 
 use serde::Serialize;
+use truechimer::{Count, Period};
 
 use super::children::Readers;
-use super::clocks::{ALL, Clocks, Subject};
+use super::clocks::{ALL, Clocks, Subject, on_its_own};
 use super::not_stopped;
 use super::stage::Stage;
 use crate::failure::Failure;
@@ -18,27 +19,18 @@ pub const CALM: u32 = 1;
 /// And how often beyond that.
 pub const BUSY: [u32; 2] = [100, 10_000];
 /// Who is compared under a busy writer.
-const UNDER_BUSY: [Subject; 5] = [
-    Subject::Counter,
-    Subject::Timehands,
-    Subject::Seqlock,
-    Subject::SpinLock,
-    Subject::Mutex,
-];
+const UNDER_BUSY: [Subject; 5] =
+    [Subject::Counter, Subject::Timehands, Subject::Seqlock, Subject::SpinLock, Subject::Mutex];
 
 /// What one reader did in a turn.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reads {
     /// How often it read.
     pub reads: u64,
-    /// In how long.
-    pub took: Duration,
-}
-
-impl Reads {
-    fn rate(self) -> f64 {
-        self.reads as f64 / self.took.as_secs_f64().max(1e-9)
-    }
+    /// When it began, and when it was done.
+    pub from: Count,
+    /// See `from`.
+    pub to: Count,
 }
 
 /// Who reads.
@@ -72,7 +64,7 @@ pub struct Row {
     pub turn: Turn,
     /// Reads a second of all readers together, by round.
     pub rates: Vec<f64>,
-    /// What each reader had of the average of its turn, in all rounds.
+    /// How often each reader read, over the average of its turn, in all rounds.
     pub shares: Vec<f64>,
 }
 
@@ -94,6 +86,7 @@ impl Contest {
         stop: &AtomicBool,
     ) -> Result<Contest, Failure> {
         let most = threads.iter().copied().max().unwrap_or(1);
+        let period = stage.clocks().period();
         let mut readers = Readers::start(most, stage.directory())?;
         let new = |turn| Row { turn, rates: Vec::new(), shares: Vec::new() };
         let mut rows: Vec<Row> = turns(threads).into_iter().map(new).collect();
@@ -117,7 +110,7 @@ impl Contest {
                     Some(all) => (all.1, all.2) = (all.1 + made, all.2 + took),
                     None => updates.push((rate, made, took)),
                 }
-                row.add(&reads);
+                row.add(&reads, period);
             }
         }
         stage.set_rate(CALM);
@@ -132,12 +125,17 @@ impl Contest {
 }
 
 impl Row {
-    fn add(&mut self, reads: &[Reads]) {
-        let rates: Vec<f64> = reads.iter().map(|reads| reads.rate()).collect();
-        let sum: f64 = rates.iter().sum();
-        let mean = sum / rates.len().max(1) as f64;
-        self.rates.push(sum);
-        self.shares.extend(rates.iter().map(|rate| rate / mean));
+    /// A turn: from when the first began to when the last was done.
+    fn add(&mut self, reads: &[Reads], period: Period) {
+        let Some(first) = reads.first() else { return };
+        let (from, to) = reads.iter().fold((first.from, first.to), |(from, to), one| {
+            (if one.from.at_or_after(from) { from } else { one.from }, to.latest(one.to))
+        });
+        let seconds = period.span(to - from).as_nanos().max(1) as f64 / 1e9;
+        let sum: u64 = reads.iter().map(|one| one.reads).sum();
+        let mean = sum as f64 / reads.len() as f64;
+        self.rates.push(sum as f64 / seconds);
+        self.shares.extend(reads.iter().map(|one| one.reads as f64 / mean));
     }
 }
 
@@ -166,14 +164,16 @@ fn turns(threads: &[u16]) -> Vec<Turn> {
 }
 
 fn by_threads(clocks: &Clocks, turn: &Turn, time: Duration) -> Vec<Reads> {
-    let start = Barrier::new(turn.readers.into());
+    let start = &Barrier::new(turn.readers.into());
     thread::scope(|scope| {
-        let read = || {
-            start.wait();
-            let (reads, took) = clocks.drive(turn.clock, turn.dummy, time);
-            Reads { reads, took }
+        let read = |place| {
+            move || {
+                let _pinned = on_its_own(place);
+                start.wait();
+                clocks.drive(turn.clock, turn.dummy, time)
+            }
         };
-        let readers: Vec<_> = (0..turn.readers).map(|_| scope.spawn(read)).collect();
+        let readers: Vec<_> = (0..turn.readers).map(|place| scope.spawn(read(place))).collect();
         readers.into_iter().filter_map(|reader| reader.join().ok()).collect()
     })
 }
@@ -196,10 +196,12 @@ mod tests {
     fn rates_add_up_and_shares_are_of_the_mean() {
         let turn = turns(&[2])[0];
         let mut row = Row { turn, rates: Vec::new(), shares: Vec::new() };
-        let reads = |reads, ms| Reads { reads, took: Duration::from_millis(ms) };
-        row.add(&[reads(300, 100), reads(50, 50)]);
-        assert_eq!(row.rates, [4000.0]);
+        let reads = |reads, from, to| Reads { reads, from: Count(from), to: Count(to) };
+        row.add(&[reads(300, 1000, 1100), reads(100, 1050, 1200)], Period::from_hz(1000));
+        assert_eq!(row.rates, [2000.0]);
         assert_eq!(row.shares, [1.5, 0.5]);
+        row.add(&[], Period::NANOSECOND);
+        assert_eq!(row.rates.len(), 1);
     }
 
     #[test]

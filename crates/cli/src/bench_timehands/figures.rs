@@ -170,9 +170,9 @@ fn goals(contest: &Contest, readers: &[u16], standing: &Standing) -> Vec<Goal> {
         .zip(turn(Subject::Mutex, 2, CALM))
         .map_or(f64::NAN, |(ours, mutex)| ratio(&ours.rates, &mutex.rates));
     vec![
-        goal(format!("scaling to {most} threads, of the bare counter's"), scaling, SCALING),
+        goal(format!("scaling to {most} threads, of the counter's"), scaling, SCALING),
         goal(
-            format!("reads under a writer of {busiest} Hz, of the bare counter's"),
+            format!("under a writer of {busiest} Hz, of the counter's"),
             against(Subject::Counter, (most, busiest), (most, CALM)),
             FLAT,
         ),

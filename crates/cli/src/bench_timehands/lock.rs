@@ -9,7 +9,7 @@ use serde::Serialize;
 use truechimer::Period;
 use truechimer_time::CountSpan;
 
-use super::clocks::Clocks;
+use super::clocks::{Clocks, on_its_own};
 use super::figures::tenths;
 
 /// The profile of the mutex in the old way, for so many threads. Times are in ns and contain two
@@ -64,13 +64,16 @@ pub fn profiles(clocks: &Clocks, threads: &[u16], time: Duration) -> Vec<Profile
 }
 
 fn profile(clocks: &Clocks, threads: u16, time: Duration) -> Profile {
-    let start = Barrier::new(threads.into());
+    let start = &Barrier::new(threads.into());
     let sum = thread::scope(|scope| {
-        let work = || {
-            start.wait();
-            lock_again_and_again(clocks, time)
+        let work = |place| {
+            move || {
+                let _pinned = on_its_own(place);
+                start.wait();
+                lock_again_and_again(clocks, time)
+            }
         };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..threads).map(|place| scope.spawn(work(place))).collect();
         let sums = workers.into_iter().filter_map(|worker| worker.join().ok());
         sums.fold(Sum::default(), Sum::with)
     });

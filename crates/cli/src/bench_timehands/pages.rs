@@ -1,6 +1,6 @@
 //! The figures as a page with plots.
 
-use truechimer_report::{Cell, Chart, Page, Section, Series, Share, Table, Unit};
+use truechimer_report::{Cell, Chart, Page, Section, Series, Table, Unit};
 
 use super::clocks::ALL;
 use super::contest::{BUSY, CALM, Turn, Who};
@@ -29,22 +29,22 @@ pub fn page(figures: &Figures) -> Page {
 }
 
 fn scaling(figures: &Figures, title: &str, dummy: bool, who: Who) -> Section {
-    let mut chart = Chart::xy("Reads a second")
+    let mut chart = Chart::xy("Million reads a second")
         .x("readers", Unit::None)
-        .y("reads a second", Unit::Hertz)
+        .y("million reads a second", Unit::None)
         .log_y();
     let mut head = vec!["clock".to_owned()];
     head.extend(figures.readers.iter().map(ToString::to_string));
     head.push("scaling".into());
     head.push("of the counter's".into());
-    let mut table = Table::new("Reads a second by number of readers").head(head);
+    let mut table = Table::new("Million reads a second by number of readers").head(head);
     for (colour, clock) in ALL.into_iter().enumerate() {
         let find = |readers| figures.find(Turn { clock, dummy, who, readers, writer_hz: CALM });
         let Some(most) = find(figures.most()) else { continue };
-        let rate = |readers: u16| find(readers).map_or(f64::NAN, |one| one.reads_per_second);
+        let rate = |readers: u16| find(readers).map_or(f64::NAN, |one| one.reads_per_second / 1e6);
         let rows = figures.readers.iter().map(|readers| (f64::from(*readers), rate(*readers)));
         chart = chart.with(Series::line(clock.name(), rows).colour(colour));
-        let cells = figures.readers.iter().map(|readers| Cell::number(rate(*readers), Unit::Hertz));
+        let cells = figures.readers.iter().map(|readers| Cell::number(rate(*readers), Unit::None));
         let ratios = [most.scaling, most.scaling_to_counter].map(|n| Cell::number(n, Unit::None));
         table = table.row(clock.name(), cells.chain(ratios));
     }
@@ -64,16 +64,15 @@ fn busy(figures: &Figures) -> Section {
     let rates: Vec<u32> = [CALM].into_iter().chain(BUSY).collect();
     let mut head = vec!["clock".to_owned()];
     head.extend(rates.iter().map(|rate| format!("{rate} Hz")));
-    let mut table = Table::new("Reads a second under a writer of").head(head).share(Share::Rows);
+    let mut table = Table::new("Million reads a second under a writer of").head(head);
     for clock in ALL {
         let (readers, who) = (figures.most(), Who::Threads);
         let find = |writer_hz| figures.find(Turn { clock, dummy: false, who, readers, writer_hz });
         if find(BUSY[0]).is_none() {
             continue;
         }
-        let rate = |hz: &u32| find(*hz).map_or(f64::NAN, |one| one.reads_per_second);
-        table = table
-            .row(clock.name(), rates.iter().map(|hz| Cell::number(rate(hz), Unit::Hertz)));
+        let rate = |hz: &u32| find(*hz).map_or(f64::NAN, |one| one.reads_per_second / 1e6);
+        table = table.row(clock.name(), rates.iter().map(|hz| Cell::number(rate(hz), Unit::None)));
     }
     Section::new("A busy writer").table(table)
 }

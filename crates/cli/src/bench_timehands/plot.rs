@@ -1,4 +1,4 @@
-//! The plot of `--plot`: reads a second as bars on a logarithmic scale, a group for each clock.
+//! The plot of `--plot`: reads a second as bars, a group for each clock.
 
 use std::fmt::Write;
 
@@ -29,12 +29,9 @@ pub fn svg(figures: &Figures) -> String {
             (clock.name(), rates.filter(|(_, rate)| *rate > 0.0).collect())
         })
         .collect();
-    let rates = groups.iter().flat_map(|(_, bars)| bars.iter().map(|(_, rate)| rate.log10()));
-    let (low, high) = rates.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), rate| {
-        (low.min(rate.floor()), high.max(rate))
-    });
-    let (low, high) = if low < high { (low, high) } else { (0.0, 1.0) };
-    let x = |rate: f64| LEFT + (rate.log10() - low) / (high - low) * (WIDTH - LEFT - RIGHT);
+    let most = groups.iter().flat_map(|(_, bars)| bars.iter().map(|(_, rate)| *rate));
+    let most = most.fold(1.0, f64::max);
+    let x = |rate: f64| LEFT + rate / most * (WIDTH - LEFT - RIGHT);
     let bars: usize = groups.iter().map(|(_, bars)| bars.len()).sum();
     let bottom = TOP + bars as f64 * BAR + groups.len() as f64 * GAP;
     let mut text = format!(
@@ -52,14 +49,15 @@ pub fn svg(figures: &Figures) -> String {
         // Nothing fails in memory.
         let _ = text.write_fmt(line);
     };
-    for decade in (low as i32)..=(high as i32) {
-        let at = x(10_f64.powi(decade));
+    let step = step(most);
+    for mark in (0..).map(|n| f64::from(n) * step).take_while(|mark| *mark <= most) {
+        let at = x(mark);
         line(format_args!(
             "<path d=\"M{at:.1} {:.0}V{bottom:.0}\" stroke=\"#ccc\"/>\n\
-             <text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n",
+             <text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{} M</text>\n",
             TOP - 8.0,
             TOP - 12.0,
-            decimal(decade),
+            mark / 1e6,
         ));
     }
     let mut y = TOP;
@@ -91,14 +89,14 @@ pub fn svg(figures: &Figures) -> String {
     text
 }
 
-/// A power of ten as people write it.
-fn decimal(power: i32) -> String {
-    match power {
-        0..3 => 10_i64.pow(power as u32).to_string(),
-        3..6 => format!("{} k", 10_i64.pow(power as u32 - 3)),
-        6..9 => format!("{} M", 10_i64.pow(power as u32 - 6)),
-        9..12 => format!("{} G", 10_i64.pow(power as u32 - 9)),
-        _ => format!("1e{power}"),
+/// Between two marks on a scale to `most`: 1, 2 or 5 times a power of ten, six to fifteen of them.
+fn step(most: f64) -> f64 {
+    let power = 10_f64.powf(most.log10().floor() - 1.0);
+    match most / power {
+        0.0..15.0 => power,
+        15.0..30.0 => 2.0 * power,
+        30.0..75.0 => 5.0 * power,
+        _ => 10.0 * power,
     }
 }
 
@@ -107,8 +105,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn powers_of_ten_read_well() {
-        let shown = [0, 2, 3, 6, 8, 10, 12].map(decimal);
-        assert_eq!(shown, ["1", "100", "1 k", "1 M", "100 M", "10 G", "1e12"]);
+    fn marks_are_round_and_few() {
+        for (most, wanted) in [(100.0, 10.0), (149.0, 10.0), (208e6, 20e6), (60.0, 5.0), (9.0, 1.0)]
+        {
+            assert!((step(most) - wanted).abs() < 1e-6 * wanted, "{most}: {}", step(most));
+        }
     }
 }

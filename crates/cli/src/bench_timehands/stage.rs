@@ -12,7 +12,7 @@ use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
 use truechimer_time::{BootId, CounterId, Epoch};
 use truechimer_timehands::{PageWriter, pack};
 
-use super::clocks::{Clocks, Old};
+use super::clocks::{Clocks, Old, TENDED};
 use crate::failure::Failure;
 use crate::scratch::Scratch;
 
@@ -102,7 +102,7 @@ impl Stage {
         let (hand, made) = hands.next();
         page.publish(&hand, &made);
         Clocks::prepare(scratch.path())?;
-        let clocks = Arc::new(Clocks::open(scratch.path())?);
+        let clocks = Arc::new(Clocks::open(scratch.path(), TENDED)?);
         let update = {
             let clocks = Arc::clone(&clocks);
             move || {

@@ -12,7 +12,7 @@ use truechimer_timehands::layout::{HAND_SIZE, HANDS_OFFSET};
 use truechimer_timehands::{PageWriter, SLOTS, pack};
 
 use super::children::{Role, Started};
-use super::clocks::{Clocks, Subject};
+use super::clocks::{Clocks, HALFWAY, Subject};
 use super::stage::Hands;
 use crate::args;
 use crate::clock;
@@ -53,16 +53,19 @@ pub fn show(directory: &Path, readers: u16, time: Duration) -> Result<Standing, 
     let clock = clock::open(&args::Page { page: Some(page(directory)) })?;
     let reads: Vec<u64> = at_once(readers, || {
         let (begin, mut reads) = (HostInstant::now(), 0);
-        while begin.elapsed() < time {
+        // Once at least, however late the thread gets a processor.
+        loop {
             reads += u64::from(clock.now().is_ok_and(|now| now.bound().is_some()));
+            if begin.elapsed() >= time {
+                return reads;
+            }
         }
-        reads
     });
     drop(writer);
     let held_up = |role, subject| -> Result<u16, Failure> {
         let mut holder = Started::new(role, directory)?;
         until_stopped(&mut holder)?;
-        let clocks = Clocks::open(directory)?;
+        let clocks = Clocks::open(directory, HALFWAY)?;
         let able = at_once(readers, || u16::from(clocks.try_once(subject, time)));
         Ok(able.into_iter().sum())
     };
@@ -143,15 +146,20 @@ pub fn write_page(directory: &Path) -> Ended {
         thread::sleep(Duration::from_millis(1));
         raise(SIGSTOP)
     });
-    loop {
-        page.publish(&hand, &made);
+    // Should nobody be there to end it once it goes on.
+    let begin = HostInstant::now();
+    while begin.elapsed() < SOON {
+        for _ in 0..10_000 {
+            page.publish(&hand, &made);
+        }
     }
+    Ok(Outcome::Good)
 }
 
 /// A child: stops itself in the middle of an update.
 pub fn stop_halfway(directory: &Path, subject: Subject) -> Ended {
     let (hand, made) = Hands::new()?.next();
-    Clocks::open(directory)?.publish_halfway(subject, &pack(&hand, &made), || {
+    Clocks::open(directory, HALFWAY)?.publish_halfway(subject, &pack(&hand, &made), || {
         let _ = raise(SIGSTOP);
     });
     Ok(Outcome::Good)

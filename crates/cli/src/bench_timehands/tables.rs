@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use truechimer_report::Unit;
+
 use super::clocks::{ALL, Subject};
 use super::contest::{BUSY, CALM, Turn, Who};
 use super::figures::{Figures, Measured};
@@ -12,10 +14,7 @@ pub fn write(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "counter {}, {} processors; medians of {} rounds with turns of {} ms",
-        figures.counter,
-        figures.processors,
-        figures.rounds,
-        figures.turn_ms
+        figures.counter, figures.processors, figures.rounds, figures.turn_ms
     )?;
     for (title, dummy, who) in [
         ("threads", false, Who::Threads),
@@ -124,7 +123,7 @@ fn lock(figures: &Figures) -> Table {
         right("threads"),
         right("taken"),
         right("contended"),
-        right("to get it, mean"),
+        right("wait, mean"),
         right("most"),
         right("held, mean"),
         right("most"),
@@ -135,10 +134,10 @@ fn lock(figures: &Figures) -> Table {
             profile.threads.to_string(),
             profile.acquisitions.to_string(),
             format!("{share:.1} %"),
-            format!("{:.1} ns", profile.acquire_mean_ns),
-            micros(profile.acquire_max_ns),
-            format!("{:.1} ns", profile.section_mean_ns),
-            micros(profile.section_max_ns),
+            time(profile.acquire_mean_ns),
+            time(profile.acquire_max_ns),
+            time(profile.section_mean_ns),
+            time(profile.section_max_ns),
         ]);
     }
     table
@@ -171,8 +170,8 @@ fn standing(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
     let seen = &figures.standing;
     writeln!(
         out,
-        "\na writer stopped in the middle of writing hand {} (it took {} of them, stopped\n\
-         at random); {} threads tried for {} ms:",
+        "\na writer stopped in the middle of writing hand {} (it took {} of\n\
+         them, stopped at random); {} threads tried for {} ms:",
         seen.writing, seen.writers, seen.readers, seen.tried_ms
     )?;
     writeln!(
@@ -213,6 +212,6 @@ fn number(value: f64) -> String {
     if value.is_nan() { "-".into() } else { format!("{value:.2}") }
 }
 
-fn micros(nanos: f64) -> String {
-    format!("{:.1} µs", nanos / 1000.0)
+fn time(nanos: f64) -> String {
+    Unit::Seconds.show(nanos * 1e-9, 3)
 }

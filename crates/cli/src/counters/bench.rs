@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use truechimer_report::{Cell, Chart, Page, Section, Series, Table as HtmlTable, Unit};
 use truechimer_survey::bench::{
-    self, Bench, By, Clock, Cost, OfSource, Plan, Progress, parse_reads,
+    self, Bench, By, Clock, Cost, OfSource, Plan, Progress, Unreadable, parse_reads,
 };
 use truechimer_survey::clocksource::{Clocksources, FOLDER};
 
@@ -202,10 +202,7 @@ fn summary(found: &Bench) -> Table {
 
 /// What is to be said below the figures.
 fn remarks(found: &Bench) -> Vec<String> {
-    let mut remarks = Vec::new();
-    for missing in &found.unreadable {
-        remarks.push(format!("{} is not read: {}", missing.what, missing.why));
-    }
+    let mut remarks = not_read(&found.unreadable);
     if !found.not_selected.is_empty() {
         remarks.push(format!(
             "also available, but not compared without --switch: {}",
@@ -233,6 +230,17 @@ fn remarks(found: &Bench) -> Vec<String> {
     }
     remarks.extend(found.notes.iter().cloned());
     remarks
+}
+
+/// What is not read, and why; those with the same reason together.
+pub(super) fn not_read(unreadable: &[Unreadable]) -> Vec<String> {
+    let alike = unreadable.chunk_by(|a, b| a.why == b.why);
+    let said = alike.filter_map(|group| {
+        let names: Vec<&str> = group.iter().map(|one| one.what.as_str()).collect();
+        let are = if names.len() == 1 { "is" } else { "are" };
+        Some(format!("{} {are} not read: {}", names.join(" and "), group.first()?.why))
+    });
+    said.collect()
 }
 
 /// The share of the time in which the thread ran, if it is far from all.
@@ -407,6 +415,14 @@ mod tests {
         found.direct[0].real_s = 1e6;
         assert!(busy(&found).unwrap() < 0.1);
         assert!(remarks(&found).iter().any(|remark| remark.contains("kept it waiting")));
+    }
+
+    #[test]
+    fn one_reason_is_given_once() {
+        let all = [("hpet", "none"), ("acpi-pm", "no port"), ("acpi-pm-safe", "no port")];
+        let all = all.map(|(what, why)| Unreadable { what: what.into(), why: why.into() });
+        let wanted = ["hpet is not read: none", "acpi-pm and acpi-pm-safe are not read: no port"];
+        assert_eq!(not_read(&all), wanted);
     }
 
     #[test]

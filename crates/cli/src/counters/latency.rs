@@ -13,7 +13,7 @@ use truechimer_survey::bench::parse_reads;
 use truechimer_survey::latency::{self, Amount, Distribution, Latency, NOTHING, Plan};
 use truechimer_survey::stress::{Phases, Stress};
 
-use super::bench::grouped;
+use super::bench::{grouped, not_read};
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::{json, wrapped};
 use crate::signals;
@@ -125,10 +125,6 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         ready(path)?;
     }
     let stop = signals::interrupted()?;
-    if let (Amount::Time(all), false) = (plan.amount, options.json) {
-        // There is nobody to tell if that fails.
-        let _ = writeln!(io::stderr(), "this takes {} s", all.as_secs_f64());
-    }
     let found = measure(&plan, &stop)?;
     if options.json {
         writeln!(out, "{}", json(&found)?)?;
@@ -146,11 +142,14 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// Measures, and shows on a terminal how far it is.
+/// Measures, and says on standard error how long that takes and, on a terminal, how far it is.
 pub fn measure(plan: &Plan, stop: &AtomicBool) -> Result<Latency, Failure> {
     let mut stderr = io::stderr();
     let shown = stderr.is_terminal();
     let mut tell = |share: f64| {
+        if let (Amount::Time(all), true) = (plan.amount, share == 0.0) {
+            let _ = writeln!(stderr, "this takes {} s", all.as_secs_f64());
+        }
         if shown {
             // There is nobody to tell if that fails.
             let _ = match share {
@@ -216,9 +215,7 @@ fn circumstances(found: &Latency) -> Vec<String> {
 fn remarks(found: &Latency) -> Vec<String> {
     let mut remarks =
         vec![format!("the row '{NOTHING}' is what the timing itself takes: it is in all figures")];
-    for missing in &found.unreadable {
-        remarks.push(format!("{} is not read: {}", missing.what, missing.why));
-    }
+    remarks.extend(not_read(&found.unreadable));
     let backwards: u64 = found.loads.iter().flat_map(|of| &of.ways).map(|way| way.backwards).sum();
     if backwards > 0 {
         remarks.push(format!(

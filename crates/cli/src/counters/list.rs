@@ -1,5 +1,6 @@
 //! `truechimer counters list`: every counter and clocksource, and advice.
 
+mod figures;
 mod page;
 mod screen;
 

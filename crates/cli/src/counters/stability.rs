@@ -202,7 +202,9 @@ struct Teller {
 
 impl Teller {
     fn new() -> Teller {
-        Teller { terminal: io::stderr().is_terminal(), told: None, share: 0.0 }
+        let terminal = io::stderr().is_terminal();
+        // Whoever does not wait long is told nothing.
+        Teller { terminal, told: (!terminal).then(Instant::now), share: 0.0 }
     }
 
     fn tell(&mut self, progress: &Progress) -> io::Result<()> {
@@ -314,7 +316,7 @@ fn write(found: &Stability, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn table(analysis: &analysis::Analysis) -> Table {
-    let limits = format!("{} % limits", analysis.confidence * 100.0);
+    let limits = format!("{} % limits", rounded(analysis.confidence * 100.0));
     let mut table = Table::new(&[
         ("tau", Side::Right),
         ("adev", Side::Right),
@@ -372,22 +374,34 @@ fn summary(found: &Stability) -> Vec<String> {
         ));
     }
     if let Some(trend) = &analysis.trend {
-        said.push(format!(
-            "frequency {:+.6} ppm from nominal, drifting by {:+.3e} a day",
-            trend.frequency * 1e6,
-            trend.drift_per_s * 86_400.0
-        ));
+        // What a drift adds to the last deviation, if it is more than noise.
+        let drift = trend.drift_per_s * analysis.span_s;
+        let seen = analysis.points.last().is_some_and(|last| drift.abs() > 3.0 * last.adev);
+        let drift = match seen {
+            true => format!("drifting by {:+.3e} a day", trend.drift_per_s * 86_400.0),
+            false => "no drift to be seen".to_owned(),
+        };
+        said.push(format!("frequency {:+.6} ppm from nominal, {drift}", trend.frequency * 1e6));
     }
     let outliers = &analysis.outliers;
-    if !outliers.is_empty() {
-        let dropped = if analysis.spikes_dropped { ", left out" } else { "" };
+    let (spikes, steps) = (outliers.spikes.len(), outliers.steps.len());
+    if analysis.spikes_dropped && spikes > 0 {
+        said.push(format!("{spikes} single samples far off, left out; {steps} steps"));
+    } else if many_outliers(analysis) {
+        let all = spikes + steps;
         said.push(format!(
-            "{} single samples far off{dropped}, {} steps",
-            outliers.spikes.len(),
-            outliers.steps.len()
+            "{all} samples or steps far off: so many that they are part of the noise"
         ));
+    } else if !outliers.is_empty() {
+        said.push(format!("{spikes} single samples far off, {steps} steps"));
     }
     said
+}
+
+/// Whether there are so many that they are none.
+fn many_outliers(analysis: &analysis::Analysis) -> bool {
+    let outliers = &analysis.outliers;
+    (outliers.spikes.len() + outliers.steps.len()) * 20 > analysis.samples
 }
 
 /// What the deviations say.

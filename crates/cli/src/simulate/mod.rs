@@ -124,7 +124,8 @@ fn read(path: &Path) -> Result<Scenario, Failure> {
 /// second by second.
 fn affordable(scenario: &Scenario, seeds: usize) -> Result<(), Failure> {
     let seconds = scenario.hours * 3600.0;
-    let exchanges = seconds / f64::from(scenario.poll) * scenario.servers.len() as f64;
+    let requests = seconds / f64::from(scenario.poll) * scenario.servers.len() as f64;
+    let exchanges = requests + seconds * scenario.pulses.len() as f64;
     let bytes = (seconds * SAMPLE_BYTES + exchanges * EXCHANGE_BYTES) * seeds as f64;
     if bytes <= MOST_BYTES {
         return Ok(());

@@ -8,8 +8,8 @@ use crate::error::{CounterError, Fault};
 use crate::hardware::{Cost, Hardware};
 use crate::measure::{Nominal, NominalSource};
 
-/// Three times the colour subcarrier of NTSC over three: 315/88 MHz, rounded, by definition of the
-/// timer (ACPI Specification 6.5, section 4.8.2.1).
+/// The colour subcarrier of NTSC, 315/88 MHz, rounded as the specification has it (ACPI
+/// Specification 6.5, section 4.8.2.1).
 const HZ: u64 = 3_579_545;
 /// How often the safe form tries before it takes what it has.
 const TRIES: u32 = 10;
@@ -17,8 +17,8 @@ const TRIES: u32 = 10;
 /// A timer that counts.
 #[derive(Debug)]
 pub(crate) struct Pm<R> {
-    registers: R,
-    bits: u32,
+    pub(super) registers: R,
+    pub(super) bits: u32,
 }
 
 impl<R: Registers> Pm<R> {
@@ -48,7 +48,7 @@ impl<R: Registers> Pm<R> {
     /// any power of two, either way. A wrong one stands alone between right ones, so of three in a
     /// row of which none goes back the middle one is right: too low and it is below the first, too
     /// high and it is above the third.
-    fn believable(&self) -> u32 {
+    pub(super) fn believable(&self) -> u32 {
         let back = |from: u32, to: u32| to.wrapping_sub(from) & self.mask() > self.mask() / 2;
         let mut last = [0; 3].map(|_| self.registers.word(0));
         for _ in 0..TRIES {

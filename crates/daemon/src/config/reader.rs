@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use truechimer_engine::{POLL_RANGE, SourceConfig};
-use truechimer_time::Rate;
+use truechimer_engine::{POLL_RANGE, PpsConfig, SourceConfig};
+use truechimer_time::{Rate, Span};
 
 use super::host::host_and_port;
 use super::nearest::nearest;
+use super::pps;
 use super::{ConfigError, Place, Problem, Settings, printable};
 
 /// Reads a configuration. `name` is what messages call the text: the path of the file.
@@ -43,7 +44,10 @@ const TOP: &[&str] = &[
     "source",
     "system-clock",
 ];
-const SOURCE: &[&str] = &["host", "poll", "burst"];
+const SOURCE: &[&str] = &["host", "poll", "burst", "pps", "latency", "offset", "name"];
+/// Which of a source's keys are for a pulse, and which for a server.
+const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
+const OF_SERVER: &[&str] = &["host", "poll", "burst"];
 const SYSTEM_CLOCK: &[&str] = &["discipline"];
 /// Every table, as it is written, with its keys.
 const TABLES: [(&str, &[&str]); 3] =
@@ -91,7 +95,7 @@ impl Reader<'_> {
                         settings.engine.max_wander = rate;
                     }
                 }
-                "source" => settings.engine.sources = self.sources(value),
+                "source" => self.sources(value, settings),
                 "system-clock" => match value.get_ref().as_table() {
                     Some(table) => self.system_clock(table, settings),
                     None => self.problem(
@@ -117,28 +121,96 @@ impl Reader<'_> {
         }
     }
 
-    fn sources(&mut self, value: &Value<'_>) -> Vec<SourceConfig> {
+    fn sources(&mut self, value: &Value<'_>, settings: &mut Settings) {
         let Some(array) = value.get_ref().as_array() else {
-            self.problem(value.span().start, "`source` must be a list of tables: write [[source]]");
-            return Vec::new();
+            let text = "`source` must be a list of tables: write [[source]]";
+            return self.problem(value.span().start, text);
         };
         let mut sources: Vec<(SourceConfig, usize)> = Vec::new();
+        let mut pulses: Vec<(PpsConfig, usize)> = Vec::new();
         for item in array {
             let at = item.span().start;
             let Some(table) = item.get_ref().as_table() else {
                 self.problem(at, "each `source` must be a table: write [[source]]");
                 continue;
             };
+            if table.get("pps").is_some() {
+                let Some(pulse) = self.pulse(table) else { continue };
+                match pulses.iter().find(|(p, _)| p.path == pulse.path || p.name == pulse.name) {
+                    Some((_, first)) => self.twice(&pulse.name, at, *first),
+                    None => pulses.push((pulse, at)),
+                }
+                continue;
+            }
             let Some(source) = self.source(table, at) else { continue };
             match sources.iter().find(|(s, _)| s.host == source.host && s.port == source.port) {
-                Some((_, first)) => {
-                    let (first, name) = (self.line(*first), source.host);
-                    self.problem(at, format!("`{name}` is a source already (line {first})"));
-                }
+                Some((_, first)) => self.twice(&source.host, at, *first),
                 None => sources.push((source, at)),
             }
         }
-        sources.into_iter().map(|(source, _)| source).collect()
+        settings.engine.sources = sources.into_iter().map(|(source, _)| source).collect();
+        settings.engine.pps = pulses.into_iter().map(|(pulse, _)| pulse).collect();
+    }
+
+    fn twice(&mut self, name: &str, at: usize, first: usize) {
+        let first = self.line(first);
+        self.problem(at, format!("`{}` is a source already (line {first})", printable(name)));
+    }
+
+    /// A source that is a pulse per second.
+    fn pulse(&mut self, table: &DeTable<'_>) -> Option<PpsConfig> {
+        let mut pulse = PpsConfig::new("");
+        let mut name = None;
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "pps" => match self.string("pps", value).map(pps::path)? {
+                    Ok(path) => pulse.path = path,
+                    Err(why) => self.wrong("pps", value, &why),
+                },
+                "latency" => {
+                    if let Some(span) = self.span("latency", value, "10us", pps::latency) {
+                        pulse.latency = span;
+                    }
+                }
+                "offset" => {
+                    if let Some(span) = self.span("offset", value, "250ns", pps::offset) {
+                        pulse.offset = span;
+                    }
+                }
+                "name" => match self.string("name", value).map(pps::name)? {
+                    Ok(given) => name = Some(given),
+                    Err(why) => self.wrong("name", value, &why),
+                },
+                other if OF_SERVER.contains(&other) => self.problem(
+                    key.span().start,
+                    format!("`{other}` is for a server, and this source is a pulse: remove it"),
+                ),
+                other => self.unknown(other, key.span().start, TABLES[1]),
+            }
+        }
+        pulse.name = name.unwrap_or_else(|| pulse.path.clone());
+        (!pulse.path.is_empty()).then_some(pulse)
+    }
+
+    /// A length of time as text with its unit, within what `check` allows.
+    fn span(
+        &mut self,
+        key: &str,
+        value: &Value<'_>,
+        example: &str,
+        check: fn(Span) -> Result<Span, String>,
+    ) -> Option<Span> {
+        let Some(text) = value.get_ref().as_str() else {
+            self.kind(key, value, &format!("a time with its unit in quotes, as in \"{example}\""));
+            return None;
+        };
+        match text.parse::<Span>().map_err(|why| why.to_string()).and_then(check) {
+            Ok(span) => Some(span),
+            Err(why) => {
+                self.wrong(key, value, &why);
+                None
+            }
+        }
     }
 
     fn source(&mut self, table: &DeTable<'_>, at: usize) -> Option<SourceConfig> {
@@ -159,6 +231,10 @@ impl Reader<'_> {
                     None => self.kind("poll", value, "a whole number of seconds, as in 16"),
                 },
                 "burst" => source.burst = self.boolean("burst", value).unwrap_or(source.burst),
+                other if OF_PPS.contains(&other) => self.problem(
+                    key.span().start,
+                    format!("`{other}` is for a pulse: add pps = \"/dev/pps0\", or remove it"),
+                ),
                 other => self.unknown(other, key.span().start, TABLES[1]),
             }
         }

@@ -28,7 +28,7 @@ pub struct Happened {
 /// What can happen.
 #[derive(Clone, PartialEq, Debug)]
 pub enum What {
-    /// A datagram came from a source.
+    /// A datagram came from a source, or an edge of a pulse.
     Reply(Box<Heard>),
     /// The configuration was read again.
     Reload {
@@ -51,7 +51,7 @@ pub enum What {
     },
 }
 
-/// A datagram, and what the source's estimator knew once it had been taken in.
+/// A datagram or an edge, and what the source's estimator knew once it had been taken in.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heard {
     /// The source's name.
@@ -124,7 +124,7 @@ impl Heard {
 
 /// An event before the engine has it.
 pub(super) struct Before {
-    /// The source's state, if the event is a reply to one.
+    /// The source's state, if the event is a reply to one, or an edge of it.
     reply: Option<(SourceId, Count, SourceReport)>,
     reload: Option<usize>,
     status: Status,
@@ -138,6 +138,10 @@ impl Before {
                 Event::Reply { source, received, .. } => {
                     let report = engine.source_report(*source, at);
                     report.map(|report| (*source, received.count, report))
+                }
+                Event::Edge { source, stamp, .. } => {
+                    let count = stamp.as_ref().map_or(at, |stamp| stamp.count);
+                    engine.source_report(*source, at).map(|report| (*source, count, report))
                 }
                 _ => None,
             },

@@ -11,7 +11,7 @@ use truechimer_timehands::{Hand, Status};
 
 use super::happened::{Before, said};
 use super::read::{Lines, parse};
-use super::{Beginning, FORMAT, Happened, Header, Line, ReplayError, What};
+use super::{Beginning, FORMAT, Happened, Header, Line, OLDEST, ReplayError, What};
 
 /// How to repeat a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,9 +121,9 @@ impl<'a, R: BufRead> Repeat<'a, R> {
                     None => ReplayError::NotALog(format!("line 1: {why}")),
                 })
             })?;
-        if header.format != FORMAT {
+        if !(OLDEST..=FORMAT).contains(&header.format) {
             let why = format!(
-                "its format is {}, known is {FORMAT}; version {:?} wrote it",
+                "its format is {}, known are {OLDEST} to {FORMAT}; version {:?} wrote it",
                 header.format, header.version
             );
             return Err(ReplayError::NotALog(why));

@@ -3,7 +3,9 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
-use truechimer_engine::{Engine, EstimatorKind, HostCheck, Level, SourceConfig, SourceId};
+use truechimer_engine::{
+    Engine, EstimatorKind, HostCheck, Level, PpsConfig, Selection, SourceConfig, SourceId,
+};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
@@ -208,6 +210,62 @@ fn what_happens_is_told_in_order() {
     assert!(lines[all[reload].line as usize - 1].contains("\"configure\":"));
 }
 
+/// The log of a daemon that is given a pulse at second 8 and loses its server at 20.
+fn log_with_a_pulse() -> String {
+    let with = Config { pps: vec![PpsConfig::new("/dev/pps0")], ..config(&["192.0.2.1"], 16) };
+    let edge = |second: u64| {
+        let stamp = Stamp {
+            count: Count(second * SECOND + 3_000),
+            error: CountSpan(20),
+            method: StampMethod::Kernel,
+        };
+        // One in ten was on no pair.
+        let stamp = if second % 10 == 0 { Err("no pairs".into()) } else { Ok(stamp) };
+        (second + 1, Event::Edge { source: SourceId(1), sequence: second, stamp })
+    };
+    let mut events = vec![(8, Event::Configure(with))];
+    events.extend((9..60).map(edge));
+    let failed = Event::PpsFailed { source: SourceId(1), error: "gone".into() };
+    events.push((61, failed));
+    log_of(70, 20..70, events)
+}
+
+#[test]
+fn a_pulse_repeats_like_a_server() {
+    let log = log_with_a_pulse();
+    assert!(log.starts_with("{\"truechimer-replay\":4,") && log.contains("\"watch\":"));
+    let (summary, all) = happens(&log, Options::default());
+    assert_eq!(summary.refused.get("no-stamp"), Some(&5), "{summary:?}");
+    let edges: Vec<_> =
+        replies(&all).into_iter().filter(|(_, heard)| heard.source == "/dev/pps0").collect();
+    assert_eq!(edges.len(), 51);
+    let (happened, last) = edges.last().unwrap();
+    assert_eq!(last.selection, Selection::Selected);
+    assert_eq!(last.rtt, Some(truechimer_engine::DEFAULT_LATENCY));
+    assert_eq!(happened.count, Count(59 * SECOND + 3_000));
+    let truth = server_time(happened.count.0).to_instant(1_800_000_000, &Leaps::default());
+    let ahead = happened.time.unwrap().0 - truth;
+    assert!(ahead.abs() <= truechimer_time::Span::from_micros(5), "{ahead}");
+    assert_eq!(happened.status, Status::Synchronised);
+    // To the last bit, and with another estimator at least to the end.
+    assert_eq!(verify(log.as_bytes()).unwrap().events, summary.events);
+    let other = log.replacen("\"sequence\":41", "\"sequence\":40", 1);
+    assert!(matches!(verify(other.as_bytes()), Err(ReplayError::Differs { .. })));
+    for kind in [EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll] {
+        let (summary, _) = happens(&log, Options { estimator: Some(kind) });
+        let refused = summary.refused.get("estimator").copied().unwrap_or(0);
+        assert_eq!(refused > 40, kind == EstimatorKind::Published, "{summary:?}");
+    }
+}
+
+#[test]
+fn logs_of_before_there_were_pulses_are_read() {
+    let new = log();
+    let old = new.replacen("{\"truechimer-replay\":4,", "{\"truechimer-replay\":3,", 1);
+    assert!(old != new && !old.contains("pps"), "without a pulse nothing else is new");
+    assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
+}
+
 #[test]
 fn another_estimator_gets_the_same_replies() {
     let log = eventful_log();
@@ -357,7 +415,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known is 3; version \"9\" wrote it",
+            "its format is 1, known are 3 to 4; version \"9\" wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),

@@ -105,12 +105,7 @@ fn on_tsc(inventory: &Inventory, advice: &mut Vec<Advice>) {
             format!(
                 "It has one rate in all power states and runs on in idle ones, takes one \
                  instruction to read, and programs can read it without a system call.{compared}{}",
-                if inventory.is_guest() {
-                    " In a virtual machine all this is the hypervisor's promise, which holds \
-                     until it is moved or restored."
-                } else {
-                    ""
-                }
+                trusted(inventory)
             ),
         )
         .verify(STABILITY),
@@ -223,6 +218,19 @@ fn not_on_tsc(inventory: &Inventory, current: &str, advice: &mut Vec<Advice>) {
         .act("As root: dmesg | grep -i -e tsc -e clocksource, and run this again.")
         .verify(STABILITY),
     );
+}
+
+/// How far the trust goes.
+fn trusted(inventory: &Inventory) -> &'static str {
+    if inventory.is_guest() {
+        " In a virtual machine all this is the hypervisor's promise, which holds until it is moved \
+         or restored."
+    } else if inventory.cpus.flag("tsc_adjust") == Some(true) {
+        " As it also has the register TSC_ADJUST, which shows tampering by firmware, kernels from \
+         5.17 on do without the watchdog over it on machines of few sockets."
+    } else {
+        ""
+    }
 }
 
 /// How it came about that the kernel uses something else than a TSC that it offers.

@@ -30,8 +30,9 @@ pub(super) fn clock(id: libc::clockid_t) -> io::Result<i64> {
 pub(super) fn clock_by_call(id: libc::clockid_t) -> io::Result<i64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: as above; the arguments are those of clock_gettime.
+    let result = unsafe { libc::syscall(libc::SYS_clock_gettime, id, &raw mut now) };
     #[allow(clippy::useless_conversion)] // c_long has 32 bits on some targets
-    let result = unsafe { libc::syscall(libc::SYS_clock_gettime, id, &raw mut now) }.into();
+    let result = i64::from(result);
     done(result, &now)
 }
 

@@ -40,8 +40,8 @@ impl State {
     #[must_use]
     pub fn deep(&self) -> bool {
         let name = self.name.to_ascii_uppercase();
-        let shallow = ["POLL", "C0", "C1", "C1E", "C1_ACPI", "WFI", "HALTPOLL HALT"];
-        !shallow.contains(&name.as_str()) && !name.ends_with("HALT")
+        let shallow = ["POLL", "C0", "C1", "C1E", "C1_ACPI", "WFI"];
+        !shallow.contains(&name.as_str()) && !name.starts_with("HALTPOLL")
     }
 }
 
@@ -78,5 +78,21 @@ impl Idle {
     pub fn deep(&self) -> Vec<&str> {
         let deep = self.states.iter().filter(|state| state.deep() && state.on());
         deep.map(|state| state.name.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_deep_goes_by_its_name() {
+        let state = |name: &str, off| State { name: name.into(), latency_us: None, off, of: 4 };
+        for name in ["POLL", "C1", "C1E", "WFI", "haltpoll idle"] {
+            assert!(!state(name, 0).deep(), "{name}");
+        }
+        let states = vec![state("C1", 0), state("C6", 3), state("C8", 4), state("cpu-sleep-0", 0)];
+        let idle = Idle { driver: "intel_idle".into(), states };
+        assert_eq!(idle.deep(), ["C6", "cpu-sleep-0"], "C8 is off on all");
     }
 }

@@ -68,12 +68,17 @@ pub(super) fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// What is in a file, as far as it is read here.
+pub(super) fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// The text of a file; bytes that are none become U+FFFD.
 pub(super) fn text(path: &Path) -> Result<String, String> {
     let failed = |why: std::io::Error| format!("{}: {}", path.display(), plain(&why));
-    let mut bytes = Vec::new();
-    open(path).map_err(failed)?.take(LARGEST).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(String::from_utf8_lossy(&bytes(path).map_err(failed)?).into_owned())
 }
 
 /// What went wrong, without the number that means nothing to people.

@@ -12,6 +12,7 @@ mod embedded;
 mod follow;
 mod hostile;
 mod life;
+mod pps;
 mod relay;
 mod replay;
 mod strict;

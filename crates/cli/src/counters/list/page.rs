@@ -163,3 +163,24 @@ fn advice(listed: &Listed) -> Table {
     }
     table
 }
+
+#[cfg(test)]
+mod tests {
+    use truechimer_report::Page;
+    use truechimer_survey::inventory::Sources;
+
+    use super::*;
+    use crate::counters::list::measure;
+
+    #[test]
+    fn a_section_of_what_is_known() {
+        let here = measure(&Sources::here(), 0.05);
+        let page = Page::new("test").section(section(&here)).render();
+        for part in ["Clocks", "CLOCK_MONOTONIC_RAW", "raw", "Advice"] {
+            assert!(page.contains(part), "{part} is missing");
+        }
+        let nothing = measure(&Sources::under("/nonexistent".as_ref()), 1.0);
+        let page = Page::new("test").section(section(&nothing)).render();
+        assert!(page.contains("Not found out") && page.contains("cannot be seen here"));
+    }
+}

@@ -4,7 +4,7 @@ use truechimer_report::{Cell, Chart, Marker, Section, Series, Table, Tone, Unit}
 use truechimer_stability::{Analysis, Point, Removal, Trend};
 use truechimer_survey::stability::{Stability, instantaneous};
 
-use super::{short, subject, summary, verdict};
+use super::{many_outliers, rounded, short, subject, summary, verdict};
 
 /// Points of the fitted curve.
 const CURVE: u32 = 200;
@@ -44,6 +44,11 @@ pub fn section(found: &Stability) -> Section {
     section.chart(phase(found)).chart(frequency(found))
 }
 
+/// With a minus that no line is broken at.
+fn scientific(value: f64) -> Cell {
+    Cell::text(format!("{value:.3e}").replace('-', "\u{2212}"))
+}
+
 fn sentences(said: &[String]) -> String {
     let capital = |text: &String| {
         let mut rest = text.chars();
@@ -58,7 +63,7 @@ fn deviations(analysis: &Analysis) -> Chart {
         points.iter().filter_map(move |p| of(p).map(|value| (p.tau_s, value)))
     };
     let limits = points.iter().map(|p| (p.tau_s, p.adev_limits.low, p.adev_limits.high));
-    let percent = analysis.confidence * 100.0;
+    let percent = rounded(analysis.confidence * 100.0);
     let mut chart = Chart::xy("Allan deviation")
         .about(&format!(
             "Overlapping, with {percent} % limits; what of it is which noise is fitted. Where it is \
@@ -93,7 +98,7 @@ fn deviations(analysis: &Analysis) -> Chart {
 }
 
 fn points(analysis: &Analysis) -> Table {
-    let plain = |value: f64| Cell::text(format!("{value:.3e}"));
+    let plain = scientific;
     let optional = |value: Option<f64>| value.map_or_else(Cell::missing, plain);
     let mut table = Table::new("Deviations by averaging time").head([
         "τ",
@@ -141,9 +146,9 @@ fn levels(analysis: &Analysis) -> Table {
         table = table.row(
             level.noise.name(),
             [
-                Cell::text(format!("{:.3e}", level.deviation_1s)),
+                scientific(level.deviation_1s),
                 Cell::number(level.relative_error, Unit::Share).digits(2),
-                Cell::text(format!("{:.3e}", level.h)),
+                scientific(level.h),
             ],
         );
     }
@@ -187,6 +192,7 @@ fn marked(found: &Stability, chart: Chart) -> Chart {
     let at = |i: &usize| (first + i) as f64 * interval;
     let odd = (outliers.steps.iter().map(|i| (i, "the phase steps here")))
         .chain(outliers.spikes.iter().map(|i| (i, "a sample far off")));
+    let odd = odd.filter(|_| !many_outliers(&found.analysis));
     let mut chart =
         chart.markers(odd.map(|(i, text)| Marker::new(at(i), text).tone(Tone::Warning)));
     if let Some(phases) = found.phases {

@@ -1,0 +1,414 @@
+//! Pulses per second: numbered by the servers, selected where they agree with them, refused where
+//! they cannot be right.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod world;
+
+use proptest::prelude::*;
+use truechimer_engine::{Engine, Event, HostCheck, PpsConfig, Selection, SourceId, SourceReport};
+use truechimer_ntp::LeapIndicator;
+use truechimer_time::{Count, CountSpan, Leap, Leaps, Span, Stamp, StampMethod};
+use truechimer_timehands::Status;
+use world::{ORIGIN, World, config, start, truth};
+
+const SECOND: i64 = 1_000_000_000;
+/// As late as the edges are stamped, ns.
+const LATE: i64 = 2_000;
+
+/// A world with a pulse in it.
+struct Bench {
+    world: World,
+    id: SourceId,
+    sequence: u64,
+    /// Its edges − the true seconds, ns.
+    off: i64,
+    edges: bool,
+}
+
+fn pulse() -> PpsConfig {
+    PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }
+}
+
+impl Bench {
+    fn new(hosts: &[&str]) -> Bench {
+        Bench::with(hosts, pulse())
+    }
+
+    fn with(hosts: &[&str], pulse: PpsConfig) -> Bench {
+        Bench::from(World::new(hosts, start()), hosts, pulse)
+    }
+
+    fn from(mut world: World, hosts: &[&str], pulse: PpsConfig) -> Bench {
+        let config = truechimer_engine::Config { pps: vec![pulse], ..config(hosts) };
+        world.event(Event::Configure(config));
+        let id = *world.watched.keys().next().expect("it is opened");
+        Bench { world, id, sequence: 0, off: 0, edges: true }
+    }
+
+    fn edge(&mut self, at: i64) {
+        let stamp = Stamp {
+            count: Count((at + LATE) as u64),
+            error: CountSpan(100),
+            method: StampMethod::Kernel,
+        };
+        self.sequence += 1;
+        let (source, sequence) = (self.id, self.sequence);
+        self.world.now = self.world.now.latest(stamp.count + CountSpan(1_000_000));
+        self.world.event(Event::Edge { source, sequence, stamp: Ok(stamp) });
+    }
+
+    /// The next edge that is not before now.
+    fn next_edge(&self) -> i64 {
+        let now = self.world.now.0 as i64 - self.off;
+        (now + SECOND - 1).div_euclid(SECOND) * SECOND + self.off
+    }
+
+    fn run(&mut self, seconds: i64) {
+        for _ in 0..seconds {
+            let at = self.next_edge();
+            let wait = (at - self.world.now.0 as i64).max(0);
+            for _ in 0..wait / SECOND {
+                self.world.run(1);
+            }
+            while (self.world.now.0 as i64) < at {
+                self.world.run(1);
+            }
+            if self.edges {
+                // World::run goes by whole seconds: the edge is heard of late, as it may be.
+                self.edge(self.next_edge() - SECOND);
+            }
+        }
+    }
+
+    fn report(&self) -> SourceReport {
+        self.world.engine.source_report(self.id, self.world.now).unwrap()
+    }
+
+    fn refused(&self, name: &str) -> u64 {
+        self.report().refused.get(name).copied().unwrap_or(0)
+    }
+}
+
+#[test]
+fn a_pulse_is_numbered_and_wins() {
+    let mut bench = Bench::new(&["s1"]);
+    assert_eq!(bench.world.watched[&bench.id], "/dev/pps0");
+    bench.run(60);
+    let report = bench.report();
+    assert_eq!(report.selection, Selection::Selected, "{report:?}");
+    assert_eq!((report.poll, report.reach), (1, 0xff));
+    assert_eq!(report.reference.as_deref(), Some("PPS"));
+    assert_eq!((report.requests, report.accepted), (60, 60));
+    assert_eq!(report.root_distance, Some(Span::ZERO));
+    assert_eq!(bench.world.engine.report(bench.world.now).reason, "following gps");
+    bench.world.assert_true();
+    let bound = bench.world.hand().bound_at(bench.world.now);
+    assert!(bound < Span::from_micros(60), "{bound}: the server alone has 110 µs and more");
+    assert!(bench.report().bound.unwrap() < Span::from_micros(20));
+}
+
+#[test]
+fn no_clock_no_second() {
+    // Nobody knows this server: it never answers.
+    let mut bench = Bench::from(World::new(&[], start()), &["s1"], pulse());
+    bench.run(10);
+    assert_eq!((bench.report().accepted, bench.refused("no-second")), (0, 10));
+    assert_eq!(bench.world.hand().status, Status::Unknown);
+    // 0.45 s to either side: which second is it?
+    let mut world = World::new(&[], start());
+    let far = world::Server { delay: 450_000_000, back: 450_000_000, ..world::HONEST };
+    world.servers.insert(world::address("s1"), far);
+    let mut vague = Bench::from(world, &["s1"], pulse());
+    vague.run(20);
+    assert_eq!((vague.report().accepted, vague.refused("no-second")), (0, 20));
+}
+
+#[test]
+fn a_pulse_that_contradicts_the_servers_never_wins() {
+    for off in [300_000_000, -300_000_000, 2_000_000] {
+        let mut bench = Bench::new(&["s1"]);
+        bench.off = off;
+        bench.run(60);
+        let report = bench.report();
+        assert_eq!(report.accepted, 0, "{off}: {report:?}");
+        assert_eq!(bench.refused("off-second"), 60, "{off}");
+        assert_eq!(report.selection, Selection::Unusable);
+        assert!(report.trouble.unwrap().contains("off the second"));
+        bench.world.assert_true();
+        // Not a line a second.
+        let told = bench.world.notes.iter().filter(|n| n.contains("off the second")).count();
+        assert!((5..10).contains(&told), "{told}");
+    }
+}
+
+#[test]
+fn a_pulse_that_wanders_off_is_left() {
+    let mut bench = Bench::new(&["s1", "s2"]);
+    bench.run(120);
+    assert_eq!(bench.report().selection, Selection::Selected);
+    // 2 ppm: within a few minutes it is where no server's word allows.
+    for _ in 0..400 {
+        bench.off += 2_000;
+        bench.run(1);
+    }
+    assert_ne!(bench.report().selection, Selection::Selected, "{:?}", bench.report());
+    assert!(bench.refused("off-second") + bench.refused("server-step") > 50);
+    let (error, bound) = (bench.world.error(), bench.world.hand().bound_at(bench.world.now));
+    assert!(error.abs() < Span::from_micros(500), "{error} {bound}");
+    assert_eq!(bench.world.hand().status, Status::Synchronised);
+}
+
+#[test]
+fn an_edge_that_steps_is_held_in_quarantine_first() {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(100);
+    // Within what the server allows, so that only its own past speaks against it.
+    bench.off = 60_000;
+    bench.run(7);
+    assert_eq!(bench.refused("server-step"), 7, "{:?}", bench.report());
+    assert!(bench.report().bound.unwrap() >= Span::from_micros(60), "the bound covers both");
+    bench.world.assert_true();
+    bench.run(3);
+    assert_eq!(bench.refused("server-step"), 7, "lasting evidence");
+}
+
+#[test]
+fn a_wrong_rate_and_doubles_are_refused_by_name() {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(40);
+    // 2 Hz: every other edge is off.
+    for _ in 0..10 {
+        bench.run(1);
+        let now = bench.world.now.0 as i64;
+        bench.edge(now.div_euclid(SECOND) * SECOND - SECOND / 2);
+    }
+    assert_eq!(bench.refused("off-second"), 10);
+    assert_eq!(bench.report().selection, Selection::Selected, "the good half is good");
+    bench.world.assert_true();
+    // The same edge once more, by number and by time.
+    let last = bench.world.now.0 as i64;
+    bench.run(1);
+    let at = bench.next_edge() - SECOND;
+    bench.edge(at);
+    assert_eq!(bench.refused("duplicate"), 1, "two in a second, {last}");
+    bench.sequence -= 1;
+    bench.edge(at);
+    assert_eq!(bench.refused("duplicate"), 2, "the same number");
+    let event = Event::Edge { source: bench.id, sequence: 9999, stamp: Err("no pairs".into()) };
+    bench.world.event(event);
+    assert_eq!(bench.refused("no-stamp"), 1);
+}
+
+#[test]
+fn when_edges_stop_the_servers_go_on_and_the_pulse_still_helps() {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(300);
+    let before = bench.world.hand().bound_at(bench.world.now);
+    bench.edges = false;
+    bench.run(30);
+    let report = bench.report();
+    assert_eq!((report.reach, report.selection), (0, Selection::Truechimer));
+    assert!(report.timeouts >= 20 && report.trouble.unwrap().starts_with("no edges"));
+    assert!(bench.world.notes.iter().any(|n| n == "gps: no edge for 4 seconds"));
+    bench.world.assert_true();
+    let after = bench.world.hand().bound_at(bench.world.now);
+    assert!(before < after && after < Span::from_micros(100), "{before} {after}");
+    bench.edges = true;
+    bench.run(10);
+    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().trouble, None);
+}
+
+#[test]
+fn when_the_servers_are_lost_the_pulse_goes_on() {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(100);
+    bench.world.server("s1").up = false;
+    bench.run(3000);
+    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().accepted, 3100);
+    bench.world.assert_true();
+    assert!(bench.world.hand().bound_at(bench.world.now) < Span::from_micros(30));
+    // And without both: holdover.
+    bench.edges = false;
+    bench.run(60);
+    assert_eq!(bench.world.hand().status, Status::Holdover);
+    assert!(bench.world.engine.report(bench.world.now).reason.contains("no usable edge from gps"));
+    let (error, bound) = (bench.world.error(), bench.world.hand().bound_at(bench.world.now));
+    assert!(error.abs() <= bound, "{error} {bound}");
+}
+
+#[test]
+fn the_servers_say_which_second_it_is() {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(100);
+    // The server's word moves by 100 s, and after its quarantine is taken: the pulse has no say.
+    bench.world.server("s1").offset = Span::from_secs(100);
+    let stepped = (0..400).find(|_| {
+        bench.run(20);
+        bench.world.error() > Span::from_secs(99)
+    });
+    assert!(stepped.is_some(), "{} {:?}", bench.world.error(), bench.world.notes);
+    bench.run(20);
+    let off = bench.world.error() - Span::from_secs(100);
+    assert!(off.abs() < Span::from_millis(1), "{off}");
+    assert_eq!(bench.report().selection, Selection::Selected, "{:?}", bench.report());
+}
+
+#[test]
+fn two_pulses_that_contradict_each_other_are_both_left() {
+    let second = PpsConfig { name: "other".into(), ..PpsConfig::new("/dev/pps1") };
+    let mut world = World::new(&["s1"], start());
+    let pps = vec![pulse(), second];
+    let both = truechimer_engine::Config { pps, ..config(&["s1"]) };
+    world.event(Event::Configure(both));
+    let ids: Vec<SourceId> = world.watched.keys().copied().collect();
+    for n in 2..60i64 {
+        world.run(1);
+        for (id, off) in ids.iter().zip([0, 60_000]) {
+            let at = (world.now.0 as i64).div_euclid(SECOND) * SECOND + off + LATE - SECOND;
+            let count = Count(at as u64);
+            let stamp = Stamp { count, error: CountSpan(100), method: StampMethod::Kernel };
+            world.event(Event::Edge { source: *id, sequence: n as u64, stamp: Ok(stamp) });
+        }
+    }
+    let report = world.engine.report(world.now);
+    let parts: Vec<Selection> = report.sources.iter().map(|s| s.selection).collect();
+    assert_eq!(
+        parts,
+        [Selection::Selected, Selection::Falseticker, Selection::Falseticker],
+        "{report:#?}"
+    );
+    world.assert_true();
+}
+
+#[test]
+fn a_leap_second_is_a_second() {
+    let midnight = ORIGIN + 300;
+    let leap = Leap { at: midnight + 1, step: 1 };
+    let leaps = Leaps { next: Some(leap), ..Leaps::default() };
+    let mut bench = Bench::new(&["s1"]);
+    bench.world.leaps = leaps;
+    bench.world.server("s1").leap = LeapIndicator::Insert;
+    bench.world.event(Event::Leaps(leaps));
+    bench.run(600);
+    assert_eq!(bench.report().accepted, 600, "{:?}", bench.report());
+    bench.world.assert_true();
+    assert_eq!(bench.report().selection, Selection::Selected);
+    let hand = bench.world.hand();
+    assert_eq!(hand.leaps.last, Some(leap));
+    assert_eq!(hand.leaps.utc(truth(bench.world.now)).unix + 1, truth(bench.world.now).secs());
+}
+
+#[test]
+fn an_offset_is_taken_off() {
+    // The pulse marks the second 200 ms after it has begun, as the end of a pulse may.
+    let offset = Span::from_millis(200);
+    let mut bench = Bench::with(&["s1"], PpsConfig { offset, ..pulse() });
+    bench.off = 200_000_000;
+    bench.run(30);
+    assert_eq!(bench.report().accepted, 30, "{:?}", bench.report());
+    assert_eq!(bench.report().selection, Selection::Selected);
+    bench.world.assert_true();
+}
+
+#[test]
+fn what_cannot_be_opened_is_tried_again_ever_more_seldom() {
+    let mut bench = Bench::new(&["s1"]);
+    let (source, error) = (bench.id, String::from("no such device"));
+    let mut opened = Vec::new();
+    for _ in 0..8 {
+        bench.world.watched.clear();
+        bench.world.event(Event::PpsFailed { source, error: error.clone() });
+        let since = bench.world.now;
+        while bench.world.watched.is_empty() {
+            bench.world.run(1);
+        }
+        opened.push((bench.world.now - since).0 / SECOND);
+    }
+    // Found out at the next look.
+    assert_eq!(opened, [2, 4, 8, 16, 32, 64, 64, 64].map(|wait| wait + 1));
+    assert_eq!(bench.world.notes.iter().filter(|n| n.contains(&error)).count(), 1);
+    assert_eq!(bench.refused("unreadable"), 8);
+    bench.run(5);
+    bench.world.watched.clear();
+    bench.world.event(Event::PpsFailed { source, error });
+    bench.world.run(3);
+    assert!(!bench.world.watched.is_empty(), "after an edge it is tried soon again");
+}
+
+#[test]
+fn a_configuration_changes_pulses() {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(30);
+    let with = |pps: Vec<PpsConfig>| truechimer_engine::Config { pps, ..config(&["s1"]) };
+    let named = PpsConfig { name: "roof".into(), ..pulse() };
+    bench.world.event(Event::Configure(with(vec![named])));
+    assert_eq!((bench.report().name.as_str(), bench.report().accepted), ("roof", 30));
+    let slow = PpsConfig { latency: Span::from_micros(50), ..pulse() };
+    bench.world.event(Event::Configure(with(vec![slow])));
+    assert!(bench.world.engine.source_report(bench.id, bench.world.now).is_none());
+    assert_eq!(bench.world.watched.len(), 1, "the old one is closed, the new one opened");
+    bench.world.event(Event::Configure(with(Vec::new())));
+    assert!(bench.world.watched.is_empty());
+    bench.world.run(60);
+    bench.world.assert_true();
+}
+
+#[test]
+fn after_a_break_the_servers_come_first() {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(30);
+    bench.world.server("s1").up = false;
+    bench.world.event(Event::Disruption { reason: "test".into() });
+    bench.run(5);
+    assert_eq!(bench.world.hand().status, Status::Disrupted);
+    assert_eq!(bench.refused("no-second"), 5);
+    bench.world.server("s1").up = true;
+    bench.run(30);
+    assert_eq!(bench.report().selection, Selection::Selected);
+    bench.world.assert_true();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+    /// Whatever edges are claimed: what is published stays inside the servers' word, a repetition
+    /// decides the same, and nothing grows.
+    #[test]
+    fn edges_of_any_kind_do_no_harm(
+        edges in prop::collection::vec(
+            (0u64..5, 0i64..3_000_000_000, prop_oneof![Just(0i64), -600_000_000i64..600_000_000, any::<i64>()], 0i64..1_000_000, 0u8..12),
+            1..60,
+        ),
+    ) {
+        let mut bench = Bench::new(&["s1", "s2", "s3"]);
+        bench.run(20);
+        for (step, wait, off, error, kind) in edges {
+            bench.world.now = bench.world.now + CountSpan(wait);
+            let raw_ns = bench.world.now.0 as i64;
+            bench.world.event(Event::Check(HostCheck {
+                count: bench.world.now, raw_ns, suspended_ns: 0, width: CountSpan(0),
+            }));
+            bench.sequence = bench.sequence.wrapping_add(step);
+            let count = Count(bench.world.now.0.wrapping_add(off as u64));
+            let stamp = match kind {
+                0 => Err("none".to_owned()),
+                _ => Ok(Stamp { count, error: CountSpan(error), method: StampMethod::Kernel }),
+            };
+            let (source, sequence) = (bench.id, bench.sequence);
+            bench.world.event(Event::Edge { source, sequence, stamp });
+            let hand = *bench.world.hand();
+            let error = hand.time_at(bench.world.now) - truth(bench.world.now);
+            // Three honest servers 0.1 ms away: the truth is never further from the clock than their
+            // word is wide.
+            prop_assert!(error.abs() < Span::from_millis(3), "{error}");
+            prop_assert!(bench.report().refused.len() < 10);
+            bench.world.run(1);
+        }
+        let (mut again, _) = Engine::new(world::config(&["s1", "s2", "s3"]), start());
+        for (at, event) in &bench.world.log {
+            let _ = again.handle(*at, event.clone());
+        }
+        prop_assert_eq!(again.report(bench.world.now), bench.world.engine.report(bench.world.now));
+    }
+}

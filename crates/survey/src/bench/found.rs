@@ -1,0 +1,82 @@
+//! What the comparison found.
+
+use serde::{Deserialize, Serialize};
+
+use super::By;
+
+/// What was measured.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Bench {
+    /// How many readings of each.
+    pub reads: u64,
+    /// The clocksource in the beginning, and in the end; none where the kernel does not tell.
+    pub clocksource: Option<String>,
+    /// The other ones that were available but not measured, as changing it was not asked for.
+    pub not_selected: Vec<String>,
+    /// By clocksource, what reading through the kernel takes.
+    pub sources: Vec<OfSource>,
+    /// What reading directly takes.
+    pub direct: Vec<Cost>,
+    /// What cannot be read, and why.
+    pub unreadable: Vec<Unreadable>,
+    /// How the coarse clocks go on.
+    pub coarse: Vec<CoarseStep>,
+    /// What is to be said about it all.
+    pub notes: Vec<String>,
+}
+
+/// What reading through the kernel takes while it uses one clocksource.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct OfSource {
+    /// Its name.
+    pub clocksource: Option<String>,
+    /// Whether the vDSO can read it, judged by what it takes compared with a system call; where it
+    /// cannot, each of its readings is a system call.
+    pub in_vdso: Option<bool>,
+    /// The ways; none where the kernel did not accept the clocksource.
+    pub costs: Vec<Cost>,
+    /// Why there are none.
+    pub refused: Option<String>,
+}
+
+/// What one way takes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Cost {
+    /// How it is reached.
+    pub by: By,
+    /// What is read.
+    pub what: String,
+    /// Whether no counter is read for it.
+    pub coarse: bool,
+    /// The time that passed, s.
+    pub real_s: f64,
+    /// The processor time of the thread outside of the kernel, s.
+    pub user_s: f64,
+    /// The processor time of the thread in the kernel, s.
+    pub system_s: f64,
+    /// What a reading takes, ns: the median of the batches, so that interruptions do not count.
+    pub ns: f64,
+    /// To the cheapest reading of a counter or a clock that is not coarse, in the whole comparison.
+    pub ratio: f64,
+}
+
+/// Something that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// Its name.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// How a coarse clock goes on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CoarseStep {
+    /// Which one.
+    pub clock: String,
+    /// Its step as `clock_getres` has it, ns.
+    pub said_ns: u64,
+    /// Its step as seen, the smallest of some, ns; none if it did not step. (On a busy machine this
+    /// process may have missed some of them.)
+    pub seen_ns: Option<u64>,
+}
