@@ -79,7 +79,7 @@ pub enum OpenError {
     /// The counter that the page is about, or what else it takes, cannot be read here.
     Counter(CounterError),
     /// The counter that the page is about is a device that gives no counts here.
-    Unreadable(Unreadable),
+    Unreadable(Box<Unreadable>),
 }
 
 /// Why the clock cannot tell.
@@ -96,7 +96,7 @@ pub enum ReadError {
     /// The counter that the page is now about cannot be read here.
     Counter(CounterError),
     /// The counter that the page is now about is a device that gives no counts here.
-    Unreadable(Unreadable),
+    Unreadable(Box<Unreadable>),
     /// The moment belongs to another stretch of the counter than the clock does now: the counter
     /// lost its continuity in between (suspend, migration, another counter).
     OtherEpoch {
@@ -160,13 +160,13 @@ impl std::error::Error for Unreadable {}
 
 impl From<Unreadable> for OpenError {
     fn from(why: Unreadable) -> OpenError {
-        OpenError::Unreadable(why)
+        OpenError::Unreadable(Box::new(why))
     }
 }
 
 impl From<Unreadable> for ReadError {
     fn from(why: Unreadable) -> ReadError {
-        ReadError::Unreadable(why)
+        ReadError::Unreadable(Box::new(why))
     }
 }
 

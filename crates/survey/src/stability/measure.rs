@@ -62,6 +62,7 @@ struct Run<'a> {
     notes: Vec<String>,
     ended_early: bool,
     suspended_ns: i64,
+    lapses: u32,
     begun: Instant,
     /// When the loads began to alternate.
     loads_since: Option<Instant>,
@@ -112,6 +113,7 @@ impl<'a> Run<'a> {
             notes,
             ended_early: false,
             suspended_ns: host_reading(counter).suspended_ns,
+            lapses: counter.lapses(),
             begun: Instant::now(),
             loads_since: None,
         })
@@ -306,6 +308,13 @@ impl<'a> Run<'a> {
                 "The machine was suspended for {} ms meanwhile: the counter may have stopped.",
                 asleep / 1_000_000
             ));
+        }
+        if self.counter.lapses() > self.lapses {
+            self.notes.push(
+                "The counter was not read for half a roll-over or more meanwhile: its phase may \
+                 be off by whole roll-overs since."
+                    .into(),
+            );
         }
         if matches!(self.setup.against, Against::Ntp(..)) && self.identity.interval_s < 16.0 {
             self.notes

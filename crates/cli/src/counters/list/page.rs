@@ -5,6 +5,7 @@ use truechimer_survey::advice::Severity;
 use truechimer_survey::inventory::{Access, Inventory, State};
 
 use super::Listed;
+use super::figures::span;
 use super::screen::{by_vdso, details, path, properties};
 
 /// The section of `truechimer counters report`: the machine, its clocksources and counters, what
@@ -18,7 +19,8 @@ pub fn section(listed: &Listed) -> Section {
     let mut section = Section::new("Counters and clocksources")
         .table(machine)
         .table(clocksources(inventory))
-        .table(counters(inventory));
+        .table(counters(inventory))
+        .table(unusable(inventory));
     if inventory.counters.iter().any(|c| c.measured.is_some_and(|m| !m.independent)) {
         section = section.text(
             "Frequencies are measured against CLOCK_MONOTONIC_RAW. Where the kernel makes that \
@@ -72,7 +74,7 @@ fn clocksources(inventory: &Inventory) -> Table {
                 bits(source.bits),
                 number(source.nominal.as_ref().map(|nominal| nominal.hz), Unit::Hertz, 7),
                 number(source.kernel.as_ref().map(|kernel| kernel.hz), Unit::Hertz, 7),
-                number(source.rolls_over_s, Unit::Seconds, 3),
+                roll_over(source.rolls_over_s),
                 Cell::text(by_vdso(source.by_vdso)),
                 Cell::text(source.verdict.text()),
             ],
@@ -93,30 +95,40 @@ fn counters(inventory: &Inventory) -> Table {
         "a reading",
         "by",
     ]);
-    for counter in &inventory.counters {
-        let what = Cell::text(counter.what.clone());
-        table = match &counter.unusable {
-            Some(why) => table.row(counter.name.clone(), [what, Cell::text(why.clone())]),
-            None => {
-                let measured = counter.measured;
-                let nominal = counter.nominal.as_ref().map(|nominal| nominal.hz);
-                table.row(
-                    counter.name.clone(),
-                    [
-                        what,
-                        bits(counter.bits),
-                        number(counter.rolls_over_s, Unit::Seconds, 3),
-                        number(measured.map(|m| m.hz).or(nominal), Unit::Hertz, 10),
-                        number(measured.map(|m| m.error_hz / m.hz), Unit::Rate, 2),
-                        number(counter.step.map(|step| step.ns * 1e-9), Unit::Seconds, 3),
-                        number(counter.read_ns.map(|ns| ns * 1e-9), Unit::Seconds, 3),
-                        Cell::text(counter.access.map_or("", Access::name)),
-                    ],
-                )
-            }
-        };
+    for counter in inventory.counters.iter().filter(|counter| counter.unusable.is_none()) {
+        let measured = counter.measured;
+        let nominal = counter.nominal.as_ref().map(|nominal| nominal.hz);
+        table = table.row(
+            counter.name.clone(),
+            [
+                Cell::text(counter.what.clone()),
+                bits(counter.bits),
+                roll_over(counter.rolls_over_s),
+                number(measured.map(|m| m.hz).or(nominal), Unit::Hertz, 10),
+                number(measured.map(|m| m.error_hz / m.hz), Unit::Rate, 2),
+                number(counter.step.map(|step| step.ns * 1e-9), Unit::Seconds, 3),
+                number(counter.read_ns.map(|ns| ns * 1e-9), Unit::Seconds, 3),
+                Cell::text(counter.access.map_or("", Access::name)),
+            ],
+        );
     }
     table
+}
+
+/// Counters that this process cannot read, and why.
+fn unusable(inventory: &Inventory) -> Table {
+    let mut table = Table::new("Counters that cannot be read here").head(["name", "what", "why"]);
+    for counter in &inventory.counters {
+        if let Some(why) = &counter.unusable {
+            let cells = [Cell::text(counter.what.clone()), Cell::text(why.clone())];
+            table = table.row(counter.name.clone(), cells);
+        }
+    }
+    table
+}
+
+fn roll_over(seconds: Option<f64>) -> Cell {
+    seconds.map_or_else(Cell::missing, |seconds| Cell::text(span(seconds)))
 }
 
 fn calls(inventory: &Inventory) -> Table {
