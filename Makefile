@@ -21,8 +21,11 @@ accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, 
 	@$(CARGO) run --release --bin truechimer -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
 	@mv docs/accuracy.md.new docs/accuracy.md
 
-bench: have-cargo ## what reading the clock costs, and what the daemon uses
+bench: have-cargo ## what reading the clock costs, how that scales, and what the daemon uses
 	@$(CARGO) run --release --bin truechimer -- bench read $(ARGS)
+	@$(CARGO) run --release --bin truechimer -- counters bench $(ARGS)
+	@$(CARGO) run --release --bin truechimer -- bench timehands $(ARGS)
+	@cd bench && $(CARGO) run --release $(if $(ARGS),-- $(ARGS))
 	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
 
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
@@ -35,7 +38,7 @@ lint: have-cargo ## formatting, clippy and the documentation, all warnings being
 	@CARGO="$(CARGO)" scripts/test lint
 
 clean: ## remove all that was built
-	rm -rf target fuzz/target
+	rm -rf target fuzz/target bench/target examples/bare/target
 
 have-cargo:
 	@command -v $(CARGO) >/dev/null || { \

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use serde::Serialize;
+use truechimer_survey::affinity::{Cpus, Pinned};
 
 use clocks::{ALL, Clocks, Peer, Reads};
 use stage::Stage;
@@ -141,20 +142,30 @@ fn all_at_once(
     let clients = (0..threads).map(|_| clocks.clock_bound()).collect::<Result<Vec<_>, _>>()?;
     let start = &Barrier::new(threads.into());
     thread::scope(|scope| {
-        let read = |mut client: clock_bound::Client| {
+        let read = |(place, mut client): (usize, clock_bound::Client)| {
             move || {
+                // Left to the scheduler, threads that live for milliseconds share a processor.
+                let _pinned = on_its_own(place);
                 clocks.drive(peer, &mut client, turn, || {
                     start.wait();
                 })
             }
         };
-        let readers: Vec<_> = clients.into_iter().map(|c| scope.spawn(read(c))).collect();
+        let readers = clients.into_iter().enumerate();
+        let readers: Vec<_> = readers.map(|client| scope.spawn(read(client))).collect();
         let join = |reader: thread::ScopedJoinHandle<'_, Reads>| {
             reader.join().map_err(|_| "a thread panicked".to_owned())
         };
         let reads: Vec<Reads> = readers.into_iter().map(join).collect::<Result<_, _>>()?;
         Ok(Reads::rate(&reads))
     })
+}
+
+/// Keeps the calling thread to a processor, one for each while there are enough of them.
+fn on_its_own(place: usize) -> Option<Pinned> {
+    let allowed: Vec<usize> = Cpus::allowed().ok()?.iter().collect();
+    let cpu = allowed.get(place % allowed.len().max(1))?;
+    Pinned::to(Some(*cpu)).ok()
 }
 
 impl Report {

@@ -33,7 +33,7 @@ use stage::Stage;
 #[command(after_help = "\
 Reads the clock as often as it can, from one thread to as many as there are processors, and from as
 many processes, and puts beside it: the bare counter, the same hand behind a seqlock, nanoseconds
-in 64 bits under a mutex and under a spin lock (the way it was done before), and the system's clocks
+in 64 bits under a mutex and under a ticket lock (the way it was done before), and the system's clocks
 by way of the vDSO. Once over the counter, and once over a word of memory in its place, which shows
 what the scheme itself costs. A writer updates all of them, once a second, and in the end 100 and
 10000 times a second. Each reader has a processor of its own while there are enough. Every round

@@ -40,12 +40,13 @@ fn it_shows_that_readers_do_not_wait_and_leaves_nothing_behind() {
     assert!(standing["timehands_reads"].as_u64().unwrap() >= 2);
     assert!(standing["writing"].as_u64().unwrap() > 8);
     assert_eq!(
-        (&standing["seqlock_readers"], &standing["spin_lock_readers"]),
+        (&standing["seqlock_readers"], &standing["ticket_lock_readers"]),
         (&0.into(), &0.into())
     );
 
     let turns = figures["turns"].as_array().unwrap();
-    for clock in ["counter", "timehands", "seqlock", "mutex", "spin-lock", "realtime", "monotonic"]
+    for clock in
+        ["counter", "timehands", "seqlock", "mutex", "ticket-lock", "realtime", "monotonic"]
     {
         for (who, readers) in [("threads", 1), ("threads", 2), ("processes", 1), ("processes", 2)] {
             let found = turns.iter().find(|turn| {

@@ -267,7 +267,7 @@ impl fmt::Display for Attempt {
             Doing::Map => write!(f, "{} cannot be mapped", self.by)?,
             Doing::Permit(port) => write!(f, "{} of I/O port {port:#x} is refused", self.by)?,
         }
-        write!(f, ": {error} ({})", self.mend())
+        write!(f, ": {error}: {}", self.mend())
     }
 }
 

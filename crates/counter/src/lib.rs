@@ -9,7 +9,10 @@
 //! | `tsc-fenced` | the same between two `lfence` | x86-64 |
 //! | `arm-generic` | `CNTVCT_EL0` | AArch64; built and unit-tested, never run on hardware yet |
 //! | `raw` | `CLOCK_MONOTONIC_RAW` in ns: any clocksource, widened by the kernel and unsteered | everywhere |
-//! | `auto` | the first of the above that the machine and its kernel vouch for | everywhere |
+//! | `hpet` | the low 32 bits of the HPET's main counter, mapped | PCs, as root or by a udev rule |
+//! | `acpi-pm` | the ACPI power management timer, by port or memory; 24 or 32 bits | PCs, as root |
+//! | `acpi-pm-safe` | the same, read until it can be believed: three reads at least | PCs, as root |
+//! | `auto` | the TSC, the Arm timer or `raw`, whichever machine and kernel vouch for | everywhere |
 //!
 //! ```
 //! use truechimer_counter::{Choice, Counter, resolution};
@@ -28,6 +31,17 @@
 //! event of one's own, and is the cheapest read there is. A fenced read happens after everything
 //! before it has completed and before anything after it begins, which a sandwich (count, other
 //! clock, count) needs to be one. Sandwiches made here always use [`Counter::fenced`].
+//!
+//! # Narrow counters
+//! The devices roll over: 24 bits of ACPI timer every 4.7 s, 32 bits of HPET every 43 s to five
+//! minutes. [`Counter::read`] makes 64-bit counts of them all the same, as long as the process
+//! reads them once in half a roll-over; where it did not, [`Counter::lapses`] says that counts from
+//! before and after do not compare. Such counts are a process's own. One that publishes where it is
+//! ([`Counter::keep`]) lets others continue ([`Counter::read_from`]) or take over
+//! ([`Counter::resume`]), and what is too old to be continued is an error, never a wrong count.
+//! The age is told by `CLOCK_MONOTONIC_COARSE`, which reads no device; for 64-bit counters no
+//! clock is asked. A suspend, in which such a device may be reset, does not show in that age: who
+//! reads [`host_reading`] sees it.
 //!
 //! # What a counter may still do
 //! It may jump when a virtual machine moves or is restored, stop in suspend, or (broken firmware)

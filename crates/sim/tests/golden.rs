@@ -34,6 +34,11 @@ fn accuracy_stays_what_it_was() {
         ("suspend", 19.0, 1.8, 60.0),
         ("warm-start", 17.0, 1.6, 15.0),
         ("noisy-host", 19.0, 3.5, 40.0),
+        ("pps-and-lan", 5.0, 1.6, 4.0),
+        ("pps-stops", 19.0, 20.0, 200.0),
+        ("pps-alone", 19.0, 1.6, 4.0),
+        ("pps-off-by-300ms", 9.0, 1.5, 12.0),
+        ("pps-late-edges", 5.0, 90.0, 120.0),
     ] {
         let s = statistics(name, hours);
         assert!(s.error.rms_us <= rms, "{name}: rms {} µs", s.error.rms_us);
@@ -99,6 +104,18 @@ fn bounds_are_tight_and_convergence_is_fast() {
     assert!(took(20.0).1 < 120.0, "{:?}", took(20.0));
     assert_eq!(took(10.0).0, 2);
     assert!(s.one_second.error.max_us < 2.0);
+}
+
+#[test]
+fn a_pulse_makes_the_bound_small() {
+    // µs: half of its latency, and what stamps and drift add.
+    for (name, hours, most) in
+        [("pps-and-lan", 5.0, 5.0), ("pps-alone", 19.0, 5.0), ("pps-late-edges", 5.0, 120.0)]
+    {
+        let s = statistics(name, hours);
+        assert!(s.bound_median_us < most, "{name}: {} µs", s.bound_median_us);
+        assert!(s.bound_median_us > 2.0, "{name}: {} µs", s.bound_median_us);
+    }
 }
 
 #[test]

@@ -84,9 +84,9 @@ daemon() {
     on client truechimer run --config "$daemon_page.toml"
 }
 
-# synchronised NAME SECONDS: waits until it is.
+# synchronised NAME SPAN: waits until it is, however far the server.
 synchronised() {
-    ip netns exec client truechimer waitsync --page "/run/$1" --max-bound 5ms --timeout "$2" &&
+    ip netns exec client truechimer waitsync --page "/run/$1" --max-bound 1s --timeout "$2" &&
         return
     logs
     return 1

@@ -30,6 +30,7 @@ host = "$server"
 poll = 16
 [[source]]
 pps = "/dev/pps0"
+latency = "1us"
 END
 on client truechimer run --config /run/pulse.toml
 ok "the daemon without synchronises" synchronised plain 60s
@@ -41,6 +42,7 @@ for page in plain pulse; do
         "bound $(json median_bound_ns </tmp/$page.json) ns"
     is "$page: no bound broken" "$(json broken </tmp/$page.json)" 0
 done
+holds "the pulse is followed to a microsecond" "$(json max_ns </tmp/pulse.json) < 1000"
 holds "the pulse makes the bound smaller" \
     "$(json median_bound_ns </tmp/pulse.json) < $(json median_bound_ns </tmp/plain.json)"
 [ "$tap_failed" = 0 ] || logs

@@ -3,8 +3,8 @@
  * A pulse per second whose error is known: /dev/pps0 of a guest.
  *
  * Pulses come at the multiples of (1 + ppb / 10^9) s of CLOCK_MONOTONIC_RAW, so that they have
- * nothing to do with how the system clock is steered. A timer wakes a little too early, and the rest is waited out by
- * looking at the clock, so that a pulse is late by no more than one look.
+ * nothing to do with how the system clock is steered. A timer wakes a little too early, and the
+ * rest is waited out by looking at the clock: a pulse is late by no more than one look.
  */
 #include <linux/err.h>
 #include <linux/hrtimer.h>
@@ -17,27 +17,33 @@ static long ppb;
 module_param(ppb, long, 0444);
 MODULE_PARM_DESC(ppb, "how much longer than a second of the raw clock a period is, in 10^-9");
 
-/* Waking early costs processor time; waking late, the promise of the pulse. */
-#define EARLY_NS 50000
-/* The system clock, by which timers run, may be steered by this much: ns for each second. */
-#define STEERED_NS 600000
+/* The last piece, which is waited out: timers are late by some microseconds. */
+#define LAST_NS 10000
 
 static struct pps_device *pps;
 static struct hrtimer timer;
 /* When the next pulse is due by the raw clock, ns. */
 static u64 due;
 
+/*
+ * Timers run by the system clock, which may be steered: what is left is approached in steps, each of
+ * which stops short by more than the clock can be off by in that time.
+ */
 static void sleep_until_nearly_due(void)
 {
-	s64 left = (s64)(due - ktime_get_raw_ns()) - EARLY_NS - STEERED_NS;
+	s64 left = (s64)(due - ktime_get_raw_ns()) - LAST_NS / 2;
 
-	hrtimer_set_expires(&timer, ktime_add_ns(ktime_get(), max_t(s64, left, 0)));
+	hrtimer_set_expires(&timer, ktime_add_ns(ktime_get(), max_t(s64, left - left / 1024, 0)));
 }
 
 static enum hrtimer_restart pulse(struct hrtimer *unused)
 {
 	struct pps_event_time now;
 
+	if ((s64)(due - ktime_get_raw_ns()) > LAST_NS) {
+		sleep_until_nearly_due();
+		return HRTIMER_RESTART;
+	}
 	while ((s64)(ktime_get_raw_ns() - due) < 0)
 		cpu_relax();
 	pps_get_ts(&now);

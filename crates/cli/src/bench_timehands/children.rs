@@ -22,7 +22,7 @@ pub enum Role {
     PageWriter,
     /// Stops itself in the middle of an update of the seqlock.
     SeqlockWriter,
-    /// Stops itself while it holds the spin lock.
+    /// Stops itself while it holds the ticket lock.
     LockHolder,
 }
 
@@ -141,7 +141,7 @@ pub fn run(role: &Path, directory: &Path, out: &mut dyn Write) -> Ended {
         Some(Role::Reader) => read(&Clocks::open(directory, TENDED)?, out),
         Some(Role::PageWriter) => stopped::write_page(directory),
         Some(Role::SeqlockWriter) => stopped::stop_halfway(directory, Subject::Seqlock),
-        Some(Role::LockHolder) => stopped::stop_halfway(directory, Subject::SpinLock),
+        Some(Role::LockHolder) => stopped::stop_halfway(directory, Subject::TicketLock),
         None => Err(Failure::Said(format!("no role '{}'", role.display()))),
     }
 }

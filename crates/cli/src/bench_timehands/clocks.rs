@@ -20,9 +20,12 @@ use crate::failure::Failure;
 
 /// Reads between two looks at whether the time is up.
 const BATCH: u64 = 256;
-/// How often a lock is tried before the processor is left to others.
+/// How often a lock is looked at before the processor is left to others.
 const SPINS: u32 = 100;
 const NANOS: u64 = 1_000_000_000;
+/// How often the writer leaves the processor to others for the ticket lock before it takes whoever
+/// holds it to be dead.
+const PATIENCE: u32 = 100_000;
 
 /// Words of the shared file: the dummy counter; the seqlock; the locked clock. Each begins a pair
 /// of cache lines.
@@ -57,8 +60,8 @@ pub enum Subject {
     Seqlock,
     /// Nanoseconds in 64 bits, worked out by a division under a mutex: the old way.
     Mutex,
-    /// The same under a lock that is spun for.
-    SpinLock,
+    /// The same under a lock that is spun for, first come, first served: what kernels take.
+    TicketLock,
     /// The system's clock by way of the vDSO.
     Realtime,
     /// The system's monotonic clock by way of the vDSO.
@@ -72,7 +75,7 @@ pub const ALL: [Subject; 7] = [
     Subject::Seqlock,
     Subject::Realtime,
     Subject::Monotonic,
-    Subject::SpinLock,
+    Subject::TicketLock,
     Subject::Mutex,
 ];
 
@@ -84,7 +87,7 @@ impl Subject {
             Subject::Timehands => "timehands",
             Subject::Seqlock => "seqlock",
             Subject::Mutex => "mutex, 64-bit ns",
-            Subject::SpinLock => "spin lock, 64-bit ns",
+            Subject::TicketLock => "ticket lock, 64-bit ns",
             Subject::Realtime => "vDSO CLOCK_REALTIME",
             Subject::Monotonic => "vDSO CLOCK_MONOTONIC",
         }
@@ -175,7 +178,7 @@ impl Clocks {
     pub fn publish(&self, words: &Packed, old: Old) {
         self.word(DUMMY).store(old.base, Relaxed);
         self.seqlock().publish(words, || ());
-        self.locked(|record| {
+        self.locked(PATIENCE, |record| {
             for (word, value) in record.iter().zip([old.base, old.nanos, old.hz]) {
                 word.store(value, Relaxed);
             }
@@ -186,7 +189,9 @@ impl Clocks {
     /// Publishes to the seqlock and stands still half-way; or takes the lock and keeps it.
     pub fn publish_halfway(&self, subject: Subject, words: &Packed, stand: impl Fn()) {
         match subject {
-            Subject::SpinLock => self.locked(|_| stand()),
+            Subject::TicketLock => {
+                self.locked(PATIENCE, |_| stand());
+            }
             _ => self.seqlock().publish(words, stand),
         }
     }
@@ -227,18 +232,20 @@ impl Clocks {
                 let old = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
                 old.at(count())
             }),
-            Subject::SpinLock => repeat(time, || self.locked(|record| old(record).at(count()))),
+            Subject::TicketLock => {
+                repeat(time, || self.locked(u32::MAX, |record| old(record).at(count())))
+            }
             _ => repeat(time, count),
         }
     }
 
-    /// Whether the seqlock or the spin lock can be read once within this time.
+    /// Whether the seqlock or the ticket lock can be read once within this time.
     pub fn try_once(&self, subject: Subject, time: Duration) -> bool {
         let end = HostInstant::now() + time;
         let seqlock = self.seqlock();
         while HostInstant::now() < end {
             let read = match subject {
-                Subject::SpinLock => self.try_locked(|_| ()).is_some(),
+                Subject::TicketLock => self.try_locked(|_| ()).is_some(),
                 _ => seqlock.try_read(&|| self.counter.read().0).is_some(),
             };
             if read {
@@ -279,33 +286,43 @@ impl Clocks {
         Seqlock { sequence: self.word(SEQLOCK), words }
     }
 
-    /// Does something with the record of the spin lock, as soon as nobody else does.
+    /// Does something with the record of the ticket lock, once all who came before are done; unless
+    /// that takes more patience than there is.
     #[inline(always)]
-    fn locked<T>(&self, mut section: impl FnMut(&[AtomicU64]) -> T) -> T {
-        loop {
-            for _ in 0..SPINS {
-                if let Some(result) = self.try_locked(&mut section) {
-                    return result;
-                }
+    fn locked<T>(&self, patience: u32, section: impl FnOnce(&[AtomicU64]) -> T) -> Option<T> {
+        let ticket = self.word(LOCKED).fetch_add(1, Relaxed);
+        let serving = self.word(LOCKED + 1);
+        let mut waits = 0_u32;
+        while serving.load(Acquire) != ticket {
+            waits = waits.saturating_add(1);
+            if !waits.is_multiple_of(SPINS) {
                 spin_loop();
+            } else if waits / SPINS < patience {
+                thread::yield_now();
+            } else {
+                return None;
             }
-            thread::yield_now();
         }
+        Some(self.served(ticket, section))
+    }
+
+    /// The same if nobody else is there.
+    fn try_locked<T>(&self, section: impl FnOnce(&[AtomicU64]) -> T) -> Option<T> {
+        let ticket = self.word(LOCKED + 1).load(Acquire);
+        let next = ticket.wrapping_add(1);
+        self.word(LOCKED).compare_exchange(ticket, next, Acquire, Relaxed).ok()?;
+        Some(self.served(ticket, section))
     }
 
     #[inline(always)]
-    fn try_locked<T>(&self, section: impl FnOnce(&[AtomicU64]) -> T) -> Option<T> {
-        let lock = self.word(LOCKED);
-        if lock.load(Relaxed) != 0 || lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-            return None;
-        }
-        let result = section(self.shared.get(LOCKED + 1..LOCKED + 4).unwrap_or_default());
-        lock.store(0, Release);
-        Some(result)
+    fn served<T>(&self, ticket: u64, section: impl FnOnce(&[AtomicU64]) -> T) -> T {
+        let result = section(self.shared.get(LOCKED + 2..LOCKED + 5).unwrap_or_default());
+        self.word(LOCKED + 1).store(ticket.wrapping_add(1), Release);
+        result
     }
 }
 
-/// The record of the spin lock.
+/// The record of the ticket lock.
 #[inline(always)]
 fn old(record: &[AtomicU64]) -> Old {
     let word = |at: usize| record.get(at).map_or(0, |word| word.load(Relaxed));
@@ -394,7 +411,7 @@ mod tests {
         let count = clocks.dummy();
         let hands = clocks.hands(count).unwrap().0.as_nanos();
         let seqlock = clocks.seqlock().read(&|| count).0.as_nanos();
-        let locked = clocks.locked(|record| old(record).at(count));
+        let locked = clocks.locked(1000, |record| old(record).at(count)).unwrap();
         let mutex = clocks.mutex.lock().unwrap().at(count);
         assert_eq!(hands, seqlock);
         assert_eq!((i128::from(locked), locked), (hands, mutex));
@@ -405,7 +422,7 @@ mod tests {
         let stage = Stage::new().unwrap();
         let clocks = stage.clocks();
         let short = Duration::from_millis(2);
-        for subject in [Subject::Seqlock, Subject::SpinLock] {
+        for subject in [Subject::Seqlock, Subject::TicketLock] {
             assert!(clocks.try_once(subject, Duration::from_secs(20)));
             let read = Cell::new(None);
             clocks.publish_halfway(subject, &[0; WORDS], || {

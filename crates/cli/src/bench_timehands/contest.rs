@@ -20,7 +20,7 @@ pub const CALM: u32 = 1;
 pub const BUSY: [u32; 2] = [100, 10_000];
 /// Who is compared under a busy writer.
 const UNDER_BUSY: [Subject; 5] =
-    [Subject::Counter, Subject::Timehands, Subject::Seqlock, Subject::SpinLock, Subject::Mutex];
+    [Subject::Counter, Subject::Timehands, Subject::Seqlock, Subject::TicketLock, Subject::Mutex];
 
 /// What one reader did in a turn.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -251,7 +251,7 @@ mod tests {
             timehands_reads: 5,
             timehands_readers: going,
             seqlock_readers: 0,
-            spin_lock_readers: 0,
+            ticket_lock_readers: 0,
         }
     }
 

@@ -43,8 +43,8 @@ pub struct Standing {
     pub timehands_readers: u16,
     /// How many of as many readers could read the seqlock, whose writer stood half-way.
     pub seqlock_readers: u16,
-    /// How many could read the clock under the spin lock, whose holder stood still.
-    pub spin_lock_readers: u16,
+    /// How many could read the clock under the ticket lock, whose holder stood still.
+    pub ticket_lock_readers: u16,
 }
 
 /// Stops writers and reads.
@@ -77,7 +77,7 @@ pub fn show(directory: &Path, readers: u16, time: Duration) -> Result<Standing, 
         timehands_reads: reads.iter().sum(),
         timehands_readers: reads.iter().map(|reads| u16::from(*reads > 0)).sum(),
         seqlock_readers: held_up(Role::SeqlockWriter, Subject::Seqlock)?,
-        spin_lock_readers: held_up(Role::LockHolder, Subject::SpinLock)?,
+        ticket_lock_readers: held_up(Role::LockHolder, Subject::TicketLock)?,
     })
 }
 

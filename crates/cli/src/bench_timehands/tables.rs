@@ -176,7 +176,7 @@ fn standing(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "timehands  {} of {} threads read, {} times",
+        "timehands    {} of {} threads read, {} times",
         seen.timehands_readers, seen.readers, seen.timehands_reads
     )?;
     let hang = |able: u16| match seen.readers - able.min(seen.readers) {
@@ -185,17 +185,17 @@ fn standing(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "seqlock    {} of {} threads read{}",
+        "seqlock      {} of {} threads read{}",
         seen.seqlock_readers,
         seen.readers,
         hang(seen.seqlock_readers)
     )?;
     writeln!(
         out,
-        "spin lock  {} of {} threads read{}",
-        seen.spin_lock_readers,
+        "ticket lock  {} of {} threads read{}",
+        seen.ticket_lock_readers,
         seen.readers,
-        hang(seen.spin_lock_readers)
+        hang(seen.ticket_lock_readers)
     )
 }
 

@@ -52,7 +52,7 @@ impl Registers for Mapping {
     #[inline]
     fn word(&self, at: usize) -> u32 {
         let at = self.offset + at;
-        assert!(at % 4 == 0 && at + 4 <= self.length, "no such register: {at}");
+        assert!(at.is_multiple_of(4) && at + 4 <= self.length, "no such register: {at}");
         // SAFETY: it lies within the mapping, which lasts as long as this value, and is aligned as
         // the start, a page, is. One load of 32 bits, which the device answers as one.
         u32::from_le(unsafe { ptr::read_volatile(self.start.cast::<u8>().add(at).cast::<u32>()) })

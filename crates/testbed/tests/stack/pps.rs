@@ -14,7 +14,7 @@ use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{Daemon, SOON, Server, Setup};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::namespace::Pair;
-use truechimer_testbed::process::Signal;
+use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::truth::Truth;
 use truechimer_testbed::watch::{Sample, long, median};
 use truechimer_testbed::{binary, temp};
@@ -114,11 +114,17 @@ fn a_pulse_beside_chronyd_is_followed_and_every_reading_is_within_its_bound() {
     let Some(net) = or_skip(Pair::new()) else { return };
     let dir = temp::Dir::new();
     let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, "")) else { return };
+    // So far away that its word is a thousand times as vague as the pulse's.
+    let mut relay = net.server.command(binary::testbed());
+    let path = "delay=3ms,jitter=1ms";
+    relay.args(["relay", "192.0.2.1:11123", "127.0.0.1:123", "7", path, path]);
+    let mut relay = Process::start(relay, &dir.join("relay.log"));
+    relay.expect_output("relaying", SOON);
     let mut pulse = Pulse::start(&dir, 0);
     let setup = Setup {
         network: Some(&net.client),
         sections: &pulse.source(),
-        ..Setup::new(&dir, "192.0.2.1")
+        ..Setup::new(&dir, "192.0.2.1:11123")
     };
     let mut daemon = setup.start();
     let mut watch = daemon.watch(Truth::host());
@@ -132,7 +138,9 @@ fn a_pulse_beside_chronyd_is_followed_and_every_reading_is_within_its_bound() {
     assert!(used * 2 > edges && edges > 20, "{found:#}");
     // The server alone leaves half of its round trip open.
     let floor = number(&source(&daemon, "192.0.2.1"), "rtt_floor_ns");
-    println!("half of the server's round trip: {} ns", floor / 2);
+    let bound = median(watch.since(Duration::from_secs(20)).iter().map(Sample::bound_ns));
+    assert!(bound < floor / 4, "{bound} ns are no better than the server's {} ns", floor / 2);
+    println!("bound {bound} ns, half of the server's round trip {} ns", floor / 2);
 
     // It falls silent: the server goes on.
     pulse.stop();
