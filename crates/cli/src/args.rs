@@ -50,10 +50,10 @@ pub enum Command {
 
 /// Which command stands under which heading in `truechimer --help`.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Know the machine", &["counters"]),
     ("Keep a clock", &["run"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
+    ("Know the machine", &["counters"]),
     ("Examine it", &["simulate", "replay", "bench", "man"]),
 ];
 
@@ -141,8 +141,9 @@ pub struct Run {
     #[arg(long, value_name = "S")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub poll: Option<u32>,
-    /// The counter to read: auto, tsc, tsc-fenced, arm-generic, or raw (CLOCK_MONOTONIC_RAW, over
-    /// any clocksource) [default: auto]
+    /// The counter to read: auto, tsc, tsc-fenced, arm-generic, raw (CLOCK_MONOTONIC_RAW, over any
+    /// clocksource), and as root hpet, acpi-pm or acpi-pm-safe; 'truechimer counters list' says
+    /// which there are [default: auto]
     #[arg(long, value_name = "NAME")]
     pub counter: Option<Choice>,
     #[command(flatten)]
@@ -312,7 +313,7 @@ pub struct Demo {
     #[arg(long, value_name = "S", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub poll: u32,
-    /// The counter to read: auto, tsc, tsc-fenced, arm-generic or raw
+    /// The counter to read: auto, tsc, tsc-fenced, arm-generic, raw, hpet, acpi-pm, acpi-pm-safe
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub counter: Choice,
     /// Print JSON lines: one object a second, and the summary

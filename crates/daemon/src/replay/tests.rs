@@ -220,7 +220,7 @@ fn log_with_a_pulse() -> String {
             method: StampMethod::Kernel,
         };
         // One in ten was on no pair.
-        let stamp = if second % 10 == 0 { Err("no pairs".into()) } else { Ok(stamp) };
+        let stamp = if second.is_multiple_of(10) { Err("no pairs".into()) } else { Ok(stamp) };
         (second + 1, Event::Edge { source: SourceId(1), sequence: second, stamp })
     };
     let mut events = vec![(8, Event::Configure(with))];

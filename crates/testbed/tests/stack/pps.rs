@@ -1,5 +1,5 @@
-//! A pulse per second beside a server: a plain file, as sysfs has it, written by a thread that knows
-//! when the seconds of `CLOCK_REALTIME` begin.
+//! A pulse per second beside a server: a plain file, as sysfs has it, written by a thread that
+//! knows when the seconds of `CLOCK_REALTIME` begin.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
