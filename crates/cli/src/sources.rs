@@ -407,7 +407,7 @@ mod tests {
         assert!(shown.contains("120 edges, 118 accepted, 2 missed"), "{shown}");
         assert!(shown.contains("stamps      kernel, to ± 21.000 µs"), "{shown}");
         assert!(!shown.contains("server") && !shown.contains("requests"), "{shown}");
-        let shown = text(|out| write_table(&[pulse.clone()], out));
+        let shown = text(|out| write_table(std::slice::from_ref(&pulse), out));
         assert!(shown.lines().nth(1).unwrap().starts_with("*  gps      0     1    377"), "{shown}");
         let json = serde_json::to_value(Json::of(&pulse)).unwrap();
         assert_eq!((&json["pulse"], &json["reference"]), (&true.into(), &"PPS".into()));

@@ -48,16 +48,16 @@ fn look(choice: Choice, counter: Counter, raw: Counter, watch: u64, sleep: u64) 
         ),
         Err(why) => println!("{choice}: {why}"),
     }
-    let start = [raw, counter, raw].map(Counter::read);
+    let (outer, start, inner) = (raw.read(), counter.read(), raw.read());
     for _ in 0..watch {
         thread::sleep(Duration::from_secs(1));
         let _ = counter.read();
     }
     let kept = counter.keep();
-    let end = [raw, counter, raw].map(Counter::read);
-    let [began, counted, ended] = [0, 1, 2].map(|n| (end[n] - start[n]).0);
+    let (ended, counted, began) =
+        ((raw.read() - inner).0, (counter.read() - start).0, (raw.read() - outer).0);
     println!(
-        "{choice}: {counted} counts in {began} to {ended} ns, {:.6} MHz, {:.1} roll-overs, {} lapses",
+        "{choice}: {counted} counts in {ended} to {began} ns, {:.6} MHz, {:.1} roll-overs, {} lapses",
         counted as f64 * 2000.0 / (began + ended) as f64,
         counted as f64 / 2f64.powi(counter.bits() as i32),
         counter.lapses()
