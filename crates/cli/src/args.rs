@@ -36,12 +36,12 @@ pub enum Command {
     Demo(Demo),
     /// Serve a time of its own over NTP, for demonstrations and tests
     Serve(Serve),
+    /// Know the machine's counters: list, compare, select, latency, stability
+    Counters(crate::counters::Counters),
     /// Put the clock into simulated networks and see how far it is from the truth
     Simulate(Simulate),
     /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
     Replay(Replay),
-    /// Know the machine's counters: list, compare, select, latency, stability
-    Counters(crate::counters::Counters),
     /// Measure what reading the clock costs, and what the daemon uses
     Bench(Bench),
     /// Write the manual pages

@@ -1,7 +1,7 @@
 //! The configuration file, `truechimer.toml`.
 //!
 //! ```toml
-//! counter = "auto"              # auto, tsc, tsc-fenced, arm-generic or raw
+//! counter = "auto"              # tsc, tsc-fenced, arm-generic, raw, hpet, acpi-pm, acpi-pm-safe
 //! page = "/run/truechimer/clock"
 //! control = "/run/truechimer/clock.control"   # or "none"
 //! replay-log = "/var/log/truechimer.jsonl"    # none unless set

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use truechimer::Clock;
+use serde_json::{Map, Value, json};
+use truechimer::{Clock, ReadError, Reading};
 use truechimer_testbed::figures::figures;
 use truechimer_testbed::scale::Reference;
 use truechimer_testbed::watch::Sample;
@@ -25,63 +25,111 @@ pub fn look(page: &str, reference: &str, seconds: &str, every: &str) -> Result<(
     let clock = Clock::open_within(Some(Path::new(page)), PATIENCE)
         .map_err(|error| format!("{page}: {error}"))?;
 
+    let mut seen = Seen::default();
     let start = Instant::now();
-    let mut samples = Vec::new();
-    let mut changes: Vec<(f64, Value)> = Vec::new();
-    let (mut readings, mut promised, mut broken, mut refused) = (0_u64, 0_u64, 0_u64, 0_u64);
-    let mut worst_outside_ns = 0;
-    // When a bound was broken first and last, s.
-    let mut broken_between: Option<(f64, f64)> = None;
     while start.elapsed() < time {
         let mut best: Option<Sample> = None;
         for _ in 0..TRIES {
-            readings += 1;
-            let seen = match Sample::look(&clock, || reference.now_ns(), start) {
+            let look = Sample::look(&clock, || reference.now_ns(), start);
+            seen.readings += 1;
+            seen.change(start, &clock, &look);
+            match look {
                 Ok((sample, _)) => {
-                    if sample.status.bound_holds() {
-                        promised += 1;
-                        worst_outside_ns = worst_outside_ns.max(sample.outside_ns());
-                        if sample.outside_ns() > 0 {
-                            broken += 1;
-                            let at = sample.at.as_secs_f64();
-                            broken_between = Some((broken_between.map_or(at, |b| b.0), at));
-                        }
-                    }
+                    seen.judge(&sample);
                     if best.is_none_or(|best| sample.width_ns() < best.width_ns()) {
                         best = Some(sample);
                     }
-                    let epoch = clock.moment().map_or(Value::Null, |moment| moment.epoch.0.into());
-                    json!({ "status": sample.status.to_string(), "epoch": epoch })
                 }
-                Err(error) => {
-                    refused += 1;
-                    json!({ "refused": error.to_string() })
-                }
-            };
-            if changes.last().is_none_or(|(_, last)| *last != seen) {
-                changes.push((start.elapsed().as_secs_f64(), seen));
+                Err(_) => seen.refused += 1,
             }
         }
-        samples.extend(best);
+        seen.samples.extend(best);
         sleep(every);
     }
-    let changes: Vec<Value> = changes
-        .into_iter()
-        .map(|(at, mut seen)| {
-            seen["at_s"] = format!("{at:.3}").parse::<f64>().unwrap_or(at).into();
-            seen
-        })
-        .collect();
-    let mut result = figures(&samples);
-    result["readings"] = readings.into();
-    result["promised"] = promised.into();
-    result["broken"] = broken.into();
-    result["refused"] = refused.into();
-    result["broken_for_s"] = broken_between.map_or(0.0, |(first, last)| last - first).into();
-    result["worst_outside_ns"] = worst_outside_ns.into();
-    result["inside_share"] =
-        if promised == 0 { Value::Null } else { (1.0 - broken as f64 / promised as f64).into() };
-    result["changes"] = changes.into();
-    println!("{result:#}");
+    println!("{:#}", Value::Object(seen.result()));
     Ok(())
+}
+
+/// What was seen so far.
+#[derive(Default)]
+struct Seen {
+    samples: Vec<Sample>,
+    /// Each change of status and epoch, from when on, s.
+    changes: Vec<(f64, Value)>,
+    readings: u64,
+    /// Readings with a bound.
+    promised: u64,
+    /// Readings whose bound did not hold.
+    broken: u64,
+    /// Readings that were refused.
+    refused: u64,
+    /// When a bound was broken first and last, s.
+    broken_between: Option<(f64, f64)>,
+    worst_outside_ns: i64,
+}
+
+impl Seen {
+    fn judge(&mut self, sample: &Sample) {
+        if !sample.status.bound_holds() {
+            return;
+        }
+        self.promised += 1;
+        let outside = sample.outside_ns();
+        if outside > 0 {
+            let at = sample.at.as_secs_f64();
+            self.broken += 1;
+            self.broken_between = Some((self.broken_between.map_or(at, |(first, _)| first), at));
+            self.worst_outside_ns = self.worst_outside_ns.max(outside);
+        }
+    }
+
+    fn change(
+        &mut self,
+        start: Instant,
+        clock: &Clock,
+        look: &Result<(Sample, Reading), ReadError>,
+    ) {
+        let now = match look {
+            Ok((sample, _)) => {
+                let epoch = clock.moment().map_or(Value::Null, |moment| moment.epoch.0.into());
+                json!({ "status": sample.status.to_string(), "epoch": epoch })
+            }
+            Err(error) => json!({ "refused": error.to_string() }),
+        };
+        if self.changes.last().is_none_or(|(_, last)| *last != now) {
+            self.changes.push((start.elapsed().as_secs_f64(), now));
+        }
+    }
+
+    fn result(&self) -> Map<String, Value> {
+        let kept = (self.promised - self.broken) as f64 / self.promised.max(1) as f64;
+        let changes = self
+            .changes
+            .iter()
+            .map(|(at, what)| with(what.clone(), json!({ "at_s": (at * 1e3).round() / 1e3 })));
+        with(
+            figures(&self.samples),
+            json!({
+                "readings": self.readings,
+                "promised": self.promised,
+                "broken": self.broken,
+                "broken_for_s": self.broken_between.map_or(0.0, |(first, last)| last - first),
+                "worst_outside_ns": self.worst_outside_ns,
+                "refused": self.refused,
+                "inside_share": if self.promised == 0 { Value::Null } else { kept.into() },
+                "changes": changes.map(Value::Object).collect::<Vec<_>>(),
+            }),
+        )
+    }
+}
+
+/// Two objects as one.
+fn with(one: Value, other: Value) -> Map<String, Value> {
+    let mut all = Map::new();
+    for value in [one, other] {
+        if let Value::Object(fields) = value {
+            all.extend(fields);
+        }
+    }
+    all
 }

@@ -100,7 +100,7 @@ mod tests {
         let line: Line = "100-500,leap=103".parse().unwrap();
         assert_eq!(line, Line { unix_ns: 100_000_000_000, ppb: -500, leap: Some(103) });
         assert_eq!(line.unix_ns(2_000_000_000), 102_000_000_000 - 1_000);
-        assert_eq!(line.unix_ns(3_000_001_500), 102_000_000_000);
+        assert_eq!(line.unix_ns(3_000_001_502), 102_000_000_001);
         assert!(line.leap_announced(102_999_999_999) && !line.leap_announced(103_000_000_000));
     }
 
