@@ -31,8 +31,8 @@ bench: have-cargo ## what reading the clock costs, how that scales, and what the
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
 
-soak: have-cargo ## the tests against real servers for an hour (SECONDS_LONG=n for another time)
-	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test stack
+soak: have-cargo ## the tests against real servers, and in virtual machines, for an hour (SECONDS_LONG=n for another time)
+	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test stack vm
 
 lint: have-cargo ## formatting, clippy and the documentation, all warnings being errors
 	@CARGO="$(CARGO)" scripts/test lint

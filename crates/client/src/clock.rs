@@ -290,14 +290,13 @@ impl Clock {
     /// The way of nearly all calls: an unfenced read of the processor's own counter, in line.
     #[inline(always)]
     fn quickly<T>(&self, tell: impl Tell<T>) -> Option<T> {
-        let counter = self.native.counter;
-        // Said to the compiler: it drops all other ways to read a counter from here.
-        if counter.is_fenced() { None } else { self.straight(&self.native, counter, tell) }
+        let counter = self.native.counter.native()?;
+        self.straight(&self.native, || counter.read(), tell)
     }
 
     /// The same for every counter, to be called where a function call does not matter.
     fn straightforwardly<T>(&self, tell: impl Tell<T>) -> Option<T> {
-        let by = |readable: &Readable| self.straight(readable, readable.counter, &tell);
+        let by = |readable: &Readable| self.straight(readable, || readable.counter.read(), &tell);
         by(&self.raw).or_else(|| by(&self.native))
     }
 
@@ -309,16 +308,21 @@ impl Clock {
     /// base. What does matter is that words and count are of the same counter; that is why each
     /// counter has its own mark for the hand that was vetted.
     #[inline(always)]
-    fn straight<T>(&self, readable: &Readable, counter: Counter, tell: impl Tell<T>) -> Option<T> {
+    fn straight<T>(
+        &self,
+        readable: &Readable,
+        read: impl FnOnce() -> Count,
+        tell: impl Tell<T>,
+    ) -> Option<T> {
         let ring = self.page.ring();
         let look = ring.look()?;
         if look.generation() != readable.vetted.load(Relaxed) {
             return None;
         }
         let (hand, heartbeat) = (Glance(look.words()), ring.heartbeat());
-        let count = counter.read();
+        let count = read();
         let told = tell(&hand, count, readable);
-        if hand.stands_at(count, heartbeat) && look.held() { told } else { None }
+        if hand.stands_at(count, heartbeat) && ring.stands(&look) { told } else { None }
     }
 
     /// [`Clock::now`] for other counters, and when something is unusual.

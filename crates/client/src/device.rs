@@ -11,13 +11,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use truechimer_counter::{
     Counter, CounterError, HostReading, KeptAt, clocksource, host_reading, resolution,
 };
-use truechimer_time::{Count, CountSpan, CounterKind, Period};
+use truechimer_time::{Count, CountSpan, CounterKind, Period, Rate, Span};
 use truechimer_timehands::{Device as Said, Hand, Kept, Made, PATIENCE, PageReader};
 
 use crate::error::{NoDevice, NoRawClock, Unreadable};
 
 /// How often a look at device and clocks is tried: the narrowest counts.
 const LOOKS: u32 = 2;
+/// How often the page is asked again where the counter was: the daemon keeps it once a second.
+const ASKS: u32 = 8;
+/// How far the rates of two clocksources may differ: the HPET's specification and the kernel's
+/// calibration of the TSC allow for 500 ppm each.
+const CLOCKSOURCES: Rate = Rate::from_ppb(1_000_000);
 
 /// How a count came about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -160,7 +165,8 @@ impl Page for PageReader {
 
 /// What can be read on a machine.
 pub(crate) trait Machine {
-    /// The device itself, if it may be read and its bits are as many as the page says.
+    /// The device itself, if it may be read: from where its lowest `bits` bits were kept, or, if
+    /// nobody need keep it, all that many.
     fn device(&self, bits: u32, kept: Option<Kept>) -> Result<Count, NoDevice>;
     /// The host's clocks by the raw clock: in it a count is a nanosecond of that.
     fn clocks(&self) -> HostReading;
@@ -178,11 +184,12 @@ impl Machine for Here {
     fn device(&self, bits: u32, kept: Option<Kept>) -> Result<Count, NoDevice> {
         let counter = self.device.clone().map_err(NoDevice::Counter)?;
         match (counter.bits(), kept) {
-            (here, _) if here != bits => Err(NoDevice::Width { here, page: bits }),
-            (_, None) => Ok(counter.read()),
+            // The lowest bits of what was kept are the device's own, whoever reads how many more.
             (_, Some(Kept { wide, at_ns })) => {
-                counter.read_from(&KeptAt { wide, at_ns }).map_err(NoDevice::Counter)
+                counter.read_within(&KeptAt { wide, at_ns }, bits).map_err(NoDevice::Counter)
             }
+            (here, None) if here != bits => Err(NoDevice::Width { here, page: bits }),
+            (_, None) => Ok(counter.read()),
         }
     }
 
@@ -261,7 +268,8 @@ impl<P: Page, M: Machine> Sight<'_, P, M> {
     fn count(&self, said: Option<Said>) -> Result<Count, NoDevice> {
         let bits = said.ok_or(NoDevice::NotKept)?.bits;
         // One of 64 bits needs no keeping.
-        let kept = (bits < 64).then(|| self.page.kept().ok_or(NoDevice::NotKept)).transpose()?;
+        let ask = || (0..ASKS).find_map(|_| self.page.kept()).ok_or(NoDevice::NotKept);
+        let kept = (bits < 64).then(ask).transpose()?;
         self.machine.device(bits, kept)
     }
 
@@ -276,8 +284,22 @@ impl<P: Page, M: Machine> Sight<'_, P, M> {
         }
         let by_raw = said.and_then(|said| said.by_raw).ok_or(NoRawClock::NotSaid)?;
         let (count, error) = by_raw.count(self.made, clocks.raw_ns).ok_or(NoRawClock::TooFar)?;
-        let host = Some(HostReading { count, width: error + error, ..clocks });
+        let error = error + self.unwatched(count, heartbeat);
+        // What reading the clocks took; the error of the count has nothing to do with them.
+        let width = self.hand.period.counts(Span::from_nanos(clocks.width.0)) + CountSpan(1);
+        let host = Some(HostReading { count, width, ..clocks });
         Ok(Look { count, error, read_by: ReadBy::RawClock, heartbeat, host })
+    }
+
+    /// What the raw clock may be off by because nobody saw to it that it was made of the device all
+    /// the time: another clocksource runs at a rate of its own.
+    fn unwatched(&self, count: Count, heartbeat: Count) -> CountSpan {
+        let period = self.hand.period;
+        let silence = period.span(count - heartbeat).abs();
+        match silence > PATIENCE {
+            true => period.counts(CLOCKSOURCES.over(silence)) + CountSpan(1),
+            false => CountSpan::ZERO,
+        }
     }
 }
 

@@ -161,10 +161,22 @@ impl Counter {
     /// # Errors
     /// [`CounterError::Stale`] where it was kept half a roll-over ago or more, or in the future.
     pub fn read_from(self, kept: &KeptAt) -> Result<Count, CounterError> {
+        self.read_within(kept, u32::MAX)
+    }
+
+    /// The same where whoever kept it read the lowest `bits` bits of the counter only: those above
+    /// are not relied on. An ACPI timer of 32 bits, for one, is taken for one of 24 by whoever opens
+    /// it while its upper eight are 0.
+    ///
+    /// # Errors
+    /// As [`Counter::read_from`], by a roll-over of that many bits.
+    pub fn read_within(self, kept: &KeptAt, bits: u32) -> Result<Count, CounterError> {
         match self.0 {
             Source::Device(Device { hardware, keeper: Some(keeper) }) => {
+                let width = keeper.width().narrowed(bits);
+                let width = width.ok_or(CounterError::Width(hardware.kind(), bits))?;
                 let raw = hardware.raw();
-                keeper.width().checked(kept.wide, raw, read::coarse().wrapping_sub(kept.at_ns))
+                width.checked(kept.wide, raw, read::coarse().wrapping_sub(kept.at_ns))
             }
             _ => Ok(self.read()),
         }
@@ -240,10 +252,32 @@ impl Counter {
         })
     }
 
+    /// The processor's own counter, if that is what this is, unfenced: for those to whom a branch
+    /// between the ways to read a counter matters.
+    #[must_use]
+    #[inline(always)]
+    pub fn native(self) -> Option<NativeCounter> {
+        matches!(self.0, Source::Native).then_some(NativeCounter(()))
+    }
+
     /// What it is, in a few words for people.
     #[must_use]
     pub fn description(self) -> &'static str {
         self.hardware().description()
+    }
+}
+
+/// The processor's own counter, unfenced: [`Counter::native`]. To read it is one instruction, in
+/// line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NativeCounter(());
+
+impl NativeCounter {
+    /// One reading.
+    #[must_use]
+    #[inline(always)]
+    pub fn read(self) -> Count {
+        Count(read::native())
     }
 }
 
@@ -269,6 +303,10 @@ mod tests {
             assert_eq!(counter.bits() == 64, counter.keep().is_none());
             assert_eq!(Counter::of_kind(counter.kind()).unwrap().kind(), counter.kind());
             assert!(counter.fenced().is_fenced());
+            assert_eq!(counter.native().is_some(), !counter.is_fenced());
+            if let Some(native) = counter.native() {
+                assert!((native.read() - counter.read()).abs().0 < 1_000_000_000);
+            }
         }
     }
 
@@ -276,6 +314,7 @@ mod tests {
     fn fenced_readings_never_go_back() {
         let counter = Counter::open(Choice::Auto).unwrap().fenced();
         assert!(counter.is_fenced());
+        assert_eq!(counter.native(), None, "it would not be fenced");
         let mut last = counter.read();
         for _ in 0..100_000 {
             let next = counter.read();

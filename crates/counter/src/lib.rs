@@ -70,7 +70,7 @@ mod width;
 
 pub use agreement::{Agreement, AgreementError, CpuOffset, OffsetBounds, agreement, agreement_of};
 pub use choose::Choice;
-pub use counter::{Counter, counters};
+pub use counter::{Counter, NativeCounter, counters};
 pub use cpus::online_cpus;
 pub use device::hpet::HpetRegisters;
 pub use device::{HpetFacts, hpet, pm_timer};

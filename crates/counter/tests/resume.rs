@@ -97,3 +97,30 @@ fn what_cannot_be_continued_is_refused_and_changes_nothing() {
     let raw = Counter::of_kind(CounterKind::Raw).unwrap();
     assert_eq!(raw.resume(&kept), Ok(()), "nothing to do");
 }
+
+#[test]
+fn who_reads_more_bits_relies_on_those_that_were_kept() {
+    let (keeper, _, device) = two(24);
+    let reader = Counter::of_hardware(Device { bits: 32, count: device }).unwrap();
+    // The device has gone round 24 bits by now; its upper ones are not in the row that is kept.
+    device.fetch_add(0x5_a000_0000, Ordering::SeqCst);
+    let kept = keeper.keep().unwrap();
+    for _ in 0..2 {
+        run(1, device, &[]);
+        let count = reader.read_within(&kept, 24).unwrap();
+        assert_eq!(count, keeper.read_from(&kept).unwrap());
+        assert_ne!(reader.read_from(&kept), Ok(count));
+    }
+    let stale = KeptAt { at_ns: kept.at_ns - (1 << 23) * 1_000_000, ..kept };
+    let why = reader.read_within(&stale, 24);
+    assert!(matches!(why, Err(CounterError::Stale { .. })), "{why:?}");
+    assert!(reader.read_within(&kept, 1).is_err());
+    // Fewer bits than were kept do for a shorter time.
+    let kept = reader.keep().unwrap();
+    assert_eq!(keeper.read_within(&kept, 32), reader.read_from(&kept));
+    assert!(
+        keeper
+            .read_within(&KeptAt { at_ns: kept.at_ns - (1 << 24) * 1_000_000, ..kept }, 32)
+            .is_err()
+    );
+}

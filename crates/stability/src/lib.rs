@@ -35,6 +35,8 @@ pub use edf::{Limits, degrees_of_freedom};
 pub use fit::{Level, Minimum, NoiseFit, Observed};
 pub use noise::{Noise, SPANS, identify, noise_exponent};
 pub use outliers::{Outliers, USUAL_FACTOR, median};
-pub use phase_file::{Fault, Header, PhaseFile, PhaseFileError, Row, regular, write_row};
+pub use phase_file::{
+    Fault, Header, MOST_SAMPLES, PhaseFile, PhaseFileError, Row, regular, write_row,
+};
 pub use taus::Taus;
 pub use trend::{Removal, Trend};

@@ -10,7 +10,8 @@ use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 
 /// More samples than this (four months, one a second) are refused, gaps included.
-const MOST: usize = 10_000_000;
+pub const MOST_SAMPLES: usize = 10_000_000;
+const MOST: usize = MOST_SAMPLES;
 /// Longer lines are refused.
 const LONGEST_LINE: u64 = 1000;
 /// As many headings are kept.

@@ -28,20 +28,23 @@
 //!
 //! ```text
 //! writer, to keep                             reader, of the record s
-//!   heartbeat := wide                           at   := kept_at     (acquire)
+//!   heartbeat := wide  (release)                at   := kept_at     (acquire)
 //!   kept_at   := at    (release)  ─────────     wide := heartbeat
 //!                                         ╭──   fence(acquire)
-//! before a wide count that is not of      │     kept_at = at?       (acquire; else: again)
-//! the same row as those before            │     … reads the counter, and how old `at` is now …
-//!   kept_at   := 0                        │     sequence = s?       (else: again)
-//!   fence(release)            ────────────╯
-//!   … publishes a record of the new row
+//! before a wide count that is not of      │     … reads the counter, and how old `at` is now …
+//! the same row as those before            │     sequence = s?       (else: again)
+//!   kept_at   := 0                        │
+//!   … publishes a record of the new row   │
+//!   heartbeat := wide  (release)  ────────╯
 //! ```
 //!
 //! Since `kept_at` is stored last and loaded first, `wide` may be newer than it says, never older:
 //! an age worked out from it can only be too large. A count of the new row that meets a time of the
-//! old one is found out by the second load, or, should the new row's own time be the very same, by
-//! the sequence, which that load has made visible.
+//! old one is found out by the sequence, which whoever sees the count sees changed.
+//!
+//! A heartbeat also vouches for a record: the writer has looked, and it still stands. So it is
+//! stored after whatever the look made the writer publish, and a reader who takes it for that asks
+//! last whether its record is the newest still ([`Ring::stands`]).
 //!
 //! The writer never waits. A reader begins again only if the writer published a whole ring of
 //! records while it read one; if the writer has stopped, at whatever store, the newest complete
@@ -141,7 +144,7 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
     }
 
     /// The count to continue from, and when it was kept: (wide count, time). `None` while there is
-    /// nothing to continue from, or if the writer was just keeping another: to be asked again then.
+    /// nothing to continue from.
     ///
     /// Only worth anything if the newest record's [generation](Ring::generation) is the same before
     /// this and after the counter has been read.
@@ -153,7 +156,7 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
         }
         let wide = self.heartbeat.load(Relaxed);
         W::fence(Acquire);
-        (self.kept_at.load(Acquire) == at).then_some((wide, at))
+        Some((wide, at))
     }
 
     /// A look at the newest record, if there is one.
@@ -166,6 +169,16 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
         }
         M::fence(Acquire);
         self.slot(generation).map(|slot| Look { generation, slot })
+    }
+
+    /// Whether the look held, and its record is the newest still: what a reader asks who takes the
+    /// [heartbeat](Ring::heartbeat) it loaded meanwhile for a sign that this record stands. The
+    /// writer publishes what it has to before it says that it looked at the world, so whoever has
+    /// seen the heartbeat sees the newer record here.
+    #[must_use]
+    #[inline(always)]
+    pub fn stands(&self, look: &Look<'_, W, M, WORDS>) -> bool {
+        look.held() && self.sequence.load(Relaxed) == look.generation
     }
 
     /// The newest record's generation and words; looks again if the writer lapped it.
@@ -210,20 +223,19 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
 
     /// Says that the writer looked at the world at this count.
     pub(crate) fn beat(&self, count: u64) {
-        self.heartbeat.store(count, Relaxed);
+        self.heartbeat.store(count, Release);
     }
 
     /// Says the same, and that others may continue from `wide`, which was read at or after the
     /// time `at`, not 0.
     pub(crate) fn keep(&self, wide: u64, at: u64) {
-        self.heartbeat.store(wide, Relaxed);
+        self.beat(wide);
         self.kept_at.store(at, Release);
     }
 
     /// Says that there is nothing to continue from until the next [`Ring::keep`].
     pub(crate) fn unkeep(&self) {
         self.kept_at.store(0, Relaxed);
-        W::fence(Release);
     }
 
     /// The generation after `generation`. 0 means "none" and is left out, along with the rest of

@@ -1,7 +1,7 @@
 # Suspend to memory, ended by the alarm of the hardware clock: a new epoch, disrupted, and
 # synchronised again. The emulator's counted time stands still while the
 # machine is suspended, so this one runs in real time.
-# needs: modules veth
+# needs: modules veth sch_netem
 # needs: programs ip tc chronyd
 # needs: time real
 # shellcheck shell=dash
@@ -14,6 +14,8 @@ suspend() {
 
 wait_for_tsc
 ok "network" network
+# So that the next reply, and the end of the disruption, is some time away.
+ok "a path" path delay 100ms
 ok "chronyd" start_chronyd
 daemon raw raw 1
 daemon tsc tsc 1

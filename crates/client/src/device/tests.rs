@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
-use truechimer_time::{BootId, CounterId, Epoch, Instant, Leaps, Rate, Span};
+use truechimer_time::{BootId, CounterId, Epoch, Instant, Leaps};
 use truechimer_timehands::{ByRaw, Status};
 
 use super::*;
@@ -43,6 +43,8 @@ struct World {
     daemon: Cell<(u64, u64)>,
     /// Where the device was read last.
     read_at: Cell<u64>,
+    /// What the raw clock has gained while the kernel kept time by something else, ns.
+    gained: Cell<i64>,
     /// What counts are ahead by, generation by generation.
     rows: RefCell<Vec<(u64, u64)>>,
 }
@@ -63,6 +65,7 @@ impl World {
             kept: Cell::new(None),
             daemon: Cell::new((seed >> 20, 0)),
             read_at: Cell::new(0),
+            gained: Cell::new(0),
             rows: RefCell::new(Vec::new()),
         };
         world.publish(seed & 7);
@@ -96,7 +99,7 @@ impl World {
 
     fn raw_ns(&self) -> i64 {
         // As the kernel has it: some other origin.
-        self.now_ns() - 77_777
+        self.now_ns() - 77_777 + self.gained.get()
     }
 
     fn limit_ns(&self) -> i64 {
@@ -315,6 +318,67 @@ fn a_stopped_daemon_leaves_a_count_for_half_a_roll_over_or_to_the_raw_clock() {
     assert_eq!(after(1), Err(NoDevice::NotKept));
     *world.clocksource.borrow_mut() = CLOCKSOURCE;
     assert_eq!(after(9_000), Ok(ReadBy::RawClock));
+}
+
+#[test]
+fn another_clocksource_that_nobody_saw_is_in_the_error() {
+    let world = World::new(24, 3_579_545, 12_345, false, false);
+    while world.kept.get().is_none() {
+        world.pass();
+    }
+    let tended = look_once(&world, true).unwrap().unwrap();
+    assert!(world.period.span(tended.error) < Span::from_micros(10), "{tended:?}");
+    world.daemon.set((world.truth.get(), u64::MAX));
+    let after = |ms, gained| {
+        world.truth.set(world.truth.get() + world.counts(ms));
+        world.gained.set(gained);
+        // It fails if the error is not in it.
+        look_once(&world, true).unwrap().unwrap()
+    };
+    // The kernel kept time by another one, half a part in a thousand off, and does no longer.
+    for seconds in 1..4000 {
+        let look = after(1_000, 450_000 * i64::from(seconds >= 4) * (seconds - 3));
+        assert_eq!(look.read_by, ReadBy::RawClock);
+        let error = world.period.span(look.error);
+        assert!(error < Span::from_micros(seconds * 1_010 + 1_000), "{error} after {seconds} s");
+        // A suspend shows however large that is.
+        assert!(world.period.span(look.host.unwrap().width) < Span::from_millis(1));
+    }
+}
+
+#[test]
+fn a_daemon_that_just_keeps_another_count_is_asked_again() {
+    /// Says nothing every other time.
+    struct Busy<'w>(&'w World, Cell<u32>);
+
+    impl Page for Busy<'_> {
+        fn generation(&self) -> u64 {
+            self.0.published.get().generation
+        }
+
+        fn kept(&self) -> Option<Kept> {
+            self.1.set(self.1.get() + 1);
+            self.0.kept().filter(|_| self.1.get().is_multiple_of(2))
+        }
+
+        fn heartbeat(&self) -> Count {
+            Page::heartbeat(self.0)
+        }
+    }
+
+    let world = World::new(24, 3_579_545, 99, false, true);
+    while world.kept.get().is_none() {
+        world.pass();
+    }
+    // Nothing else will do.
+    *world.clocksource.borrow_mut() = "tsc";
+    world.daemon.set((world.truth.get(), u64::MAX));
+    let page = Busy(&world, Cell::new(0));
+    let Published { generation, hand, made, .. } = world.published.get();
+    let sight = Sight { page: &page, machine: &world, generation, hand: &hand, made: &made };
+    for vetted in [true, false, true] {
+        assert_eq!(look(&sight, CLOCKSOURCE, vetted).unwrap().read_by, ReadBy::Device);
+    }
 }
 
 #[test]

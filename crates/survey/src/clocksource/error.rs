@@ -13,6 +13,8 @@ pub enum ClocksourceError {
     Odd(PathBuf),
     /// A file of `/sys` cannot be written.
     Unwritable(PathBuf, io::Error),
+    /// Another process of this program is changing it (this file) for a while.
+    Busy(PathBuf),
     /// The kernel has none of this name.
     NotAvailable {
         /// The name.
@@ -56,6 +58,12 @@ impl fmt::Display for ClocksourceError {
                     _ => Ok(()),
                 }
             }
+            Busy(path) => write!(
+                f,
+                "{}: another process of this program is changing the clocksource for a while: wait \
+                 until it has put it back",
+                path.display()
+            ),
             NotAvailable { name, available } => {
                 write!(f, "the kernel has no clocksource '{}'", name.escape_debug())?;
                 let early = format!("{name}-early");

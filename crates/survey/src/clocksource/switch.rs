@@ -1,9 +1,11 @@
 //! Changing the clocksource for a while.
 
+use std::fs::File;
 use std::io::Write;
 
 use super::Clocksources;
 use super::error::ClocksourceError;
+use crate::lock::lock;
 
 /// The clocksource, changed for as long as this lives: it is put back when this is dropped, also
 /// by an error or a panic on the way. Whoever may be ended by a signal must catch it, and drop
@@ -20,6 +22,11 @@ pub struct Switch {
     original: String,
     /// What was set last.
     ours: String,
+    /// What was told to the kernel besides, when it could not be seen whether it had followed.
+    told: Option<String>,
+    /// Keeps other processes of this program from changing it at the same time, as long as it is
+    /// open.
+    _locked: Option<File>,
     /// Whether there is anything to put back.
     armed: bool,
 }
@@ -39,13 +46,19 @@ pub enum Restored {
 }
 
 impl Switch {
-    /// Gets ready; nothing is changed yet.
+    /// Gets ready; nothing is changed yet. Of two that overlap, each would take the other's
+    /// clocksource for the original one: there is one at a time.
     ///
     /// # Errors
-    /// Where the kernel does not say what it uses.
+    /// Where the kernel does not say what it uses, or there is another one.
     pub fn new(sources: Clocksources) -> Result<Switch, ClocksourceError> {
+        let locked = File::open(sources.file()).ok();
+        if locked.as_ref().is_some_and(|file| !lock(file)) {
+            return Err(ClocksourceError::Busy(sources.file().to_owned()));
+        }
         let original = sources.current()?;
-        Ok(Switch { sources, ours: original.clone(), original, armed: false })
+        let ours = original.clone();
+        Ok(Switch { sources, ours, told: None, _locked: locked, original, armed: false })
     }
 
     /// What was in use in the beginning, and will be in the end.
@@ -72,9 +85,11 @@ impl Switch {
         match self.sources.write(name) {
             Ok(()) => {
                 name.clone_into(&mut self.ours);
+                self.told = None;
                 Ok(())
             }
             Err(ClocksourceError::Refused { name, current }) => {
+                self.told = None;
                 // It may have fallen back to another one than before.
                 self.ours.clone_from(&current);
                 Err(ClocksourceError::Refused { name, current })
@@ -84,7 +99,11 @@ impl Switch {
                 self.armed = armed;
                 Err(why)
             }
-            Err(why) => Err(why),
+            // It may well have followed.
+            Err(why) => {
+                self.told = Some(name.to_owned());
+                Err(why)
+            }
         }
     }
 
@@ -120,7 +139,7 @@ impl Switch {
             self.sources.write(&self.original)?;
             return Ok(back());
         }
-        if found != self.ours {
+        if found != self.ours && self.told.as_ref() != Some(&found) {
             return Ok(Restored::Theirs { original: self.original.clone(), found });
         }
         self.sources.write(&self.original)?;
@@ -229,6 +248,39 @@ mod tests {
         // The kernel is told again, lest it prefer the other one some day.
         let written = std::fs::read_to_string(fake.deaf_file()).unwrap();
         assert_eq!(written, "tsc\n");
+    }
+
+    #[test]
+    fn what_could_not_be_read_back_is_put_back() {
+        let fake = Fake::new("tsc", "tsc hpet acpi_pm");
+        let mut ours = switch(&fake);
+        ours.to("hpet").unwrap();
+        // The kernel takes the name, and what it shows afterwards cannot be read.
+        ours.sources = fake.deaf();
+        let sources = ours.sources.clone();
+        let told = std::thread::spawn(move || {
+            while std::fs::read_to_string(sources.file()).unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            std::fs::write(sources.folder.join("current_clocksource"), "odd odd\n").unwrap();
+        });
+        assert!(matches!(ours.to("acpi_pm"), Err(ClocksourceError::Odd(_))));
+        told.join().unwrap();
+        ours.sources = fake.sources();
+        fake.put("current_clocksource", "acpi_pm");
+        assert_eq!(ours.restore().unwrap(), Restored::Back("tsc".into()));
+        assert_eq!(current(&fake), "tsc");
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let fake = Fake::new("tsc", "tsc hpet acpi_pm");
+        let mut first = switch(&fake);
+        first.to("hpet").unwrap();
+        let why = Switch::new(fake.sources()).unwrap_err().to_string();
+        assert!(why.contains("another process"), "{why}");
+        drop(first);
+        assert_eq!(switch(&fake).original(), "tsc");
     }
 
     #[test]

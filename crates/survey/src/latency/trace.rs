@@ -54,6 +54,8 @@ pub(super) struct Tracer {
     counts: Vec<Histogram<u32>>,
     from: Duration,
     load: Option<Load>,
+    /// When the last slot that was kept of each load began.
+    kept: Vec<(Load, Duration)>,
     slots: Vec<Raw>,
 }
 
@@ -63,7 +65,14 @@ impl Tracer {
             Histogram::new_with_max(LONGEST, 2).expect("it takes up to 5 digits, and any maximum")
         };
         let counts = (0..ways).map(|_| one()).collect();
-        Tracer { length, counts, from: Duration::ZERO, load: None, slots: Vec::new() }
+        Tracer {
+            length,
+            counts,
+            from: Duration::ZERO,
+            load: None,
+            kept: Vec::new(),
+            slots: Vec::new(),
+        }
     }
 
     /// Another load begins.
@@ -93,6 +102,16 @@ impl Tracer {
         if self.counts.iter().all(Histogram::is_empty) {
             return;
         }
+        // Where the load changes so often that there would be more and more of them, some stand
+        // for all.
+        let before = self.kept.iter().find(|(of, _)| *of == load).map(|(_, began)| *began);
+        let crowded = before.is_some_and(|began| from.saturating_sub(began) < self.length);
+        if crowded && self.slots.len() >= SLOTS {
+            self.counts.iter_mut().for_each(Histogram::clear);
+            return;
+        }
+        self.kept.retain(|(of, _)| *of != load);
+        self.kept.push((load, from));
         let of = |h: &Histogram<u32>| {
             let at = |q| h.value_at_quantile(q).min(h.max());
             [h.min(), at(0.5), at(0.99), h.max()]
@@ -167,5 +186,20 @@ mod tests {
         }
         let slots = tracer.finish(&Ruler::new(Period::NANOSECOND));
         assert!((2 * SLOTS..10 * SLOTS).contains(&slots.len()), "{}", slots.len());
+    }
+
+    #[test]
+    fn so_has_one_of_many_short_phases() {
+        let mut tracer = Tracer::new(1, MS);
+        for ms in 0..200_000 {
+            tracer.begin(Load::ALL[ms as usize % 3], ms * MS);
+            tracer.record(0, 1);
+        }
+        let slots = tracer.finish(&Ruler::new(Period::NANOSECOND));
+        assert!((2 * SLOTS..20 * SLOTS).contains(&slots.len()), "{}", slots.len());
+        let last = &slots[slots.len() - 30..];
+        for load in Load::ALL {
+            assert!(last.iter().any(|slot| slot.load == load), "{load}");
+        }
     }
 }

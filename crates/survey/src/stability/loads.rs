@@ -55,17 +55,24 @@ pub fn instantaneous(phase: &[f64], interval_s: f64) -> Vec<(f64, f64)> {
 }
 
 impl Stressed {
-    /// Sorts the intervals by their load; those that a change of load falls into are left out.
+    /// Sorts the intervals by their load; those that a change of load falls into are left out, the
+    /// last one of each phase among them, as the load may change a little early.
     #[must_use]
     pub fn of(phases: Phases, phase: &[f64], interval_s: f64) -> Stressed {
         let errors = instantaneous(phase, interval_s);
         let at = |time_s: f64| {
             std::time::Duration::try_from_secs_f64(time_s).map_or(Load::Quiet, |at| phases.at(at))
         };
+        // Not only the same load at either end: short phases come and go in between.
+        let each_s = phases.each.as_secs_f64();
+        let nth = |time_s: f64| if each_s > 0.0 { (time_s / each_s).floor() } else { 0.0 };
+        let alone = |time_s: f64| {
+            phases.stress.loads().len() < 2 || nth(time_s) == nth(time_s + interval_s)
+        };
         let loads = phases.stress.loads().iter().filter_map(|&load| {
             let own: Vec<f64> = errors
                 .iter()
-                .filter(|(time, _)| at(*time) == load && at(time + interval_s) == load)
+                .filter(|(time, _)| at(*time) == load && alone(*time))
                 .map(|error| error.1)
                 .collect();
             let n = own.len() as f64;
@@ -113,5 +120,10 @@ mod tests {
         assert!(quiet.deviation_ppm < 1e-6 && quiet.intervals >= 13, "{stressed:?}");
         assert!((busy.median_ppm - busy.max_ppm).abs() < 1e-6);
         assert_eq!(Stressed::of(phases, &[], 0.5).loads, []);
+        // Of phases that come and go between two samples nothing can be said.
+        let short = Phases { stress: Stress::Cpu, each: Duration::from_millis(250) };
+        assert_eq!(Stressed::of(short, &phase, 0.5).loads, []);
+        let none = Phases { stress: Stress::None, ..short };
+        assert_eq!(Stressed::of(none, &phase, 0.5).loads.len(), 1);
     }
 }

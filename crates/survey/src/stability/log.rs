@@ -8,6 +8,7 @@ use truechimer_stability::{PhaseFile, Row, write_row};
 use truechimer_time::{BootId, Count, Period, Span};
 
 use super::error::StabilityError;
+use crate::lock::lock;
 
 /// What a measurement is of, and where it began: all that must be the same for it to be continued,
 /// and all that continuing takes.
@@ -16,7 +17,10 @@ pub(super) struct Identity {
     pub counter: String,
     pub reference: String,
     pub clocksource: String,
+    /// All zeros where the kernel does not say.
     pub boot: BootId,
+    /// How long the machine has been suspended since then, ns.
+    pub suspended_ns: i64,
     pub interval_s: f64,
     /// How long a count is taken to last.
     pub period: Period,
@@ -36,6 +40,7 @@ impl Identity {
         writeln!(out, "# reference: {}", self.reference)?;
         writeln!(out, "# clocksource: {}", self.clocksource)?;
         writeln!(out, "# boot: {}", boot(self.boot))?;
+        writeln!(out, "# suspended-ns: {}", self.suspended_ns)?;
         writeln!(out, "# tau0: {}", self.interval_s)?;
         writeln!(out, "# period: {}", period(self.period))?;
         if let Some(reference) = self.reference_period {
@@ -61,6 +66,7 @@ impl Identity {
             reference: get("reference")?.to_owned(),
             clocksource: get("clocksource")?.to_owned(),
             boot: parse_boot(get("boot")?)?,
+            suspended_ns: get("suspended-ns")?.parse().ok()?,
             interval_s: file.header.interval_s?,
             period: period(get("period")?)?,
             reference_period,
@@ -78,6 +84,21 @@ impl Identity {
                     .into(),
             );
         }
+        if self.boot == UNKNOWN_BOOT {
+            return Some(
+                "the kernel does not say (/proc/sys/kernel/random/boot_id) whether the machine was \
+                 booted anew since, in which case its counter began anew: begin a new log"
+                    .into(),
+            );
+        }
+        let asleep_ns = now.suspended_ns.saturating_sub(self.suspended_ns);
+        if asleep_ns.saturating_abs() > AWAKE_NS {
+            return Some(format!(
+                "the machine was suspended for {} ms since it was begun, and the counter may have \
+                 stopped or begun anew: begin a new log",
+                asleep_ns / 1_000_000
+            ));
+        }
         let pairs = [
             ("the counter", &self.counter, &now.counter),
             ("the reference", &self.reference, &now.reference),
@@ -94,11 +115,18 @@ impl Identity {
     }
 }
 
-/// A log that is being written.
+/// What stands for a boot that cannot be told from others.
+pub(super) const UNKNOWN_BOOT: BootId = BootId([0; 16]);
+/// As much of a suspend is none, but what reading the two clocks took.
+pub(super) const AWAKE_NS: i64 = 1_000_000;
+
+/// A log that is being written, by this process alone.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
     file: File,
+    /// Whether nothing was added yet since it was resumed.
+    resumed: bool,
 }
 
 impl Log {
@@ -112,9 +140,11 @@ impl Log {
             _ => StabilityError::Log(path.into(), why),
         };
         let mut file = File::create_new(path).map_err(failed)?;
+        // Nobody else knows of it yet.
+        let _ = lock(&file);
         let mut head = Vec::new();
         identity.write(&mut head).and_then(|()| file.write_all(&head)).map_err(failed)?;
-        Ok(Log { path: path.into(), file })
+        Ok(Log { path: path.into(), file, resumed: false })
     }
 
     /// Goes on with one that is there, if it is of the same.
@@ -124,8 +154,14 @@ impl Log {
     ) -> Result<(Log, Identity, Vec<Row>), StabilityError> {
         let failed = |why| StabilityError::Log(path.into(), why);
         let refused = |why: String| StabilityError::Resume(path.into(), why);
-        let reader = BufReader::new(File::open(path).map_err(failed)?);
-        let old = PhaseFile::read(reader).map_err(|why| refused(why.to_string()))?;
+        let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
+        if !lock(&file) {
+            return Err(refused("another process is writing it: end that first".into()));
+        }
+        let whole = whole_lines(&mut file).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        let old = PhaseFile::read(BufReader::new((&mut file).take(whole)));
+        let old = old.map_err(|why| refused(why.to_string()))?;
         let identity = Identity::read(&old).ok_or_else(|| {
             refused(
                 "it is no log of 'truechimer counters stability', or its head is damaged".into(),
@@ -138,39 +174,33 @@ impl Log {
         if !timed {
             return Err(refused("its lines have no times".into()));
         }
-        let (mut file, cut) = open_whole_lines(path).map_err(failed)?;
-        file.write_all(b"# resumed\n").map_err(failed)?;
-        let mut rows = old.rows;
-        if cut {
-            rows.pop();
-        }
-        Ok((Log { path: path.into(), file }, identity, rows))
+        file.set_len(whole).map_err(failed)?;
+        Ok((Log { path: path.into(), file, resumed: true }, identity, old.rows))
     }
 
     /// Adds a sample, at once.
     pub(super) fn add(&mut self, time_s: f64, phase_s: f64) -> Result<(), StabilityError> {
         let mut line = Vec::new();
+        if std::mem::take(&mut self.resumed) {
+            line.extend_from_slice(b"# resumed\n");
+        }
         write_row(&mut line, Some(time_s), phase_s)
             .and_then(|()| self.file.write_all(&line))
             .map_err(|why| StabilityError::Log(self.path.clone(), why))
     }
 }
 
-/// Opens the file to append to it. If it ends in half a line, as after a crash, that is cut off, and
-/// said.
-fn open_whole_lines(path: &Path) -> io::Result<(File, bool)> {
-    let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+/// How much of the file is whole lines: after a crash it may end in half a line, which is none.
+fn whole_lines(file: &mut File) -> io::Result<u64> {
     let length = file.seek(SeekFrom::End(0))?;
     let tail = length.min(2000);
     file.seek(SeekFrom::Start(length - tail))?;
     let mut bytes = Vec::new();
-    (&mut file).take(tail).read_to_end(&mut bytes)?;
-    let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok((file, false)) };
-    let half = (bytes.len() - end - 1) as u64;
-    if half > 0 {
-        file.set_len(length - half)?;
-    }
-    Ok((file, half > 0))
+    file.take(tail).read_to_end(&mut bytes)?;
+    // Without an end of a line there it is no log of ours, which its reader will say.
+    let end = bytes.iter().rposition(|byte| *byte == b'\n');
+    let half = end.map_or(0, |end| bytes.len() - end - 1);
+    Ok(length - half as u64)
 }
 
 fn boot(boot: BootId) -> String {
@@ -198,6 +228,7 @@ mod tests {
             reference: "ntp:192.0.2.7:123".into(),
             clocksource: "tsc".into(),
             boot: BootId([0xa5; 16]),
+            suspended_ns: 7_000_000_000,
             interval_s: 0.5,
             period: Period::from_hz(2_596_123_456),
             reference_period: Some(Period::NANOSECOND),
@@ -223,10 +254,17 @@ mod tests {
         assert_eq!((old, rows.len()), (identity(), 2));
         log.add(5.0, 3e-9).unwrap();
         // Half a line, as after a crash.
-        log.file.write_all(b"6.0 3").unwrap();
-        let (mut log, _, rows) = Log::resume(&path, &later).unwrap();
-        assert_eq!(rows.len(), 3);
+        for half in ["6.0 3", "6.0 -1.2e", "6.0 ", "# resum", "nan"] {
+            log.file.write_all(half.as_bytes()).unwrap();
+            let busy = Log::resume(&path, &later).unwrap_err().to_string();
+            assert!(busy.contains("another process"), "{busy}");
+            drop(log);
+            let (again, _, rows) = Log::resume(&path, &later).unwrap();
+            assert_eq!(rows.len(), 3, "{half}");
+            log = again;
+        }
         log.add(6.0, 4e-9).unwrap();
+        drop(log);
         let whole = PhaseFile::read(BufReader::new(File::open(&path).unwrap())).unwrap();
         assert_eq!(
             whole.rows.iter().map(|row| row.phase_s).collect::<Vec<_>>(),
@@ -243,6 +281,7 @@ mod tests {
         let path = path("other");
         let mut log = Log::begin(&path, &identity()).unwrap();
         log.add(0.0, 0.0).unwrap();
+        drop(log);
         for (now, says) in [
             (Identity { boot: BootId([1; 16]), ..identity() }, "booted anew"),
             (
@@ -251,6 +290,7 @@ mod tests {
             ),
             (Identity { reference: "raw".into(), ..identity() }, "the reference was ntp"),
             (Identity { clocksource: "hpet".into(), ..identity() }, "the clocksource was tsc"),
+            (Identity { suspended_ns: 9_000_000_000, ..identity() }, "suspended for 2000 ms"),
             (Identity { interval_s: 1.0, ..identity() }, "the interval was 0.5 s then and is 1 s"),
         ] {
             let why = Log::resume(&path, &now).unwrap_err().to_string();
@@ -261,7 +301,8 @@ mod tests {
             ("# boot: a5", "# boot: zz", "no log of"),
             ("# period: ", "# period: 7", "no log of"),
             ("# origin-count: ", "# origin-count: -", "no log of"),
-            ("0 0e0", "0 oh", "line 12: \"oh\""),
+            ("# suspended-ns: ", "# suspended-ns: x", "no log of"),
+            ("0 0e0", "0 oh", "line 13: \"oh\""),
             ("0 0e0", "", "no phases"),
         ] {
             assert!(whole.contains(damage), "{whole}");
@@ -269,6 +310,11 @@ mod tests {
             let why = Log::resume(&path, &identity()).unwrap_err().to_string();
             assert!(why.contains(says), "{instead}: {why}");
         }
+        // Of two boots of which the kernel says nothing, nobody knows whether they are one.
+        std::fs::write(&path, whole.replace(&"a5".repeat(16), &"00".repeat(16))).unwrap();
+        let unknown = Identity { boot: UNKNOWN_BOOT, ..identity() };
+        let why = Log::resume(&path, &unknown).unwrap_err().to_string();
+        assert!(why.contains("does not say"), "{why}");
         std::fs::remove_file(&path).unwrap();
         let why = Log::resume(&path, &identity()).unwrap_err().to_string();
         assert!(why.contains("No such file"), "{why}");

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use truechimer_counter::{Counter, boot_id, clocksource, host_reading, nominal};
-use truechimer_stability::{Row, analyse, median, regular};
-use truechimer_time::{BootId, CountSpan, Span};
+use truechimer_stability::{MOST_SAMPLES, Row, analyse, median, regular};
+use truechimer_time::{CountSpan, Span};
 
-use super::log::{Identity, Log};
+use super::log::{AWAKE_NS, Identity, Log, UNKNOWN_BOOT};
 use super::meaning::meaning;
 use super::ntp::seconds;
-use super::reference::{Continued, Reference, Sample};
+use super::reference::{Continued, Reference, Sample, resumable};
 use super::{Against, Progress, Setup, Stability, StabilityError, Stressed};
 use super::{LONGEST_INTERVAL_S, SHORTEST_INTERVAL_S};
 use crate::stress::{Loader, Stress};
@@ -18,6 +18,10 @@ use crate::stress::{Loader, Stress};
 /// The longest sleep at once: narrow counters want to be read, loads to be changed, and a user who
 /// ends it does not wait.
 const NAP: Duration = Duration::from_millis(200);
+/// No counter is further off its nominal frequency, and no clock corrected by more for long.
+const MOST_OFF: f64 = 2e-3;
+/// As much may be a network's delay or a pulse gone astray, s; more is a clock that was set.
+const JUMP_S: f64 = 0.4;
 /// How long a reference may be silent at first until that is an error.
 const SILENT: Duration = Duration::from_secs(10);
 
@@ -40,8 +44,33 @@ pub fn measure(
         let why = "pulses come once a second: the interval must be a whole number of seconds";
         return Err(StabilityError::Asked(why.into()));
     }
+    let samples = setup.duration.as_secs_f64() / setup.interval_s;
+    if samples >= MOST_SAMPLES as f64 {
+        let why = format!(
+            "{samples:.0} samples are more than the {MOST_SAMPLES} that can be analysed: take one \
+             every {:.3} s or less often, or measure less long",
+            setup.duration.as_secs_f64() / (MOST_SAMPLES - 1) as f64
+        );
+        return Err(StabilityError::Asked(why));
+    }
+    let each_s = setup.phases.each.as_secs_f64();
+    if setup.phases.stress != Stress::None && each_s < 2.0 * setup.interval_s {
+        let why = format!(
+            "phases of {each_s} s have no two samples that are {} s apart: make the phases longer, \
+             or the interval shorter",
+            setup.interval_s
+        );
+        return Err(StabilityError::Asked(why));
+    }
     let mut run = Run::begin(setup)?;
-    run.until(stop, progress)?;
+    match run.until(stop, progress) {
+        // What was measured for hours is not thrown away for what comes in the end.
+        Err(why) if run.rows.len() >= run.old + 2 => {
+            run.ended_early = true;
+            run.notes.push(format!("It was ended by an error: {why}."));
+        }
+        other => other?,
+    }
     run.finish()
 }
 
@@ -56,6 +85,8 @@ struct Run<'a> {
     loader: Option<Loader>,
     /// The samples of the log that is continued come first.
     rows: Vec<Row>,
+    /// How many those are.
+    old: usize,
     continued: bool,
     half_widths: Vec<CountSpan>,
     missed: u64,
@@ -64,8 +95,12 @@ struct Run<'a> {
     suspended_ns: i64,
     lapses: u32,
     begun: Instant,
-    /// When the loads began to alternate.
-    loads_since: Option<Instant>,
+    /// Whether loads alternate.
+    loaded: bool,
+    /// When the newest sample was taken, and how many seconds of the reference after the first.
+    newest: Option<(Instant, f64)>,
+    /// Whether the newest one was not to be believed.
+    jumped: bool,
 }
 
 impl<'a> Run<'a> {
@@ -75,7 +110,8 @@ impl<'a> Run<'a> {
             counter: counter.kind().name().to_owned(),
             reference: setup.against.to_string(),
             clocksource: clocksource().unwrap_or_else(|| "unknown".into()),
-            boot: boot_id().unwrap_or(BootId([0; 16])),
+            boot: boot_id().unwrap_or(UNKNOWN_BOOT),
+            suspended_ns: host_reading(counter).suspended_ns,
             interval_s: setup.interval_s,
             period: nominal(counter)?.period,
             reference_period: None,
@@ -83,14 +119,24 @@ impl<'a> Run<'a> {
             origin_reference: Span::ZERO,
         };
         let (mut log, mut rows) = (None, Vec::new());
+        let suspended_ns = identity.suspended_ns;
         if let Some(path) = setup.log.as_deref().filter(|_| setup.resume) {
+            resumable(counter).map_err(StabilityError::Asked)?;
             let (old, from, samples) = Log::resume(path, &identity)?;
             (log, identity, rows) = (Some(old), from, samples);
         }
         let continued = log.is_some();
-        let goes_on = continued.then_some(Continued {
-            origin: identity.origin_reference,
-            period: identity.reference_period,
+        let goes_on = continued.then(|| {
+            let last =
+                rows.last().map_or((0.0, 0.0), |row| (row.time_s.unwrap_or(0.0), row.phase_s));
+            let counted_s = Span::from_nanos(((last.0 + last.1) * 1e9) as i64);
+            Continued {
+                origin: identity.origin_reference,
+                period: identity.reference_period,
+                first: identity.origin,
+                last: identity.origin + identity.period.counts(counted_s),
+                last_s: last.0,
+            }
         });
         let reference = Reference::open(&setup.against, counter, identity.period, goes_on)?;
         identity.reference_period = reference.period();
@@ -99,6 +145,7 @@ impl<'a> Run<'a> {
             Stress::None => None,
             _ => Some(Loader::start().map_err(StabilityError::Load)?),
         };
+        let lapses = counter.lapses().wrapping_add(reference.attend());
         Ok(Run {
             setup,
             counter,
@@ -106,16 +153,19 @@ impl<'a> Run<'a> {
             identity,
             log,
             loader,
+            old: rows.len(),
             rows,
             continued,
             half_widths: Vec::new(),
             missed: 0,
             notes,
             ended_early: false,
-            suspended_ns: host_reading(counter).suspended_ns,
-            lapses: counter.lapses(),
+            suspended_ns,
+            lapses,
             begun: Instant::now(),
-            loads_since: None,
+            loaded: false,
+            newest: None,
+            jumped: false,
         })
     }
 
@@ -125,7 +175,6 @@ impl<'a> Run<'a> {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<(), StabilityError> {
         let stopped = || stop.load(Ordering::Relaxed);
-        let old = self.rows.len();
         let mut first: Option<Instant> = None;
         let tries = self.setup.best_of.max(1);
         let (mut best, mut tried): (Option<Sample>, u32) = (None, 0);
@@ -134,7 +183,6 @@ impl<'a> Run<'a> {
                 self.ended_early = true;
                 return Ok(());
             }
-            self.set_load(first)?;
             let taken = self.reference.take().map_err(|why| self.failed(why))?;
             if let Some(sample) = taken {
                 let better = |best: Sample| sample.half_width < best.half_width;
@@ -161,7 +209,10 @@ impl<'a> Run<'a> {
             } else if complete {
                 tried = 0;
             }
-            if self.rows.len() == old && self.begun.elapsed() > SILENT.max(self.interval() * 2) {
+            // Only now: making it takes a moment, and the sample belongs to what was before.
+            self.set_load()?;
+            if self.rows.len() == self.old && self.begun.elapsed() > SILENT.max(self.interval() * 2)
+            {
                 return Err(self.failed("it gives no samples".into()));
             }
             if first.is_some_and(|first| first.elapsed() >= self.setup.duration) {
@@ -196,22 +247,40 @@ impl<'a> Run<'a> {
             None => interval,
         };
         let end = Instant::now() + Duration::from_secs_f64(left);
+        let left = || end.saturating_duration_since(Instant::now());
         loop {
-            let left = end.saturating_duration_since(Instant::now());
             let over = first.is_some_and(|first| first.elapsed() >= self.setup.duration);
-            if left.is_zero() || stopped() || over {
+            if left().is_zero() || stopped() || over {
                 return Ok(());
             }
-            std::thread::sleep(left.min(NAP));
-            let _ = self.counter.read();
-            self.set_load(first)?;
+            std::thread::sleep(left().min(NAP).min(self.until_change()));
+            let _ = (self.counter.read(), self.reference.attend());
+            if !left().is_zero() {
+                self.set_load()?;
+            }
         }
     }
 
-    fn set_load(&mut self, first: Option<Instant>) -> Result<(), StabilityError> {
-        let (Some(loader), Some(first)) = (&mut self.loader, first) else { return Ok(()) };
-        self.loads_since = Some(first);
-        loader.set(self.setup.phases.at(first.elapsed())).map_err(StabilityError::Load)
+    /// The time by which loads alternate, as samples are sorted by it: the reference's since the
+    /// first sample, and the system's since the newest.
+    fn load_time(&self) -> Option<Duration> {
+        let (then, seconds) = self.newest?;
+        Duration::try_from_secs_f64(seconds + then.elapsed().as_secs_f64()).ok()
+    }
+
+    /// How long it is until the load changes, or a millisecond.
+    fn until_change(&self) -> Duration {
+        let each = self.setup.phases.each.as_secs_f64();
+        let time = self.load_time().filter(|_| self.loader.is_some() && each > 0.0);
+        let left = time.map_or(NAP.as_secs_f64(), |time| each - time.as_secs_f64() % each);
+        Duration::from_secs_f64(left.clamp(1e-3, NAP.as_secs_f64()))
+    }
+
+    fn set_load(&mut self) -> Result<(), StabilityError> {
+        let time = self.load_time();
+        let (Some(loader), Some(time)) = (&mut self.loader, time) else { return Ok(()) };
+        self.loaded = true;
+        loader.set(self.setup.phases.at(time)).map_err(StabilityError::Load)
     }
 
     /// Keeps a sample, if it is a new one; the reference's seconds at it.
@@ -230,9 +299,35 @@ impl<'a> Run<'a> {
         let row = Row { line: 0, time_s: Some(seconds(since)), phase_s: seconds(counted - since) };
         let before = self.rows.last().and_then(|row| row.time_s);
         if before.is_some_and(|before| seconds(since) <= before) {
+            if self.disbelieved() {
+                return Ok(None);
+            }
             let why = "it went back: somebody set it. Measure against one that nobody sets (raw)";
             return Err(self.failed(why.into()));
         }
+        if let Some(jump) = self.jump(&row) {
+            if self.disbelieved() {
+                return Ok(None);
+            }
+            return Err(match (&self.setup.log, self.rows.len() > self.old) {
+                (Some(path), false) => StabilityError::Resume(
+                    path.clone(),
+                    format!(
+                        "the phase has jumped by {jump:.3} s since its end: the counter or the \
+                         reference was set or began anew. Begin a new log"
+                    ),
+                ),
+                _ => self.failed(format!(
+                    "the phase has jumped by {jump:.3} s: somebody set it, or the counter"
+                )),
+            });
+        }
+        self.jumped = false;
+        if seconds(since) / self.setup.interval_s >= (MOST_SAMPLES - 1) as f64 {
+            let why = format!("there are {MOST_SAMPLES} samples, as many as can be analysed");
+            return Err(StabilityError::Asked(why));
+        }
+        self.newest = Some((Instant::now(), seconds(since)));
         if matches!(self.setup.against, Against::Pps(_))
             && seconds(since).round() % self.setup.interval_s != 0.0
         {
@@ -252,6 +347,31 @@ impl<'a> Run<'a> {
         Ok(Some(seconds(since)))
     }
 
+    /// Whether a sample that cannot be is left out: a single reply of a server, or a single pulse,
+    /// may be nonsense; two in a row are not.
+    fn disbelieved(&mut self) -> bool {
+        let first = !self.setup.against.is_local() && !self.jumped;
+        self.jumped = true;
+        self.missed += u64::from(first);
+        first
+    }
+
+    /// By how many seconds the phase is elsewhere than it can be after the last one, if it is.
+    fn jump(&self, now: &Row) -> Option<f64> {
+        let last = self.rows.last()?;
+        let (from, to) = (last.time_s?, now.time_s?);
+        let (mut slope, mut off) = (0.0, MOST_OFF);
+        // After a long break a resumed measurement goes by what it was before.
+        if self.rows.len() == self.old
+            && let Some(first) = self.rows.first()
+            && let Some(span) = first.time_s.map(|first| from - first).filter(|span| *span > 0.0)
+        {
+            (slope, off) = ((last.phase_s - first.phase_s) / span, 1e-4 + JUMP_S / span);
+        }
+        let jump = now.phase_s - last.phase_s - slope * (to - from);
+        (jump.abs() > JUMP_S + off.min(MOST_OFF) * (to - from)).then_some(jump)
+    }
+
     fn failed(&self, why: String) -> StabilityError {
         StabilityError::Reference(self.setup.against.to_string(), why)
     }
@@ -269,10 +389,11 @@ impl<'a> Run<'a> {
         let period = self.identity.period;
         let widths = self.half_widths.iter().map(|half| seconds(period.span(*half)));
         let stressed = self
-            .loads_since
-            .filter(|_| !self.continued)
-            .map(|_| Stressed::of(self.setup.phases, &phase, self.setup.interval_s));
-        if self.loads_since.is_some() && stressed.is_none() {
+            .loaded
+            .then_some(())
+            .filter(|()| !self.continued)
+            .map(|()| Stressed::of(self.setup.phases, &phase, self.setup.interval_s));
+        if self.loaded && stressed.is_none() {
             self.notes.push("What the load did is not told apart in a resumed measurement.".into());
         }
         Ok(Stability {
@@ -303,15 +424,15 @@ impl<'a> Run<'a> {
             ));
         }
         let asleep = host_reading(self.counter).suspended_ns.saturating_sub(self.suspended_ns);
-        if asleep > 1_000_000 {
+        if asleep > AWAKE_NS {
             self.notes.push(format!(
                 "The machine was suspended for {} ms meanwhile: the counter may have stopped.",
                 asleep / 1_000_000
             ));
         }
-        if self.counter.lapses() > self.lapses {
+        if self.counter.lapses().wrapping_add(self.reference.attend()) != self.lapses {
             self.notes.push(
-                "The counter was not read for half a roll-over or more meanwhile: its phase may \
+                "The counter, or the one that is the reference, was not read for half a roll-over or more meanwhile: its phase may \
                  be off by whole roll-overs since."
                     .into(),
             );

@@ -63,6 +63,11 @@ pub(super) struct Continued {
     pub origin: Span,
     /// The period of the reference if it is a counter.
     pub period: Option<Period>,
+    /// The counter at the first and at the last sample, and how many seconds of the reference the
+    /// last one is after the first.
+    pub first: Count,
+    pub last: Count,
+    pub last_s: f64,
 }
 
 impl Reference {
@@ -91,7 +96,10 @@ impl Reference {
                 edges: EdgeLog::new(counter, period, step),
                 period,
                 origin: continued.map(|c| c.origin.as_nanos_i64()),
-                last: None,
+                seconds: continued.map(|c| Seconds {
+                    first: (c.first, 0),
+                    last: (c.last, c.last_s.round() as i64),
+                }),
             }))),
             Against::Phc(path) => {
                 let open = || -> std::io::Result<Hardware> {
@@ -130,6 +138,16 @@ impl Reference {
         }
     }
 
+    /// Reads a counter that is the reference, which is narrow perhaps and wants to be read, and
+    /// says how often it was not read in time.
+    pub(super) fn attend(&self) -> u32 {
+        let Reference::Clock(Clock { other: Other::Counter(other, _), .. }) = self else {
+            return 0;
+        };
+        let _ = other.read();
+        other.lapses()
+    }
+
     pub(super) fn exchanges(&self, taken: &[CountSpan], period: Period) -> Option<Exchanges> {
         let Reference::Ntp(ntp) = self else { return None };
         Some(ntp.exchanges(taken, period))
@@ -161,6 +179,9 @@ impl Clock {
                 counter.kind().name()
             );
             return Err(StabilityError::Asked(why));
+        }
+        if continued.is_some() {
+            resumable(other).map_err(StabilityError::Asked)?;
         }
         let period = match continued.and_then(|c| c.period) {
             Some(period) => period,
@@ -217,8 +238,35 @@ pub(super) struct Pulses {
     period: Period,
     /// `CLOCK_REALTIME` at the first edge, ns.
     origin: Option<i64>,
-    /// Count and seconds of the last edge.
-    last: Option<(Count, i64)>,
+    /// Which second it is, once there was an edge.
+    seconds: Option<Seconds>,
+}
+
+/// Seconds since the first edge, by the counter from the last one on: the system clock may have
+/// been set meanwhile.
+#[derive(Clone, Copy, Debug)]
+struct Seconds {
+    /// Count and second of the first edge, and of the last.
+    first: (Count, i64),
+    last: (Count, i64),
+}
+
+impl Seconds {
+    /// The nearest second to this count. How long a count lasts is taken from the edges so far, if
+    /// they are some seconds apart: by the nominal period it may be off by half a second after a
+    /// quarter of an hour without an edge.
+    fn at(&self, count: Count, period: Period) -> i64 {
+        const APART: i64 = 10;
+        let (counts, seconds) = (self.last.0 - self.first.0, self.last.1 - self.first.1);
+        let since = count - self.last.0;
+        let passed = if seconds >= APART && counts.0 > 0 {
+            let passed = since.0 as f64 * (seconds as f64 / counts.0 as f64);
+            passed.round() as i64
+        } else {
+            rounded(period.span(since))
+        };
+        self.last.1.saturating_add(passed)
+    }
 }
 
 impl Pulses {
@@ -229,23 +277,31 @@ impl Pulses {
         };
         let Ok(stamp) = self.edges.stamp(&edge) else { return Ok(None) };
         let origin = *self.origin.get_or_insert(edge.unix_ns);
-        // By the counter since the last edge; the first of a resumed run by the system clock, which
-        // has to be within half a second of where it was.
-        let seconds = match self.last {
-            None => rounded(Span::from_nanos(edge.unix_ns.saturating_sub(origin))),
-            Some((count, seconds)) => {
-                let passed = rounded(self.period.span(stamp.count - count));
-                if passed < 1 {
-                    // A stray edge.
-                    return Ok(None);
-                }
-                seconds + passed
-            }
-        };
-        self.last = Some((stamp.count, seconds));
+        let so_far = self.seconds;
+        let seconds = so_far.map_or(0, |so_far| so_far.at(stamp.count, self.period));
+        if so_far.is_some_and(|so_far| seconds <= so_far.last.1) {
+            // A stray edge.
+            return Ok(None);
+        }
+        let last = (stamp.count, seconds);
+        self.seconds = Some(Seconds { first: so_far.map_or(last, |so_far| so_far.first), last });
         let reference = Span::from_nanos(origin) + Span::from_secs(seconds);
         Ok(Some(Sample { count: stamp.count, reference, half_width: stamp.error }))
     }
+}
+
+/// Whether counts of this process compare with those of an earlier one: those of a narrow counter
+/// do not, as every process widens it by itself.
+pub(super) fn resumable(counter: Counter) -> Result<(), String> {
+    if counter.bits() >= 64 {
+        return Ok(());
+    }
+    Err(format!(
+        "the counter {} has {} bits, and every process begins to count its roll-overs anew: what is \
+         measured with it cannot be resumed",
+        counter.kind().name(),
+        counter.bits()
+    ))
 }
 
 /// To the nearest second.
@@ -336,6 +392,59 @@ mod tests {
             let why = open(against).err().unwrap().to_string();
             assert!(why.contains(says) && why.contains(against), "{why}");
         }
+    }
+
+    #[derive(Debug)]
+    struct Narrow;
+
+    impl truechimer_counter::Hardware for Narrow {
+        fn kind(&self) -> truechimer_time::CounterKind {
+            truechimer_time::CounterKind::AcpiPm
+        }
+
+        fn description(&self) -> &'static str {
+            "a timer of this test"
+        }
+
+        fn raw(&self) -> u64 {
+            7
+        }
+
+        fn bits(&self) -> u32 {
+            24
+        }
+
+        fn cost(&self) -> truechimer_counter::Cost {
+            truechimer_counter::Cost::Device
+        }
+
+        fn stated(&self) -> Option<truechimer_counter::Nominal> {
+            let (period, error) = (Period::from_hz(3_579_545), truechimer_time::Rate::from_ppb(1));
+            let source = truechimer_counter::NominalSource::Definition;
+            Some(truechimer_counter::Nominal { period, error, source })
+        }
+    }
+
+    #[test]
+    fn what_every_process_counts_anew_is_not_resumed() {
+        assert_eq!(resumable(raw()), Ok(()));
+        let why = resumable(Counter::of_hardware(Narrow).unwrap()).unwrap_err();
+        assert!(why.contains("acpi-pm has 24 bits"), "{why}");
+    }
+
+    #[test]
+    fn the_second_is_told_by_the_counter_as_it_runs() {
+        // A counter that is nominally of 1 GHz and runs 400 ppm fast.
+        let count = |seconds: f64| Count(5_000 + (seconds * 1.0004e9) as u64);
+        let after = |seconds: f64| Seconds {
+            first: (count(0.0), 0),
+            last: (count(seconds), seconds as i64),
+        };
+        for (last, now) in [(0.0, 1.0), (3.0, 4.0), (20.0, 21.0), (20.0, 20_020.0)] {
+            let found = after(last).at(count(now), Period::NANOSECOND);
+            assert_eq!(found, now as i64, "{last} {now}");
+        }
+        assert_eq!(after(20.0).at(count(20.3), Period::NANOSECOND), 20, "a stray edge");
     }
 
     #[test]

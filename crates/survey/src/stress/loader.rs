@@ -19,6 +19,9 @@ const WALK_ALL: usize = 512 << 20;
 const STEPS: u32 = 256;
 /// Packets between two looks.
 const PACKETS: u32 = 16;
+/// No more processors than this send packets: two sockets each, and a process may have 1024 files
+/// open as a rule.
+const SENDERS: usize = 256;
 /// What a packet carries, bytes.
 const PAYLOAD: usize = 32;
 /// How long a thread may wait for a packet, or to be rid of one, before it looks.
@@ -49,6 +52,8 @@ pub struct Loader {
     cpus: Vec<usize>,
     cpu: Vec<JoinHandle<()>>,
     net: Vec<JoinHandle<()>>,
+    /// The load that was set last, if all threads have followed.
+    settled: Option<Load>,
 }
 
 #[derive(Debug, Default)]
@@ -116,15 +121,22 @@ impl Loader {
             None => (0..thread::available_parallelism()?.get()).collect(),
         };
         let shared = Arc::default();
-        Ok(Loader { shared, allowed, cpus, cpu: Vec::new(), net: Vec::new() })
+        let (cpu, net) = (Vec::new(), Vec::new());
+        // There are no threads yet.
+        Ok(Loader { shared, allowed, cpus, cpu, net, settled: Some(Load::Quiet) })
     }
 
     /// Makes this load from now on, and no other. Returns when all threads have changed over, or
-    /// after a second if the machine is too busy for that.
+    /// after a second if the machine is too busy for that. To set the same load again disturbs
+    /// nobody.
     ///
     /// # Errors
     /// Where threads or sockets cannot be had, or a thread has failed since the last call.
     pub fn set(&mut self, load: Load) -> io::Result<()> {
+        if self.settled == Some(load) {
+            return self.failure();
+        }
+        self.settled = None;
         let made = match load {
             Load::Cpu if self.cpu.is_empty() => self.start_cpu(),
             Load::Net if self.net.is_empty() => self.start_net(),
@@ -146,6 +158,14 @@ impl Loader {
         while unsettled() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }
+        if !unsettled() {
+            self.settled = Some(load);
+        }
+        self.failure()
+    }
+
+    /// Why a thread has given up since the last call.
+    fn failure(&self) -> io::Result<()> {
         match self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(why) => Err(why),
             None => Ok(()),
@@ -190,7 +210,7 @@ impl Loader {
     /// interrupts run, and one that receives wherever there is room.
     fn start_net(&mut self) -> io::Result<()> {
         let mut pairs = Vec::new();
-        for &cpu in &self.cpus {
+        for cpu in spread(&self.cpus, SENDERS) {
             let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             sender.connect(receiver.local_addr()?)?;
@@ -239,6 +259,12 @@ impl Drop for Loader {
             let _ = worker.join();
         }
     }
+}
+
+/// As many of them, evenly spread.
+fn spread(cpus: &[usize], most: usize) -> Vec<usize> {
+    let n = cpus.len().min(most);
+    (0..n).filter_map(|i| cpus.get(i * cpus.len() / n)).copied().collect()
 }
 
 /// Some packets, and how many there were. Waiting in vain, a full queue and an interruption are no
@@ -330,6 +356,47 @@ mod tests {
         wait("more turns", || loader.done().turns > done.turns);
         drop(loader);
         assert_eq!(threads(), 0);
+    }
+
+    #[test]
+    fn setting_the_same_load_again_wakes_nobody() {
+        let mut loader = Loader::start().unwrap();
+        loader.set(Load::Cpu).unwrap();
+        while loader.settled != Some(Load::Quiet) {
+            loader.set(Load::Quiet).unwrap();
+        }
+        let switches = || -> u64 {
+            let mut sum = 0;
+            for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+                let read = |file: &str| std::fs::read_to_string(task.path().join(file));
+                if read("comm").is_ok_and(|name| name.starts_with("load-cpu")) {
+                    let status = read("status").unwrap_or_default();
+                    let line = status.lines().find(|l| l.starts_with("voluntary_ctxt_switches"));
+                    let number = line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok());
+                    sum += number.unwrap_or(0);
+                }
+            }
+            sum
+        };
+        // Other tests of this process have threads of that name: they end soon.
+        let quiet_for_once = (0..2000).any(|_| {
+            let before = switches();
+            for _ in 0..20 {
+                loader.set(Load::Quiet).unwrap();
+                thread::sleep(Duration::from_millis(1));
+            }
+            switches() == before
+        });
+        assert!(quiet_for_once);
+    }
+
+    #[test]
+    fn few_processors_stand_for_many() {
+        assert!(spread(&[], 4).is_empty());
+        assert_eq!(spread(&[3, 5], 4), [3, 5]);
+        let many: Vec<usize> = (0..512).collect();
+        let some = spread(&many, SENDERS);
+        assert_eq!((some.len(), some[0], some[SENDERS - 1]), (SENDERS, 0, 510));
     }
 
     #[test]

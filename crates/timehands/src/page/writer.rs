@@ -113,8 +113,9 @@ impl PageWriter {
             self.mapping.ring.unkeep();
             self.counter = Some(hand.counter);
         }
-        self.heartbeat(made.count);
         self.generation = self.mapping.ring.publish(self.generation, &pack(hand, made));
+        // Not before: a fresh heartbeat vouches for the hand that is the newest then.
+        self.heartbeat(made.count);
         self.generation
     }
 
