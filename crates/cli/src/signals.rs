@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 
 use crate::failure::Failure;
 
@@ -29,6 +29,14 @@ pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|why| Failure::new("cannot handle signals", why))?;
     }
     Ok(flag)
+}
+
+/// Nothing happens on TSTP (Ctrl-Z) from now on.
+pub fn no_stop() -> Result<(), Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTSTP, flag)
+        .map(drop)
+        .map_err(|why| Failure::new("cannot handle signals", why))
 }
 
 /// Whether this process was started with a signal ignored; not, where the kernel does not tell.

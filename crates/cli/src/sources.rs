@@ -107,12 +107,10 @@ fn trouble(source: &SourceReport) -> Option<String> {
         (None, Selection::Unusable) if !source.refused.is_empty() => {
             Some(format!("refused: {}", refusals(&source.refused)))
         }
-        (None, Selection::Unusable) if source.timeouts > 0 => {
-            Some(match source.is_pulse {
-                true => format!("{} edges missed", source.timeouts),
-                false => format!("no answer to {} requests", source.timeouts),
-            })
-        }
+        (None, Selection::Unusable) if source.timeouts > 0 => Some(match source.is_pulse {
+            true => format!("{} edges missed", source.timeouts),
+            false => format!("no answer to {} requests", source.timeouts),
+        }),
         _ => None,
     }
 }

@@ -114,8 +114,9 @@ pub fn host_reading(counter: Counter) -> HostReading {
     narrowest(TRIES, take, |reading| reading.width)
 }
 
-/// Whether this process's clocks are simulated.
-fn is_simulated() -> bool {
+/// Whether this process's clocks are simulated, as [`host_reading`] has it: looked at once.
+#[must_use]
+pub fn is_simulated() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
         !read::is_privileged() && simulated(env::var_os("LD_PRELOAD"), env::var_os(SIMULATED))

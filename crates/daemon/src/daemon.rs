@@ -9,6 +9,7 @@ use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
+use crate::clock_set::ClockSet;
 use crate::config::{ConfigError, Place, Settings};
 use crate::control::{self, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
@@ -45,6 +46,7 @@ pub(crate) struct Daemon<'n> {
     page: PageWriter,
     epoch: Epoch,
     host: Host,
+    clock_set: Option<ClockSet>,
     net: Net,
     pulses: Pulses,
     resolver: Resolver,
@@ -124,6 +126,7 @@ impl<'n> Daemon<'n> {
             page,
             epoch: id.epoch,
             host: Host::new(counter, nominal.period, lapses),
+            clock_set: ClockSet::watch(),
             net: Net::new(counter, nominal.period, resolution),
             pulses: Pulses::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
@@ -172,19 +175,25 @@ impl<'n> Daemon<'n> {
         if let Some(control) = &self.control {
             control.interests(&mut fds);
         }
+        let watched = fds.len();
+        fds.extend(self.clock_set.as_ref().map(ClockSet::interest));
         let happened = match sys::poll(&mut fds, self.wait()) {
             Ok(happened) => happened,
             // A signal: whoever calls looks at the flags.
             Err(why) if why.kind() == ErrorKind::Interrupted => return Ok(()),
             Err(why) => return Err(DaemonError::System { what: "poll", why }),
         };
+        let clock_set = fds.get(watched).is_some_and(|fd| fd.revents != 0);
+        if clock_set {
+            self.clock_set = self.clock_set.take().and_then(ClockSet::again);
+        }
         let (sockets, clients) = fds.split_at(sockets);
         let replies = sockets.iter().any(|fd| fd.revents != 0);
         let now = self.counter.read();
         // A check comes before replies, so that none is used whose round trip saw the counter
         // break; and whenever a wait ran out, because a counter that stands still is never due.
         let ran_out = !happened && !self.resolver.is_waiting();
-        if replies || ran_out || now.at_or_after(self.host.due(now)) {
+        if replies || ran_out || clock_set || now.at_or_after(self.host.due(now)) {
             self.check()?;
         }
         if replies {

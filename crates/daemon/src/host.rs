@@ -30,6 +30,9 @@ const SUSPENDED: Span = Span::from_millis(1);
 const TSC: &str = "tsc";
 /// What a reader hears of a counter that rolled over unseen.
 const LAPSED: &str = "the counter rolled over while nobody read it: the daemon was stopped";
+/// A counter that has not moved for so long, ns, will not: in S3 a device may lose its power, and
+/// nobody may have started it again.
+const STILL_NS: i64 = 3_000_000_000;
 /// How often the clocks are read again because the counter rolled over unseen meanwhile.
 const TRIES: u32 = 3;
 
@@ -43,6 +46,8 @@ pub(crate) struct Host {
     clocksource: Option<String>,
     /// Whether the counter is the TSC and the kernel vouched for it at the start.
     vouched: bool,
+    /// Where the counter last moved to, and what the raw clock read then, ns.
+    moved: Option<(Count, i64)>,
     /// How often the counter had rolled over unseen when that was last told.
     lapses: u32,
     /// What readers have to be told if the counter is a device.
@@ -78,6 +83,7 @@ impl Host {
             last: None,
             clocksource: clocksource(),
             vouched,
+            moved: None,
             lapses,
             device: Device::of(counter, nominal),
             nominal,
@@ -96,7 +102,7 @@ impl Host {
     /// Reads the clocks.
     pub(crate) fn check(&mut self) -> Checked {
         let current = clocksource();
-        let (mut events, warning, lost) = self.look(current.clone(), available_clocksources);
+        let (mut events, warning, mut lost) = self.look(current.clone(), available_clocksources);
         let mut lapse = self.lapsed();
         let (mut reading, mut kept) = self.read();
         for _ in 0..TRIES {
@@ -119,6 +125,10 @@ impl Host {
             }
         }
         let HostReading { count, raw_ns, suspended_ns, width, .. } = reading;
+        if let Some(reason) = self.stands_still(count, raw_ns) {
+            events.push(Event::Disruption { reason: reason.clone() });
+            lost = lost.or(Some(reason));
+        }
         events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns, width }));
         self.last = Some(count);
         Checked { count, kept, events, warnings, lost }
@@ -146,6 +156,27 @@ impl Host {
     /// Whether it has.
     pub(crate) fn has_lapsed(&self) -> bool {
         self.counter.lapses() != self.lapses
+    }
+
+    /// What the user should hear if the counter has stopped: it is at `count` when the raw clock
+    /// reads `raw_ns`.
+    fn stands_still(&mut self, count: Count, raw_ns: i64) -> Option<String> {
+        match self.moved {
+            Some((there, since)) if there == count => {
+                let still_ns = raw_ns.saturating_sub(since);
+                let (kind, still) = (self.counter.kind(), Span::from_nanos(still_ns));
+                (still_ns >= STILL_NS).then(|| {
+                    format!(
+                        "the counter {kind} stands still, for {still} by now (a suspend may \
+                             have switched it off)"
+                    )
+                })
+            }
+            _ => {
+                self.moved = Some((count, raw_ns));
+                None
+            }
+        }
     }
 
     /// Whether readers should hear at once how to read the counter, although the clock itself has
@@ -375,6 +406,31 @@ mod tests {
         assert!(reason.contains("rolled over"), "{reason}");
         assert!(!host.has_lapsed() && host.lapsed().is_none());
         assert!(matches!(host.check().events.as_slice(), [Event::Check(_)]));
+    }
+
+    #[test]
+    fn a_counter_that_does_not_move_is_lost() {
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let mut host = Host::new(counter, Period::NANOSECOND, 0);
+        let second = 1_000_000_000;
+        for (count, seconds, lost) in [
+            (7, 0, false),
+            (7, 2, false),
+            // It may go back, or only just move: that is for others to judge.
+            (6, 4, false),
+            (6, 6, false),
+            (7, 8, false),
+            // Both clocks may stand still, in a simulator or where one is made of the other.
+            (7, 8, false),
+            (7, 11, true),
+            (7, 12, true),
+            (8, 15, false),
+            (8, i64::MIN / second, false),
+        ] {
+            let still = host.stands_still(Count(count), seconds * second);
+            assert_eq!(still.is_some(), lost, "{count} after {seconds} s: {still:?}");
+            assert!(still.is_none_or(|text| text.contains("raw stands still, for ")));
+        }
     }
 
     fn looks(kind: CounterKind, vouched: bool) -> impl FnMut(&str, &[&str]) -> [bool; 3] {

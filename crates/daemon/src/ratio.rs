@@ -15,6 +15,10 @@ const TRIES: u32 = 3;
 const WORST: Rate = Rate::from_ppb(100_000);
 /// Pairs closer than this say nothing of it.
 const SHORTEST: Span = Span::from_millis(100);
+/// A pair further apart than this is of no use to readers: they would take a second for damage.
+const LOOSEST: Span = Span::from_millis(100);
+/// No device, and no calibration of the kernel's, is off by more: readers take 1 % for damage.
+const FARTHEST: Rate = Rate::from_ppb(5_000_000);
 /// The raw clock shows whole nanoseconds, at either end.
 const ROUNDING: Span = Span::from_nanos(2);
 
@@ -92,8 +96,12 @@ impl Ratio {
         }
         let error = share(uncertain(&anchor), raw);
         if error <= WORST && self.known.is_none_or(|(_, least)| error < least) {
-            self.known =
-                Period::from_ratio(raw, counts).map(|period| (period, error)).or(self.known);
+            let likely = |period: &Period| {
+                let apart = period.relative_to(nominal);
+                Rate(-FARTHEST.0) <= apart && apart <= FARTHEST
+            };
+            let period = Period::from_ratio(raw, counts).filter(likely);
+            self.known = period.map(|period| (period, error)).or(self.known);
         }
         if pair.width.0 < anchor.width.0 / 4 {
             self.anchor = Some(pair);
@@ -113,7 +121,8 @@ impl Ratio {
     /// What readers need to know besides `pair`.
     pub(crate) fn by_raw(&self, pair: &Pair) -> Option<ByRaw> {
         let (period, error) = self.known?;
-        (pair.width.0 >= 0).then_some(ByRaw { period, error, pair: pair.bound() })
+        let usable = pair.width.0 >= 0 && period.span(pair.bound()) <= LOOSEST;
+        usable.then_some(ByRaw { period, error, pair: pair.bound() })
     }
 }
 
@@ -226,6 +235,23 @@ mod tests {
         }
         let by_raw = ratio.by_raw(&world.pair(0, 8, 0)).unwrap();
         assert!(by_raw.error < Rate::from_ppb(60), "{:?}", by_raw.error);
+    }
+
+    /// A hand whose words readers take for damage is worse than one that says less.
+    #[test]
+    fn what_readers_would_take_for_damage_is_not_said() {
+        let (world, mut ratio) = (World::new(0), Ratio::default());
+        for second in 0..9 {
+            ratio.learn(world.pair(second * HZ as i64, 8, 4), Period::from_hz(HZ));
+        }
+        assert!(ratio.by_raw(&world.pair(0, 8, 0)).is_some());
+        // The daemon had no processor for seconds, whenever it read the two.
+        assert_eq!(ratio.by_raw(&world.pair(0, 4 * HZ as i64, 0)), None);
+        let mut ratio = Ratio::default();
+        for second in 0..9 {
+            ratio.learn(world.pair(second * HZ as i64, 8, 4), Period::from_hz(HZ + HZ / 90));
+        }
+        assert_eq!(ratio.by_raw(&world.pair(0, 8, 0)), None);
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl From<PageError> for DaemonError {
 /// # Errors
 /// If the configuration is wrong, the counter cannot be used, or another daemon writes the page.
 /// Once it runs, next to nothing stops it: servers, network, disk and system clock may fail. What
-/// does is a counter that the kernel finds unstable.
+/// does is a counter that the kernel finds unstable, or that stands still.
 pub fn run(
     options: &Options,
     stop: &AtomicBool,

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use truechimer_time::{Rate, Span};
 
@@ -13,6 +13,8 @@ pub(crate) use libc::{POLLIN, POLLNVAL, POLLOUT, pollfd};
 /// The kernel's limit of `freq`: ±500 ppm in units of 2⁻¹⁶ ppm.
 const MAX_FREQUENCY: i128 = 500 << 16;
 const NANOS: i128 = 1_000_000_000;
+/// A time that no clock is set to: in 2200, s since 1970.
+const FAR: libc::time_t = 7_258_118_400;
 
 /// Waits until something happens on one of `fds` or `timeout_ms` have passed, and says whether
 /// anything did.
@@ -23,6 +25,32 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout_ms: i32) -> io::Result<bool> {
     // SAFETY: pointer and length are those of an exclusive slice of `pollfd`.
     let n = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
     check(n).map(|n| n > 0)
+}
+
+/// A timer of `CLOCK_REALTIME`, not yet armed.
+pub(crate) fn clock_timer() -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers.
+    let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_NONBLOCK) })?;
+    // SAFETY: the descriptor was just made and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Arms the timer so that it becomes readable when `CLOCK_REALTIME` is set, and practically never
+/// else.
+pub(crate) fn await_clock_set(timer: &OwnedFd) -> io::Result<()> {
+    let never = libc::timespec { tv_sec: FAR, tv_nsec: 0 };
+    let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let value = libc::itimerspec { it_interval: once, it_value: never };
+    let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
+    let fd = timer.as_raw_fd();
+    // SAFETY: the kernel reads one itimerspec from `value`, and is not given any to write to.
+    check(unsafe { libc::timerfd_settime(fd, flags, &raw const value, std::ptr::null_mut()) })
+        .or_else(|why| match why.raw_os_error() {
+            // It was set once more since the last time; it is armed nevertheless.
+            Some(libc::ECANCELED) => Ok(0),
+            _ => Err(why),
+        })
+        .map(|_| ())
 }
 
 /// Fills `bytes` with unpredictable ones.

@@ -27,8 +27,8 @@ const LONG: Duration = Duration::from_secs(1);
 Reads every clock so many times by the vDSO (as programs do) and by real system calls, and every
 counter directly. With --switch it does so under each clocksource that the kernel offers: for that
 time all programs on the machine use it. The one before is put back at the end, and also on an
-error, Ctrl-C, TERM and HUP; if the process is killed (KILL, QUIT), the command that it printed
-before puts it back.
+error, Ctrl-C, TERM and HUP; Ctrl-Z does nothing meanwhile. If the process is killed (KILL, QUIT),
+the command that it printed before puts it back.
 
 Columns:
   real   the time that passed for all readings, s
@@ -67,6 +67,10 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         ready(path)?;
     }
     let stop = signals::interrupted()?;
+    if options.switch {
+        // Stopped, the whole machine would be left with another clocksource until it goes on.
+        signals::no_stop()?;
+    }
     let plan = Plan {
         reads: options.reads,
         switch: options.switch,

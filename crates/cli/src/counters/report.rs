@@ -124,6 +124,9 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     }
     ready(&options.file)?;
     let stop = signals::interrupted()?;
+    if options.switch {
+        signals::no_stop()?;
+    }
     let page = measure(options, &stop)?;
     save(&options.file, &page.render())?;
     writeln!(out, "{}", options.file.display())?;
@@ -152,7 +155,8 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<Page, Failure> {
         0 => "none".to_owned(),
         n => n.to_string(),
     };
-    let current = listed.inventory.clocksources.iter().find(|source| source.state == State::Current);
+    let current =
+        listed.inventory.clocksources.iter().find(|source| source.state == State::Current);
     let current = current.map_or("not known", |source| &source.name);
     let mut page = Page::new("Counters and clocks")
         .about("What time is made of on this machine: measured, not looked up.")

@@ -71,7 +71,8 @@ Examples:
 
 Spans of time are written 500ms, 10s, 5min, 1h or 2d.
 
-Exit status: 0 (also if interrupted: with what there was by then), 2 on an error.")]
+Exit status: 0 (also if interrupted, or if the reference was lost or set in the middle: with what
+there was by then, which it says), 2 on an error.")]
 pub struct Options {
     /// The counter to measure, as 'truechimer counters list' names it
     #[arg(long, value_name = "NAME", default_value = "auto")]

@@ -90,6 +90,14 @@ fn what_is_wrong_is_told_in_a_line() {
         ),
         (vec!["--counter", "raw", "--against", "realtime", "--interval", "10us"], vec!["interval"]),
         (
+            vec!["--against", "realtime", "--interval", "1ms", "--duration", "3h"],
+            vec!["10800000 samples", "every 0.001 s or less"],
+        ),
+        (
+            vec!["--against", "realtime", "--interval", "1s", "--stress", "cpu", "--phase", "1.5s"],
+            vec!["phases of 1.5 s", "longer"],
+        ),
+        (
             vec!["--counter", "raw", "--against", "realtime", "--resume", "--log", &*bad],
             vec!["bad.phase cannot be continued", "line 4"],
         ),
@@ -143,6 +151,17 @@ fn a_measurement_is_logged_and_goes_on() {
     // The log is a phase file.
     let file = stability(&["--against", &format!("file:{log}"), "--json"]).json();
     assert_eq!(file["analysis"], second["analysis"]);
+    // Half a line, as after a crash, is cut off; what no clock does is not continued.
+    let text = std::fs::read_to_string(&log).unwrap();
+    std::fs::write(&log, format!("{text}3.25 -1.2e")).unwrap();
+    let third = measure(&["--resume"]);
+    assert!(samples(&third) > samples(&second), "{third}");
+    let origin = text.lines().find(|line| line.starts_with("# origin-count: ")).unwrap();
+    let other = dir.write("other.phase", &text.replace(origin, "# origin-count: 5"));
+    let asked = ["--interval", "20ms", "--log", &other, "--resume"];
+    let answer = stability(&[&["--counter", "raw", "--against", "realtime"], &asked[..]].concat());
+    answer.assert_error(&["other.phase cannot be continued: the phase has jumped by"]);
+    assert_eq!(std::fs::read_to_string(&other).unwrap().matches("resumed").count(), 1);
     // Of another interval it is not continued.
     let other = ["--interval", "50ms", "--log", &log, "--resume"];
     let answer = stability(&[&["--counter", "raw", "--against", "realtime"], &other[..]].concat());

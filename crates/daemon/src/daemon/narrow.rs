@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -55,9 +56,59 @@ impl Hardware for Timer {
     }
 }
 
+/// The same, until it loses its power.
+#[derive(Debug)]
+struct Powered(Timer, &'static AtomicU64);
+
+/// What a device reads that is not there any more, once the timer has none.
+const ON: u64 = u64::MAX;
+
+impl Hardware for Powered {
+    fn kind(&self) -> CounterKind {
+        self.0.kind()
+    }
+
+    fn description(&self) -> &'static str {
+        self.0.description()
+    }
+
+    fn raw(&self) -> u64 {
+        match self.1.load(Ordering::SeqCst) {
+            ON => self.0.raw(),
+            off => off,
+        }
+    }
+
+    fn bits(&self) -> u32 {
+        self.0.bits()
+    }
+
+    fn cost(&self) -> Cost {
+        self.0.cost()
+    }
+
+    fn stated(&self) -> Option<Nominal> {
+        self.0.stated()
+    }
+
+    fn step(&self) -> Option<CountSpan> {
+        self.0.step()
+    }
+}
+
 /// A daemon of its own process, as far as its counter goes.
 fn daemon<'n>(
     bits: u32,
+    directory: &Path,
+    server: SocketAddr,
+    notes: &'n mut dyn FnMut(Level, &str),
+) -> Daemon<'n> {
+    with(Counter::of_hardware(Timer(bits)).unwrap(), directory, server, notes)
+}
+
+/// A daemon with this counter.
+fn with<'n>(
+    counter: Counter,
     directory: &Path,
     server: SocketAddr,
     notes: &'n mut dyn FnMut(Level, &str),
@@ -72,7 +123,7 @@ fn daemon<'n>(
         leap_file: Place::None,
         ..Settings::default()
     };
-    Daemon::of(Counter::of_hardware(Timer(bits)).unwrap(), settings, notes).unwrap()
+    Daemon::of(counter, settings, notes).unwrap()
 }
 
 fn newest(daemon: &Daemon<'_>) -> (Hand, Made) {
@@ -185,4 +236,29 @@ fn a_daemon_that_was_stopped_for_too_long_begins_a_new_epoch() {
     drop(daemon);
     assert!(notes.iter().any(|note| note.contains("rolled over")), "{notes:?}");
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_counter_that_has_lost_its_power_ends_the_daemon() {
+    for off in [0, 0xff_ffff] {
+        let (server, directory) = place(&format!("power-{off}"));
+        let mut ignore = |_: Level, _: &str| ();
+        let power: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(ON)));
+        let counter = Counter::of_hardware(Powered(Timer(24), power)).unwrap();
+        let mut daemon = with(counter, &directory, server.address(), &mut ignore);
+        until(&mut daemon, Status::Synchronised);
+        power.store(off, Ordering::SeqCst);
+        let begun = Instant::now();
+        let why = loop {
+            match daemon.turn() {
+                Ok(()) => assert!(begun.elapsed() < LONG, "{:?}", newest(&daemon)),
+                Err(why) => break why.to_string(),
+            }
+        };
+        let said = "acpi-pm stands still, for ";
+        assert!(why.contains(said) && why.contains("restart with --counter raw"), "{why}");
+        let (hand, _) = newest(&daemon);
+        assert_eq!(hand.status, Status::Disrupted);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
 }

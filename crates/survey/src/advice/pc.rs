@@ -359,8 +359,14 @@ fn disagreement(inventory: &Inventory, advice: &mut Vec<Advice>) {
         ),
     )
     .act(
-        "Update the firmware, which is to start the TSCs together. Until then boot with \
-         clocksource=hpet (or tsc=unstable), and run truechimer with --counter raw.",
+        if inventory.is_guest() {
+            "Ask for a host whose hypervisor keeps the TSCs of the virtual CPUs together. Until \
+             then use the hypervisor's own clock or another clocksource (boot with tsc=unstable), \
+             and run truechimer with --counter raw."
+        } else {
+            "Update the firmware, which is to start the TSCs together. Until then boot with \
+             clocksource=hpet (or tsc=unstable), and run truechimer with --counter raw."
+        },
     )
     .price("Reading the clock becomes a system call and takes some µs instead of ns.")
     .verify("run this again while the machine is idle; dmesg | grep -i 'tsc'");

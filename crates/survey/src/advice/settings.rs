@@ -197,9 +197,9 @@ fn frequencies(inventory: &Inventory, advice: &mut Vec<Advice>) {
                 "Update the firmware, which is to set CNTFRQ_EL0; a device tree can override it \
                  (clock-frequency of the timer)."
             } else {
-                "Boot again: calibrations differ. tsc=recalibrate checks a frequency that firmware \
-                 or hypervisor gave against HPET or ACPI PM timer; tsc_early_khz= sets the first \
-                 guess."
+                "Boot again: calibrations differ. tsc=recalibrate (from 6.3 on) checks a frequency \
+                 that firmware or hypervisor gave against HPET or ACPI PM timer, and warns in the \
+                 log if it is off, but goes on with it; tsc_early_khz= sets the first guess."
             })
             .price(
                 "None for the daemon, which measures the rate itself; the system clock needs it.",

@@ -195,6 +195,10 @@ fn one(name: String, state: State, inventory: &Inventory) -> Clocksource {
 fn by_vdso(name: &str, inventory: &Inventory) -> ByVdso {
     let leaves = inventory.cpuid.as_ref().and_then(|cpuid| cpuid.hypervisor.as_ref());
     let known = known::of(name).map_or(ByVdso::Unknown, |known| known.vdso);
+    // What the vDSO can read of Hyper-V's it can on PCs only.
+    if name.starts_with("hyperv") && inventory.architecture == "aarch64" {
+        return ByVdso::No;
+    }
     match leaves.and_then(|leaves| leaves.kvm_clock) {
         Some(true) if name == "kvm-clock" => ByVdso::Yes,
         Some(false) if name == "kvm-clock" => ByVdso::No,

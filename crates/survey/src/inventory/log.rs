@@ -109,12 +109,15 @@ impl Log {
             if n == 0 {
                 log.complete = number.map_or(at_us == 0, |number| number == 0);
             }
-            if !concerns(text) || log.lines.len() >= LINES {
+            if !concerns(text) {
                 continue;
             }
+            // However often the same is said before, what comes last may matter most.
             let line = Line { at_us, text: unescape(text) };
             log.take(&line);
-            log.lines.push(line);
+            if log.lines.len() < LINES {
+                log.lines.push(line);
+            }
         }
         log
     }
@@ -129,8 +132,13 @@ impl Log {
         let text = line.text.as_str();
         let lower = text.to_ascii_lowercase();
         if let Some((name, registered)) = parse_registered(text) {
-            self.registered.insert(name.to_owned(), registered);
+            if self.registered.len() < LINES {
+                self.registered.insert(name.to_owned(), registered);
+            }
         } else if let Some(to) = after(text, "Switched to clocksource ") {
+            if self.switches.len() >= LINES {
+                self.switches.remove(0);
+            }
             self.switches.push(Switch { at_us: line.at_us, to: first_word(to) });
         } else if let Some(rest) = after(text, "Marking clocksource '") {
             let (name, why) = rest.split_once('\'').unwrap_or((rest, ""));
@@ -148,16 +156,17 @@ impl Log {
                 self.tsc_khz = Some(khz);
             }
         } else if lower.contains("retried") || lower.contains("skipping watchdog check") {
-            self.watchdog_disturbed += 1;
+            self.watchdog_disturbed = self.watchdog_disturbed.saturating_add(1);
         }
-        if lower.contains("[firmware bug]") || lower.contains("tsc adjust") {
+        let firmware = lower.contains("[firmware bug]") || lower.contains("tsc adjust");
+        if firmware && self.firmware_bugs.len() < LINES {
             self.firmware_bugs.push(line.text.clone());
         }
     }
 
     fn give_up(&mut self, at_us: u64, name: &str, why: &str) {
         // The same event has several lines; the first one about it says most.
-        if self.given_up(name).is_none() {
+        if self.given_up(name).is_none() && self.unstable.len() < LINES {
             let why = why.trim().trim_end_matches(['.', ':']).to_owned();
             self.unstable.push(Unstable { at_us, name: name.to_owned(), why });
         }
@@ -185,9 +194,6 @@ fn device(mut file: File) -> std::io::Result<Vec<String>> {
             Err(why) if why.raw_os_error() == Some(libc::EPIPE) => {}
             Err(why) if why.kind() == ErrorKind::Interrupted => {}
             Err(why) => return Err(why),
-        }
-        if records.len() > LINES {
-            break;
         }
     }
     Ok(records)
@@ -384,6 +390,23 @@ mod tests {
         assert_eq!((log.unstable.len(), log.watchdog_disturbed), (1, 1));
         assert_eq!(log.firmware_bugs.len(), 1);
         assert_eq!(log.lines[0].at_us, 1_250_000);
+    }
+
+    #[test]
+    fn what_is_said_again_and_again_hides_nothing() {
+        let again = "4,9,60,-;clocksource: timekeeping watchdog on CPU3: hpet retried 2 times before success";
+        let last = [
+            "6,11,62,-;tsc: Marking TSC unstable due to clocksource watchdog",
+            "6,12,63,-;clocksource: Switched to clocksource hpet",
+        ];
+        let log = Log::parse(std::iter::repeat_n(again, 1000).chain(last));
+        assert_eq!((log.lines.len(), log.watchdog_disturbed), (LINES, 1000));
+        assert_eq!(log.given_up("tsc").unwrap().why, "clocksource watchdog");
+        assert_eq!(log.switches.last().unwrap().to, "hpet");
+        let names: Vec<String> = (0..1000)
+            .map(|n| format!("6,1,1,-;clocksource: Marking clocksource 'x{n}' as unstable because"))
+            .collect();
+        assert_eq!(Log::parse(names.iter().map(String::as_str)).unstable.len(), LINES);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub struct Cpus {
     pub mhz: Option<f64>,
     /// Half of the first CPU's bogomips, in MHz: x86 kernels work them out from the TSC's
     /// frequency, so that this is that, to 5 kHz.
+    #[serde(rename = "half_bogomips_mhz")]
     pub half_bogomips: Option<f64>,
 }
 

@@ -4,19 +4,7 @@ use truechimer_time::CounterKind;
 
 use super::against::Against;
 use super::sys;
-
-/// Clocksources that are the TSC itself, or the hypervisor's factor times it.
-const MADE_OF_TSC: [&str; 4] = ["tsc", "tsc-early", "kvm-clock", "hyperv_clocksource_tsc_page"];
-
-/// Whether the kernel's clocks count with this very counter.
-pub(super) fn is_made_of(kind: CounterKind, clocksource: &str) -> bool {
-    match kind {
-        CounterKind::Tsc => MADE_OF_TSC.contains(&clocksource),
-        CounterKind::ArmGeneric => clocksource == "arch_sys_counter",
-        CounterKind::Raw => true,
-        other => clocksource == other.name().replace('-', "_"),
-    }
-}
+use crate::inventory::same_hardware;
 
 /// What comparing the counter with the reference shows.
 pub(super) fn meaning(
@@ -26,7 +14,7 @@ pub(super) fn meaning(
 ) -> Vec<String> {
     let name = kind.name();
     let source = clocksource.unwrap_or("unknown");
-    let same = clocksource.is_some_and(|source| is_made_of(kind, source));
+    let same = clocksource.is_some_and(|source| same_hardware(name, source));
     let via = if source == name { String::new() } else { format!(" by way of {source}") };
     let mut said = Vec::new();
     match against {
@@ -92,6 +80,9 @@ mod tests {
         for (kind, source) in [
             (CounterKind::Tsc, "tsc"),
             (CounterKind::Tsc, "kvm-clock"),
+            (CounterKind::Tsc, "xen"),
+            (CounterKind::AcpiPm, "acpi_pm"),
+            (CounterKind::Hpet, "hpet"),
             (CounterKind::ArmGeneric, "arch_sys_counter"),
         ] {
             assert!(said(kind, "raw", Some(source)).contains("itself"), "{kind:?} {source}");
