@@ -225,6 +225,9 @@ impl<'n> Daemon<'n> {
         if !self.events.is_empty() {
             return 0;
         }
+        if self.host.is_still() {
+            return MAX_WAIT;
+        }
         let now = self.counter.read();
         let deadlines =
             [Some(self.host.due(now)), self.engine.next_deadline(), self.pulses.due(now)];

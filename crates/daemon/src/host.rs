@@ -48,6 +48,8 @@ pub(crate) struct Host {
     vouched: bool,
     /// Where the counter last moved to, and what the raw clock read then, ns.
     moved: Option<(Count, i64)>,
+    /// Whether it has not moved since, although the raw clock has.
+    still: bool,
     /// How often the counter had rolled over unseen when that was last told.
     lapses: u32,
     /// What readers have to be told if the counter is a device.
@@ -84,6 +86,7 @@ impl Host {
             clocksource: clocksource(),
             vouched,
             moved: None,
+            still: false,
             lapses,
             device: Device::of(counter, nominal),
             nominal,
@@ -158,12 +161,19 @@ impl Host {
         self.counter.lapses() != self.lapses
     }
 
+    /// Whether the counter did not move from one check to the next: nothing that is to be done at
+    /// some count will ever be due.
+    pub(crate) fn is_still(&self) -> bool {
+        self.still
+    }
+
     /// What the user should hear if the counter has stopped: it is at `count` when the raw clock
     /// reads `raw_ns`.
     fn stands_still(&mut self, count: Count, raw_ns: i64) -> Option<String> {
         match self.moved {
             Some((there, since)) if there == count => {
                 let still_ns = raw_ns.saturating_sub(since);
+                self.still = still_ns > 0;
                 let (kind, still) = (self.counter.kind(), Span::from_nanos(still_ns));
                 (still_ns >= STILL_NS).then(|| {
                     format!(
@@ -174,6 +184,7 @@ impl Host {
             }
             _ => {
                 self.moved = Some((count, raw_ns));
+                self.still = false;
                 None
             }
         }
@@ -429,8 +440,10 @@ mod tests {
         ] {
             let still = host.stands_still(Count(count), seconds * second);
             assert_eq!(still.is_some(), lost, "{count} after {seconds} s: {still:?}");
+            assert!(host.is_still() || !lost);
             assert!(still.is_none_or(|text| text.contains("raw stands still, for ")));
         }
+        assert!(!host.is_still(), "the raw clock has not moved either");
     }
 
     fn looks(kind: CounterKind, vouched: bool) -> impl FnMut(&str, &[&str]) -> [bool; 3] {

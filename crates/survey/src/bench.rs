@@ -148,17 +148,19 @@ pub fn run(
             Vec::new()
         }
     };
+    let mut switch = None;
     if plan.switch && !others.is_empty() {
         // Rather than after all that can be measured without.
         plan.clocksources.writable()?;
+        switch = Some(Switch::new(plan.clocksources.clone())?);
     }
     bench.coarse = coarse_steps(stop)?;
     bench.direct(progress, stop)?;
     let current = bench.clocksource.clone();
     let costs = bench.of_the_kernel(current.as_deref(), progress, stop)?;
     bench.sources.push(costs);
-    if plan.switch && !others.is_empty() {
-        bench.switch_through(&plan.clocksources, &others, progress, stop)?;
+    if let Some(switch) = switch {
+        bench.switch_through(switch, &others, progress, stop)?;
     } else {
         if plan.switch {
             bench.notes.push("the kernel offers no other clocksource to compare with".into());
@@ -173,12 +175,11 @@ impl Bench {
     /// Measures under each of the other clocksources.
     fn switch_through(
         &mut self,
-        clocksources: &Clocksources,
+        mut switch: Switch,
         others: &[String],
         progress: &mut dyn FnMut(Progress<'_>),
         stop: &AtomicBool,
     ) -> Result<(), BenchError> {
-        let mut switch = Switch::new(clocksources.clone())?;
         let mend = switch.mend();
         progress(Progress::Warning { original: switch.original(), others, mend: mend.clone() });
         let result = self.each_other(&mut switch, others, progress, stop);

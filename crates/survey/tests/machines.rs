@@ -211,6 +211,10 @@ fn guests_are_known_for_what_they_are() {
     }
     let vouched = |name| inventory(name).clocksource("kvm-clock").unwrap().by_vdso;
     assert_eq!((vouched("kvm-movable"), vouched("kvm-unvouched")), (ByVdso::Yes, ByVdso::No));
+    let readable =
+        |name| inventory(name).clocksource("hyperv_clocksource_tsc_page").map(|s| s.by_vdso);
+    assert_eq!(readable("hyperv"), Some(ByVdso::Yes));
+    assert_eq!(readable("arm-hyperv"), Some(ByVdso::No));
     let xen = inventory("xen").cpuid.unwrap().hypervisor.unwrap();
     assert_eq!((xen.tsc_hz, xen.xen_tsc_mode), (Some(2.3e9), Some(0)));
 }

@@ -22,6 +22,20 @@ struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
+fn setup() -> Setup {
+    Setup {
+        counter: Choice::Raw,
+        against: Against::Raw,
+        interval_s: 0.05,
+        duration: Duration::from_secs(3600),
+        best_of: 1,
+        phases: Phases { stress: Stress::None, each: Duration::from_secs(1) },
+        log: None,
+        resume: false,
+        options: Options::default(),
+    }
+}
+
 impl Server {
     fn start(off: fn(u32) -> i64) -> Server {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -36,7 +50,8 @@ impl Server {
                 let Ok((length, from)) = socket.recv_from(&mut request) else { continue };
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
                 let secs = (now.as_secs() + NTP_EPOCH).wrapping_add_signed(off(nth));
-                let stamp = (secs << 32) | (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
+                let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
+                let stamp = (secs << 32) | fraction;
                 let mut reply = [0; 48];
                 // Synchronised, version 4, a server of stratum 1.
                 reply[..4].copy_from_slice(&[0x24, 1, request[2], 0xec]);
@@ -55,17 +70,8 @@ impl Server {
     }
 
     fn measured(&self) -> Result<Stability, StabilityError> {
-        let setup = Setup {
-            counter: Choice::Raw,
-            against: Against::Ntp("127.0.0.1".into(), self.port),
-            interval_s: 0.05,
-            duration: Duration::from_secs(3600),
-            best_of: 1,
-            phases: Phases { stress: Stress::None, each: Duration::from_secs(1) },
-            log: None,
-            resume: false,
-            options: Options::default(),
-        };
+        let against = Against::Ntp("127.0.0.1".into(), self.port);
+        let setup = Setup { against, ..setup() };
         let stop = AtomicBool::new(false);
         measure(&setup, &stop, &mut |progress| {
             assert!(progress.phase_s.abs() < 1.0, "{progress:?}");
@@ -110,6 +116,51 @@ fn what_was_measured_is_kept_where_the_reference_is_set() {
             found.notes.iter().any(|n| n.contains("ended by an error") && n.contains("set it"));
         assert!(said, "{:?}", found.notes);
     }
+}
+
+/// Edges as a plain file shows them, the fourth of which comes 0.6 s late.
+#[test]
+fn a_single_pulse_gone_astray_is_left_out() {
+    let folder =
+        std::env::temp_dir().join(format!("truechimer-survey-pulses-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let (file, next) = (folder.join("assert"), folder.join("next"));
+    let show = move |unix_ns: u128, sequence: u32| {
+        let (secs, nanos) = (unix_ns / 1_000_000_000, unix_ns % 1_000_000_000);
+        std::fs::write(&next, format!("{secs}.{nanos:09}#{sequence}\n")).unwrap();
+        std::fs::rename(&next, &file).unwrap();
+    };
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let start = now();
+    show(start, 0);
+    let path = folder.join("assert");
+    let pulses = std::thread::spawn(move || {
+        for second in 1..=6_u32 {
+            let edge = start + u128::from(second) * 1_000_000_000;
+            let late = if second == 4 { 600_000_000 } else { 0 };
+            while now() < edge + late {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            show(edge + late, second);
+        }
+    });
+    let setup = Setup { against: Against::Pps(path), interval_s: 1.0, ..setup() };
+    let stop = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pulses.join().unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            stop.store(true, Ordering::Relaxed);
+        });
+        measure(&setup, &stop, &mut |progress| {
+            assert!(progress.phase_s.abs() < 0.01, "{progress:?}");
+        })
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
+    let found = found.unwrap();
+    assert!(!found.notes.iter().any(|note| note.contains("error")), "{:?}", found.notes);
+    // One or none: a machine that was held up has not seen it at all.
+    assert!(found.missed <= 1, "{found:?}");
 }
 
 #[test]

@@ -122,6 +122,7 @@ fn so_does_a_second_one_and_the_others() {
     interrupted(&["INT", "INT"]);
     interrupted(&["TERM", "HUP"]);
     interrupted(&["HUP"]);
+    interrupted(&["TSTP", "INT"]);
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn a_measurement_is_logged_and_goes_on() {
     let third = measure(&["--resume"]);
     assert!(samples(&third) > samples(&second), "{third}");
     let origin = text.lines().find(|line| line.starts_with("# origin-count: ")).unwrap();
-    let other = dir.write("other.phase", &text.replace(origin, "# origin-count: 5"));
+    let other = dir.write("other.phase", text.replace(origin, "# origin-count: 5"));
     let asked = ["--interval", "20ms", "--log", &other, "--resume"];
     let answer = stability(&[&["--counter", "raw", "--against", "realtime"], &asked[..]].concat());
     answer.assert_error(&["other.phase cannot be continued: the phase has jumped by"]);

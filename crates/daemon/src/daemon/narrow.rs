@@ -242,10 +242,11 @@ fn a_daemon_that_was_stopped_for_too_long_begins_a_new_epoch() {
 fn a_counter_that_has_lost_its_power_ends_the_daemon() {
     for off in [0, 0xff_ffff] {
         let (server, directory) = place(&format!("power-{off}"));
-        let mut ignore = |_: Level, _: &str| ();
+        let mut notes = 0;
+        let mut count = |_: Level, _: &str| notes += 1;
         let power: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(ON)));
         let counter = Counter::of_hardware(Powered(Timer(24), power)).unwrap();
-        let mut daemon = with(counter, &directory, server.address(), &mut ignore);
+        let mut daemon = with(counter, &directory, server.address(), &mut count);
         until(&mut daemon, Status::Synchronised);
         power.store(off, Ordering::SeqCst);
         let begun = Instant::now();
@@ -259,6 +260,9 @@ fn a_counter_that_has_lost_its_power_ends_the_daemon() {
         assert!(why.contains(said) && why.contains("restart with --counter raw"), "{why}");
         let (hand, _) = newest(&daemon);
         assert_eq!(hand.status, Status::Disrupted);
+        drop(daemon);
+        // One a second, not one whenever something that never comes should be due.
+        assert!(notes < 20, "{notes} notes");
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

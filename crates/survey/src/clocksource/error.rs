@@ -13,6 +13,8 @@ pub enum ClocksourceError {
     Odd(PathBuf),
     /// A file of `/sys` cannot be written.
     Unwritable(PathBuf, io::Error),
+    /// This one is in use only until the kernel has measured the one that will follow.
+    Early(String),
     /// Another process of this program is changing it (this file) for a while.
     Busy(PathBuf),
     /// The kernel has none of this name.
@@ -58,6 +60,11 @@ impl fmt::Display for ClocksourceError {
                     _ => Ok(()),
                 }
             }
+            Early(name) => write!(
+                f,
+                "the kernel keeps time by '{name}' for the first seconds after boot, and could not \
+                 go back to it: try again in some seconds"
+            ),
             Busy(path) => write!(
                 f,
                 "{}: another process of this program is changing the clocksource for a while: wait \

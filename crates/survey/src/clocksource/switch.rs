@@ -57,6 +57,10 @@ impl Switch {
             return Err(ClocksourceError::Busy(sources.file().to_owned()));
         }
         let original = sources.current()?;
+        // It will be gone when it is to be put back.
+        if original.ends_with("-early") {
+            return Err(ClocksourceError::Early(original));
+        }
         let ours = original.clone();
         Ok(Switch { sources, ours, told: None, _locked: locked, original, armed: false })
     }
@@ -278,6 +282,13 @@ mod tests {
         fake.put("current_clocksource", "acpi_pm");
         assert_eq!(ours.restore().unwrap(), Restored::Back("tsc".into()));
         assert_eq!(current(&fake), "tsc");
+    }
+
+    #[test]
+    fn what_will_be_gone_cannot_be_put_back() {
+        let fake = Fake::new("tsc-early", "tsc-early hpet acpi_pm");
+        let why = Switch::new(fake.sources()).unwrap_err().to_string();
+        assert!(why.contains("tsc-early") && why.contains("some seconds"), "{why}");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Boot {
                 "idle" => boot.idle = Some(value.to_owned()),
                 "processor.max_cstate" => boot.processor_max_cstate = value.parse().ok(),
                 "intel_idle.max_cstate" => boot.intel_idle_max_cstate = value.parse().ok(),
-                "hpet" => boot.hpet_off = value == "disable",
+                "hpet" => boot.hpet_off |= value.split(',').any(|word| word == "disable"),
                 "nohpet" => boot.hpet_off = true,
                 "highres" => boot.highres_off = value == "off",
                 "no_kvmclock" => boot.no_kvmclock = true,
@@ -117,6 +117,8 @@ mod tests {
         assert_eq!((boot.processor_max_cstate, boot.intel_idle_max_cstate), (Some(1), Some(0)));
         assert!(boot.hpet_off && !boot.notsc);
         assert_eq!(boot.words.len(), 9, "{:?}", boot.words);
+        assert!(Boot::parse("hpet=verbose,disable hpet=force").hpet_off);
+        assert!(!Boot::parse("hpet=force,verbose").hpet_off);
         assert_eq!(Boot::parse("quiet nosmp tscx=1 hpetx"), Boot::default());
     }
 

@@ -20,8 +20,10 @@ use crate::stress::{Loader, Stress};
 const NAP: Duration = Duration::from_millis(200);
 /// No counter is further off its nominal frequency, and no clock corrected by more for long.
 const MOST_OFF: f64 = 2e-3;
-/// As much may be a network's delay or a pulse gone astray, s; more is a clock that was set.
+/// As much may be a network's delay, s; more is a clock that was set.
 const JUMP_S: f64 = 0.4;
+/// A pulse that is so far from its second, s, is none.
+const ASTRAY_S: f64 = 0.05;
 /// How long a reference may be silent at first until that is an error.
 const SILENT: Duration = Duration::from_secs(10);
 
@@ -219,7 +221,8 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             if !self.reference.is_paced() {
-                self.sleep(reference_s, tries, first, &stopped)?;
+                let between = !complete;
+                self.sleep(reference_s, between.then_some(tries), first, &stopped)?;
             }
         }
     }
@@ -228,12 +231,13 @@ impl<'a> Run<'a> {
         Duration::from_secs_f64(self.setup.interval_s)
     }
 
-    /// Until it is time for the next sample: by the reference's own time, if that is known, so that
+    /// Until it is time for the next exchange of as many as there are `between` two samples, or for
+    /// the next sample: by the reference's own time, if that is known, so that
     /// samples stay evenly spaced however fast it runs.
     fn sleep(
         &mut self,
         reference_s: Option<f64>,
-        tries: u32,
+        between: Option<u32>,
         first: Option<Instant>,
         stopped: &dyn Fn() -> bool,
     ) -> Result<(), StabilityError> {
@@ -243,8 +247,7 @@ impl<'a> Run<'a> {
             Some(now) => (((now / interval).round() + 1.0) * interval - now)
                 .clamp(interval * 0.25, interval * 1.75),
             // Those of one sample all come at the beginning of its interval.
-            None if tries > 1 => interval / f64::from(tries) / 4.0,
-            None => interval,
+            None => between.map_or(interval, |tries| interval / f64::from(tries) / 4.0),
         };
         let end = Instant::now() + Duration::from_secs_f64(left);
         let left = || end.saturating_duration_since(Instant::now());
@@ -369,7 +372,8 @@ impl<'a> Run<'a> {
             (slope, off) = ((last.phase_s - first.phase_s) / span, 1e-4 + JUMP_S / span);
         }
         let jump = now.phase_s - last.phase_s - slope * (to - from);
-        (jump.abs() > JUMP_S + off.min(MOST_OFF) * (to - from)).then_some(jump)
+        let most = if matches!(self.setup.against, Against::Pps(_)) { ASTRAY_S } else { JUMP_S };
+        (jump.abs() > most + off.min(MOST_OFF) * (to - from)).then_some(jump)
     }
 
     fn failed(&self, why: String) -> StabilityError {
