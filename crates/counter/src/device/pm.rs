@@ -46,14 +46,16 @@ impl<R: Registers> Pm<R> {
     /// Some chipsets (Intel's PIIX4 is the known one, and the kernel distrusts two more) do not
     /// latch the count while it is read: a reading taken in the middle of a carry may be off by
     /// any power of two, either way. A wrong one stands alone between right ones, so of three in a
-    /// row of which none goes back the middle one is right: too low and it is below the first, too
-    /// high and it is above the third.
+    /// row that go forward, by less than three quarters of a roll-over from the first to the third,
+    /// the middle one is right: too low and it is behind the first, too high and the third is
+    /// behind it, and either way round to where it should be takes nearly a roll-over or more.
     pub(super) fn believable(&self) -> u32 {
-        let back = |from: u32, to: u32| to.wrapping_sub(from) & self.mask() > self.mask() / 2;
+        let way = |from: u32, to: u32| u64::from(to.wrapping_sub(from) & self.mask());
+        let most = (u64::from(self.mask()) + 1) / 4 * 3;
         let mut last = [0; 3].map(|_| self.registers.word(0));
         for _ in 0..TRIES {
             let [a, b, c] = last;
-            if !back(a, b) && !back(b, c) {
+            if way(a, b) + way(b, c) < most {
                 break;
             }
             last = [b, c, self.registers.word(0)];

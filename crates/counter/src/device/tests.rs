@@ -172,6 +172,14 @@ proptest! {
 }
 
 #[test]
+fn a_reading_that_is_half_a_roll_over_off_is_found_out() {
+    let (truth, wrong) = (Arc::new(AtomicU64::new(0)), vec![1 << 23, 0, 0]);
+    let registers = Unlatched { truth, wrong, reads: AtomicU32::new(0) };
+    let timer = Pm { registers, bits: 24 };
+    assert!((0..100).all(|_| timer.believable() < 100 * 13 * 3));
+}
+
+#[test]
 fn a_fast_reading_that_is_a_little_low_does_not_roll_over() {
     let truth = Arc::new(AtomicU64::new(0x12_3456));
     let wrong = vec![0, 0, 4, 0];
