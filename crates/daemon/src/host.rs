@@ -30,9 +30,13 @@ const SUSPENDED: Span = Span::from_millis(1);
 const TSC: &str = "tsc";
 /// What a reader hears of a counter that rolled over unseen.
 const LAPSED: &str = "the counter rolled over while nobody read it: the daemon was stopped";
-/// A counter that has not moved for so long, ns, will not: in S3 a device may lose its power, and
-/// nobody may have started it again.
-const STILL_NS: i64 = 3_000_000_000;
+/// A counter that has not moved for so long by the raw clock stands still, unless it is one that
+/// moves in steps: any that is of use does so in fewer counts than this.
+const SLOWEST: Span = Span::from_micros(20);
+const SLOWEST_STEP: CountSpan = CountSpan(64);
+/// One that has not for so long will not again: in S3 a device may lose its power, and nobody may
+/// have started it.
+const DEAD: Span = Span::from_secs(3);
 /// How often the clocks are read again because the counter rolled over unseen meanwhile.
 const TRIES: u32 = 3;
 
@@ -48,7 +52,7 @@ pub(crate) struct Host {
     vouched: bool,
     /// Where the counter last moved to, and what the raw clock read then, ns.
     moved: Option<(Count, i64)>,
-    /// Whether it has not moved since, although the raw clock has.
+    /// Whether it has stood still since, and the engine has heard of it.
     still: bool,
     /// How often the counter had rolled over unseen when that was last told.
     lapses: u32,
@@ -57,6 +61,18 @@ pub(crate) struct Host {
     nominal: Period,
     /// The processors, if each has a counter of its own.
     cpus: Option<Cpus>,
+}
+
+/// What a counter does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Motion {
+    Moves,
+    /// It stands still, and nobody knows yet.
+    Stopped(String),
+    /// It does as before.
+    Still,
+    /// It has for too long.
+    Lost(String),
 }
 
 /// What a check found.
@@ -128,11 +144,18 @@ impl Host {
             }
         }
         let HostReading { count, raw_ns, suspended_ns, width, .. } = reading;
-        if let Some(reason) = self.stands_still(count, raw_ns) {
-            events.push(Event::Disruption { reason: reason.clone() });
-            lost = lost.or(Some(reason));
+        match self.motion(count, raw_ns) {
+            Motion::Moves => {
+                events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns, width }));
+            }
+            Motion::Stopped(reason) => events.push(Event::Disruption { reason }),
+            // Told already. To be told again would have the engine ask its servers again, at once.
+            Motion::Still => {}
+            Motion::Lost(reason) => {
+                events.push(Event::Disruption { reason: reason.clone() });
+                lost = lost.or(Some(reason));
+            }
         }
-        events.push(Event::Check(HostCheck { count, raw_ns, suspended_ns, width }));
         self.last = Some(count);
         Checked { count, kept, events, warnings, lost }
     }
@@ -161,32 +184,36 @@ impl Host {
         self.counter.lapses() != self.lapses
     }
 
-    /// Whether the counter did not move from one check to the next: nothing that is to be done at
-    /// some count will ever be due.
+    /// Whether the counter does not move any more: stamps are of no use then, and nothing that is to
+    /// be done at some count will ever be due.
     pub(crate) fn is_still(&self) -> bool {
         self.still
     }
 
-    /// What the user should hear if the counter has stopped: it is at `count` when the raw clock
-    /// reads `raw_ns`.
-    fn stands_still(&mut self, count: Count, raw_ns: i64) -> Option<String> {
-        match self.moved {
-            Some((there, since)) if there == count => {
-                let still_ns = raw_ns.saturating_sub(since);
-                self.still = still_ns > 0;
-                let (kind, still) = (self.counter.kind(), Span::from_nanos(still_ns));
-                (still_ns >= STILL_NS).then(|| {
-                    format!(
-                        "the counter {kind} stands still, for {still} by now (a suspend may \
-                             have switched it off)"
-                    )
-                })
-            }
+    /// What to make of a counter that is at `count` when the raw clock reads `raw_ns`.
+    fn motion(&mut self, count: Count, raw_ns: i64) -> Motion {
+        let since = match self.moved {
+            Some((there, since)) if there == count => since,
             _ => {
                 self.moved = Some((count, raw_ns));
                 self.still = false;
-                None
+                return Motion::Moves;
             }
+        };
+        let still = Span::from_nanos_wide(i128::from(raw_ns) - i128::from(since));
+        if still < SLOWEST + self.nominal.span(SLOWEST_STEP) {
+            return Motion::Moves;
+        }
+        let kind = self.counter.kind();
+        if still >= DEAD {
+            return Motion::Lost(format!(
+                "the counter {kind} stands still, for {still} by now (a suspend may have switched \
+                 it off)"
+            ));
+        }
+        match std::mem::replace(&mut self.still, true) {
+            false => Motion::Stopped(format!("the counter {kind} stands still")),
+            true => Motion::Still,
         }
     }
 
@@ -423,27 +450,37 @@ mod tests {
     fn a_counter_that_does_not_move_is_lost() {
         let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
         let mut host = Host::new(counter, Period::NANOSECOND, 0);
-        let second = 1_000_000_000;
-        for (count, seconds, lost) in [
-            (7, 0, false),
-            (7, 2, false),
+        let ms = 1_000_000;
+        for (count, at_ns, motion) in [
+            (7, 0, "moves"),
+            (7, 20_000, "moves"),
+            (7, 21_000, "stopped"),
+            (7, 22_000, "still"),
+            (7, 2_000 * ms, "still"),
             // It may go back, or only just move: that is for others to judge.
-            (6, 4, false),
-            (6, 6, false),
-            (7, 8, false),
+            (6, 4_000 * ms, "moves"),
+            (6, 4_001 * ms, "stopped"),
+            (7, 8_000 * ms, "moves"),
             // Both clocks may stand still, in a simulator or where one is made of the other.
-            (7, 8, false),
-            (7, 11, true),
-            (7, 12, true),
-            (8, 15, false),
-            (8, i64::MIN / second, false),
+            (7, 8_000 * ms, "moves"),
+            (7, 11_000 * ms, "lost"),
+            (8, 15_000 * ms, "moves"),
+            (8, i64::MIN, "moves"),
+            (8, i64::MAX, "lost"),
         ] {
-            let still = host.stands_still(Count(count), seconds * second);
-            assert_eq!(still.is_some(), lost, "{count} after {seconds} s: {still:?}");
-            assert!(host.is_still() || !lost);
-            assert!(still.is_none_or(|text| text.contains("raw stands still, for ")));
+            let is = host.motion(Count(count), at_ns);
+            let right = match &is {
+                Motion::Moves => motion == "moves",
+                Motion::Stopped(text) => {
+                    motion == "stopped" && text == "the counter raw stands still"
+                }
+                Motion::Still => motion == "still",
+                Motion::Lost(text) => motion == "lost" && text.contains("raw stands still, for "),
+            };
+            assert!(right, "{count} at {at_ns} ns: {is:?}, not {motion}");
+            let still = ["stopped", "still"].contains(&motion);
+            assert_eq!(host.is_still(), still, "{count} at {at_ns} ns");
         }
-        assert!(!host.is_still(), "the raw clock has not moved either");
     }
 
     fn looks(kind: CounterKind, vouched: bool) -> impl FnMut(&str, &[&str]) -> [bool; 3] {

@@ -242,10 +242,11 @@ fn a_daemon_that_was_stopped_for_too_long_begins_a_new_epoch() {
 fn a_counter_that_has_lost_its_power_ends_the_daemon() {
     for off in [0, 0xff_ffff] {
         let (server, directory) = place(&format!("power-{off}"));
-        let mut ignore = |_: Level, _: &str| ();
+        let mut notes = Vec::new();
+        let mut note = |_: Level, text: &str| notes.push(text.to_owned());
         let power: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(ON)));
         let counter = Counter::of_hardware(Powered(Timer(24), power)).unwrap();
-        let mut daemon = with(counter, &directory, server.address(), &mut ignore);
+        let mut daemon = with(counter, &directory, server.address(), &mut note);
         until(&mut daemon, Status::Synchronised);
         power.store(off, Ordering::SeqCst);
         let begun = Instant::now();
@@ -261,6 +262,10 @@ fn a_counter_that_has_lost_its_power_ends_the_daemon() {
         assert_eq!(hand.status, Status::Disrupted);
         // What is to be done at a count that never comes is not waited for again and again.
         assert_eq!(daemon.wait(), MAX_WAIT);
+        drop(daemon);
+        // And servers are not asked again as fast as they answer.
+        let disrupted = notes.iter().filter(|note| note.contains("disrupted")).count();
+        assert!((1..=5).contains(&disrupted), "{notes:?}");
         std::fs::remove_dir_all(directory).unwrap();
     }
 }
