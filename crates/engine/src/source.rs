@@ -19,6 +19,9 @@ use crate::voice::Voice;
 /// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
 const BURST: u32 = 8;
 const BURST_INTERVAL: u32 = 2;
+/// After so many breaks of the counter in a row servers are not asked at once any more, but
+/// [`BURST_INTERVAL`] later: a counter that breaks with every look must not make a flood of it.
+const AT_ONCE: u32 = 3;
 /// So many requests in a row without a usable reply, and the next address is tried; once round,
 /// the name is looked up again.
 const MISSES_PER_ADDRESS: u32 = 8;
@@ -51,6 +54,8 @@ pub(crate) struct Source {
     estimator: Box<dyn Estimator>,
     plan: Plan,
     burst_left: u32,
+    /// After how many more breaks the server is asked at once.
+    at_once: u32,
     /// What the poll interval is multiplied with because the server wants fewer requests.
     slow_down: u32,
     resolve_wait: u32,
@@ -116,6 +121,7 @@ impl Source {
         Source {
             id,
             burst_left: if config.burst { BURST } else { 1 },
+            at_once: AT_ONCE,
             estimator: estimator(kind, basis.settings, basis.rate, basis.time, config.poll),
             config,
             selection: Selection::Unusable,
@@ -258,6 +264,9 @@ impl Source {
         let early = (random() % (interval.unsigned_abs() / 64).max(1)) as i64;
         self.plan = Plan::Poll(at + CountSpan(interval - early));
         self.burst_left = self.burst_left.saturating_sub(1);
+        if self.burst_left == 0 {
+            self.at_once = AT_ONCE;
+        }
         notes.push(Action::Send { source: self.id, to, packet: packet.to_vec() });
         notes
     }
@@ -427,9 +436,16 @@ impl Source {
         }
         // One more than the chances: that the last was missed shows when the next is sent.
         self.burst_left = CHANCE + 1;
+        let due = match self.at_once.checked_sub(1) {
+            Some(left) => {
+                self.at_once = left;
+                at
+            }
+            None => at + self.nominal.counts(Span::from_secs(BURST_INTERVAL.into())),
+        };
         match self.plan {
-            Plan::Poll(_) => self.plan = Plan::Poll(at),
-            Plan::Resolve(_) => self.plan = Plan::Resolve(at),
+            Plan::Poll(_) => self.plan = Plan::Poll(due),
+            Plan::Resolve(_) => self.plan = Plan::Resolve(due),
             Plan::Resolving | Plan::Stopped => {}
         }
     }

@@ -75,6 +75,27 @@ fn a_break_leaves_the_time_where_it_was() {
 }
 
 #[test]
+fn a_counter_that_breaks_with_every_look_makes_no_flood() {
+    let (mut world, _) = left();
+    let requests = |world: &World| world.engine.report(world.now).sources[0].requests;
+    let before = requests(&world);
+    // A break each second for a minute, as whatever the reply is makes for a look at the counter.
+    for _ in 0..60 {
+        world.event(Event::Disruption { reason: "test".into() });
+        world.run(1);
+    }
+    let asked = requests(&world) - before;
+    assert!((3..=6).contains(&asked), "asked {asked} times in a minute of breaks");
+    // Once the counter runs on, the time is found again, and the next single break is nothing.
+    world.run(60);
+    assert_eq!(world.hand().status, Status::Synchronised);
+    let before = requests(&world);
+    world.event(Event::Disruption { reason: "test".into() });
+    world.run(1);
+    assert_eq!(requests(&world) - before, 1);
+}
+
+#[test]
 fn another_max_wander_takes_effect() {
     let (mut world, hand) = left();
     assert!(hand.growth < Rate::from_ppb(2_000));
