@@ -141,7 +141,7 @@ fn a_good_pc_in_full() {
          read, and programs can read it without a system call. As it also has the register \
          TSC_ADJUST, which shows tampering by firmware, kernels from 5.17 on do without the \
          watchdog over it on machines of few sockets.\n\
-         verify: truechimer counters stability --against NTP, over some hours\n\
+         verify: truechimer counters stability --against ntp:HOST, over some hours\n\
          certain"
     );
 }
@@ -170,7 +170,7 @@ fn an_unstable_tsc_in_full() {
          tsc=nowatchdog (no comparison at run time) or tsc=reliable (no tests at boot either).\n\
          price: The kernel no longer notices when the TSC does go wrong, and time goes wrong with \
          it in silence.\n\
-         verify: truechimer counters stability --against NTP, over some hours, of --counter tsc: a \
+         verify: truechimer counters stability --against ntp:HOST, over some hours, of --counter tsc: a \
          good TSC is steady to below 1 ppm\n\
          possible"
     );
@@ -284,7 +284,7 @@ fn a_wrong_idea_of_the_frequency_shows() {
          do: Update the firmware, which is to set CNTFRQ_EL0; a device tree can override it \
          (clock-frequency of the timer).\n\
          price: None for the daemon, which measures the rate itself; the system clock needs it.\n\
-         verify: truechimer counters stability --against NTP\n\
+         verify: truechimer counters stability --against ntp:HOST\n\
          likely"
     );
     assert_eq!(advice.iter().filter(|one| one.severity == Severity::Problem).count(), 1);

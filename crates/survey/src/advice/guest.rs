@@ -78,7 +78,7 @@ fn scaled(inventory: &Inventory, name: &str, advice: &mut Vec<Advice>) {
                     unstable.why
                 ),
             )
-            .verify("truechimer counters stability --against NTP"),
+            .verify("truechimer counters stability --against ntp:HOST"),
         );
         return;
     }

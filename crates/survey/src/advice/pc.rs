@@ -3,7 +3,7 @@
 use super::{Advice, Sure, cost_of_clock};
 use crate::inventory::{Inventory, Unstable};
 
-const STABILITY: &str = "truechimer counters stability --against NTP, over some hours";
+const STABILITY: &str = "truechimer counters stability --against ntp:HOST, over some hours";
 
 pub(super) fn advise(inventory: &Inventory, advice: &mut Vec<Advice>) {
     disagreement(inventory, advice);
@@ -448,7 +448,7 @@ fn firmware(inventory: &Inventory, advice: &mut Vec<Advice>) {
         } else {
             "Update the firmware."
         })
-        .verify("truechimer counters stability --against NTP"),
+        .verify("truechimer counters stability --against ntp:HOST"),
     );
 }
 

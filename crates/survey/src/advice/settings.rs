@@ -80,7 +80,7 @@ fn parameters(inventory: &Inventory, advice: &mut Vec<Advice>) {
                 "Without it: an interrupt every half second, and perhaps a false alarm that costs \
                  the TSC."
             })
-            .verify("truechimer counters stability --against NTP"),
+            .verify("truechimer counters stability --against ntp:HOST"),
         );
     }
     if let Some(name) = &boot.clocksource
@@ -204,7 +204,7 @@ fn frequencies(inventory: &Inventory, advice: &mut Vec<Advice>) {
             .price(
                 "None for the daemon, which measures the rate itself; the system clock needs it.",
             )
-            .verify("truechimer counters stability --against NTP"),
+            .verify("truechimer counters stability --against ntp:HOST"),
         );
         break;
     }
@@ -231,7 +231,7 @@ fn drift(inventory: &Inventory, advice: &mut Vec<Advice>) {
             ),
         )
         .act("Look again in an hour. If it stays so, boot again: calibrations differ.")
-        .verify("truechimer counters stability --against NTP"),
+        .verify("truechimer counters stability --against ntp:HOST"),
     );
 }
 
@@ -262,7 +262,7 @@ fn promised(inventory: &Inventory, advice: &mut Vec<Advice>) {
                     nominal.from
                 ),
             )
-            .verify("truechimer counters stability --against NTP shows which is right"),
+            .verify("truechimer counters stability --against ntp:HOST shows which is right"),
         );
     }
 }
