@@ -38,6 +38,12 @@ pub enum Command {
     Serve(Serve),
     /// Know the machine's counters: list, compare, select, latency, stability
     Counters(crate::counters::Counters),
+    /// Capture packets with the time at which they passed, and how well it is known
+    Capture(crate::capture::Capture),
+    /// Work out the times in a capture anew, from its raw counts
+    Restamp(crate::restamp::Restamp),
+    /// Measure delay, jitter, loss and reordering, live or from captures
+    Qos(crate::qos::Qos),
     /// Put the clock into simulated networks and see how far it is from the truth
     Simulate(Simulate),
     /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
@@ -49,11 +55,12 @@ pub enum Command {
 }
 
 /// Which command stands under which heading in `truechimer --help`.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Keep a clock", &["run"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
     ("Know the machine", &["counters"]),
+    ("Stamp packets", &["capture", "restamp", "qos"]),
     ("Examine it", &["simulate", "replay", "bench", "man"]),
 ];
 

@@ -5,14 +5,18 @@ mod args;
 mod bench;
 mod bench_daemon;
 mod bench_timehands;
+mod capture;
 mod clock;
 mod counters;
 mod daemon;
 mod demo;
+mod extcap;
 mod failure;
 mod man;
 mod now;
+mod qos;
 mod replay;
+mod restamp;
 mod run;
 mod scratch;
 mod serve;
@@ -66,6 +70,9 @@ fn dispatch(command: Command) -> Ended {
         Command::Simulate(args) => simulate::run(&args, out),
         Command::Replay(args) => replay::run(&args, out),
         Command::Counters(args) => counters::run(&args, out),
+        Command::Capture(args) => capture::run(&args, out),
+        Command::Restamp(args) => restamp::run(&args, out),
+        Command::Qos(args) => qos::run(&args, out),
         Command::Bench(args) => match args.what {
             BenchWhat::Read(args) => bench::read(&args, out),
             BenchWhat::Timehands(args) => bench_timehands::run(&args, out),

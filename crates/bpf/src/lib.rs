@@ -1,0 +1,2 @@
+//! BPF from Rust alone.
+#![deny(unsafe_code)]

@@ -1,0 +1,1 @@
+//! How well the stamps of each method keep a constant rate.

@@ -1,0 +1,1 @@
+//! What a stamp costs in the kernel, and how that varies.

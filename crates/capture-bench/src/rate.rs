@@ -1,0 +1,1 @@
+//! Loss and rate, beside tcpdump and dumpcap.

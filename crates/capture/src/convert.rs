@@ -1,0 +1,1 @@
+//! Raw stamps turned into counts, and counts into time.

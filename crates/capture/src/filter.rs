@@ -1,0 +1,1 @@
+//! Filters in tcpdump's language, by libpcap.

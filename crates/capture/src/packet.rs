@@ -1,0 +1,1 @@
+//! Packet sockets with a shared ring (TPACKET_V3).

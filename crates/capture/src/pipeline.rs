@@ -1,0 +1,1 @@
+//! Capturing on one thread, conversion and writing on another.

@@ -1,0 +1,1 @@
+//! Times worked out anew from counts.

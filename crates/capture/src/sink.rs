@@ -1,0 +1,1 @@
+//! Where packets go: capture files.

@@ -1,0 +1,1 @@
+//! AF_XDP: packets taken before the network stack sees them.

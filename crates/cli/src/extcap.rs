@@ -1,0 +1,1 @@
+//! What Wireshark asks of a program that captures for it.

@@ -1,0 +1,2 @@
+//! Capture files.
+#![forbid(unsafe_code)]

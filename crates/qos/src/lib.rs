@@ -1,0 +1,2 @@
+//! What packets say of a path.
+#![forbid(unsafe_code)]
