@@ -52,6 +52,21 @@ need_chronyd() {
     chronyd --version >/dev/null 2>&1 || echo "no chronyd (package chrony): what needs it will be skipped"
 }
 
+# What other people capture with, and what reads captures: the tests compare with it. Debian asks
+# who may use dumpcap; nobody but root, is the answer that it takes without asking.
+need_capture_tools() {
+    local name lacking=()
+    for name in tcpdump tshark dumpcap; do
+        command -v "$name" >/dev/null || lacking+=("$name")
+    done
+    [ ${#lacking[@]} = 0 ] && return
+    # dumpcap comes with tshark, and libpcap (for filters) with either.
+    apt_install tcpdump tshark
+    for name in "${lacking[@]}"; do
+        command -v "$name" >/dev/null || echo "no $name: what needs it will be skipped"
+    done
+}
+
 # For the reports, which are looked at in a real browser.
 need_browser() {
     local name

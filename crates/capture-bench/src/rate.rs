@@ -1,1 +1,99 @@
-//! Loss and rate, beside tcpdump and dumpcap.
+//! Loss, rate and jitter beside tcpdump and dumpcap.
+
+mod jitter;
+mod ladder;
+mod most;
+
+use serde_json::json;
+
+use crate::generator::{Order, Source};
+use crate::options::Options;
+use crate::outcome::{Failure, Outcome};
+use crate::peers::{self, RING_MIB, SNAP, Tool};
+use crate::trial::Stage;
+
+/// What all parts of this measurement share.
+struct Contest<'a> {
+    options: &'a Options,
+    stage: Stage,
+    tools: Vec<Tool>,
+}
+
+impl Contest<'_> {
+    /// The tools of these names that are wanted.
+    fn tools(&self, names: &[&str]) -> Vec<&Tool> {
+        let named = |tool: &&Tool| names.contains(&tool.name) && self.options.wants(tool.name);
+        self.tools.iter().filter(named).collect()
+    }
+}
+
+/// Those whose rates are compared.
+const RATES: [&str; 8] = [
+    "tcpdump",
+    peers::TCPDUMP_RING,
+    "dumpcap",
+    "dumpcap -B 64 MiB",
+    peers::PACKET,
+    peers::XDP_STAMP,
+    peers::XDP_DEQUEUE,
+    peers::XDP_COPY,
+];
+
+/// Those whose jitter is: all times in nanoseconds.
+const JITTER: [&str; 6] = [
+    peers::TCPDUMP_NANO,
+    "dumpcap -B 64 MiB",
+    peers::PACKET,
+    peers::XDP_STAMP,
+    peers::XDP_DEQUEUE,
+    peers::XDP_COPY,
+];
+
+/// Frames of this size from the source.
+fn order(source: Source, size: usize, frames: u32) -> Order {
+    Order { source, size, frames, rate: 0.0, burst: 64, timed: false, run: 0, program: 0 }
+}
+
+/// Measures it.
+///
+/// # Errors
+/// Where the bed cannot be made, or a program does not run.
+pub fn run(options: &Options) -> Result<Outcome, Failure> {
+    let stage = Stage::new(1, &options.truechimer)?;
+    let contest = Contest { options, stage, tools: peers::all() };
+    let most = most::measure(&contest)?;
+    let ladder = ladder::measure(&contest)?;
+    let jitter = jitter::measure(&contest)?;
+    let mut about = vec![
+        format!(
+            "All programs write into memory (tmpfs), keep {SNAP} bytes of each frame, and have \
+             their turn in every round, each trial with a fresh process. Loss is the difference \
+             between the frames sent, which the generator counts, and those of them in the file, \
+             read by a reader of its own; what a program says of itself is shown beside it. Rings \
+             are {RING_MIB} MiB but for tcpdump (2 MiB) and dumpcap (2 MiB) as they come."
+        ),
+        contest.stage.places.text(),
+        "Frames are made in the kernel (XDP live frames) in bursts of 64, numbered, and handed to \
+         the capturing interface as a native driver would: what an interface receives in earnest \
+         takes the same way from there on. The receive path runs on the generator's processor, so \
+         that the rate of an unpaced generator is the most that the receive path of one processor \
+         can do with that method; a method that loses nothing then can do no more here, and no \
+         less. What this does not show: interrupts, the card's own rings, several receive queues \
+         at once, disks."
+            .to_owned(),
+    ];
+    about.push(most::about(options));
+    about.push(jitter::about());
+    let mut outcome = Outcome {
+        name: "rate",
+        title: "Loss, rate and jitter beside tcpdump and dumpcap".to_owned(),
+        about,
+        ..Outcome::default()
+    };
+    most.report(&mut outcome);
+    ladder.report(&mut outcome);
+    jitter.report(&mut outcome);
+    outcome.json =
+        json!({ "most": most.to_json(), "ladder": ladder.to_json(), "jitter": jitter.to_json() });
+    Ok(outcome)
+}

@@ -1,1 +1,510 @@
 //! Raw stamps turned into counts, and counts into time.
+//!
+//! The thread that captures only notes what the kernel wrote beside each packet, and now and then
+//! takes a *pair*: the counter and the kernel's clocks, read together. A [`Converter`], on whatever
+//! thread, does the rest in two steps that have nothing to do with each other:
+//!
+//! 1. **Stamp to count.** Between two pairs a kernel clock's reading is a count by a straight line,
+//!    with a bound of what the clock may have done in between ([`truechimer_stamp`]). A count that
+//!    was read is a count already.
+//! 2. **Count to time**, by the hand of the moment from the clock page, as any reader of the clock
+//!    does it ([`truechimer::Clock`]). Without a clock that promises a bound the time is the system
+//!    clock's, and says so ([`Quality`](crate::Quality)).
+//!
+//! The count is what lasts: it can be turned into time again later, by better parameters
+//! ([`crate::restamp`], [`time_of`]).
+//!
+//! # What the error of a count is made of
+//! The counter's step; how wide the pairs are; and what the kernel's clock may have done since the
+//! nearer pair, unseen: it is slewed by up to 1100 ppm, 0.55 µs half-way between pairs that are a
+//! millisecond apart. Steps and harder slews show in the pairs. Where a clock was stepped back, and
+//! showed the same time twice, both are in the error, unless [`Converter::not_before`] tells them
+//! apart. Counters of different processors are taken to agree, as the kernel takes them, which uses
+//! no TSC that does not. A stamp that no pair explains has no count
+//! ([`Quality::Uncounted`](crate::Quality)).
+//!
+//! # When the counter breaks
+//! After a suspend, a migration or a jump no count from before compares with one from after. That
+//! shows in the pairs at once if it is large, by the host's clocks or the daemon within a second
+//! otherwise: the same window as any reader of the clock has. From then on packets are
+//! unsynchronised until there is a hand of after the break, and what was stamped before it but not
+//! yet converted has no count.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use truechimer::{Clock, OpenError, ReadError, View};
+use truechimer_counter::{Choice, Counter, CounterError, HostPair, HostReading, host_reading};
+use truechimer_time::{BootId, Count, CountSpan, CounterKind, Epoch, Period, Rate, Span};
+use truechimer_timehands::{Allowed, Hand, Made, Passed, Status};
+
+use crate::{Counted, Quality, RawStamp, Stamped};
+
+mod core;
+mod segment;
+pub(crate) mod tell;
+#[cfg(test)]
+mod tests;
+mod track;
+
+use self::core::{Core, Seen};
+
+/// The counter that counts are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Which counter.
+    pub kind: CounterKind,
+    /// In which boot of which machine.
+    pub boot: BootId,
+    /// How long a count lasts, to 500 ppm: nominal, not what a clock says of it.
+    pub period: Period,
+    /// The smallest step of the counter, ≥ 1: part of every count's error.
+    pub resolution: CountSpan,
+}
+
+/// The host's clocks at one count. Two of these show whether the counter ran on in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Continuity {
+    /// The count.
+    pub count: Count,
+    /// `CLOCK_MONOTONIC_RAW` then, ns.
+    pub raw_ns: i64,
+    /// `CLOCK_MONOTONIC` then, ns.
+    pub monotonic_ns: i64,
+    /// The time spent suspended since boot (`CLOCK_BOOTTIME` − `CLOCK_MONOTONIC`), ns.
+    pub suspended_ns: i64,
+    /// How long reading all that took, in counts.
+    pub width: CountSpan,
+}
+
+/// A hand as the clock page had it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Used {
+    /// Its number in the page; [`Stamped::generation`] refers to it.
+    pub generation: u64,
+    /// The clock parameters.
+    pub hand: Hand,
+    /// When they were made, by the host's clocks.
+    pub made: Made,
+}
+
+/// What has changed about the clock, and so what whoever keeps packets must keep with them: all
+/// packets that are converted after this are by what it says, until the next one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The count at which it was seen.
+    pub at: Count,
+    /// The counter that the packets' counts are of. The same all through.
+    pub counter: Identity,
+    /// The epoch that packets are counted in from here on; 0 where no clock page says.
+    pub epoch: Epoch,
+    /// What the clock is worth; `None` where there is none that can be used.
+    pub status: Option<Status>,
+    /// Why it is not worth more, for people.
+    pub reason: Option<String>,
+    /// The hand that packets are converted by from here on, if that is another one.
+    pub hand: Option<Used>,
+    /// The host's clocks at about that count.
+    pub continuity: Continuity,
+}
+
+/// A device's clock between two readings of the counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DevicePair {
+    /// The count before.
+    pub before: Count,
+    /// The device's clock, ns on its own scale.
+    pub device_ns: i64,
+    /// The count after.
+    pub after: Count,
+}
+
+/// Where to look for a clock page.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Search {
+    /// At the usual places: [`Clock::open`].
+    #[default]
+    Usual,
+    /// Here: [`Clock::open_at`].
+    At(PathBuf),
+    /// Nowhere: the system clock's time will do.
+    Nowhere,
+}
+
+/// Why packets cannot be given counts.
+#[derive(Debug)]
+pub enum ConvertError {
+    /// The counter cannot be read, or does not count.
+    Counter(CounterError),
+    /// The clock cannot be opened.
+    Clock(OpenError),
+    /// The clock runs by a counter that packets cannot be counted by.
+    Device(CounterKind),
+}
+
+impl fmt::Display for ConvertError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConvertError::Counter(why) => why.fmt(f),
+            ConvertError::Clock(why) => why.fmt(f),
+            ConvertError::Device(kind) => write!(
+                f,
+                "the clock runs by the counter '{kind}', a device that is too slow to count \
+                 packets by: run the daemon with --counter raw, which is the same device as the \
+                 kernel reads it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ConvertError {}
+
+impl From<CounterError> for ConvertError {
+    fn from(why: CounterError) -> ConvertError {
+        ConvertError::Counter(why)
+    }
+}
+
+/// How often a quiet clock is looked at, and how often one is looked for.
+const LOOK: Span = Span::from_millis(1);
+const SEARCH: Span = Span::from_secs(1);
+/// How often the host's clocks are looked at, and how often they go into the file.
+const WATCH: Span = Span::from_secs(1);
+const RECORD: Span = Span::from_secs(10);
+/// How much earlier or later than the program has it a counter may be read that is not fenced. No
+/// figure of the architecture: the processor's window of instructions, a few hundred of them.
+const UNFENCED: Span = Span::from_nanos(50);
+/// What the host's clocks may be apart by without the counter being broken: as readers of the clock
+/// allow it.
+const ALLOWED: Allowed = Allowed {
+    suspended: Span::from_millis(10),
+    back: Span::from_micros(100),
+    apart: Span::from_micros(100),
+    rate: Rate::from_ppb(1_000_000),
+};
+
+/// Turns stamps into counts and counts into time. Belongs to one thread at a time.
+#[derive(Debug)]
+pub struct Converter {
+    counter: Counter,
+    clock: Option<Clock>,
+    search: Search,
+    core: Core,
+    /// What the last change said.
+    told: Option<Told>,
+    /// The host's clocks as they were looked at last, and as they were last told of.
+    watched: Option<Continuity>,
+    recorded: Option<Count>,
+    /// When the page was looked at, and looked for.
+    looked: Option<Count>,
+    searched: Option<Count>,
+    breaks: u64,
+    trouble: Option<String>,
+}
+
+/// What a change is compared with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Told {
+    generation: u64,
+    epoch: Epoch,
+    status: Option<Status>,
+    reason: Option<String>,
+}
+
+impl Converter {
+    /// One that converts by this clock, which must be of this counter. It takes a tenth of a second
+    /// to measure how long a count lasts, where nobody states it.
+    ///
+    /// # Errors
+    /// If the counter stands still, or the boot's name cannot be read.
+    pub fn new(counter: Counter, clock: Option<Clock>) -> Result<Converter, ConvertError> {
+        let identity = Identity {
+            kind: counter.kind(),
+            boot: truechimer_counter::boot_id()?,
+            period: truechimer_counter::nominal(counter)?.period,
+            resolution: truechimer_counter::resolution(counter),
+        };
+        let read = if counter.is_fenced() { Span::ZERO } else { UNFENCED };
+        Ok(Converter {
+            counter,
+            clock,
+            search: Search::Nowhere,
+            core: Core::new(identity, identity.period.counts(read), CountSpan::ZERO),
+            told: None,
+            watched: None,
+            recorded: None,
+            looked: None,
+            searched: None,
+            breaks: 0,
+            trouble: None,
+        })
+    }
+
+    /// The same, and while it has no clock it looks for one there, once a second.
+    #[must_use]
+    pub fn looking(mut self, search: Search) -> Converter {
+        self.search = search;
+        self
+    }
+
+    /// The counter that all counts are of.
+    #[must_use]
+    pub fn counter(&self) -> Counter {
+        self.counter
+    }
+
+    /// What is to be known of it.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        self.core.identity()
+    }
+
+    /// A pair, later than all before. A packet's stamp is converted by the last pair before it and
+    /// the first after it: so there should be one from before the tap is opened, and after each
+    /// chunk one is to be given *before* the chunk's packets are converted. Without the latter a
+    /// stamp of `CLOCK_REALTIME`, which may have been stepped since, counts for nothing.
+    ///
+    /// Some four seconds of pairs are kept, if there is one each millisecond; longer if there are
+    /// fewer.
+    pub fn pair(&mut self, pair: HostPair) {
+        self.core.pair(pair);
+    }
+
+    /// The same of the clock of the network card, whose stamps are converted as
+    /// [`Converter::pair`] has it. That clock may be stepped, too, and nothing else tells of it.
+    pub fn device_pair(&mut self, pair: DevicePair) {
+        self.core.device_pair(pair);
+    }
+
+    /// No packet that is converted from here on was stamped before this count. Only of use where a
+    /// clock was stepped back and showed the same time twice: it tells which time it was. Otherwise
+    /// the bound covers both.
+    pub fn not_before(&mut self, count: Count) {
+        self.core.not_before(count);
+    }
+
+    /// Looks at the clock; to be called once for each batch, after its pair and before its packets.
+    /// Costs some ns where nothing happened. What it returns is for the sink; the first call always
+    /// returns something.
+    pub fn refresh(&mut self) -> Option<Change> {
+        let now = self.counter.read();
+        let period = self.identity().period;
+        let past =
+            |at: Option<Count>, long: Span| at.is_none_or(|at| period.span(now - at).abs() > long);
+        if !past(self.looked, LOOK) && self.core.breaks == self.breaks && !self.is_new() {
+            return None;
+        }
+        self.looked = Some(now);
+        if past(self.watched.map(|watched| watched.count), WATCH) {
+            self.watch();
+        }
+        if self.clock.is_none() && past(self.searched, SEARCH) {
+            self.searched = Some(now);
+            self.look_for();
+        }
+        let told = self.look();
+        let broke = std::mem::replace(&mut self.breaks, self.core.breaks) != self.core.breaks;
+        if !broke && self.told.as_ref() == Some(&told) && !past(self.recorded, RECORD) {
+            return None;
+        }
+        let mut change = self.change(now, told);
+        if broke {
+            let why = "the counter lost its continuity (suspend, migration or a jump)";
+            change.reason.get_or_insert_with(|| why.to_owned());
+        }
+        Some(change)
+    }
+
+    /// When a packet was stamped.
+    #[inline]
+    pub fn convert(&mut self, stamp: RawStamp) -> Stamped {
+        self.core.convert(stamp)
+    }
+
+    /// The state at the end, for the sink: shows that the counter ran on until here.
+    pub fn finish(&mut self) -> Change {
+        let now = self.counter.read();
+        self.watch();
+        let told = self.look();
+        self.change(now, told)
+    }
+
+    /// How many stamps could not be converted by the straight line between two pairs: a handful a
+    /// millisecond at the most, unless the system clock is being stepped.
+    #[must_use]
+    pub fn slow(&self) -> u64 {
+        self.core.slow()
+    }
+
+    /// How often the counter was found to have lost its continuity.
+    #[must_use]
+    pub fn breaks(&self) -> u64 {
+        self.core.breaks
+    }
+
+    /// Whether the page holds a hand that was not seen yet.
+    fn is_new(&self) -> bool {
+        let seen = self.told.as_ref().map_or(0, |told| told.generation);
+        self.clock.as_ref().is_some_and(|clock| clock.page().ring().generation() != seen)
+    }
+
+    /// Whether the counter ran on since it was watched last.
+    fn watch(&mut self) {
+        let now = Continuity::from(host_reading(self.counter));
+        if let Some(last) = self.watched.replace(now)
+            && now.broken_since(&last, self.identity().period)
+        {
+            self.core.broke(now.count, now.monotonic_ns);
+        }
+    }
+
+    fn look_for(&mut self) {
+        self.trouble = None;
+        match clock(&self.search) {
+            Ok(clock) => self.clock = clock,
+            Err(why) => self.trouble = Some(why.to_string()),
+        }
+    }
+
+    /// Takes in what the page says.
+    fn look(&mut self) -> Told {
+        let view = self.clock.as_ref().map(Clock::view);
+        let kind = self.counter.kind();
+        let (seen, reason) = match view {
+            None => {
+                (None, Some(self.trouble.clone().unwrap_or_else(|| "no clock page".to_owned())))
+            }
+            Some(Err(why)) => (None, Some(why.to_string())),
+            Some(Ok(view)) if view.hand.counter.kind != kind => {
+                let clock = view.hand.counter.kind;
+                let why = format!(
+                    "the clock runs by the counter '{clock}', packets are counted by '{kind}': \
+                     begin the capture anew"
+                );
+                (None, Some(why))
+            }
+            Some(Ok(view)) => {
+                let View { count, generation, hand, made, status, reason, .. } = view;
+                let reason = reason.map(str::to_owned);
+                (Some(Seen { count, generation, hand, made, status }), reason)
+            }
+        };
+        self.core.see(seen);
+        let why = "the counter lost its continuity, and the clock does not know yet";
+        let broken = self.core.is_broken();
+        let status = seen.map(|seen| if broken { Status::Disrupted } else { seen.status });
+        let reason = if broken { Some(why.to_owned()) } else { reason };
+        let generation = seen.map_or(0, |seen| seen.generation);
+        Told { generation, epoch: self.core.epoch(), status, reason }
+    }
+
+    fn change(&mut self, at: Count, told: Told) -> Change {
+        let before = self.told.as_ref().map_or(0, |told| told.generation);
+        let continuity = Continuity::from(host_reading(self.counter));
+        self.recorded = Some(at);
+        let change = Change {
+            at,
+            counter: *self.identity(),
+            epoch: told.epoch,
+            status: told.status,
+            reason: told.reason.clone(),
+            hand: self.core.used().filter(|used| used.generation != before),
+            continuity,
+        };
+        self.told = Some(told);
+        change
+    }
+}
+
+impl From<HostReading> for Continuity {
+    fn from(reading: HostReading) -> Continuity {
+        let HostReading { count, raw_ns, suspended_ns, monotonic_ns, width } = reading;
+        Continuity { count, raw_ns, monotonic_ns, suspended_ns, width }
+    }
+}
+
+impl Continuity {
+    /// Whether the counter, whose counts last `period`, cannot have run on without a break since
+    /// `earlier`.
+    #[must_use]
+    pub fn broken_since(&self, earlier: &Continuity, period: Period) -> bool {
+        let width = period.span(self.width).abs() + period.span(earlier.width).abs();
+        let passed = Passed::new(
+            period,
+            self.count - earlier.count,
+            [earlier.raw_ns, self.raw_ns],
+            [earlier.suspended_ns, self.suspended_ns],
+        );
+        let broken = passed.broken(&Allowed {
+            suspended: ALLOWED.suspended + width,
+            back: ALLOWED.back + width,
+            apart: ALLOWED.apart + width,
+            rate: ALLOWED.rate,
+        });
+        broken.is_some()
+    }
+}
+
+/// The counter to capture by: that of the clock, or the best there is.
+///
+/// # Errors
+/// If that cannot be read by this process, or is too slow.
+pub fn choose(clock: Option<&Clock>) -> Result<Counter, ConvertError> {
+    let newest = clock.and_then(|clock| clock.page().newest().ok().flatten());
+    match newest.map(|(_, hand, _)| hand.counter.kind) {
+        None => Ok(Counter::open(Choice::Auto)?),
+        Some(kind @ (CounterKind::Hpet | CounterKind::AcpiPm)) => Err(ConvertError::Device(kind)),
+        Some(kind) => Ok(Counter::of_kind(kind)?),
+    }
+}
+
+/// The clock at that place; `None` if there is no page (yet).
+///
+/// # Errors
+/// If there is one that cannot be used.
+pub fn clock(search: &Search) -> Result<Option<Clock>, ConvertError> {
+    let opened = match search {
+        Search::Usual => Clock::open(),
+        Search::At(path) => Clock::open_at(path),
+        Search::Nowhere => return Ok(None),
+    };
+    match opened {
+        Ok(clock) => Ok(Some(clock)),
+        Err(OpenError::NoPage { .. }) => Ok(None),
+        Err(why) => Err(ConvertError::Clock(why)),
+    }
+}
+
+/// The time of a count that was kept, of a counter of this kind, by what the clock knows now: the
+/// bound grows with the distance.
+///
+/// # Errors
+/// If the clock has no time; if the count is of another counter or epoch than the clock has now, or
+/// of none (0), as when it was taken without a clock; and if the clock promises nothing for it.
+pub fn time_of(clock: &Clock, kind: CounterKind, counted: &Counted) -> Result<Stamped, ReadError> {
+    let view = clock.view()?;
+    let Counted { count, error, epoch } = *counted;
+    let id = view.hand.counter;
+    if (id.kind, id.epoch) != (kind, epoch) {
+        return Err(ReadError::OtherEpoch { moment: epoch, clock: id.epoch });
+    }
+    match view.status_at(count) {
+        Status::Disrupted => return Err(ReadError::Disrupted),
+        status if !status.bound_holds() || error.0 < 0 => return Err(ReadError::Void),
+        _ => {}
+    }
+    let (instant, bound, unix_ns) = tell::tell(&view.hand, count, error);
+    Ok(Stamped {
+        counted: Some(*counted),
+        unix_ns,
+        instant: Some(instant),
+        bound: Some(bound),
+        quality: Quality::Bounded,
+        generation: view.generation,
+    })
+}

@@ -11,6 +11,9 @@ mod tap;
 
 pub mod convert;
 pub mod filter;
+pub mod hardware;
+pub mod link;
+pub mod layers;
 pub mod packet;
 pub mod pipeline;
 pub mod place;

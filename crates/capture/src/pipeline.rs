@@ -1,1 +1,300 @@
 //! Capturing on one thread, conversion and writing on another.
+//!
+//! ```text
+//! tap ──► capture thread ──► queue of batches ──► conversion thread ──► sink
+//!         takes (count, clock) pairs              counts, then times
+//! ```
+//!
+//! The capture thread only moves chunks: it neither looks at packets nor turns a stamp into
+//! anything. What it adds is a [`HostPair`] after every chunk, about one a millisecond under load:
+//! chunks that come within that millisecond share one, and travel as one batch, so that the
+//! conversion thread is woken a thousand times a second at the most.
+//!
+//! # Nothing is lost in silence
+//! Chunks hold the memory of the ring that they came in, so the ring is the one bound of memory;
+//! the queue's own limits only say how much of it may be on its way. When the queue is full, by
+//! default the capture thread [waits](WhenFull::Wait): the ring fills up behind it, and the kernel
+//! drops packets one by one and counts them, which is cheaper than fetching a packet to throw it
+//! away, and loses no stamp of those that stay, as they were stamped when they arrived. Packets
+//! that are stamped when they are fetched would get the time of the end of the waiting, so
+//! for them whole batches are [dropped](WhenFull::Drop) instead, and counted. Always:
+//!
+//! ```text
+//! received = written + ring + kernel + dropped + surplus + left
+//! ```
+
+
+mod progress;
+mod queue;
+mod spread;
+mod take;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use truechimer_counter::affinity::Pinned;
+use truechimer_counter::{Counter, HostPair};
+
+use crate::convert::Converter;
+use crate::sink::{Sink, SinkError, Written};
+use crate::{Facts, RawStamp, Stamped, Tap, TapError};
+
+pub use progress::{Live, Progress, Tally};
+pub use queue::Limits;
+pub use spread::Spread;
+use queue::Queue;
+use take::{Ended, Taker};
+use write::{Finished, Threaded, Writer};
+
+/// How to run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// All on the calling thread, without another one for conversion and writing.
+    pub inline: bool,
+    /// End after so many packets, exactly.
+    pub count: Option<NonZeroU64>,
+    /// End after so long.
+    pub duration: Option<Duration>,
+    /// How much may be between the threads, one batch always; `None`: what suits the ring.
+    pub limits: Option<Limits>,
+    /// What to do when that is reached.
+    pub when_full: WhenFull,
+    /// The processor that the capture thread, which is the calling one, is kept on meanwhile.
+    pub capture_cpu: Option<usize>,
+    /// The processor that the conversion thread is kept on.
+    pub convert_cpu: Option<usize>,
+}
+
+/// What the capture thread does when the conversion thread is behind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum WhenFull {
+    /// It waits, and the kernel drops what the ring has no room for.
+    #[default]
+    Wait,
+    /// It drops what it has taken: for packets that are stamped when they are taken.
+    Drop,
+}
+
+impl Options {
+    fn limits(&self, facts: &Facts) -> Limits {
+        // Small packets in a packet socket's ring take a hundred bytes, in AF_XDP's a frame of 2
+        // or 4 KiB. A quarter of the frames is enough to keep the other thread busy, and leaves
+        // the kernel the rest.
+        let packets = (facts.ring_bytes / (4 * 4096)).clamp(256, 65_536);
+        self.limits.unwrap_or(Limits { items: 1024, packets })
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Summary {
+    /// Why it ended.
+    pub end: End,
+    /// What was captured from.
+    pub facts: Facts,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// All that was counted. `received = written + ring + kernel + dropped + surplus + left`, where
+    /// received, ring and kernel are the [`losses`](Live::losses).
+    pub live: Live,
+    /// Packets that the kernel had received and that nobody took any more: they came after the
+    /// end.
+    pub left: u64,
+    /// What the sink says. Of [`Live::written`] it could not write [`Written::unwritten`].
+    pub written: Written,
+}
+
+/// Why a run ended.
+#[derive(Debug)]
+pub enum End {
+    /// There are as many packets as were asked for.
+    Count,
+    /// The time is over.
+    Duration,
+    /// It was told to stop.
+    Stopped,
+    /// Nobody reads the packets any more.
+    Unread,
+    /// The interface has vanished. All that it had given is written.
+    Gone,
+    /// Nothing can be captured any more. All that came before is written.
+    Tap(TapError),
+    /// Nothing can be written any more.
+    Sink(SinkError),
+    /// The conversion thread has failed: a fault of this program.
+    Fault(String),
+}
+
+impl End {
+    /// Whether all went as it should.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        matches!(self, End::Count | End::Duration | End::Stopped | End::Unread)
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Count => f.write_str("as many packets as were asked for"),
+            End::Duration => f.write_str("the time is over"),
+            End::Stopped => f.write_str("stopped"),
+            End::Unread => f.write_str("nobody reads the packets any more"),
+            End::Gone => f.write_str("the interface is gone"),
+            End::Tap(why) => why.fmt(f),
+            End::Sink(why) => why.fmt(f),
+            End::Fault(what) => write!(f, "the conversion thread has failed: {what}"),
+        }
+    }
+}
+
+/// What the pipeline needs of a [`Converter`], which is the one there is outside of tests.
+pub trait Convert: Send {
+    /// As [`Converter::pair`].
+    fn pair(&mut self, pair: HostPair);
+
+    /// The counter that pairs are to be taken by.
+    fn counter(&self) -> Counter;
+
+    /// Looks at the clock, and tells the sink what has changed.
+    ///
+    /// # Errors
+    /// The sink's.
+    fn refresh(&mut self, sink: &mut dyn Sink) -> Result<(), SinkError>;
+
+    /// As [`Converter::convert`].
+    fn convert(&mut self, stamp: RawStamp) -> Stamped;
+
+    /// Tells the sink how the clock is in the end.
+    ///
+    /// # Errors
+    /// The sink's.
+    fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), SinkError>;
+}
+
+impl Convert for Converter {
+    fn pair(&mut self, pair: HostPair) {
+        Converter::pair(self, pair);
+    }
+
+    fn counter(&self) -> Counter {
+        Converter::counter(self)
+    }
+
+    fn refresh(&mut self, sink: &mut dyn Sink) -> Result<(), SinkError> {
+        match Converter::refresh(self) {
+            Some(change) => sink.change(&change),
+            None => Ok(()),
+        }
+    }
+
+    fn convert(&mut self, stamp: RawStamp) -> Stamped {
+        Converter::convert(self, stamp)
+    }
+
+    fn finish(&mut self, sink: &mut dyn Sink) -> Result<(), SinkError> {
+        sink.change(&Converter::finish(self))
+    }
+}
+
+/// Takes packets off `tap` and writes them to `sink`, until `stop` is set or the options say that
+/// it is enough, or something ends it. What the tap's ring holds when it is stopped is still
+/// written, if that takes no longer than two seconds. The sink is finished in any case but that of
+/// its own failure. The calling thread is the capture thread.
+pub fn run<C: Convert>(
+    tap: Box<dyn Tap>,
+    converter: C,
+    sink: Box<dyn Sink>,
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> Summary {
+    let began = Instant::now();
+    let facts = tap.facts().clone();
+    let count = options.count.map(NonZeroU64::get);
+    let _pinned = pin(options.capture_cpu, "capture", progress);
+    let mut taker = Taker::new(tap, converter.counter(), options, progress);
+    let mut writer = Writer::new(converter, sink, count, progress);
+    let (ended, finished) = if options.inline {
+        let ended = taker.run(&mut writer, stop);
+        (ended, Ok(writer.finish()))
+    } else {
+        let queue = Queue::new(options.limits(&facts));
+        std::thread::scope(|scope| {
+            let other = std::thread::Builder::new().name("convert".into());
+            let other = other.spawn_scoped(scope, || {
+                let _pinned = pin(options.convert_cpu, "conversion", progress);
+                writer.run(&queue);
+                writer.finish()
+            });
+            let other = match other {
+                Ok(other) => other,
+                Err(why) => return (Ended::Refused, Err(format!("it cannot be started: {why}"))),
+            };
+            let mut outlet = Threaded::new(&queue, options.when_full, count, progress);
+            let ended = taker.run(&mut outlet, stop);
+            queue.end();
+            (ended, other.join().map_err(|panic| words(&*panic)))
+        })
+    };
+    // Its chunks are gone, and with them all that kept its memory.
+    drop(taker);
+    summarise(ended, finished, facts, began.elapsed(), progress)
+}
+
+fn summarise(
+    ended: Ended,
+    finished: Result<Finished, String>,
+    facts: Facts,
+    elapsed: Duration,
+    progress: &Progress,
+) -> Summary {
+    let end = match ended {
+        Ended::Count => End::Count,
+        Ended::Duration => End::Duration,
+        // By the writer, which says why.
+        Ended::Stopped | Ended::Refused => End::Stopped,
+        Ended::Gone => End::Gone,
+        Ended::Failed(why) => End::Tap(why),
+    };
+    let (written, end) = match finished {
+        Ok(Finished { written, error: None }) => (written, end),
+        Ok(Finished { written, error: Some(SinkError::Closed) }) => (written, End::Unread),
+        Ok(Finished { written, error: Some(why) }) => (written, End::Sink(why)),
+        Err(what) => {
+            // Whatever it had in hand is lost.
+            progress.drop_rest();
+            (Written::default(), End::Fault(what))
+        }
+    };
+    let live = progress.live();
+    let lost = live.losses.ring.saturating_add(live.losses.kernel);
+    let left = live.losses.received.saturating_sub(live.taken).saturating_sub(lost);
+    Summary { end, facts, elapsed, live, left, written }
+}
+
+/// Keeps this thread on a processor, if one is asked for. That this does not work is no reason not
+/// to capture.
+fn pin(cpu: Option<usize>, thread: &str, progress: &Progress) -> Option<Pinned> {
+    let cpu = cpu?;
+    match Pinned::to(Some(cpu)) {
+        Ok(pinned) => Some(pinned),
+        Err(why) => {
+            progress.note(format!(
+                "the {thread} thread cannot be kept on CPU {cpu} ({why}): it runs anywhere"
+            ));
+            None
+        }
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}

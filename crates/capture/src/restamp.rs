@@ -1,1 +1,287 @@
 //! Times worked out anew from counts.
+//!
+//! While capturing, a packet's time is worked out by the newest hand there is: one of before the
+//! packet. Its count stays true. Later more is known:
+//!
+//! * [`Restamper::recorded`] takes the very hands that were used, which stand in the capture, and
+//!   comes to the very same times, to the last bit.
+//! * [`Restamper::best`] takes all hands there are: those in the capture, a daemon's replay log
+//!   ([`Hands::log`]), the present clock page ([`Hands::page`]). What a hand promises holds on both
+//!   sides of the count at which it was made, and the promises of two hands hold both. So true time
+//!   is after the later of the two earliest times, and before the earlier of the two latest ones.
+//!   Of the times in that range the one on the way from the first hand's to the second's is taken,
+//!   by the distance from either: a clock that was corrected in between then shows no step, unless
+//!   the promises demand one.
+//!   Where two promises exclude each other, one of them was broken: that is counted, and the
+//!   nearer hand is believed.
+//!
+//! Only hands of the same counter, in the same boot and of the same epoch are any use. A capture
+//! without a clock has no epoch. Its counts can be joined with the hands of a clock that ran
+//! before, after, or unseen meanwhile, where the host's clocks show that the counter ran on without
+//! a break from the one to the other: the capture has them at its beginning, its end and every ten
+//! seconds ([`Continuity`](crate::convert::Continuity)). What they differ by is added to the bound.
+
+use std::fmt;
+
+use truechimer_time::{Count, CountSpan, Instant, Span};
+use truechimer_timehands::Hand;
+
+use crate::convert::tell::{lasts, tell, unix_ns};
+use crate::convert::{Change, Used};
+use crate::{Counted, Quality, Stamped};
+
+mod hands;
+mod link;
+mod log;
+#[cfg(test)]
+mod tests;
+
+pub use hands::Hands;
+
+/// What a capture file keeps of when a packet was stamped: [`Stamped`] without what can be worked
+/// out from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recorded {
+    /// Its count, if there is one.
+    pub counted: Option<Counted>,
+    /// The time that it was written with, Unix ns.
+    pub unix_ns: i64,
+    /// What that was worth.
+    pub quality: Quality,
+    /// The number of the hand that it was worked out by; 0 for none.
+    pub generation: u64,
+}
+
+impl From<&Stamped> for Recorded {
+    fn from(stamped: &Stamped) -> Recorded {
+        let Stamped { counted, unix_ns, quality, generation, .. } = *stamped;
+        Recorded { counted, unix_ns, quality, generation }
+    }
+}
+
+impl Recorded {
+    /// As it was written.
+    fn kept(&self) -> Stamped {
+        let quality = match self.counted {
+            None => Quality::Uncounted,
+            Some(_) => Quality::Unsynchronised,
+        };
+        Stamped {
+            counted: self.counted,
+            unix_ns: self.unix_ns,
+            instant: None,
+            bound: None,
+            quality,
+            generation: 0,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Packets in all.
+    pub packets: u64,
+    /// Packets whose time has a bound now.
+    pub bounded: u64,
+    /// Packets that no hand could be used for: they keep the time that they had, without a bound.
+    pub kept: u64,
+    /// Of these, packets without a count.
+    pub uncounted: u64,
+    /// Packets for which two hands contradicted each other: one of the two broke its promise.
+    pub contradicted: u64,
+    /// By recorded hands: packets whose time is not the one that was written, so that the file has
+    /// been changed since, and packets of hands that do not stand in it.
+    pub differing: u64,
+    /// What is to be said besides, for people.
+    pub notes: Vec<String>,
+}
+
+/// Works out times, packet by packet in the order of the file.
+#[derive(Debug)]
+pub struct Restamper {
+    hands: Option<Hands>,
+    /// The hand that packets were converted by.
+    current: Option<Used>,
+    report: Report,
+}
+
+impl Restamper {
+    /// By the very hands that were used when the packets were captured: gives the same times to the
+    /// last bit.
+    #[must_use]
+    pub fn recorded() -> Restamper {
+        Restamper { hands: None, current: None, report: Report::default() }
+    }
+
+    /// By all that is known of each packet's time from hands before and after it.
+    #[must_use]
+    pub fn best(mut hands: Hands) -> Restamper {
+        let notes = hands.settle();
+        let report = Report { notes, ..Report::default() };
+        Restamper { hands: Some(hands), current: None, report }
+    }
+
+    /// A change that stands before the next packet. All of them are to be given, in order.
+    pub fn change(&mut self, change: &Change) {
+        if let Some(hands) = &mut self.hands {
+            hands.next();
+        }
+        if change.hand.is_some() {
+            self.current = change.hand;
+        }
+    }
+
+    /// When the packet was stamped.
+    pub fn stamp(&mut self, recorded: &Recorded) -> Stamped {
+        let stamped = self.work_out(recorded).unwrap_or_else(|| recorded.kept());
+        self.report.packets += 1;
+        match stamped.quality {
+            Quality::Bounded => self.report.bounded += 1,
+            _ => self.report.kept += 1,
+        }
+        self.report.uncounted += u64::from(stamped.counted.is_none());
+        stamped
+    }
+
+    /// What came of it so far.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn work_out(&mut self, recorded: &Recorded) -> Option<Stamped> {
+        // An error below 0 is none of ours.
+        let counted = recorded.counted.filter(|counted| counted.error.0 >= 0)?;
+        let Some(hands) = &mut self.hands else {
+            return self.again(recorded, counted);
+        };
+        let known = hands.known(&counted)?;
+        self.report.contradicted += u64::from(known.contradicted);
+        Some(known.stamped(counted))
+    }
+
+    /// As it was done when it was captured.
+    fn again(&mut self, recorded: &Recorded, counted: Counted) -> Option<Stamped> {
+        if recorded.generation == 0 {
+            return None;
+        }
+        let current = self.current.filter(|used| used.generation == recorded.generation);
+        let Some(Used { generation, hand, .. }) = current else {
+            self.report.differing += 1;
+            return None;
+        };
+        let (instant, bound, unix_ns) = tell(&hand, counted.count, counted.error);
+        self.report.differing += u64::from(unix_ns != recorded.unix_ns);
+        Some(Stamped {
+            counted: Some(counted),
+            unix_ns,
+            instant: Some(instant),
+            bound: Some(bound),
+            quality: Quality::Bounded,
+            generation,
+        })
+    }
+}
+
+/// A hand and its number in a clock page; 0 where that is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Numbered {
+    hand: Hand,
+    generation: u64,
+}
+
+impl Numbered {
+    /// Whether it still, or already, promises something at this count: no farther back than
+    /// forward.
+    fn holds_at(&self, count: Count) -> bool {
+        let reach = self.hand.void_after - self.hand.base;
+        (count - self.hand.base).abs() <= reach
+    }
+}
+
+/// What is known of the time at one count.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    by: Numbered,
+    best: Instant,
+    /// True time at the very count is within this of `best`.
+    bound: Span,
+    contradicted: bool,
+}
+
+impl Known {
+    /// By the hands before and after the count, of which either may be missing. `extra` is what the
+    /// counts of either are not known by.
+    fn of(
+        before: Option<&Numbered>,
+        after: Option<&Numbered>,
+        count: Count,
+        extra: Span,
+    ) -> Option<Known> {
+        let usable = |hand: &&Numbered| hand.holds_at(count);
+        let alone = |by: &Numbered, contradicted| Known {
+            by: *by,
+            best: by.hand.time_at(count),
+            bound: by.hand.bound_at(count) + extra,
+            contradicted,
+        };
+        let (one, other) = match (before.filter(usable), after.filter(usable)) {
+            (Some(one), Some(other)) => (one, other),
+            (one, other) => return one.or(other).map(|by| alone(by, false)),
+        };
+        let promise = |by: &Numbered| {
+            let (time, bound) = (by.hand.time_at(count), by.hand.bound_at(count) + extra);
+            (time - bound, time, time + bound)
+        };
+        let (first, second) = (promise(one), promise(other));
+        let (earliest, latest) = (first.0.max(second.0), first.2.min(second.2));
+        let (since, until) = (count - one.hand.base, other.hand.base - count);
+        let nearer = if since.abs() <= until.abs() { one } else { other };
+        if earliest > latest {
+            return Some(alone(nearer, true));
+        }
+        let way = part(second.1 - first.1, since, since + until);
+        let best = (first.1 + way).clamp(earliest, latest);
+        let bound = (latest - best).max(best - earliest);
+        Some(Known { by: *nearer, best, bound, contradicted: false })
+    }
+
+    fn stamped(self, counted: Counted) -> Stamped {
+        let Known { by: Numbered { hand, generation }, best, bound, .. } = self;
+        Stamped {
+            counted: Some(counted),
+            unix_ns: unix_ns(&hand, best),
+            instant: Some(best),
+            bound: Some(bound + lasts(&hand, counted.error)),
+            quality: Quality::Bounded,
+            generation,
+        }
+    }
+}
+
+/// `whole` · `some` / `all`, for 0 ≤ `some` ≤ `all`.
+fn part(whole: Span, some: CountSpan, all: CountSpan) -> Span {
+    let share = (i128::from(some.0) << 32) / i128::from(all.0.max(1));
+    let share = share.clamp(0, 1 << 32);
+    match whole.0.checked_mul(share) {
+        Some(product) => Span(product >> 32),
+        None => Span((whole.0 >> 32).saturating_mul(share)),
+    }
+}
+
+/// Why hands cannot be used.
+#[derive(Debug)]
+pub enum RestampError {
+    /// What it is, where, and what to do about it.
+    Refused(String),
+}
+
+impl fmt::Display for RestampError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RestampError::Refused(why) = self;
+        f.write_str(why)
+    }
+}
+
+impl std::error::Error for RestampError {}

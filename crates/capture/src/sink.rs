@@ -1,1 +1,152 @@
 //! Where packets go: capture files.
+//!
+//! A [`Sink`] takes packets with their times; [`CaptureFile`] writes them as pcapng, to a file, to
+//! a row of files, or to standard output. How the files look is in `docs/capture-files.md`.
+//!
+//! # When things go wrong
+//! * Blocks are written whole, and at the latest a second after they came: whoever kills the
+//!   program loses that second at the most. (A kill in the midst of a write may leave half a block
+//!   at the end, which readers of captures cope with.)
+//! * A full disk does not end the capture. The file is cut back to its last whole block, packets
+//!   that do not fit are counted in [`Written::unwritten`], [`Written::trouble`] says why, and once
+//!   a second it is tried again: the first packet that fits bears a mark that says how many are
+//!   missing before it.
+//! * A reader of a pipe that has gone away is [`SinkError::Closed`].
+//! * Anything else that the system refuses ends it, with an error that names the file.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod encode;
+mod file;
+mod names;
+mod output;
+
+pub use encode::bound_ns;
+pub use file::CaptureFile;
+
+use crate::convert::Change;
+use crate::{Losses, Packet, Stamped};
+
+/// Takes packets with their times, one after the other.
+pub trait Sink: Send {
+    /// Takes one packet.
+    ///
+    /// # Errors
+    /// Where nothing more can be written. A full disk is not such an error: see [`Written`].
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError>;
+
+    /// The clock changed: for all packets from here on, until the next change. Should be called once
+    /// before the first packet, so that the file begins with it.
+    ///
+    /// # Errors
+    /// As [`Sink::packet`].
+    fn change(&mut self, change: &Change) -> Result<(), SinkError>;
+
+    /// Something happened that whoever reads the packets must know.
+    ///
+    /// # Errors
+    /// As [`Sink::packet`].
+    fn mark(&mut self, mark: Mark) -> Result<(), SinkError>;
+
+    /// What the tap has lost so far: goes into the statistics. `dropped`: packets that the
+    /// pipeline itself dropped between tap and sink.
+    fn losses(&mut self, losses: &Losses, dropped: u64);
+
+    /// Hands on what is still held back; a new file is begun if it is time. To be called after
+    /// each chunk, and every 100 ms while nothing comes.
+    ///
+    /// # Errors
+    /// As [`Sink::packet`].
+    fn flush(&mut self) -> Result<(), SinkError>;
+
+    /// What came of it so far.
+    fn written(&self) -> &Written;
+
+    /// Writes the statistics and ends. Nothing can be written after it.
+    ///
+    /// # Errors
+    /// If the end of the file cannot be written.
+    fn finish(&mut self) -> Result<Written, SinkError>;
+}
+
+/// Something that happened between two packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mark {
+    /// The interface went down.
+    Down,
+    /// It is up again.
+    Up,
+    /// It is gone for good.
+    Gone,
+}
+
+/// What was written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// Packets that were handed to the system.
+    pub packets: u64,
+    /// Packets that could not be: the disk was full.
+    pub unwritten: u64,
+    /// Bytes of all files together.
+    pub bytes: u64,
+    /// How many files were begun.
+    pub files: u64,
+    /// The present file; `None` for standard output.
+    pub file: Option<PathBuf>,
+    /// What is wrong at the moment, if anything is: "FILE: no space left on device".
+    pub trouble: Option<String>,
+}
+
+/// Why nothing more can be written.
+#[derive(Debug)]
+pub enum SinkError {
+    /// Whoever read the packets (the program behind a pipe) has gone: a clean end.
+    Closed,
+    /// Anything else.
+    Failed {
+        /// The file, or "standard output".
+        file: String,
+        /// What was tried: "writing".
+        doing: &'static str,
+        /// What the system says.
+        why: io::Error,
+    },
+}
+
+impl fmt::Display for SinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SinkError::Closed => f.write_str("nobody reads the packets any more"),
+            SinkError::Failed { file, doing, why } => write!(f, "{file}: {doing}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for SinkError {}
+
+/// Where to write and how.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileOptions {
+    /// The file; `-` is standard output. A directory is refused.
+    pub path: PathBuf,
+    /// Begin another file when one is so large, in bytes.
+    pub rotate_bytes: Option<u64>,
+    /// Begin another file after so long.
+    pub rotate_after: Option<Duration>,
+    /// Keep so many files and delete older ones.
+    pub keep: Option<u32>,
+    /// The filter, as the user wrote it.
+    pub filter: Option<String>,
+    /// Comments for the section header: clock, bound, method.
+    pub comments: Vec<String>,
+}
+
+impl FileOptions {
+    /// Whether there is to be a row of files.
+    fn rotates(&self) -> bool {
+        self.rotate_bytes.is_some() || self.rotate_after.is_some()
+    }
+}

@@ -164,6 +164,16 @@ pub trait Tap: Send {
     /// # Errors
     /// Where the kernel does not tell.
     fn losses(&mut self) -> Result<Losses, TapError>;
+
+    /// Takes no more packets; those that were taken already still come by [`Tap::next`], until it
+    /// says [`Next::Nothing`] after a few milliseconds. After that `received` of [`Tap::losses`] is
+    /// what was handed on and what was lost, to the packet. Does nothing where a method cannot.
+    ///
+    /// # Errors
+    /// As the kernel has it.
+    fn stop(&mut self) -> Result<(), TapError> {
+        Ok(())
+    }
 }
 
 /// Why an interface cannot be captured from.

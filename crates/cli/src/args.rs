@@ -44,6 +44,9 @@ pub enum Command {
     Restamp(crate::restamp::Restamp),
     /// Measure delay, jitter, loss and reordering, live or from captures
     Qos(crate::qos::Qos),
+    /// Capture for Wireshark, which calls this itself
+    #[command(hide = true)]
+    Extcap(crate::extcap::Extcap),
     /// Put the clock into simulated networks and see how far it is from the truth
     Simulate(Simulate),
     /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
@@ -558,7 +561,7 @@ pub struct Man {
     pub directory: PathBuf,
 }
 
-fn positive(text: &str) -> Result<Span, String> {
+pub fn positive(text: &str) -> Result<Span, String> {
     let span = Span::from_str(text).map_err(|why| why.to_string())?;
     if span > Span::ZERO { Ok(span) } else { Err("must be more than zero".into()) }
 }

@@ -1,14 +1,454 @@
 //! `truechimer capture`: packets with the time at which they passed.
 
-use std::io::Write;
+pub mod interfaces;
+mod lines;
+mod live;
+mod open;
+mod size;
 
-use crate::failure::{Ended, Failure};
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use truechimer::Clock;
+use truechimer_capture::convert::{self, Converter, Search};
+use truechimer_capture::pipeline::{self, End, Progress, Summary};
+use truechimer_capture::place::{Cores, Machine, Steered};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError};
+use truechimer_capture::{Facts, TapError};
+use truechimer_time::{Period, Span};
+
+use crate::args;
+use crate::failure::{Ended, Failure, Outcome};
+use crate::{show, signals};
+use lines::{Form, Lines};
 
 /// Options of `truechimer capture`.
 #[derive(clap::Args, Debug)]
-pub struct Capture {}
+#[command(after_help = "\
+Every packet keeps its raw count, the reading of the machine's counter at the moment when it was
+stamped, beside its time, in pcapng (nanoseconds) that Wireshark, tshark and tcpdump read. The time
+is that of the clock that 'truechimer run' keeps, with the bound of its error. Without a daemon, or
+before its clock is synchronised, packets have the system clock's time and are marked as
+unsynchronised; 'truechimer restamp' gives them better times later, from their counts.
+
+Without -w a line for each packet is printed:
+  09:30:12.123456789 ±8.2 µs  IP 192.0.2.1.123 > 192.0.2.2.40000: UDP, length 48
+The time is UTC; '±?' stands where nothing is known of its error. With -w the state is shown on
+standard error once a second: packets, what was lost, and what the stamps are worth. Lost are
+packets 'kernel' (no memory, invalid), 'ring' (the ring was full: see --ring) and 'writer' (the disk
+was full, or conversion too slow for packets that are stamped when they are fetched).
+
+Methods:
+  packet     a packet socket: the kernel's stamps, on any interface
+  hw         the same with the network card's own stamps
+  xdp        AF_XDP, for the highest rates: takes packets away from the host, which no longer sees
+             them; on an interface with addresses only with --take
+  xdp-copy   copies made in XDP, the packets pass on
+  auto       what fits the interface and takes nothing away; the summary says why
+
+It takes root, or once and for all:
+  sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep $(command -v truechimer)
+of which cap_net_raw is enough for 'packet'.
+
+Examples:
+  truechimer capture -i eth0                            a line for each packet
+  truechimer capture -i eth0 -w day.pcapng udp port 123
+  truechimer capture -i any -c 100 -f 'vlan 7 and tcp'
+  truechimer capture -i eth0 -w - | wireshark -k -i -
+  truechimer capture -i eth0 -w ring.pcapng --rotate-size 100M --files 10
+  truechimer capture -i eth0 -w fast.pcapng --ring 512 --cores capture=1,convert=2,softirq=0
+  truechimer capture -D                                 interfaces that there are
+
+Signals: INT and TERM end it; what the ring holds is still written. A second one ends it at once.
+
+Exit status: 0 ended by --count, --duration, a signal, or a reader of -w - that has gone; 1 the
+interface has vanished, or the disk was full for some packets (the file is whole up to there); 2
+error.")]
+pub struct Capture {
+    /// The interface to capture from; 'any' for all of them
+    #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
+    interface: Option<String>,
+    /// Write the packets to FILE in pcapng; '-' is standard output
+    #[arg(short, long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Which packets: a filter as of tcpdump, pcap-filter(7); it may also stand at the end, in
+    /// words
+    #[arg(short, long = "filter", value_name = "FILTER", conflicts_with = "words")]
+    filter: Option<String>,
+    /// A filter in words
+    #[arg(value_name = "FILTER")]
+    words: Vec<String>,
+    /// Keep so many bytes of each packet; 0 is the default
+    #[arg(short, long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=262_144))]
+    snap_length: u32,
+    /// End after so many packets
+    #[arg(short, long, value_name = "N")]
+    count: Option<NonZeroU64>,
+    /// End after so long: 1.5s, 20ms
+    #[arg(long, value_name = "SPAN", value_parser = args::positive, allow_hyphen_values = true)]
+    duration: Option<Span>,
+    /// Packets of one direction only
+    #[arg(short = 'Q', long, value_enum, value_name = "WHICH", default_value_t = Way::Inout)]
+    direction: Way,
+    /// Only packets that are for this host anyway: leave the interface out of promiscuous mode
+    #[arg(short = 'p', long)]
+    no_promiscuous: bool,
+    /// List the interfaces, and end
+    #[arg(short = 'D', long, visible_alias = "list-interfaces")]
+    list: bool,
+    /// Say nothing but errors and warnings
+    #[arg(short, long)]
+    quiet: bool,
+    /// JSON lines: packets (without -w) and the summary on standard output, with -w the state once
+    /// a second too; with '-w -' on standard error
+    #[arg(long)]
+    json: bool,
+    /// How packets are taken
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = How::Auto, help_heading = TAKING)]
+    method: How,
+    /// Let --method xdp take packets away from a host that uses the interface itself
+    #[arg(long, help_heading = TAKING)]
+    take: bool,
+    /// Where --method xdp and xdp-copy stamp: in XDP by the kernel's clock, in XDP by the counter
+    /// (TSC), or when the packet is fetched (fastest, and worst by far)
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Where::Auto)]
+    #[arg(help_heading = TAKING)]
+    stamp: Where,
+    /// Memory for packets that wait, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64, help_heading = TAKING)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    ring: u64,
+    /// Which processor does what: capture=1,convert=2,softirq=0, or some of these. softirq moves the
+    /// interface's receive interrupts and packet steering, and puts them back in the end
+    #[arg(long, value_name = "PART=CPU,…", help_heading = TAKING)]
+    cores: Option<Cores>,
+    /// Convert and write on the thread that captures, instead of another one
+    #[arg(long, help_heading = TAKING)]
+    inline: bool,
+    /// Begin another file when one has so many bytes: 500k, 100M, 2G
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes, help_heading = FILES)]
+    #[arg(requires = "write")]
+    rotate_size: Option<u64>,
+    /// Begin another file after so long
+    #[arg(long, value_name = "SPAN", value_parser = args::positive, help_heading = FILES)]
+    #[arg(requires = "write")]
+    rotate_time: Option<Span>,
+    /// Keep the last N files
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(requires = "write", help_heading = FILES)]
+    files: Option<u32>,
+    #[command(flatten)]
+    page: args::Page,
+}
+
+const TAKING: &str = "How packets are taken";
+const FILES: &str = "Several files";
+
+/// `--direction`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+enum Way {
+    In,
+    Out,
+    Inout,
+}
+
+/// `--method`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+enum How {
+    Auto,
+    Packet,
+    Hw,
+    Xdp,
+    XdpCopy,
+}
+
+/// `--stamp`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+enum Where {
+    Auto,
+    Xdp,
+    Tsc,
+    Dequeue,
+}
+
+impl Capture {
+    /// The filter, if there is one.
+    fn filter(&self) -> Option<String> {
+        let words = (!self.words.is_empty()).then(|| self.words.join(" "));
+        self.filter.clone().or(words).filter(|text| !text.trim().is_empty())
+    }
+
+    fn to_stdout(&self) -> bool {
+        self.write.as_deref() == Some(Path::new("-"))
+    }
+}
 
 /// Runs the command.
-pub fn run(_args: &Capture, _out: &mut dyn Write) -> Ended {
-    Err(Failure::Said("not built yet".into()))
+pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
+    if args.list {
+        return interfaces::list(args.json, out);
+    }
+    let Some(interface) = args.interface.as_deref() else {
+        return Err(Failure::Said("no interface: name one with -i, see -D".into()));
+    };
+    if args.to_stdout() && io::stdout().is_terminal() {
+        return Err(Failure::Said(
+            "packets are not for a terminal: -w FILE, or a program that reads them behind '-w - |'"
+                .into(),
+        ));
+    }
+    let stop = signals::stop()?;
+    let say = Say { quiet: args.quiet };
+    let search = args.page.page.clone().map_or(Search::Usual, Search::At);
+    let clock = convert::clock(&search).map_err(said)?;
+    let counter = convert::choose(clock.as_ref()).map_err(said)?;
+    let opened = open::open(args, interface, counter)?;
+    for warning in &opened.warnings {
+        say.warn(warning);
+    }
+    let facts = opened.tap.facts().clone();
+    let worth = worth(clock.as_ref(), &search);
+    if let Err(why) = &worth {
+        say.warn(why);
+    }
+    let converter = Converter::new(counter, clock).map_err(said)?.looking(search);
+    let period = converter.identity().period;
+    let sink = sink(args, &facts, &opened.why, &worth)?;
+    let (cores, warnings) = args.cores.unwrap_or_default().check(&Machine::default(), args.inline);
+    warnings.iter().for_each(|warning| say.warn(warning));
+    let steered = cores.softirq.map(|cpu| Steered::to(&Machine::default(), interface, cpu));
+    let steered = steered.map(|(steered, warnings)| {
+        warnings.iter().for_each(|warning| say.warn(warning));
+        steered
+    });
+    let options = pipeline::Options {
+        inline: args.inline,
+        count: args.count,
+        duration: args.duration.map(duration),
+        when_full: opened.when_full,
+        capture_cpu: cores.capture,
+        convert_cpu: cores.convert,
+        ..pipeline::Options::default()
+    };
+    if !args.json {
+        say.tell(&format!("capturing on {interface}: {}", live::described(&facts, &opened.why)));
+    }
+    let progress = Progress::default();
+    let mut shown = Shown { args, say, out, period, progress: &progress, stop: &stop };
+    let (done, finished) = mpsc::channel();
+    let summary = std::thread::scope(|scope| {
+        let run = std::thread::Builder::new().name("capture".into());
+        let run = run.spawn_scoped(scope, || {
+            let summary = pipeline::run(opened.tap, converter, sink, &options, &stop, &progress);
+            let _ = done.send(());
+            summary
+        });
+        let run = run.map_err(|why| Failure::new("cannot start a thread", why))?;
+        let shown = shown.until(&finished);
+        if shown.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let summary = run.join().map_err(|_| Failure::Said("the capture thread has failed".into()));
+        shown.and(summary)
+    });
+    let left = steered.map(Steered::restore).unwrap_or_default();
+    left.iter().for_each(|warning| say.warn(warning));
+    ended(args, &say, summary?, &opened.why, period, out)
+}
+
+/// What goes to standard error.
+#[derive(Clone, Copy)]
+struct Say {
+    quiet: bool,
+}
+
+impl Say {
+    fn warn(self, text: &str) {
+        // If that cannot be said, there is nobody to say it to.
+        let _ = writeln!(io::stderr(), "truechimer: {}", show::plain(text));
+    }
+
+    fn tell(self, text: &str) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+}
+
+fn said(why: impl std::fmt::Display) -> Failure {
+    Failure::Said(why.to_string())
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos().clamp(0, i128::from(u64::MAX)) as u64)
+}
+
+/// What the clock is worth as the capture begins, in words; `Err` if times are the system clock's.
+fn worth(clock: Option<&Clock>, search: &Search) -> Result<String, String> {
+    let counts = "packets have raw counts, and the system clock's time marked as unsynchronised";
+    let later = "'truechimer restamp' can do better later";
+    let Some(clock) = clock else {
+        let place = match search {
+            Search::At(path) => format!(" at {}", path.display()),
+            Search::Usual | Search::Nowhere => String::new(),
+        };
+        return Err(format!(
+            "no clock{place}: {counts}. Start one with 'truechimer run --server HOST', it is used \
+             as soon as it is there; {later}"
+        ));
+    };
+    let reading = clock.now().map_err(|why| format!("{why}: {counts}"))?;
+    let status = reading.status;
+    match reading.bound() {
+        Some(bound) => Ok(format!("{status}, ± {bound}")),
+        None => Err(format!("the clock is {status}: {counts} until it is synchronised; {later}")),
+    }
+}
+
+fn sink(
+    args: &Capture,
+    facts: &Facts,
+    why: &str,
+    worth: &Result<String, String>,
+) -> Result<Box<dyn Sink>, Failure> {
+    let Some(path) = &args.write else {
+        let form = if args.json { Form::Json } else { Form::Text };
+        let lines = Lines::standard(facts, form, args.quiet).map_err(said)?;
+        return Ok(Box::new(lines));
+    };
+    let worth = match worth {
+        Ok(worth) | Err(worth) => worth,
+    };
+    let options = FileOptions {
+        path: path.clone(),
+        rotate_bytes: args.rotate_size,
+        rotate_after: args.rotate_time.map(duration),
+        keep: args.files,
+        filter: args.filter(),
+        comments: vec![
+            format!("method {}", live::described(facts, why)),
+            format!("clock at the start: {worth}"),
+        ],
+    };
+    Ok(Box::new(CaptureFile::create(facts, options).map_err(said)?))
+}
+
+/// Shows how it goes.
+struct Shown<'a> {
+    args: &'a Capture,
+    say: Say,
+    out: &'a mut dyn Write,
+    period: Period,
+    progress: &'a Progress,
+    stop: &'a AtomicBool,
+}
+
+/// How often.
+const EVERY: Duration = Duration::from_secs(1);
+/// After a stop, when it is said that it is somebody else who takes his time.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Shown<'_> {
+    /// Until it has finished.
+    fn until(&mut self, finished: &mpsc::Receiver<()>) -> Result<(), Failure> {
+        let state = self.args.write.is_some() && !self.args.quiet;
+        let mut before = (Instant::now(), self.progress.live());
+        let mut stopped: Option<Instant> = None;
+        let overwrites = io::stderr().is_terminal() && !self.args.json;
+        let mut drawn = false;
+        loop {
+            let over = match finished.recv_timeout(EVERY) {
+                Err(RecvTimeoutError::Timeout) => false,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
+            };
+            if drawn && overwrites {
+                let _ = write!(io::stderr(), "\r\x1b[K");
+            }
+            drawn = false;
+            self.progress.notes().iter().for_each(|note| self.say.warn(note));
+            if over {
+                return Ok(());
+            }
+            let now = (Instant::now(), self.progress.live());
+            if self.stop.load(Ordering::Relaxed)
+                && stopped.get_or_insert(now.0).elapsed() >= PATIENCE
+            {
+                stopped = Some(now.0 + EVERY * 60);
+                self.say.warn("still writing what was captured; interrupt again to give that up");
+            }
+            if state {
+                let since = now.0.saturating_duration_since(before.0);
+                let state = live::State::new(&before.1, &now.1, since, self.period);
+                if self.args.json {
+                    let line = show::json(&state)?;
+                    if self.args.to_stdout() {
+                        let _ = writeln!(io::stderr(), "{line}");
+                    } else {
+                        writeln!(self.out, "{line}")?;
+                        self.out.flush()?;
+                    }
+                } else if overwrites {
+                    let _ = write!(io::stderr(), "{state}");
+                    drawn = true;
+                } else {
+                    let _ = writeln!(io::stderr(), "{state}");
+                }
+            }
+            before = now;
+        }
+    }
+}
+
+/// The last words.
+fn ended(
+    args: &Capture,
+    say: &Say,
+    summary: Summary,
+    why: &str,
+    period: Period,
+    out: &mut dyn Write,
+) -> Ended {
+    let told = live::Told::new(&summary, why, period);
+    if args.json && !args.quiet {
+        let line = show::json(&told)?;
+        if args.to_stdout() {
+            let _ = writeln!(io::stderr(), "{line}");
+        } else if !matches!(summary.end, End::Unread) {
+            writeln!(out, "{line}")?;
+        }
+    } else {
+        say.tell(&told.to_string());
+    }
+    match summary.end {
+        End::Sink(why) => Err(said(why)),
+        End::Tap(TapError { doing, why, mend }) => {
+            let mend = mend.map(|mend| format!("; {mend}")).unwrap_or_default();
+            Err(Failure::Said(format!("{doing}: {why}{mend}")))
+        }
+        End::Fault(what) => Err(Failure::new("the conversion thread has failed", what)),
+        End::Gone => {
+            say.warn(&format!("the interface {} has vanished", summary.facts.interface));
+            Ok(Outcome::Bad)
+        }
+        End::Count | End::Duration | End::Stopped | End::Unread => {
+            if let Some(trouble) = &summary.written.trouble {
+                say.warn(trouble);
+            }
+            Ok(Outcome::of(summary.written.unwritten == 0))
+        }
+    }
+}
+
+/// A [`SinkError`] from writing to standard output.
+fn sink_error(why: io::Error) -> SinkError {
+    match why.kind() {
+        io::ErrorKind::BrokenPipe => SinkError::Closed,
+        _ => SinkError::Failed { file: "standard output".into(), doing: "writing", why },
+    }
 }

@@ -38,10 +38,11 @@ use args::{BenchWhat, Command, CommandLine};
 use failure::{Ended, Failure, Outcome};
 
 fn main() -> ExitCode {
-    let line = match args::command().try_get_matches() {
-        Ok(matches) => CommandLine::from_arg_matches(&matches),
-        Err(error) => Err(error),
-    };
+    let line =
+        match args::command().try_get_matches_from(extcap::line(std::env::args_os().collect())) {
+            Ok(matches) => CommandLine::from_arg_matches(&matches),
+            Err(error) => Err(error),
+        };
     let ended = match line {
         Ok(line) => dispatch(line.command),
         Err(error) => return usage(&error),
@@ -73,6 +74,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Capture(args) => capture::run(&args, out),
         Command::Restamp(args) => restamp::run(&args, out),
         Command::Qos(args) => qos::run(&args, out),
+        Command::Extcap(args) => extcap::run(&args, out),
         Command::Bench(args) => match args.what {
             BenchWhat::Read(args) => bench::read(&args, out),
             BenchWhat::Timehands(args) => bench_timehands::run(&args, out),

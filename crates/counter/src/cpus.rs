@@ -8,11 +8,13 @@ pub(crate) const MOST: u32 = 8192;
 /// The numbers of the processors that are online, in rising order, if `/sys` says.
 #[must_use]
 pub fn online_cpus() -> Option<Vec<u32>> {
-    parse(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+    cpu_list(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
 }
 
-/// A kernel's list of processors: `0-3,5`, in any order. `None` where it is not one, or empty.
-fn parse(list: &str) -> Option<Vec<u32>> {
+/// The processors of a list as the kernel writes them, `0-3,5` in any order, in rising order.
+/// `None` where it is not such a list, or empty.
+#[must_use]
+pub fn cpu_list(list: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for range in list.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -44,19 +46,19 @@ mod tests {
 
     #[test]
     fn lists_as_the_kernel_writes_them() {
-        assert_eq!(parse("0\n"), Some(vec![0]));
-        assert_eq!(parse("0-3,5,7-8\n"), Some(vec![0, 1, 2, 3, 5, 7, 8]));
-        assert_eq!(parse("5,0-1,1"), Some(vec![0, 1, 5]));
+        assert_eq!(cpu_list("0\n"), Some(vec![0]));
+        assert_eq!(cpu_list("0-3,5,7-8\n"), Some(vec![0, 1, 2, 3, 5, 7, 8]));
+        assert_eq!(cpu_list("5,0-1,1"), Some(vec![0, 1, 5]));
         for bad in ["", "\n", "-", "1-", "3-1", "a", "0,,1", "+1", "0-4294967295", "8192", "0 1"] {
-            assert_eq!(parse(bad), None, "{bad:?}");
+            assert_eq!(cpu_list(bad), None, "{bad:?}");
         }
-        assert_eq!(parse(&"0-4095,".repeat(1000)), None);
+        assert_eq!(cpu_list(&"0-4095,".repeat(1000)), None);
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "[0-9,\\-]{0,40}") {
-            if let Some(cpus) = parse(&text) {
+            if let Some(cpus) = cpu_list(&text) {
                 prop_assert!(!cpus.is_empty() && cpus.is_sorted_by(|a, b| a < b));
             }
         }

@@ -52,7 +52,7 @@
 #![deny(unsafe_code)]
 
 pub mod acpi;
-mod affinity;
+pub mod affinity;
 mod agreement;
 mod builtin;
 mod choose;
@@ -71,7 +71,7 @@ mod width;
 pub use agreement::{Agreement, AgreementError, CpuOffset, OffsetBounds, agreement, agreement_of};
 pub use choose::Choice;
 pub use counter::{Counter, NativeCounter, counters};
-pub use cpus::online_cpus;
+pub use cpus::{cpu_list, online_cpus};
 pub use device::hpet::HpetRegisters;
 pub use device::{HpetFacts, hpet, pm_timer};
 pub use error::{Attempt, CounterError, Doing, Fault};

@@ -26,14 +26,15 @@ use truechimer_time::{Count, Period, Rate, Span};
 /// going out of their way: the kernel's NTP code corrects the frequency by up to 500 ppm, adjtime
 /// slews at up to 500 ppm more; 100 ppm for the error of the nominal period against the kernel's
 /// clock, and for second-order terms.
-pub(crate) const ORDINARY: Rate = Rate::from_ppb(1_100_000);
+pub const ORDINARY: Rate = Rate::from_ppb(1_100_000);
 
 /// The kernel cuts its clocks down to whole nanoseconds, at the pair and at the stamp.
 const ROUNDING: Span = Span::from_nanos(1);
 
 /// Pairs that know a step this well are believed that there was none. Nobody steps a clock by so
-/// little: what is so near is slewed there.
-const UNSEEN: Span = Span::from_micros(10);
+/// little: what is so near is slewed there. So it is also the most that a stretch without a step
+/// reaches beyond its pairs.
+pub const UNSEEN: Span = Span::from_micros(10);
 
 /// How far ordinary slewing takes the clock in `span`, for any span that two stamps can be apart.
 fn slewed(span: Span) -> Span {
@@ -43,14 +44,18 @@ fn slewed(span: Span) -> Span {
 
 /// A range of positions, `lo ≤ hi`, with the most likely one in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Region {
+pub struct Region {
+    /// It is not before this.
     pub lo: i128,
+    /// Most likely it is this.
     pub best: i128,
+    /// It is not after this.
     pub hi: i128,
 }
 
 impl Region {
     /// What of `self` lies within `lo..=hi`, if anything.
+    #[must_use]
     pub fn within(self, lo: i128, hi: i128) -> Option<Region> {
         let (lo, hi) = (self.lo.max(lo), self.hi.min(hi));
         (lo <= hi).then(|| Region { lo, best: self.best.clamp(lo, hi), hi })
@@ -58,6 +63,7 @@ impl Region {
 
     /// The least range that holds both. Nothing says which of the two it is: the middle is the
     /// best guess, as its error is the least.
+    #[must_use]
     pub fn hull(self, other: Region) -> Region {
         let (lo, hi) = (self.lo.min(other.lo), self.hi.max(other.hi));
         Region { lo, best: lo + (hi - lo) / 2, hi }
@@ -65,52 +71,137 @@ impl Region {
 }
 
 /// The stretch between two pairs that follow each other, and what the clock did on it.
-pub(crate) struct Interval<'a> {
+///
+/// [`PairLog`](crate::PairLog) asks this of a few packets; whoever has many more works out from it
+/// what holds for all of a stretch.
+#[derive(Clone, Copy, Debug)]
+pub struct Interval<'a> {
     origin: Count,
     period: Period,
     left: &'a HostPair,
     right: &'a HostPair,
-    /// How far `CLOCK_REALTIME` was stepped between the pairs; positive: forward.
+    /// How far the clock was stepped between the pairs; positive: forward.
     step: Span,
-    /// How well `step` is known.
-    step_error: Span,
+    /// How well `step` is known; `None` if it passes for none.
+    step_error: Option<Span>,
+    /// What the clock may have been stepped by without showing.
+    slack: Span,
+    /// Whether nobody knows what it did.
+    torn: bool,
 }
 
 impl<'a> Interval<'a> {
-    /// The stretch from `left` to `right`; positions are relative to `origin`.
+    /// The stretch from `left` to `right` of `CLOCK_REALTIME`; positions are relative to `origin`.
+    #[must_use]
     pub fn new(origin: Count, period: Period, left: &'a HostPair, right: &'a HostPair) -> Self {
         let ahead = |pair: &HostPair| {
             Span::from_nanos_wide(i128::from(pair.unix_ns) - i128::from(pair.monotonic_ns))
         };
         let reading = |pair: &HostPair| period.span(pair.end - pair.before).abs();
+        let step = ahead(right) - ahead(left);
+        let error = reading(left) + reading(right) + ROUNDING + ROUNDING;
+        let stepped = step.abs() > error || error > UNSEEN;
         Interval {
-            origin,
-            period,
-            left,
-            right,
-            step: ahead(right) - ahead(left),
-            step_error: reading(left) + reading(right) + ROUNDING + ROUNDING,
+            step,
+            step_error: stepped.then_some(error),
+            slack: if stepped { Span::ZERO } else { step.abs() },
+            ..Interval::steady(origin, period, left, right)
         }
+    }
+
+    /// The same of a clock that is never stepped, as `CLOCK_MONOTONIC` is not. It is the one that is
+    /// in the pairs' `unix_ns`; nothing is made of `monotonic_ns` and `end`.
+    #[must_use]
+    pub fn steady(origin: Count, period: Period, left: &'a HostPair, right: &'a HostPair) -> Self {
+        let (step, step_error, slack, torn) = (Span::ZERO, None, Span::ZERO, false);
+        Interval { origin, period, left, right, step, step_error, slack, torn }
+    }
+
+    /// The same of a clock that may be stepped while nothing tells by how much, as that of a
+    /// network card: in the pairs' `unix_ns`, too. All by which it differs from the nominal rate
+    /// may be a step or a slew; where that is more than ordinary slewing explains, nothing is
+    /// [placed](Interval::places). What is not seen is a step together with a slew that undoes it
+    /// before the next pair.
+    #[must_use]
+    pub fn unwatched(
+        origin: Count,
+        period: Period,
+        left: &'a HostPair,
+        right: &'a HostPair,
+    ) -> Self {
+        let steady = Interval::steady(origin, period, left, right);
+        let reading = |pair: &HostPair| period.span(pair.width()).abs();
+        let widths = reading(left) + reading(right) + ROUNDING + ROUNDING;
+        let (shown, counted) = steady.passed();
+        let gained = shown - counted;
+        if steady.is_ordinary() {
+            return Interval { slack: gained.abs() + widths, ..steady };
+        }
+        let error = slewed(counted) + widths;
+        Interval { step: gained, step_error: Some(error), torn: true, ..steady }
+    }
+
+    /// Whether nothing can be told of this stretch.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    /// Whether the clock was stepped as far as the pairs show, or may have been by more than passes
+    /// for none.
+    #[must_use]
+    pub fn is_stepped(&self) -> bool {
+        self.step_error.is_some()
+    }
+
+    /// What the clock may have been stepped by without [`Interval::is_stepped`]: a reading may be
+    /// this far beyond those of the pairs and yet be from between them.
+    #[must_use]
+    pub fn slack(&self) -> Span {
+        self.slack
+    }
+
+    /// The readings, in ns, that the clock can have shown between the pairs: all that
+    /// [`Interval::places`] places is in one of these ranges, both ends included. The second is
+    /// there only if the clock was stepped.
+    #[must_use]
+    pub fn reach(&self) -> [Option<(i64, i64)>; 2] {
+        let range = |lo: i128, hi: i128| {
+            let clamp = |ns: i128| ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+            Some((clamp(lo), clamp(hi)))
+        };
+        let up = |span: Span| span.as_nanos() + 2;
+        let (left, right) = (i128::from(self.left.unix_ns), i128::from(self.right.unix_ns));
+        let Some(error) = self.step_error else {
+            return [range(left - up(self.slack), right + up(self.slack)), None];
+        };
+        let (step, error) = (self.step.as_nanos(), up(error));
+        [range(left - 2, right - step + error), range(left + step - error, right + 2)]
     }
 
     /// From the first count of the left pair to the last of the right one: all that this interval
     /// answers for.
+    #[must_use]
     pub fn extent(&self) -> (i128, i128) {
         (self.position(self.left.before), self.position(self.right.after))
     }
 
     /// Where within its extent the clock can have shown `unix_ns`: nowhere, in one place, or (a
     /// backward step) in two.
+    #[must_use]
     pub fn places(&self, unix_ns: i64) -> [Option<Region>; 2] {
         let apart = |later: i64, earlier: i64| {
             Span::from_nanos_wide(i128::from(later) - i128::from(earlier))
         };
+        if self.torn {
+            return [None, None];
+        }
         let since = apart(unix_ns, self.left.unix_ns);
         let until = apart(self.right.unix_ns, unix_ns);
-        let (step, error) = (self.step, self.step_error);
-        if step.abs() <= error && error <= UNSEEN {
-            return [self.place((since, step.abs()), (until, step.abs())), None];
-        }
+        let Some(error) = self.step_error else {
+            return [self.place((since, self.slack), (until, self.slack)), None];
+        };
+        let step = self.step;
         [
             // From before the step: the right pair is by a clock that the stamp did not see.
             self.place((since, Span::ZERO), (until - step, error)),
@@ -169,12 +260,18 @@ impl<'a> Interval<'a> {
     ///
     /// No allowance is made for the pairs' own widths: taking an ordinary stretch for a strange
     /// one only makes the bound a little wider, the opposite would make it wrong.
-    fn is_ordinary(&self) -> bool {
-        let counted = self.period.span(self.right.mid() - self.left.mid());
-        let shown =
-            Span::from_nanos_wide(i128::from(self.right.unix_ns) - i128::from(self.left.unix_ns))
-                - self.step;
+    #[must_use]
+    pub fn is_ordinary(&self) -> bool {
+        let (shown, counted) = self.passed();
         (shown - counted).abs() <= slewed(counted)
+    }
+
+    /// How long the stretch is by the clock, less its step, and by the counter at its nominal rate.
+    #[must_use]
+    pub fn passed(&self) -> (Span, Span) {
+        let shown =
+            Span::from_nanos_wide(i128::from(self.right.unix_ns) - i128::from(self.left.unix_ns));
+        (shown - self.step, self.period.span(self.right.mid() - self.left.mid()))
     }
 
     fn position(&self, count: Count) -> i128 {

@@ -24,6 +24,7 @@ mod socket;
 mod sys;
 mod undelivered;
 
+pub use interval::{Interval, ORDINARY, Region, UNSEEN};
 pub use log::{NoStamp, PairLog, Window};
 pub use socket::{Received, Socket};
 pub use undelivered::Undelivered;

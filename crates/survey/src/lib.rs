@@ -5,7 +5,6 @@
 #![deny(unsafe_code)]
 
 pub mod advice;
-pub mod affinity;
 pub mod bench;
 pub mod clocksource;
 pub mod inventory;
@@ -13,3 +12,5 @@ pub mod latency;
 mod lock;
 pub mod stability;
 pub mod stress;
+
+pub use truechimer_counter::affinity;

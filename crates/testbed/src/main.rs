@@ -1,8 +1,9 @@
 //! The part of the test bed that must run as a process of its own: inside a network namespace, or
 //! under a preloaded clock.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod breach;
+mod inject;
 mod line_server;
 mod look;
 mod pick;
@@ -17,6 +18,7 @@ use truechimer_testbed::relay::Relay;
 use truechimer_testbed::udp::receive;
 
 use breach::breach;
+use inject::inject;
 use line_server::serve;
 use look::look;
 use pick::pick;
@@ -38,6 +40,9 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
            read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
            error, whether its bound held, and each change of status and epoch, as JSON
+       truechimer-testbed inject INTERFACE
+           send each line of standard input, a frame in hexadecimal, as it is; print the system
+           clock before and after each (ns)
        truechimer-testbed json PATH
            print a value of the JSON on standard input; PATH as in counters/name=hpet/steps/0
        truechimer-testbed breach thread|sleep|wait|receive|sockets
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         ["serve", listen, line] => serve(listen, line),
         ["watch", page, reference, seconds] => look(page, reference, seconds, "50"),
         ["watch", page, reference, seconds, every] => look(page, reference, seconds, every),
+        ["inject", interface] => inject(interface),
         ["json", path] => pick(path),
         ["breach", rule] => breach(rule),
         _ => Err(USAGE.to_owned()),

@@ -1,0 +1,88 @@
+//! Why something about BPF did not work.
+
+use std::fmt;
+use std::io;
+
+/// Why something about BPF did not work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BpfError {
+    /// What was tried: "loading the XDP program `stamp`".
+    pub doing: String,
+    /// Why it did not work, in the system's words or ours.
+    pub why: String,
+    /// How to mend it, if known.
+    pub mend: Option<String>,
+    /// What the verifier said, where it refused a program; else empty.
+    pub log: String,
+    /// The system's error number, if there was one.
+    pub errno: Option<i32>,
+}
+
+/// The lines of the verifier's log that are shown: the last ones say what was wrong.
+const LOG_LINES: usize = 24;
+
+impl BpfError {
+    /// An error of our own finding.
+    pub(crate) fn ours(doing: impl Into<String>, why: impl Into<String>) -> BpfError {
+        BpfError {
+            doing: doing.into(),
+            why: why.into(),
+            mend: None,
+            log: String::new(),
+            errno: None,
+        }
+    }
+
+    /// A system call's error; `capabilities` are those it needs ("cap_bpf,cap_net_admin").
+    pub(crate) fn system(
+        doing: impl Into<String>,
+        error: &io::Error,
+        capabilities: &str,
+    ) -> BpfError {
+        let errno = error.raw_os_error();
+        let mend = match errno {
+            Some(libc::EPERM | libc::EACCES) => Some(permission(capabilities)),
+            Some(libc::ENOSYS) => Some("the kernel was built without BPF".to_owned()),
+            _ => None,
+        };
+        BpfError { doing: doing.into(), why: error.to_string(), mend, log: String::new(), errno }
+    }
+
+    pub(crate) fn mend(mut self, mend: impl Into<String>) -> BpfError {
+        self.mend = Some(mend.into());
+        self
+    }
+
+    /// Whether more rights would help.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno, Some(libc::EPERM | libc::EACCES)) && self.log.is_empty()
+    }
+}
+
+fn permission(capabilities: &str) -> String {
+    let mut mend =
+        format!("run as root, or give the program the right: setcap {capabilities}+ep FILE");
+    let setting = std::fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled");
+    if let Ok(setting) = setting {
+        mend.push_str(&format!(" (kernel.unprivileged_bpf_disabled is {})", setting.trim()));
+    }
+    mend
+}
+
+impl fmt::Display for BpfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.doing, self.why)?;
+        if let Some(mend) = &self.mend {
+            write!(f, "; {mend}")?;
+        }
+        let lines: Vec<&str> = self.log.lines().collect();
+        let shown = lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default();
+        for (n, line) in shown.iter().enumerate() {
+            write!(f, "{}{line}", if n == 0 { "\nthe verifier says:\n  " } else { "\n  " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for BpfError {}

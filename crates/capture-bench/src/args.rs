@@ -1,0 +1,197 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use truechimer_report::Page;
+use truechimer_testbed::binary;
+
+use crate::generator::Order;
+use crate::options::Options;
+use crate::outcome::{Failure, Outcome};
+use crate::peers;
+use crate::stats::{show_rate, show_share};
+use crate::trial::Stage;
+
+/// What captures and stamps cost, lose and are worth, beside tcpdump and dumpcap.
+#[derive(Parser, Debug)]
+#[command(name = "truechimer-capture-bench", version, max_term_width = 100)]
+#[command(after_help = "\
+Root is needed, for BPF and network namespaces; all traffic stays in namespaces that vanish with
+the program. Everything that is compared has its turn in every round.
+
+Exit status: 0 all goals are met, 1 one is not, 2 error.")]
+pub struct CommandLine {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to measure.
+#[derive(Subcommand, Debug)]
+pub enum What {
+    /// What a stamp costs in the kernel, and how that varies
+    Overhead(Asked),
+    /// How well each kind of stamp keeps a constant rate
+    Arrival(Asked),
+    /// Loss, rate and jitter beside tcpdump and dumpcap
+    Rate(Asked),
+    /// A thread for conversion against conversion inline
+    Conversion(Asked),
+    /// One-way delays against a path of known delay
+    Accuracy(Asked),
+    /// All of that
+    All(Asked),
+    /// One trial of one program, to look into it
+    Once(Once),
+    /// Make frames (what the other commands start in their namespaces)
+    #[command(hide = true)]
+    Generate(Order),
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "each is its namesake")]
+pub enum Measure {
+    Overhead,
+    Arrival,
+    Rate,
+    Conversion,
+    Accuracy,
+}
+
+impl Measure {
+    /// In the order in which they make most sense.
+    pub const ALL: [Measure; 5] = [
+        Measure::Overhead,
+        Measure::Arrival,
+        Measure::Rate,
+        Measure::Conversion,
+        Measure::Accuracy,
+    ];
+}
+
+/// How to measure, and where the figures go.
+#[derive(Args, Debug)]
+pub struct Asked {
+    /// Fewer sizes, rounds and packets: to see that it works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+    /// Write a report to look at
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write what goes into a document: Markdown, with its pictures beside it
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// How often everything is repeated
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: Option<u16>,
+    /// Frame sizes, bytes without the frame check sequence
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(60..=1514))]
+    sizes: Vec<u16>,
+    /// Only programs whose names contain one of these
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    only: Vec<String>,
+    /// The command truechimer [default: as Cargo builds it]
+    #[arg(long, value_name = "PATH")]
+    truechimer: Option<PathBuf>,
+    /// Say nothing on the way
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Asked {
+    /// What that means for a measurement.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        Options {
+            quick: self.quick,
+            truechimer: self.truechimer.clone().unwrap_or_else(binary::truechimer),
+            rounds: self.rounds.map(usize::from),
+            sizes: self.sizes.iter().copied().map(usize::from).collect(),
+            only: self.only.clone(),
+            progress: !self.quiet,
+        }
+    }
+
+    /// Writes the files that were asked for.
+    ///
+    /// # Errors
+    /// Where one cannot be written.
+    pub fn write(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).map_err(|error| Failure::of(path.display(), error))
+        };
+        if let Some(path) = &self.html {
+            let command: Vec<String> = std::env::args().skip(1).collect();
+            let page = Page::new("Packet capture: cost, loss, rate and accuracy")
+                .about("Figures of one machine; compare within a run, not between runs.")
+                .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
+                .command(&format!("truechimer-capture-bench {}", command.join(" ")))
+                .sections(outcomes.iter().map(Outcome::section));
+            write(path, &page.render())?;
+        }
+        if let Some(path) = &self.markdown {
+            let text: Vec<String> = outcomes.iter().map(Outcome::markdown).collect();
+            write(path, &text.join("\n"))?;
+            for (name, plot) in outcomes.iter().flat_map(Outcome::plots) {
+                write(&path.with_file_name(name), &plot.svg())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One trial.
+#[derive(Args, Debug)]
+pub struct Once {
+    /// The program, by its name in the tables
+    tool: String,
+    #[command(flatten)]
+    order: Order,
+    /// How many trials, one after the other
+    #[arg(long, default_value_t = 1)]
+    times: u32,
+    /// The command truechimer [default: as Cargo builds it]
+    #[arg(long, value_name = "PATH")]
+    truechimer: Option<PathBuf>,
+}
+
+impl Once {
+    /// Runs it and says what came of it.
+    ///
+    /// # Errors
+    /// Where there is no such program, or it does not work.
+    pub fn run(&self) -> Result<(), Failure> {
+        let tools = peers::all();
+        let tool = tools.iter().find(|tool| tool.name == self.tool).ok_or_else(|| {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
+            Failure(format!("no program `{}`; there are: {}", self.tool, names.join(", ")))
+        })?;
+        let truechimer = self.truechimer.clone().unwrap_or_else(binary::truechimer);
+        let stage = Stage::new(1, &truechimer)?;
+        for _ in 0..self.times {
+            let trial = stage.trial(tool, &self.order, false)?;
+            println!(
+                "sent {} at {}, held up {} times; captured {}, lost {} ({}), disordered {}; its \
+                 own word: {:?}\n{:?}\n{}",
+                trial.sent.frames,
+                show_rate(trial.sent.rate()),
+                trial.sent.held_up,
+                trial.captured,
+                trial.lost(),
+                show_share(trial.loss()),
+                trial.disordered,
+                trial.own_word,
+                trial.threads,
+                trial.said.trim()
+            );
+        }
+        Ok(())
+    }
+}

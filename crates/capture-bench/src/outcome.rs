@@ -1,0 +1,338 @@
+//! What a measurement comes to: goals, tables, plots, for people and programs.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Value, json};
+use truechimer_report::{Cell, Chart, Section, Table, Tone};
+
+use crate::plot::Plot;
+
+/// Why something cannot be measured here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure(pub String);
+
+impl Failure {
+    /// `doing` did not work, for `why`.
+    pub fn of(doing: impl fmt::Display, why: impl fmt::Display) -> Failure {
+        Failure(format!("{doing}: {why}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Something that was to be reached.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Goal {
+    /// What: "packet at 64 bytes, against tcpdump with the same ring".
+    pub name: String,
+    /// How much was to be reached: "≥ 0.95 ×".
+    pub wanted: String,
+    /// What was.
+    pub measured: String,
+    /// Whether it was reached; `None` where that could not be told, for the reason in `measured`.
+    pub met: Option<bool>,
+}
+
+impl Goal {
+    /// A ratio that was to be at least `wanted`; not a number if it could not be told.
+    #[must_use]
+    pub fn at_least(name: &str, wanted: f64, ratio: f64) -> Goal {
+        Goal::ratio(name, "≥", wanted, ratio, ratio >= wanted)
+    }
+
+    /// A ratio that was to be at most `wanted`.
+    #[must_use]
+    pub fn at_most(name: &str, wanted: f64, ratio: f64) -> Goal {
+        Goal::ratio(name, "≤", wanted, ratio, ratio <= wanted)
+    }
+
+    fn ratio(name: &str, relation: &str, wanted: f64, ratio: f64, met: bool) -> Goal {
+        let known = ratio.is_finite();
+        Goal {
+            name: name.to_owned(),
+            wanted: format!("{relation} {wanted} ×"),
+            measured: if known { format!("{ratio:.2} ×") } else { "not measured".to_owned() },
+            met: known.then_some(met),
+        }
+    }
+
+    /// Adds what was compared.
+    #[must_use]
+    pub fn note(mut self, note: &str) -> Goal {
+        self.measured = format!("{} ({note})", self.measured);
+        self
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.met {
+            Some(true) => "met",
+            Some(false) => "NOT MET",
+            None => "not measured",
+        }
+    }
+}
+
+/// A table of words and figures; the first column names the row.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Grid {
+    /// What it shows.
+    pub caption: String,
+    /// The names of the columns.
+    pub head: Vec<String>,
+    /// The rows, each as long as `head`.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    /// One without rows.
+    #[must_use]
+    pub fn new<T: Into<String>>(caption: &str, head: impl IntoIterator<Item = T>) -> Grid {
+        let head = head.into_iter().map(Into::into).collect();
+        Grid { caption: caption.to_owned(), head, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    fn text(&self) -> String {
+        let lines = || std::iter::once(&self.head).chain(&self.rows);
+        let mut widths = vec![0; lines().map(Vec::len).max().unwrap_or(0)];
+        for line in lines() {
+            for (width, cell) in widths.iter_mut().zip(line) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut out = format!("{}\n", self.caption);
+        for line in lines() {
+            let mut row = String::from(" ");
+            for (n, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+                let _ = match n {
+                    0 => write!(row, " {cell:width$}"),
+                    _ => write!(row, "  {cell:>width$}"),
+                };
+            }
+            let _ = writeln!(out, "{}", row.trim_end());
+        }
+        out
+    }
+
+    fn markdown(&self) -> String {
+        let row = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut out = format!("{}\n\n{}", self.caption, row(&self.head));
+        let rule = (0..self.head.len()).map(|n| if n == 0 { "---|" } else { "---:|" });
+        let _ = writeln!(out, "|{}", rule.collect::<String>());
+        out.extend(self.rows.iter().map(|cells| row(cells)));
+        out
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&self.caption).head(self.head.iter().map(String::as_str));
+        for row in &self.rows {
+            let (name, cells) = row.split_first().map_or(("", &[][..]), |(n, c)| (n.as_str(), c));
+            table = table.row(name, cells.iter().map(|cell| Cell::text(cell.as_str())));
+        }
+        table
+    }
+}
+
+/// A picture: one of ours, which also goes into a text as SVG, or any that a report can show.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Figure {
+    /// Lines and points.
+    Plot(Plot),
+    /// For the HTML report only.
+    Chart(Box<Chart>),
+}
+
+/// What one measurement comes to.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcome {
+    /// The word by which the command line knows it.
+    pub name: &'static str,
+    /// What was measured.
+    pub title: String,
+    /// How, and what it can and cannot show; a paragraph each.
+    pub about: Vec<String>,
+    /// What was to be reached.
+    pub goals: Vec<Goal>,
+    /// The figures.
+    pub grids: Vec<Grid>,
+    /// The same to look at.
+    pub figures: Vec<Figure>,
+    /// The same for programs.
+    pub json: Value,
+}
+
+impl Outcome {
+    /// Whether nothing that was to be reached was missed.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.goals.iter().all(|goal| goal.met != Some(false))
+    }
+
+    fn goals(&self) -> Option<Grid> {
+        let mut grid = Grid::new("Goals", ["goal", "wanted", "measured", ""]);
+        for goal in &self.goals {
+            grid.row([&goal.name, &goal.wanted, &goal.measured, goal.verdict()].map(str::to_owned));
+        }
+        (!grid.rows.is_empty()).then_some(grid)
+    }
+
+    fn all_grids(&self) -> impl Iterator<Item = Grid> {
+        self.grids.iter().cloned().chain(self.goals())
+    }
+
+    /// For a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n{}\n", self.title, "=".repeat(self.title.chars().count()));
+        for paragraph in &self.about {
+            let _ = writeln!(out, "{}", wrapped(paragraph, 100));
+        }
+        for grid in self.all_grids() {
+            let _ = writeln!(out, "\n{}", grid.text().trim_end());
+        }
+        out
+    }
+
+    /// For a document; pictures are named `NAME-N.svg`.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let mut out = format!("## {}\n", self.title);
+        for paragraph in &self.about {
+            let _ = writeln!(out, "\n{}", wrapped(paragraph, 100));
+        }
+        for (file, plot) in self.plots() {
+            let _ = writeln!(out, "\n![{}]({file})", plot.title);
+        }
+        for grid in self.all_grids() {
+            let _ = write!(out, "\n{}", grid.markdown());
+        }
+        out
+    }
+
+    /// The pictures that go into a document, with the names of their files.
+    pub fn plots(&self) -> impl Iterator<Item = (String, &Plot)> {
+        let plots = self.figures.iter().filter_map(|figure| match figure {
+            Figure::Plot(plot) => Some(plot),
+            Figure::Chart(_) => None,
+        });
+        plots.enumerate().map(|(n, plot)| (format!("{}-{}.svg", self.name, n + 1), plot))
+    }
+
+    /// For a report.
+    #[must_use]
+    pub fn section(&self) -> Section {
+        let mut section = Section::new(&self.title);
+        for paragraph in &self.about {
+            section = section.text(paragraph);
+        }
+        for figure in &self.figures {
+            section = section.chart(match figure {
+                Figure::Plot(plot) => plot.chart(),
+                Figure::Chart(chart) => (**chart).clone(),
+            });
+        }
+        for grid in &self.grids {
+            section = section.table(grid.table());
+        }
+        let mut goals = Table::new("Goals").head(["wanted", "measured", ""]);
+        for goal in &self.goals {
+            let tone = match goal.met {
+                Some(true) => Tone::Good,
+                Some(false) => Tone::Bad,
+                None => Tone::Plain,
+            };
+            let cells = [&goal.wanted, &goal.measured].map(|text| Cell::text(text.as_str()));
+            let verdict = Cell::text(goal.verdict()).tone(tone);
+            goals = goals.row(goal.name.as_str(), cells.into_iter().chain([verdict]));
+        }
+        section.table(goals)
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let goals: Vec<Value> = self
+            .goals
+            .iter()
+            .map(|Goal { name, wanted, measured, met }| {
+                json!({ "goal": name, "wanted": wanted, "measured": measured, "met": met })
+            })
+            .collect();
+        json!({ "measurement": self.name, "about": self.about, "goals": goals, "figures": self.json })
+    }
+}
+
+/// `text` in lines of at most `width` characters.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome() -> Outcome {
+        let mut grid = Grid::new("Rates", ["tool", "Mpps"]);
+        grid.row(["a|b", "1.5"]);
+        grid.row(["longer", "12.25"]);
+        Outcome {
+            name: "rate",
+            title: "Rates".to_owned(),
+            about: vec!["one two".to_owned()],
+            goals: vec![Goal::at_least("a", 2.0, 2.5), Goal::at_most("b", 1.0, f64::NAN)],
+            grids: vec![grid],
+            ..Outcome::default()
+        }
+    }
+
+    #[test]
+    fn a_goal_that_could_not_be_measured_is_neither_met_nor_missed() {
+        let mut outcome = outcome();
+        assert_eq!(outcome.goals[1].met, None);
+        assert!(outcome.is_met());
+        outcome.goals.push(Goal::at_least("c", 2.0, 1.99));
+        assert!(!outcome.is_met());
+        assert!(outcome.text().contains("NOT MET"));
+    }
+
+    #[test]
+    fn tables_line_up_and_escape() {
+        let outcome = outcome();
+        assert!(outcome.text().contains("  tool     Mpps\n  a|b       1.5\n  longer  12.25\n"));
+        let markdown = outcome.markdown();
+        assert!(markdown.contains("| tool | Mpps |\n|---|---:|\n| a\\|b | 1.5 |\n"), "{markdown}");
+    }
+
+    #[test]
+    fn text_is_wrapped_between_words() {
+        assert_eq!(wrapped("aaa bb  c dddd", 6), "aaa bb\nc dddd");
+        assert_eq!(wrapped("toolongaword x", 4), "toolongaword\nx");
+    }
+}

@@ -1,0 +1,287 @@
+//! The highest rate without loss, and the loss at overload.
+
+use serde_json::{Value, json};
+
+use super::{Contest, RATES, order};
+use crate::generator::{Order, Source};
+use crate::options::Options;
+use crate::outcome::{Failure, Figure, Goal, Grid, Outcome};
+use crate::peers;
+use crate::plot::{Axis, Plot};
+use crate::search::{Found, Search};
+use crate::stats::{median, range, show_rate, show_share};
+use crate::trial::Trial;
+
+/// A rate found is right to within this.
+const TOLERANCE: f64 = 0.05;
+/// Nobody is asked for less.
+const LEAST: f64 = 20e3;
+/// How long frames come, s: long enough that no ring holds them all.
+const SECONDS: f64 = 1.0;
+const QUICK_SECONDS: f64 = 0.4;
+/// The most frames of one trial, which bounds the memory they take.
+const MOST_FRAMES: f64 = 6e6;
+const LARGE_FRAMES: f64 = 1.2e6;
+
+/// What one tool did with one size of frames.
+#[derive(Clone, PartialEq, Debug)]
+struct Row {
+    tool: &'static str,
+    size: usize,
+    /// For each round the highest rate without loss.
+    rates: Vec<f64>,
+    /// In how many rounds even the unpaced generator made it lose nothing.
+    unbeaten: usize,
+    /// What the unpaced generator sent, packets a second, a trial each.
+    offered: Vec<f64>,
+    /// The share of that that was lost.
+    losses: Vec<f64>,
+    /// The share that the tool says it lost.
+    own_words: Vec<f64>,
+}
+
+/// All of them.
+pub(super) struct Most {
+    rows: Vec<Row>,
+}
+
+pub(super) fn about(options: &Options) -> String {
+    format!(
+        "The highest rate without loss is searched for by bisection to within {} %, with {} s of \
+         frames for each try; that a rate loses is believed when it does so twice. Where the \
+         unpaced generator makes a program lose nothing, its rate is what is found (marked *).",
+        TOLERANCE * 100.0,
+        seconds(options)
+    )
+}
+
+fn seconds(options: &Options) -> f64 {
+    if options.quick { QUICK_SECONDS } else { SECONDS }
+}
+
+/// So many frames that they come for the time that is wanted.
+fn frames(options: &Options, size: usize, rate: f64) -> u32 {
+    let most = if size > 300 { LARGE_FRAMES } else { MOST_FRAMES };
+    (rate * seconds(options)).clamp(10e3, most) as u32
+}
+
+pub(super) fn measure(contest: &Contest<'_>) -> Result<Most, Failure> {
+    let options = contest.options;
+    let sizes = options.sizes(&[64, 128, 256, 512, 1024, 1500], &[64, 1500]);
+    let tools = contest.tools(&RATES);
+    let mut rows: Vec<Row> = Vec::new();
+    for round in 0..options.rounds(5, 1) {
+        for &size in &sizes {
+            for tool in &tools {
+                let place = rows.iter().position(|row| row.tool == tool.name && row.size == size);
+                let place = place.unwrap_or_else(|| {
+                    rows.push(Row::new(tool.name, size));
+                    rows.len() - 1
+                });
+                let Some(row) = rows.get_mut(place) else { continue };
+                let guess = if row.offered.is_empty() { 2e6 } else { median(&row.offered) };
+                let mut try_at = |rate: f64| {
+                    let frames = frames(options, size, if rate > 0.0 { rate } else { guess });
+                    let order: Order = order(Source::Driver, size, frames).at(rate);
+                    contest.stage.trial(tool, &order, false)
+                };
+                let found = search(row, &mut try_at)?;
+                options.say(&format!(
+                    "round {}, {size} bytes, {}: {}, {} lost unpaced",
+                    round + 1,
+                    tool.name,
+                    show_rate(found.rate()),
+                    show_share(row.losses.last().copied().unwrap_or(f64::NAN)),
+                ));
+                row.rates.push(found.rate());
+                row.unbeaten += usize::from(matches!(found, Found::AtLeast(_)));
+            }
+        }
+    }
+    Ok(Most { rows })
+}
+
+/// Overload first; then, if that was too much, bisection.
+fn search(
+    row: &mut Row,
+    try_at: &mut dyn FnMut(f64) -> Result<Trial, Failure>,
+) -> Result<Found, Failure> {
+    let mut offered = 0.0;
+    for _ in 0..2 {
+        let trial = try_at(0.0)?;
+        row.took(&trial);
+        offered = trial.sent.rate();
+        if trial.lost() == 0 {
+            return Ok(Found::AtLeast(offered));
+        }
+    }
+    let mut search = Search::below(offered, LEAST, TOLERANCE);
+    while let Some(rate) = search.next() {
+        let trial = try_at(rate)?;
+        search.tried(trial.sent.rate(), trial.lost() > 0);
+    }
+    Ok(search.found().unwrap_or(Found::Below(LEAST)))
+}
+
+impl Row {
+    fn new(tool: &'static str, size: usize) -> Row {
+        Row {
+            tool,
+            size,
+            rates: Vec::new(),
+            unbeaten: 0,
+            offered: Vec::new(),
+            losses: Vec::new(),
+            own_words: Vec::new(),
+        }
+    }
+
+    fn took(&mut self, trial: &Trial) {
+        self.offered.push(trial.sent.rate());
+        self.losses.push(trial.loss());
+        let own = trial.own_word.map_or(f64::NAN, |lost| lost as f64);
+        self.own_words.push(own / trial.sent.frames as f64);
+    }
+}
+
+impl Most {
+    fn row(&self, tool: &str, size: usize) -> Option<&Row> {
+        self.rows.iter().find(|row| row.tool == tool && row.size == size)
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        let mut sizes: Vec<usize> = self.rows.iter().map(|row| row.size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !names.contains(&row.tool) {
+                names.push(row.tool);
+            }
+        }
+        names
+    }
+
+    /// The median, over the rounds, of how much more one does than another.
+    fn ratio(&self, tool: &str, other: &str, size: usize) -> f64 {
+        match (self.row(tool, size), self.row(other, size)) {
+            (Some(tool), Some(other)) => {
+                let pairs = tool.rates.iter().zip(&other.rates);
+                median(&pairs.map(|(a, b)| a / b).collect::<Vec<_>>())
+            }
+            _ => f64::NAN,
+        }
+    }
+
+    /// The greatest loss at overload in any round at any size.
+    fn worst(&self, tool: &str) -> f64 {
+        let of_tool = self.rows.iter().filter(|row| row.tool == tool);
+        of_tool.flat_map(|row| &row.losses).copied().fold(f64::NAN, f64::max)
+    }
+
+    pub(super) fn report(&self, outcome: &mut Outcome) {
+        let sizes = self.sizes();
+        let mut rates = Grid::new(
+            "Highest rate without loss: median over the rounds (least – greatest)",
+            std::iter::once("program".to_owned())
+                .chain(sizes.iter().map(|size| format!("{size} B"))),
+        );
+        let mut losses = Grid::new(
+            "Loss at overload (unpaced generator): packets offered a second; lost, median (greatest); lost by its own word, median",
+            std::iter::once("program".to_owned())
+                .chain(sizes.iter().map(|size| format!("{size} B"))),
+        );
+        for name in self.names() {
+            let rows = || sizes.iter().map(|&size| self.row(name, size));
+            let named = || std::iter::once(name.to_owned());
+            let rate = |row: Option<&Row>| row.map_or_else(|| "–".to_owned(), Row::rate_text);
+            let loss = |row: Option<&Row>| row.map_or_else(|| "–".to_owned(), Row::loss_text);
+            rates.row(named().chain(rows().map(rate)));
+            losses.row(named().chain(rows().map(loss)));
+        }
+        outcome.grids.extend([rates, losses]);
+        let lines = self.names().into_iter().map(|name| {
+            let points = sizes.iter().filter_map(|&size| {
+                Some((size as f64, median(&self.row(name, size)?.rates) / 1e6))
+            });
+            (name.to_owned(), points.collect())
+        });
+        outcome.figures.push(Figure::Plot(Plot {
+            title: "Highest rate without loss".to_owned(),
+            x: Axis::linear("bytes of a frame"),
+            y: Axis::linear("million packets a second"),
+            lines: lines.collect(),
+        }));
+        self.goals(outcome);
+    }
+
+    fn goals(&self, outcome: &mut Outcome) {
+        for size in self.sizes() {
+            let ratio = self.ratio(peers::PACKET, peers::TCPDUMP_RING, size);
+            outcome.goals.push(Goal::at_least(
+                &format!("packet against tcpdump with the same ring, {size} bytes"),
+                1.0 - TOLERANCE,
+                ratio,
+            ));
+        }
+        let (own, theirs) = (self.worst(peers::PACKET), self.worst(peers::TCPDUMP_RING));
+        outcome.goals.push(Goal {
+            name: "packet's worst loss at overload, any size".to_owned(),
+            wanted: "≤ tcpdump's with the same ring + 0.1 %".to_owned(),
+            measured: format!("{} against {}", show_share(own), show_share(theirs)),
+            met: (own.is_finite() && theirs.is_finite()).then_some(own <= theirs + 1e-3),
+        });
+        let best = |tool: &str| {
+            // The better of tcpdump's two rings.
+            let ratios = ["tcpdump", peers::TCPDUMP_RING].map(|other| self.ratio(tool, other, 64));
+            ratios.into_iter().fold(f64::NAN, f64::min)
+        };
+        let (stamp, dequeue) = (best(peers::XDP_STAMP), best(peers::XDP_DEQUEUE));
+        let what = "without loss at 64 bytes, against tcpdump's better ring";
+        outcome.goals.push(Goal::at_least(&format!("xdp with the stamp in XDP {what}"), 2.0, stamp));
+        outcome.goals.push(Goal::at_least(
+            &format!("xdp with the stamp at dequeue {what}"),
+            2.5,
+            dequeue,
+        ));
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        self.rows
+            .iter()
+            .map(|row| {
+                json!({
+                    "program": row.tool, "bytes": row.size, "without_loss_pps": row.rates,
+                    "rounds_without_any_loss": row.unbeaten, "offered_pps": row.offered,
+                    "lost": row.losses, "lost_by_own_word": row.own_words,
+                })
+            })
+            .collect()
+    }
+}
+
+impl Row {
+    fn rate_text(&self) -> String {
+        let (low, high) = range(&self.rates);
+        let star = if self.unbeaten * 2 > self.rates.len() { "*" } else { "" };
+        format!("{}{star} ({} – {})", show_rate(median(&self.rates)), mega(low), mega(high))
+    }
+
+    fn loss_text(&self) -> String {
+        format!(
+            "{}; {} ({}); {}",
+            show_rate(median(&self.offered)),
+            show_share(median(&self.losses)),
+            show_share(range(&self.losses).1),
+            show_share(median(&self.own_words))
+        )
+    }
+}
+
+fn mega(rate: f64) -> String {
+    format!("{:.2}", rate / 1e6)
+}

@@ -1,0 +1,363 @@
+//! Counts to time: by the hand of the moment, with its bound; else by the system clock.
+
+use proptest::prelude::*;
+use truechimer_counter::HostPair;
+use truechimer_time::{
+    Count, CountSpan, CounterId, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
+};
+use truechimer_timehands::{Hand, Made, Status};
+
+use super::world::{Dice, HZ, MS, START, World, counts};
+use crate::convert::core::{Core, Seen};
+use crate::convert::{Change, Continuity, Used};
+use crate::restamp::{Recorded, Restamper};
+use crate::{KernelClock, Quality, RawStamp, Stamped};
+
+/// The leap-free second at which the worlds begin: TAI.
+const BEGAN: i64 = START / 1_000_000_000 + 37;
+
+/// True time of a world, `at` counts after it began.
+fn truth(at: i64) -> Instant {
+    // 2.6 GHz is 13 counts in 5 ns.
+    Instant::new(BEGAN, 0) + Span(i128::from(at) * (5i128 << 64) / 13 / 1_000_000_000)
+}
+
+/// A hand that is off by up to its bound, made at `at`.
+fn hand(world: &World, at: i64, off: Span, epoch: u32) -> Hand {
+    let identity = World::identity();
+    let period = Period::from_hz(HZ as u64).scaled(Rate::from_ppb(200));
+    Hand {
+        counter: CounterId { kind: identity.kind, boot: identity.boot, epoch: Epoch(epoch) },
+        base: world.truth(at),
+        time: truth(at) + off,
+        period,
+        difference: period,
+        difference_error: Rate::from_ppb(1_000),
+        path_bound: off.abs(),
+        statistical_bound: Span::from_nanos(2),
+        growth: Rate::from_ppb(500),
+        status: Status::Synchronised,
+        leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
+        void_after: world.truth(at) + CountSpan(1000 * HZ),
+    }
+}
+
+fn seen(world: &World, at: i64, generation: u64, hand: Hand) -> Seen {
+    let made = Made {
+        count: world.truth(at),
+        monotonic_ns: world.monotonic(at),
+        raw_ns: at * 10 / 26,
+        suspended_ns: 0,
+        device: None,
+    };
+    Seen { count: world.truth(at), generation, hand, made, status: hand.status }
+}
+
+fn core() -> Core {
+    Core::new(World::identity(), CountSpan(counts(50)), CountSpan::ZERO)
+}
+
+/// One with two pairs around the first millisecond, and a clock.
+fn synchronised(world: &World) -> Core {
+    let mut core = core();
+    pairs(&mut core, world, [0, MS]);
+    core.see(Some(seen(world, MS, 7, hand(world, 0, Span::from_micros(3), 4))));
+    core
+}
+
+fn pairs(core: &mut Core, world: &World, at: impl IntoIterator<Item = i64>) {
+    at.into_iter().for_each(|at| core.pair(world.pair(&mut Dice(at as u64), at).0));
+}
+
+fn real(world: &World, at: i64) -> RawStamp {
+    RawStamp::Clock(KernelClock::Realtime, world.realtime(at))
+}
+
+#[test]
+fn a_time_with_its_bound() {
+    let world = World { bends: vec![(0, 60)], ..World::steady(1 << 50) };
+    let mut core = synchronised(&world);
+    let at = MS / 2;
+    for stamp in [
+        real(&world, at),
+        RawStamp::Clock(KernelClock::Monotonic, world.monotonic(at)),
+        RawStamp::Count(world.count(at)),
+    ] {
+        let stamped = core.convert(stamp);
+        let counted = stamped.counted.unwrap();
+        assert!((counted.count - world.truth(at)).abs() <= counted.error);
+        assert_eq!((counted.epoch, stamped.generation), (Epoch(4), 7));
+        assert_eq!(stamped.quality, Quality::Bounded);
+        let (instant, bound) = (stamped.instant.unwrap(), stamped.bound.unwrap());
+        assert!((instant - truth(at)).abs() <= bound && bound < Span::from_micros(5));
+        let unix = Instant::from_nanos(i128::from(stamped.unix_ns) + 37_000_000_000);
+        assert!((unix - truth(at)).abs() <= bound);
+    }
+}
+
+#[test]
+fn no_promise_no_bound() {
+    let world = World::steady(5);
+    let at = MS / 2;
+    let with = |change: &dyn Fn(&mut Seen)| {
+        let mut core = synchronised(&world);
+        let mut seen = seen(&world, MS, 8, hand(&world, 0, Span::ZERO, 4));
+        change(&mut seen);
+        core.see(Some(seen));
+        let stamped = core.convert(real(&world, at));
+        if stamped.quality != Quality::Bounded {
+            // What the kernel said, and nothing else.
+            assert_eq!((stamped.unix_ns, stamped.bound), (world.realtime(at), None));
+            assert_eq!((stamped.instant, stamped.generation), (None, 0));
+        }
+        (stamped.quality, stamped.counted.unwrap().epoch.0)
+    };
+    let as_hand = |status: Status| {
+        move |seen: &mut Seen| {
+            (seen.hand.status, seen.status) = (status, status);
+        }
+    };
+    assert_eq!(with(&|_| ()), (Quality::Bounded, 4));
+    assert_eq!(with(&as_hand(Status::Holdover)), (Quality::Bounded, 4));
+    assert_eq!(with(&as_hand(Status::Unknown)), (Quality::Unsynchronised, 4));
+    assert_eq!(with(&as_hand(Status::Disrupted)), (Quality::Unsynchronised, 4));
+    // A page that nobody tends any more.
+    assert_eq!(with(&|seen| seen.status = Status::Holdover), (Quality::Bounded, 4));
+    // Void by now, but not for the time of the packet; and void for that, too.
+    let void = |after: i64| {
+        move |seen: &mut Seen| {
+            seen.status = Status::Unknown;
+            seen.hand.void_after = World::steady(5).truth(after);
+        }
+    };
+    assert_eq!(with(&void(MS * 3 / 4)), (Quality::Bounded, 4));
+    assert_eq!(with(&void(MS / 4)), (Quality::Unsynchronised, 4));
+    // The reader found a break that the hand does not know of: its epoch is over.
+    assert_eq!(with(&|seen| seen.status = Status::Disrupted), (Quality::Unsynchronised, 0));
+    // No page at all.
+    let mut core = synchronised(&world);
+    core.see(None);
+    let stamped = core.convert(real(&world, at));
+    assert_eq!(stamped.quality, Quality::Unsynchronised);
+    assert_eq!(stamped.counted.unwrap().epoch, Epoch(0));
+}
+
+#[test]
+fn without_a_clock_the_time_is_the_system_clocks() {
+    // Steered by 300 ppm, and not by the nominal rate.
+    let world = World { bends: vec![(0, 300)], ..World::steady(5) };
+    let mut core = core();
+    for stamp in [RawStamp::Missing, RawStamp::Count(world.count(5))] {
+        assert_eq!(core.convert(stamp).unix_ns, 0, "nothing is known yet");
+    }
+    pairs(&mut core, &world, [0, MS, 2 * MS]);
+    let at = 3 * MS / 2;
+    for stamp in [
+        real(&world, at),
+        RawStamp::Clock(KernelClock::Monotonic, world.monotonic(at)),
+        RawStamp::Count(world.count(at)),
+    ] {
+        let stamped = core.convert(stamp);
+        assert_eq!(stamped.quality, Quality::Unsynchronised);
+        assert!((stamped.unix_ns - world.realtime(at)).abs() < 100, "{stamp:?}");
+    }
+    let missing = core.convert(RawStamp::Missing);
+    assert_eq!((missing.quality, missing.counted), (Quality::Uncounted, None));
+    assert!((missing.unix_ns - world.realtime(2 * MS)).abs() < 200);
+    // A stamp that no pair explains.
+    let lost = core.convert(real(&world, 500 * MS));
+    assert_eq!((lost.quality, lost.unix_ns), (Quality::Uncounted, world.realtime(500 * MS)));
+    // The card's own clock, which nobody has read yet.
+    let card = core.convert(RawStamp::Clock(KernelClock::Device, 1_234));
+    assert_eq!(card.quality, Quality::Uncounted);
+}
+
+#[test]
+fn an_epoch_is_not_stretched_across_its_end() {
+    let world = World::steady(5);
+    let mut core = synchronised(&world);
+    // The daemon begins another one, though the pairs showed nothing.
+    core.see(Some(seen(&world, 3 * MS, 9, hand(&world, 3 * MS, Span::ZERO, 5))));
+    let before = core.convert(RawStamp::Count(world.count(2 * MS)));
+    assert_eq!(before.quality, Quality::Unsynchronised);
+    assert_eq!(before.counted.unwrap().epoch, Epoch(0));
+    let after = core.convert(RawStamp::Count(world.count(4 * MS)));
+    assert_eq!((after.quality, after.counted.unwrap().epoch), (Quality::Bounded, Epoch(5)));
+    // Stamps between pairs of before: nobody knows.
+    assert_eq!(core.convert(real(&world, MS / 2)).quality, Quality::Uncounted);
+    pairs(&mut core, &world, [4 * MS, 5 * MS]);
+    assert_eq!(core.convert(real(&world, 9 * MS / 2)).quality, Quality::Bounded);
+    assert_eq!(core.breaks, 1);
+}
+
+/// The pair as a counter shows it that has jumped.
+fn jumped(pair: HostPair, by: i64) -> HostPair {
+    let [before, after, end] =
+        [pair.before, pair.after, pair.end].map(|count| count + CountSpan(by));
+    HostPair { before, after, end, ..pair }
+}
+
+#[test]
+fn a_jump_of_the_counter_ends_what_is_promised() {
+    let world = World::steady(1 << 60);
+    for by in [-(1 << 50), -MS, -counts(1_000), counts(1_000_000), 1 << 40, 1 << 62] {
+        let mut core = synchronised(&world);
+        let late = |ms: i64| jumped(world.pair(&mut Dice(3), ms * MS).0, by);
+        core.pair(late(2));
+        if by == -counts(1_000) {
+            // Too small to be told from a slew, in a millisecond: that is for the daemon to see.
+            assert_eq!(core.breaks, 0);
+            continue;
+        }
+        assert_eq!(core.breaks, 1, "{by}");
+        core.pair(late(3));
+        let at = 5 * MS / 2;
+        let stamped = core.convert(real(&world, at));
+        // The counts are those of now, and of nobody knows which epoch.
+        let counted = stamped.counted.unwrap();
+        let off = counted.count - (world.truth(at) + CountSpan(by));
+        assert!(off.abs() <= counted.error);
+        assert_eq!((stamped.quality, counted.epoch), (Quality::Unsynchronised, Epoch(0)));
+        // A newer hand of the same epoch may have been made before the daemon looked.
+        core.see(Some(seen(&world, 3 * MS, 8, hand(&world, 0, Span::ZERO, 4))));
+        assert!(core.is_broken());
+        assert_eq!(core.convert(real(&world, at)).quality, Quality::Unsynchronised);
+        // One of another epoch was not; nor was one that was made long after.
+        let shifted = |seen: Seen| Seen {
+            count: seen.count + CountSpan(by),
+            hand: Hand {
+                base: seen.hand.base + CountSpan(by),
+                void_after: seen.hand.void_after + CountSpan(by),
+                ..seen.hand
+            },
+            ..seen
+        };
+        let next = seen(&world, 2_100 * MS, 9, hand(&world, 2_100 * MS, Span::ZERO, 4));
+        core.see(Some(shifted(next)));
+        let stamped = core.convert(real(&world, at));
+        assert_eq!((stamped.quality, stamped.generation), (Quality::Bounded, 9));
+    }
+}
+
+#[test]
+fn a_leap_second_is_written_as_posix_has_it() {
+    let world = World::steady(5);
+    let mut core = synchronised(&world);
+    let mut hand = hand(&world, 0, Span::ZERO, 4);
+    hand.leaps.next = Some(Leap { at: BEGAN + 2, step: 1 });
+    core.see(Some(seen(&world, MS, 8, hand)));
+    let unix = |core: &mut Core, ms: i64| {
+        core.convert(RawStamp::Count(world.truth(ms * MS))).unix_ns - START
+    };
+    let near = |ns: i64, ms: i64| (ns - ms * 1_000_000).abs() < 1_000;
+    assert!(near(unix(&mut core, 900), 900));
+    // 23:59:60: the last second once more.
+    assert!(near(unix(&mut core, 1_100), 100));
+    assert!(near(unix(&mut core, 2_100), 1_100));
+}
+
+/// Captures for a while, with clocks that change, and keeps what a file would.
+fn capture(seed: u64) -> (Vec<Result<Change, Recorded>>, Vec<Stamped>) {
+    let mut dice = Dice(seed);
+    let world = World {
+        bends: vec![(0, dice.between(-400, 400))],
+        steps: vec![(dice.between(0, 80 * MS), dice.log_between(30_000, 1 << 40) * dice.sign())],
+        origin: dice.next(),
+        held_up: 0,
+    };
+    let mut core = core();
+    let (mut file, mut all) = (vec![], vec![]);
+    let (mut generation, mut epoch) = (0, 1);
+    core.pair(world.pair(&mut dice, 0).0);
+    for ms in 1..80 {
+        core.pair(world.pair(&mut dice, ms * MS).0);
+        let old = core.used().map(|used| used.generation);
+        let now = match dice.between(0, 19) {
+            // The page goes, a hand without a promise, a new epoch, a new hand.
+            0 => None,
+            kind => {
+                epoch += u32::from(kind == 1);
+                generation += 1;
+                let off = Span::from_nanos(dice.between(-50_000, 50_000));
+                let mut hand = hand(&world, (ms - dice.between(0, 5)) * MS, off, epoch);
+                if kind == 2 {
+                    hand.status = Status::Disrupted;
+                }
+                Some(seen(&world, ms * MS, generation, hand))
+            }
+        };
+        if dice.one_in(4) || ms == 1 {
+            core.see(now);
+        }
+        let used = core.used().filter(|used| Some(used.generation) != old);
+        if used.is_some() {
+            file.push(Ok(change(&core, used)));
+        }
+        for _ in 0..dice.between(0, 6) {
+            let at = dice.between((ms - 1) * MS + 400, ms * MS);
+            let stamp = match dice.between(0, 9) {
+                0 => RawStamp::Missing,
+                1 => RawStamp::Count(world.count(at)),
+                2 | 3 => RawStamp::Clock(KernelClock::Monotonic, world.monotonic(at)),
+                _ => real(&world, at),
+            };
+            let stamped = core.convert(stamp);
+            if let (Some(instant), Some(bound)) = (stamped.instant, stamped.bound) {
+                assert!((instant - truth(at)).abs() <= bound);
+            }
+            if let Some(counted) = stamped.counted {
+                assert!((counted.count - world.truth(at)).abs() <= counted.error);
+            }
+            file.push(Err(Recorded::from(&stamped)));
+            all.push(stamped);
+        }
+    }
+    (file, all)
+}
+
+fn change(core: &Core, hand: Option<Used>) -> Change {
+    let (count, width) = (Count(0), CountSpan(0));
+    Change {
+        at: Count(0),
+        counter: *core.identity(),
+        epoch: core.epoch(),
+        status: None,
+        reason: None,
+        hand,
+        continuity: Continuity { count, raw_ns: 0, monotonic_ns: 0, suspended_ns: 0, width },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn restamping_with_what_was_recorded_is_identity(seed: u64) {
+        let (file, all) = capture(seed);
+        let mut restamper = Restamper::recorded();
+        let mut again = vec![];
+        for entry in file {
+            match entry {
+                Ok(change) => {
+                    // As it comes back from a file.
+                    let text = serde_json::to_string(&change).unwrap();
+                    let read: Change = serde_json::from_str(&text).unwrap();
+                    prop_assert_eq!(&read, &change);
+                    restamper.change(&read);
+                }
+                Err(recorded) => again.push(restamper.stamp(&recorded)),
+            }
+        }
+        prop_assert_eq!(again, all);
+        prop_assert_eq!(restamper.report().differing, 0);
+    }
+}
+
+#[test]
+fn captures_of_this_test_have_all_there_is() {
+    let all: Vec<Stamped> = (0..40).flat_map(|seed| capture(seed).1).collect();
+    let share = |quality| all.iter().filter(|one| one.quality == quality).count() * 100 / all.len();
+    assert!(share(Quality::Bounded) > 30, "{}", share(Quality::Bounded));
+    assert!(share(Quality::Unsynchronised) > 5, "{}", share(Quality::Unsynchronised));
+    assert!(share(Quality::Uncounted) > 3, "{}", share(Quality::Uncounted));
+}

@@ -1,0 +1,174 @@
+//! Against libpcap itself; where it is not installed, these say so and pass.
+
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The library, unless the calling test is skipped.
+fn library() -> Option<&'static library::Library> {
+    match library::get() {
+        Ok(library) => Some(library),
+        Err(why) => {
+            let thread = std::thread::current();
+            let test = thread.name().unwrap_or("a test");
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {why}");
+            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+            None
+        }
+    }
+}
+
+fn refused(text: &str) -> (Option<usize>, String) {
+    match Filter::compile(text, None, 1, 96) {
+        Err(FilterError::Text { place, message, .. }) => (place, message),
+        other => panic!("{text:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_place_of_an_error_is_found() {
+    if library().is_none() {
+        return;
+    }
+    for (text, wrong) in [
+        ("udp prt 53", "prt 53"),
+        ("ip and and udp", "and udp"),
+        ("tcp[tcpflags & 1", ""),
+        ("(udp or tcp", ""),
+        ("udp port 53) or tcp", ") or tcp"),
+        ("udp port", ""),
+        ("len >> 3", ""),
+        ("net 1.2.3.4/77", "77"),
+        ("  host 1.2.3.4 or port ;", ";"),
+        ("udp port 70000", "70000"),
+        ("a-host-that.is-not.invalid/3", "a-host-that.is-not.invalid/3"),
+    ] {
+        let (place, message) = refused(text);
+        let rest = place.map(|place| &text[place..]);
+        assert_eq!(rest, Some(wrong), "{text:?}: {message}");
+        assert!(!message.is_empty());
+        let shown = Filter::compile(text, None, 1, 96).unwrap_err().to_string();
+        assert!(shown.contains(&message), "{shown}");
+    }
+    assert!(Filter::compile("a\0b", None, 1, 96).is_err());
+}
+
+#[test]
+fn an_empty_filter_takes_everything() {
+    if library().is_none() {
+        return;
+    }
+    let all = Filter::compile("", None, 1, 96).unwrap();
+    assert!(all.matches(&[], 0) && all.matches(&[1, 2, 3], 3));
+    assert_eq!((all.text(), all.link_type()), ("", 1));
+}
+
+#[test]
+fn link_types_differ() {
+    if library().is_none() {
+        return;
+    }
+    let packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let raw = Filter::compile("src 10.0.0.1", None, LINKTYPE_RAW, 96).unwrap();
+    assert!(raw.matches(&packet, 20));
+    let cooked = Filter::compile("src 10.0.0.1", None, LINKTYPE_LINUX_SLL2, 96).unwrap();
+    let mut frame = vec![8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    frame.extend(packet);
+    assert!(cooked.matches(&frame, 40) && !raw.matches(&frame, 40));
+}
+
+#[test]
+fn the_snap_length_is_what_is_kept() {
+    if library().is_none() {
+        return;
+    }
+    let filter = Filter::compile("ip", None, 1, 77).unwrap();
+    let kept = filter.code().iter().filter(|one| one.code == op::RETURN).map(|one| one.k).max();
+    assert_eq!(kept, Some(77));
+}
+
+#[test]
+fn a_live_handle_without_an_interface() {
+    if library().is_none() {
+        return;
+    }
+    let why = Filter::compile("udp", Some("no-such-link"), 1, 96).unwrap_err();
+    assert!(matches!(why, FilterError::Interface { .. }), "{why:?}");
+    assert!(why.to_string().contains("no-such-link"), "{why}");
+    assert!(Filter::compile("udp", Some("a\0b"), 1, 96).is_err());
+}
+
+/// Filters that between them use every kind of instruction that libpcap makes.
+const FILTERS: [&str; 16] = [
+    "ip",
+    "udp port 53",
+    "tcp[((tcp[12] & 0xf0) >> 2):4] = 0x47455420",
+    "ip[0] & 0xf != 5",
+    "vlan 7 and udp",
+    "len > 60 and ip6",
+    "ip[2:2] - ((ip[0] & 0xf) << 2) > 40",
+    "ether[6:4] ^ 0x02000000 = 0",
+    "ip[8] % 7 = 1 or ip[9] / 3 = 2",
+    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "net 192.0.2.0/24 and not port 80",
+    "ether multicast or ether broadcast",
+    "mpls 5 and ip",
+    "pppoes and ip",
+    "ip6 protochain 17",
+    "greater 100 or ip[ip[0]:2] * 2 > 7",
+];
+
+/// Packets that such filters look deep into.
+fn packets() -> impl Strategy<Value = Vec<u8>> {
+    let kinds = prop::sample::select(vec![0x0800_u16, 0x86dd, 0x8100, 0x8847, 0x8864, 0x0806, 40]);
+    let first = prop::sample::select(vec![0x45_u8, 0x46, 0x4f, 0x60, 0x00]);
+    let next = prop::sample::select(vec![6_u8, 17, 1, 44, 0, 60, 58]);
+    (kinds, first, next, prop::collection::vec(any::<u8>(), 0..120)).prop_map(
+        |(kind, first, next, rest)| {
+            let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+            packet.extend(kind.to_be_bytes());
+            let at = packet.len();
+            packet.extend(rest);
+            let mut set =
+                |at: usize, value| packet.get_mut(at).into_iter().for_each(|b| *b = value);
+            set(at, first);
+            set(at + if first >> 4 == 6 { 6 } else { 9 }, next);
+            packet
+        },
+    )
+}
+
+proptest! {
+    /// Our machine does what libpcap's does, cut packets included.
+    #[test]
+    fn the_machine_agrees_with_libpcap(
+        filter in 0..FILTERS.len(),
+        packet in packets(),
+        longer in 0_u32..200,
+    ) {
+        let Some(library) = library() else { return Ok(()) };
+        let text = FILTERS[filter];
+        let filter = Filter::compile(text, None, 1, 262_144).unwrap();
+        let length = packet.len() as u32 + longer;
+        let theirs = library.offline_filter(filter.code(), &packet, length);
+        prop_assert_eq!(machine::run(filter.code(), &packet, length), theirs, "{}", text);
+    }
+
+    /// Any text gives a filter or an error with a place inside it.
+    #[test]
+    fn any_text_is_a_filter_or_none(text in "[ -~]{0,30}") {
+        if library().is_none() || text.contains(char::is_alphabetic) {
+            // Words might be hosts, which somebody would be asked for.
+            return Ok(());
+        }
+        match Filter::compile(&text, None, 1, 96) {
+            Ok(_) => {}
+            Err(FilterError::Text { place, .. }) => {
+                prop_assert!(place.is_none_or(|place| text.get(place..).is_some()));
+            }
+            Err(other) => prop_assert!(false, "{other}"),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Having a card stamp packets, and leaving it as it was.
+
+use std::fmt;
+use std::io;
+
+use super::calls::{self, Abilities, Setting};
+use crate::tap::TapError;
+
+/// `HWTSTAMP_FILTER_ALL`: stamps for all packets that are received.
+const ALL: i32 = 1;
+
+/// What a card can be asked; a trait so that one can be made up.
+pub(super) trait Card: Send {
+    fn abilities(&self) -> io::Result<Abilities>;
+    fn setting(&self) -> io::Result<Setting>;
+    /// Sets it; what the card made of it.
+    fn set(&self, setting: Setting) -> io::Result<Setting>;
+}
+
+/// A card stamps all packets that it receives. Its former setting comes back when this is dropped.
+pub struct Stamping {
+    card: Box<dyn Card>,
+    clock: u32,
+    /// What to put back, if anything was changed.
+    before: Option<Setting>,
+}
+
+impl Stamping {
+    /// Asks the card of an interface to stamp all packets it receives. Takes CAP_NET_ADMIN unless
+    /// it does so already.
+    ///
+    /// # Errors
+    /// If it cannot, or must not be asked.
+    pub fn enable(interface: &str) -> Result<Stamping, TapError> {
+        let failed = |why: io::Error| TapError {
+            doing: format!("asking {interface} for hardware stamps"),
+            why: why.to_string(),
+            mend: None,
+        };
+        let card = calls::Interface::named(interface).map_err(failed)?;
+        Stamping::by(Box::new(card), interface)
+    }
+
+    pub(super) fn by(card: Box<dyn Card>, interface: &str) -> Result<Stamping, TapError> {
+        let failed = |why: &str, mend: Option<&str>| TapError {
+            doing: format!("asking {interface} for hardware stamps"),
+            why: why.to_owned(),
+            mend: mend.map(str::to_owned),
+        };
+        const OTHERWISE: Option<&str> =
+            Some("use the kernel's stamps: `--method packet`; `ethtool -T` shows what a card can");
+        let abilities = card.abilities().map_err(|why| match why.raw_os_error() {
+            Some(libc::EOPNOTSUPP) => failed("its driver knows of none", OTHERWISE),
+            _ => failed(&why.to_string(), None),
+        })?;
+        let wanted = libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+        if abilities.stamping & wanted != wanted {
+            return Err(failed("the card cannot stamp what it receives", OTHERWISE));
+        }
+        let Ok(clock) = u32::try_from(abilities.clock) else {
+            return Err(failed("the card stamps, but its clock cannot be read", OTHERWISE));
+        };
+        if abilities.receive_filters & (1 << ALL) == 0 {
+            return Err(failed("the card stamps only packets of PTP", OTHERWISE));
+        }
+        // Drivers that cannot say are taken to do nothing yet.
+        let before = card.setting().unwrap_or_default();
+        if before.receive_filter == ALL {
+            return Ok(Stamping { card, clock, before: None });
+        }
+        let setting = Setting { receive_filter: ALL, ..before };
+        let made = card.set(setting).map_err(|why| match why.raw_os_error() {
+            Some(libc::EPERM) => failed(
+                &why.to_string(),
+                Some("run as root or with CAP_NET_ADMIN, or set it before: `hwstamp_ctl -r 1`"),
+            ),
+            _ => failed(&why.to_string(), None),
+        })?;
+        let stamping = Stamping { card, clock, before: Some(before) };
+        if made.receive_filter != ALL {
+            // Dropping it puts back what was.
+            return Err(failed("the card agreed to stamp some packets only", OTHERWISE));
+        }
+        Ok(stamping)
+    }
+
+    /// The number of the card's clock: `/dev/ptpN`.
+    #[must_use]
+    pub fn clock(&self) -> u32 {
+        self.clock
+    }
+}
+
+impl Drop for Stamping {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = self.card.set(before);
+        }
+    }
+}
+
+impl fmt::Debug for Stamping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stamping { card: _, clock, before } = self;
+        f.debug_struct("Stamping").field("clock", clock).field("before", before).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    const HARDWARE: u32 = libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+
+    /// A card, and what was set on it.
+    struct Made {
+        abilities: Result<Abilities, i32>,
+        now: Arc<Mutex<Setting>>,
+        grants: Result<i32, i32>,
+    }
+
+    impl Card for Made {
+        fn abilities(&self) -> io::Result<Abilities> {
+            self.abilities.map_err(io::Error::from_raw_os_error)
+        }
+
+        fn setting(&self) -> io::Result<Setting> {
+            Ok(*self.now.lock().unwrap())
+        }
+
+        fn set(&self, setting: Setting) -> io::Result<Setting> {
+            let grants = self.grants.map_err(io::Error::from_raw_os_error)?;
+            let made = match setting.receive_filter {
+                ALL => Setting { receive_filter: grants, ..setting },
+                _ => setting,
+            };
+            *self.now.lock().unwrap() = made;
+            Ok(made)
+        }
+    }
+
+    fn card(change: impl FnOnce(&mut Made)) -> (Box<Made>, Arc<Mutex<Setting>>) {
+        let abilities = Abilities { stamping: HARDWARE, clock: 3, receive_filters: 0b11 };
+        let before = Setting { flags: 0, transmit: 1, receive_filter: 12 };
+        let now = Arc::new(Mutex::new(before));
+        let mut made = Made { abilities: Ok(abilities), now: Arc::clone(&now), grants: Ok(ALL) };
+        change(&mut made);
+        (Box::new(made), now)
+    }
+
+    #[test]
+    fn the_card_is_left_as_it_was() {
+        let (made, now) = card(|_| {});
+        let before = *now.lock().unwrap();
+        let stamping = Stamping::by(made, "eth0").unwrap();
+        assert_eq!(stamping.clock(), 3);
+        // What it does with packets that are sent is not ours to change.
+        assert_eq!(*now.lock().unwrap(), Setting { receive_filter: ALL, ..before });
+        drop(stamping);
+        assert_eq!(*now.lock().unwrap(), before);
+    }
+
+    #[test]
+    fn what_stands_already_needs_no_right() {
+        let (made, now) = card(|made| made.grants = Err(libc::EPERM));
+        now.lock().unwrap().receive_filter = ALL;
+        drop(Stamping::by(made, "eth0").unwrap());
+        assert_eq!(now.lock().unwrap().receive_filter, ALL);
+    }
+
+    #[test]
+    fn what_a_card_cannot_is_said() {
+        type Change = fn(&mut Made);
+        let without: [(Change, &str); 6] = [
+            (|made| made.abilities = Err(libc::EOPNOTSUPP), "knows of none"),
+            (|made| made.abilities.as_mut().unwrap().stamping = 16, "cannot stamp"),
+            (|made| made.abilities.as_mut().unwrap().clock = -1, "clock cannot be read"),
+            (|made| made.abilities.as_mut().unwrap().receive_filters = 1 << 12, "only packets"),
+            (|made| made.grants = Ok(2), "some packets only"),
+            (|made| made.grants = Err(libc::EPERM), "CAP_NET_ADMIN"),
+        ];
+        for (change, part) in without {
+            let (made, now) = card(change);
+            let before = *now.lock().unwrap();
+            let why = Stamping::by(made, "eth0").unwrap_err();
+            assert!(why.to_string().contains(part) && why.mend.is_some(), "{why}");
+            assert_eq!(*now.lock().unwrap(), before, "{part}");
+        }
+    }
+
+    #[test]
+    fn loopback_has_none() {
+        let why = Stamping::enable("lo").unwrap_err();
+        assert!(why.doing.contains("lo") && why.mend.unwrap().contains("--method packet"));
+        assert!(Stamping::enable("no-such-link").is_err());
+    }
+}

@@ -1,0 +1,253 @@
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use truechimer_time::{CountSpan, Period};
+
+use super::*;
+
+/// A host and a card in made-up time, by a counter of nanoseconds.
+#[derive(Clone)]
+struct World(Arc<Mutex<State>>);
+
+struct State {
+    /// The count.
+    now: i64,
+    /// How far `CLOCK_REALTIME` runs fast, and where it was at count 0.
+    host_ppm: i64,
+    host_at_0: i64,
+    /// The same of the card.
+    device_ppm: i64,
+    device_at_0: i64,
+    /// At this count `CLOCK_REALTIME` is stepped by so much.
+    step: Option<(i64, i64)>,
+    /// How long each call takes to begin, and to come back.
+    delays: Vec<i64>,
+    used: usize,
+    /// Which calls there are.
+    has_precise: bool,
+    has_extended: bool,
+    /// The counts at which the card was read, with what it showed.
+    truth: Vec<(i64, i64)>,
+}
+
+impl State {
+    fn pass(&mut self) {
+        let delay = self.delays.get(self.used % self.delays.len().max(1)).copied().unwrap_or(30);
+        self.used += 1;
+        self.now += delay;
+    }
+
+    fn realtime(&self) -> i64 {
+        let step = self.step.filter(|(at, _)| self.now >= *at).map_or(0, |(_, by)| by);
+        self.host_at_0 + self.now + self.now * self.host_ppm / 1_000_000 + step
+    }
+
+    fn device(&mut self) -> i64 {
+        let shown = self.device_at_0 + self.now + self.now * self.device_ppm / 1_000_000;
+        self.truth.push((self.now, shown));
+        shown
+    }
+}
+
+impl Host for World {
+    fn pair(&mut self) -> HostPair {
+        let mut state = self.0.lock().unwrap();
+        let before = Count(state.now as u64);
+        state.pass();
+        let unix_ns = state.realtime();
+        state.pass();
+        let after = Count(state.now as u64);
+        let monotonic_ns = state.now + state.now * state.host_ppm / 1_000_000;
+        state.pass();
+        HostPair { before, unix_ns, after, monotonic_ns, end: Count(state.now as u64) }
+    }
+
+    fn count(&mut self) -> Count {
+        let mut state = self.0.lock().unwrap();
+        state.pass();
+        Count(state.now as u64)
+    }
+}
+
+fn lacking<T>() -> io::Result<T> {
+    Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+}
+
+impl Device for World {
+    fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
+        let mut state = self.0.lock().unwrap();
+        if !state.has_precise {
+            return lacking();
+        }
+        state.pass();
+        let both = [Some(state.device()), Some(state.realtime())];
+        state.pass();
+        Ok(both)
+    }
+
+    fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
+        let mut state = self.0.lock().unwrap();
+        if !state.has_extended {
+            return lacking();
+        }
+        let mut one = || {
+            state.pass();
+            let before = state.realtime();
+            state.pass();
+            let device = state.device();
+            state.pass();
+            [Some(before), Some(device), Some(state.realtime())]
+        };
+        Ok((0..5).map(|_| one()).collect())
+    }
+
+    fn read(&mut self) -> io::Result<i64> {
+        let mut state = self.0.lock().unwrap();
+        state.pass();
+        let shown = state.device();
+        state.pass();
+        Ok(shown)
+    }
+}
+
+fn world(has_precise: bool, has_extended: bool) -> World {
+    World(Arc::new(Mutex::new(State {
+        now: 1_000_000_000,
+        host_ppm: 37,
+        host_at_0: 1_700_000_000_000_000_000,
+        device_ppm: -120,
+        device_at_0: 1_700_000_037_000_000_000,
+        step: None,
+        delays: vec![30],
+        used: 0,
+        has_precise,
+        has_extended,
+        truth: Vec::new(),
+    })))
+}
+
+fn clock(world: &World) -> DeviceClock {
+    let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
+    DeviceClock::new(Box::new(world.clone()), Box::new(world.clone()), log)
+}
+
+/// Whether the pair holds the count at which the card showed what it says.
+fn holds(world: &World, pair: DevicePair) -> bool {
+    let state = world.0.lock().unwrap();
+    state.truth.iter().any(|(count, shown)| {
+        let count = Count(*count as u64);
+        *shown == pair.device_ns && count.at_or_after(pair.before) && pair.after.at_or_after(count)
+    })
+}
+
+fn width(pair: DevicePair) -> i64 {
+    (pair.after - pair.before).0
+}
+
+#[test]
+fn the_best_way_that_there_is() {
+    for (has, way, widest) in [
+        ((true, true), Way::Precise, 70),
+        ((false, true), Way::Extended, 130),
+        ((false, false), Way::Around, 90),
+    ] {
+        let world = world(has.0, has.1);
+        let mut clock = clock(&world);
+        let pair = clock.pair().unwrap();
+        assert!(holds(&world, pair) && width(pair) <= widest, "{way:?}: {}", width(pair));
+        assert_eq!(clock.way, way);
+        assert!(!clock.way().is_empty());
+    }
+}
+
+#[test]
+fn the_narrowest_reading_counts() {
+    let world = world(false, true);
+    // The card takes 20 µs over each of its readings but the third.
+    let mut delays = vec![30; 5];
+    (0..5).for_each(|number| delays.extend([30, if number == 2 { 40 } else { 20_000 }, 30]));
+    let mut clock = clock(&world);
+    clock.way = Way::Extended;
+    // Four waits before the first of them: three of the host's pair, one of the count.
+    delays.remove(0);
+    world.0.lock().unwrap().delays = delays;
+    let pair = clock.pair().unwrap();
+    assert!(holds(&world, pair) && width(pair) < 1000, "{}", width(pair));
+}
+
+#[test]
+fn a_failing_clock_is_an_error() {
+    struct Gone;
+    impl Device for Gone {
+        fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
+            Err(io::Error::from_raw_os_error(libc::ENODEV))
+        }
+        fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
+            lacking()
+        }
+        fn read(&mut self) -> io::Result<i64> {
+            lacking()
+        }
+    }
+    let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
+    let mut clock = DeviceClock::new(Box::new(Gone), Box::new(world(true, true)), log);
+    assert_eq!(clock.pair().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+}
+
+#[test]
+fn what_no_clock_shows_is_no_reading() {
+    struct Odd(World);
+    impl Device for Odd {
+        fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
+            Ok([None, Some(5)])
+        }
+        fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
+            let mut all = self.0.extended()?;
+            all[0] = [Some(9), Some(5), Some(8)];
+            all[1] = [Some(i64::MIN), Some(5), None];
+            Ok(all)
+        }
+        fn read(&mut self) -> io::Result<i64> {
+            lacking()
+        }
+    }
+    let world = world(true, true);
+    let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
+    let mut clock = DeviceClock::new(Box::new(Odd(world.clone())), Box::new(world.clone()), log);
+    assert_eq!(clock.pair().unwrap_err().kind(), io::ErrorKind::InvalidData);
+    clock.way = Way::Extended;
+    assert!(holds(&world, clock.pair().unwrap()));
+}
+
+#[test]
+fn there_is_no_such_clock() {
+    let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+    let why = DeviceClock::open(4_000_000_000, counter).unwrap_err();
+    assert!(why.to_string().contains("/dev/ptp4000000000"), "{why}");
+}
+
+proptest! {
+    /// However the clocks run, whatever takes how long, and if the host's is stepped meanwhile:
+    /// the card showed what the pair says at a count within it.
+    #[test]
+    fn a_pair_holds_the_truth(
+        (has_precise, has_extended) in any::<(bool, bool)>(),
+        (host_ppm, device_ppm) in (-1000_i64..1000, -1000_i64..1000),
+        delays in prop::collection::vec(prop_oneof![10_i64..100, 100_i64..200_000], 1..40),
+        step in prop::option::of((0_i64..2_000_000, -10_000_000_i64..10_000_000)),
+    ) {
+        let world = world(has_precise, has_extended);
+        {
+            let mut state = world.0.lock().unwrap();
+            (state.host_ppm, state.device_ppm) = (host_ppm, device_ppm);
+            state.delays = delays;
+            let now = state.now;
+            state.step = step.map(|(after, by)| (now + after, by));
+        }
+        let mut clock = clock(&world);
+        for _ in 0..3 {
+            let pair = clock.pair().unwrap();
+            prop_assert!(holds(&world, pair), "{pair:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The same packet at several layers of one host: driver, stack, socket, application.
+//!
+//! Small BPF programs at the kernel's own tracepoints say when a packet passed; nothing of the
+//! application is changed or asked. [`Follow`] puts what they say together.
+//!
+//! | layer | seen when |
+//! |---|---|
+//! | driver | the driver hands the packet to the stack (`napi_gro_receive_entry` and its like) |
+//! | stack | its processing begins (`netif_receive_skb`), maybe on another processor: here packet sockets get it |
+//! | socket | the receiving socket is told that there is something (`sk_data_ready`) |
+//! | application | a read of it returns (`sock_recv_length`); of a stream, bytes are taken out of it (`skb_copy_datagram_iovec`) |
+//!
+//! All times are `CLOCK_MONOTONIC`, which is slewed but never stepped: differences of them are good to
+//! 500 ppm whatever the system clock does. Datagrams are followed one by one, a read being told by
+//! the order in which they went into the socket's queue; of a stream the segments that the kernel
+//! did not merge with others before they were read.
+
+mod datagrams;
+mod event;
+mod journey;
+mod program;
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use truechimer_bpf::interface_index;
+
+pub use event::{Event, What};
+pub use journey::{Follow, Journey, Layer, Unfollowed};
+use program::{NoPrograms, Programs, Whose};
+
+use crate::TapError;
+
+/// Memory for what the programs say, in bytes: 25 000 packets.
+const RING_BYTES: u32 = 4 << 20;
+/// The network namespace of this process.
+const NETWORK: &str = "/proc/self/ns/net";
+
+/// Watches the packets that come in by an interface on their way up.
+///
+/// Everything is taken away when this is dropped, or when the process ends in whatever way.
+pub struct Layers {
+    programs: Programs,
+    follow: Follow,
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (links, follow) = (self.programs.links(), &self.follow);
+        f.debug_struct("Layers").field("links", &links).field("follow", follow).finish()
+    }
+}
+
+impl Layers {
+    /// Begins to watch an interface of this process's network namespace.
+    ///
+    /// # Errors
+    /// Where the kernel has no such tracepoints or does not say where its fields are
+    /// (`/sys/kernel/btf/vmlinux`), and where the capabilities are missing (`cap_bpf`,
+    /// `cap_perfmon`).
+    pub fn open(interface: &str) -> Result<Layers, TapError> {
+        let failed = |why: String, mend: Option<String>| TapError {
+            doing: format!("watching the layers of {interface}"),
+            why,
+            mend,
+        };
+        let index = interface_index(interface).map_err(|error| failed(error.to_string(), None))?;
+        let network = fs::metadata(NETWORK)
+            .map_err(|error| failed(format!("{NETWORK}: {error}"), None))?
+            .ino();
+        let network = u32::try_from(network)
+            .map_err(|_| failed(format!("{NETWORK} has the odd number {network}"), None))?;
+        let programs = Programs::start(Whose { interface: index, network }, RING_BYTES);
+        let programs = programs.map_err(|error| match error {
+            NoPrograms::Types(error) => failed(
+                error.to_string(),
+                Some("a kernel from 6.3 on with CONFIG_DEBUG_INFO_BTF has all it takes".into()),
+            ),
+            NoPrograms::Bpf(error) => failed(error.to_string(), None),
+        })?;
+        Ok(Layers { programs, follow: Follow::default() })
+    }
+
+    /// Waits until a packet has come through, `timeout` at the most, and calls `each` with those
+    /// that have.
+    ///
+    /// # Errors
+    /// Where the kernel's records cannot be read.
+    pub fn next(
+        &mut self,
+        timeout: Duration,
+        mut each: impl FnMut(Journey),
+    ) -> Result<(), TapError> {
+        let failed = |error: truechimer_bpf::BpfError| TapError {
+            doing: "reading what was seen of the layers".into(),
+            why: error.to_string(),
+            mend: None,
+        };
+        let ring = self.programs.ring();
+        ring.wait(timeout).map_err(failed)?;
+        let follow = &mut self.follow;
+        ring.consume(|record| {
+            if let Some(journey) = Event::parse(record).and_then(|event| follow.see(event)) {
+                each(journey);
+            }
+        })
+        .map_err(failed)?;
+        Ok(())
+    }
+
+    /// What could not be followed so far.
+    #[must_use]
+    pub fn unfollowed(&self) -> Unfollowed {
+        self.follow.unfollowed()
+    }
+
+    /// How many records found no room because they were not read fast enough.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn lost(&self) -> Result<u64, TapError> {
+        self.programs.lost().map_err(|error| TapError {
+            doing: "asking what was lost of the layers".into(),
+            why: error.to_string(),
+            mend: None,
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! What the programs at the tracepoints say, as they lay it out.
+
+/// Something that happened to a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// When: `CLOCK_MONOTONIC`, ns.
+    pub monotonic_ns: u64,
+    /// What.
+    pub what: What,
+}
+
+/// What happened. Buffers and sockets are told apart by their addresses, which mean nothing else.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// The stack began with a packet.
+    Arrived {
+        /// The kernel's buffer.
+        buffer: u64,
+        /// When the driver handed it over: `CLOCK_MONOTONIC`, ns.
+        driver_ns: Option<u64>,
+        /// Its length from the link layer on, in bytes.
+        length: u32,
+        /// Its first bytes, from the link layer on.
+        bytes: Vec<u8>,
+    },
+    /// It is in a socket's queue.
+    Queued {
+        /// The buffer.
+        buffer: u64,
+    },
+    /// A process has taken bytes out of a buffer, or the kernel is done with it.
+    Read {
+        /// The buffer.
+        buffer: u64,
+        /// The process.
+        pid: u32,
+    },
+    /// A datagram is in a socket's queue.
+    DatagramQueued {
+        /// The buffer; `None` for one that did not come in by our interface.
+        buffer: Option<u64>,
+        /// The socket.
+        socket: u64,
+        /// How many datagrams are in the queue, this one included unless it was already taken out.
+        waiting: u32,
+    },
+    /// A process has read a datagram.
+    Received {
+        /// The socket.
+        socket: u64,
+        /// How many bytes of it.
+        length: u32,
+        /// The process.
+        pid: u32,
+    },
+}
+
+/// How the programs number the kinds.
+pub(super) mod kind {
+    pub const ARRIVED: u32 = 1;
+    pub const QUEUED: u32 = 2;
+    pub const READ: u32 = 3;
+    pub const DATAGRAM_QUEUED: u32 = 4;
+    pub const RECEIVED: u32 = 5;
+}
+
+/// Where the fields of a record are, in bytes, and how long they are; numbers are in the machine's
+/// byte order.
+pub(super) mod layout {
+    /// u32: which kind.
+    pub const KIND: i16 = 0;
+    /// u32: the length of the packet or of what was read; how many wait.
+    pub const LENGTH: i16 = 4;
+    /// u64: `CLOCK_MONOTONIC`, ns.
+    pub const MONOTONIC: i16 = 8;
+    /// u64: the buffer.
+    pub const BUFFER: i16 = 16;
+    /// u64: the socket; for an arrival, when the driver handed it over, or 0.
+    pub const SOCKET: i16 = 24;
+    /// u32: the process.
+    pub const PID: i16 = 32;
+    /// u32: how many of the bytes count.
+    pub const COPIED: i16 = 36;
+    /// The packet's first bytes.
+    pub const BYTES: i16 = 40;
+    /// How many there is room for: Ethernet, two tags, IPv6 with an extension, UDP, RTP and more.
+    pub const MOST_BYTES: i16 = 128;
+    /// How long a record with bytes is.
+    pub const LONG: i16 = BYTES + MOST_BYTES;
+}
+
+impl Event {
+    /// The event in a record. `None` for one that is none of ours.
+    #[must_use]
+    pub fn parse(record: &[u8]) -> Option<Event> {
+        let word = |at: i16| {
+            let at = usize::try_from(at).ok()?;
+            Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?))
+        };
+        let long = |at: i16| {
+            let at = usize::try_from(at).ok()?;
+            Some(u64::from_ne_bytes(record.get(at..at + 8)?.try_into().ok()?))
+        };
+        let buffer = long(layout::BUFFER)?;
+        let socket = long(layout::SOCKET)?;
+        let length = word(layout::LENGTH)?;
+        let pid = word(layout::PID)?;
+        let what = match word(layout::KIND)? {
+            kind::ARRIVED => {
+                let copied = word(layout::COPIED)?.min(layout::MOST_BYTES as u32) as usize;
+                let bytes = record.get(layout::BYTES as usize..)?.get(..copied)?.to_vec();
+                let driver_ns = (socket != 0).then_some(socket);
+                What::Arrived { buffer, driver_ns, length, bytes }
+            }
+            kind::QUEUED => What::Queued { buffer },
+            kind::READ => What::Read { buffer, pid },
+            kind::DATAGRAM_QUEUED => {
+                let buffer = (buffer != 0).then_some(buffer);
+                What::DatagramQueued { buffer, socket, waiting: length }
+            }
+            kind::RECEIVED => What::Received { socket, length, pid },
+            _ => return None,
+        };
+        Some(Event { monotonic_ns: long(layout::MONOTONIC)?, what })
+    }
+}

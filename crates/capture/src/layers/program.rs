@@ -1,0 +1,376 @@
+//! The programs at the tracepoints.
+
+use truechimer_bpf::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use truechimer_bpf::{
+    Alu, Asm, BpfError, Btf, BtfError, Cond, Helper, Hook, Link, Map, Operand, Program,
+    ProgramKind, Reg, RingBuffer, Size,
+};
+
+use super::event::{kind, layout};
+
+/// How many packets may be between driver and stack, in sockets, and how many sockets there may be:
+/// beyond that, those not heard of for the longest time are forgotten.
+const REMEMBERED: u32 = 16_384;
+/// Addresses of internet sockets.
+const INET: i32 = 2;
+const INET6: i32 = 10;
+const UDP: i32 = 17;
+/// Reads that take nothing out of the queue: MSG_PEEK, MSG_ERRQUEUE.
+const NOT_TAKEN: i32 = 0x2 | 0x2000;
+/// A link-layer header is no longer than this.
+const LONGEST_LINK_HEADER: i32 = 64;
+
+/// The tracepoints at which drivers hand packets over, whichever way they have.
+const DRIVER: [&str; 5] = [
+    "napi_gro_receive_entry",
+    "napi_gro_frags_entry",
+    "netif_receive_skb_entry",
+    "netif_receive_skb_list_entry",
+    "netif_rx_entry",
+];
+
+/// Where this kernel keeps what the programs look at, in bytes.
+struct Fields {
+    device: i16,
+    length: i16,
+    paged: i16,
+    head: i16,
+    data: i16,
+    mac_header: i16,
+    interface: i16,
+    network: i16,
+    number: i16,
+    family: i16,
+    protocol: i16,
+    waiting: i16,
+    waiting_apart: i32,
+}
+
+impl Fields {
+    fn of(btf: &Btf) -> Result<Fields, BtfError> {
+        let at = |structure: &str, path: &str| {
+            let offset = btf.offset(structure, path)?;
+            let too_far = |_| BtfError::Unknown(format!("{structure}.{path} within reach"));
+            i16::try_from(offset).map_err(too_far)
+        };
+        Ok(Fields {
+            device: at("sk_buff", "dev")?,
+            length: at("sk_buff", "len")?,
+            paged: at("sk_buff", "data_len")?,
+            head: at("sk_buff", "head")?,
+            data: at("sk_buff", "data")?,
+            mac_header: at("sk_buff", "mac_header")?,
+            interface: at("net_device", "ifindex")?,
+            network: at("net_device", "nd_net.net")?,
+            number: at("net", "ns.inum")?,
+            family: at("sock", "__sk_common.skc_family")?,
+            protocol: at("sock", "sk_protocol")?,
+            waiting: at("sock", "sk_receive_queue.qlen")?,
+            waiting_apart: i32::from(at("udp_sock", "reader_queue.qlen")?),
+        })
+    }
+}
+
+/// What the programs share.
+struct Maps {
+    /// By buffer: when the driver handed it over.
+    driver: Map,
+    /// The buffer that this processor is taking through the stack; 0 for none of ours.
+    current: Map,
+    /// By buffer: it is of our interface, and not done with.
+    ours: Map,
+    /// The datagram sockets that took one of ours.
+    sockets: Map,
+    /// How many records found no room.
+    lost: Map,
+}
+
+/// The programs, at work until this is dropped or the process is gone.
+pub(super) struct Programs {
+    links: Vec<Link>,
+    ring: RingBuffer,
+    lost: Map,
+}
+
+/// Which packets are meant.
+#[derive(Clone, Copy)]
+pub(super) struct Whose {
+    /// The number of the interface.
+    pub interface: u32,
+    /// The number of the network namespace that it is in.
+    pub network: u32,
+}
+
+/// Why the programs cannot be had.
+pub(super) enum NoPrograms {
+    Types(BtfError),
+    Bpf(BpfError),
+}
+
+impl From<BtfError> for NoPrograms {
+    fn from(error: BtfError) -> NoPrograms {
+        NoPrograms::Types(error)
+    }
+}
+
+impl From<BpfError> for NoPrograms {
+    fn from(error: BpfError) -> NoPrograms {
+        NoPrograms::Bpf(error)
+    }
+}
+
+impl Programs {
+    pub fn start(whose: Whose, ring_bytes: u32) -> Result<Programs, NoPrograms> {
+        let btf = Btf::kernel()?;
+        let fields = Fields::of(&btf)?;
+        let ring = RingBuffer::new(ring_bytes)?;
+        let maps = Maps {
+            driver: Map::lru_hash(8, 8, REMEMBERED)?,
+            current: Map::per_cpu_array(8, 1)?,
+            ours: Map::lru_hash(8, 8, REMEMBERED)?,
+            sockets: Map::lru_hash(8, 8, REMEMBERED)?,
+            lost: Map::per_cpu_array(8, 1)?,
+        };
+        let mut links = Vec::new();
+        let mut attach = |tracepoint: &str, name: &str, asm: &Asm| -> Result<(), NoPrograms> {
+            let hook = Hook::Tracepoint(btf.tracepoint(tracepoint)?);
+            let program = Program::load(ProgramKind::Tracing(hook), name, asm)?;
+            links.push(Link::tracing(&program)?);
+            Ok(())
+        };
+        let writer = Writer { fields, maps, ring: &ring, whose };
+        // From the top down: what comes from below is known by whoever is above.
+        for tracepoint in ["skb_copy_datagram_iovec", "consume_skb"] {
+            attach(tracepoint, "layer_read", &writer.read())?;
+        }
+        attach("sock_recv_length", "layer_received", &writer.received())?;
+        attach("sk_data_ready", "layer_socket", &writer.socket())?;
+        attach("netif_receive_skb", "layer_stack", &writer.stack())?;
+        let mut drivers = 0;
+        for tracepoint in DRIVER {
+            match attach(tracepoint, "layer_driver", &writer.driver()) {
+                Ok(()) => drivers += 1,
+                Err(NoPrograms::Types(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if drivers == 0 {
+            return Err(
+                BtfError::Unknown("tracepoint where drivers hand packets over".into()).into()
+            );
+        }
+        let lost = writer.maps.lost;
+        Ok(Programs { links, ring, lost })
+    }
+
+    pub fn ring(&mut self) -> &mut RingBuffer {
+        &mut self.ring
+    }
+
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    pub fn lost(&self) -> Result<u64, BpfError> {
+        self.lost.sum(0, 0)
+    }
+}
+
+/// Writes the programs.
+struct Writer<'a> {
+    fields: Fields,
+    maps: Maps,
+    ring: &'a RingBuffer,
+    whose: Whose,
+}
+
+/// Where on the stack keys and values are put for the kernel's helpers.
+const KEY: i16 = -8;
+const VALUE: i16 = -16;
+/// A number that is kept over calls.
+const WAITING: i16 = -24;
+
+impl Writer<'_> {
+    /// Goes to `other` unless the buffer in R6 came in by the interface that is meant. Uses R7.
+    fn unless_ours(&self, asm: &mut Asm, other: truechimer_bpf::Label) {
+        let fields = &self.fields;
+        asm.load(Size::U64, R7, R6, fields.device);
+        asm.jump_if(Cond::Eq, R7, 0, other);
+        asm.load(Size::U32, R1, R7, fields.interface);
+        asm.jump_if32(Cond::Ne, R1, self.whose.interface.cast_signed(), other);
+        asm.load(Size::U64, R7, R7, fields.network);
+        asm.jump_if(Cond::Eq, R7, 0, other);
+        asm.load(Size::U32, R1, R7, fields.number);
+        asm.jump_if32(Cond::Ne, R1, self.whose.network.cast_signed(), other);
+    }
+
+    /// R0 = the value of `map` under the key that is `key`; 0 if there is none.
+    fn look_up(asm: &mut Asm, map: &Map, key: impl Into<Operand>) {
+        asm.store(Size::U64, R10, KEY, key);
+        asm.map(R1, map).mov(R2, R10).add(R2, i32::from(KEY)).call(Helper::MapLookup);
+    }
+
+    /// R0 = what is this processor's own in a per-CPU array of one.
+    fn own(asm: &mut Asm, map: &Map) {
+        asm.store(Size::U32, R10, KEY, 0);
+        asm.map(R1, map).mov(R2, R10).add(R2, i32::from(KEY)).call(Helper::MapLookup);
+    }
+
+    /// `map[key] = value`.
+    fn put(asm: &mut Asm, map: &Map, key: Reg, value: impl Into<Operand>) {
+        asm.store(Size::U64, R10, KEY, key).store(Size::U64, R10, VALUE, value);
+        asm.map(R1, map).mov(R2, R10).add(R2, i32::from(KEY));
+        asm.mov(R3, R10).add(R3, i32::from(VALUE)).mov(R4, 0).call(Helper::MapUpdate);
+    }
+
+    /// Takes the entry under the key at `KEY` away.
+    fn take_away(asm: &mut Asm, map: &Map) {
+        asm.map(R1, map).mov(R2, R10).add(R2, i32::from(KEY)).call(Helper::MapDelete);
+    }
+
+    /// R0 = room for a record; where there is none it is counted, and the program ends.
+    fn reserve(&self, asm: &mut Asm, bytes: i16) {
+        let got = asm.label();
+        let end = asm.label();
+        asm.map(R1, self.ring.map()).mov(R2, i32::from(bytes)).mov(R3, 0);
+        asm.call(Helper::RingbufReserve).jump_if(Cond::Ne, R0, 0, got);
+        Self::own(asm, &self.maps.lost);
+        asm.jump_if(Cond::Eq, R0, 0, end);
+        asm.load(Size::U64, R1, R0, 0).add(R1, 1).store(Size::U64, R0, 0, R1);
+        asm.bind(end).give(0).bind(got);
+    }
+
+    /// The driver hands a buffer over.
+    fn driver(&self) -> Asm {
+        let mut asm = Asm::new();
+        let end = asm.label();
+        asm.load(Size::U64, R6, R1, 0);
+        self.unless_ours(&mut asm, end);
+        asm.call(Helper::KtimeGetNs);
+        Self::put(&mut asm, &self.maps.driver, R6, R0);
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// The stack begins with a buffer.
+    fn stack(&self) -> Asm {
+        let mut asm = Asm::new();
+        let fields = &self.fields;
+        let (other, end, untold) = (asm.label(), asm.label(), asm.label());
+        asm.load(Size::U64, R6, R1, 0);
+        self.unless_ours(&mut asm, other);
+        asm.call(Helper::KtimeGetNs).mov(R7, R0);
+        Self::own(&mut asm, &self.maps.current);
+        asm.jump_if(Cond::Eq, R0, 0, end).store(Size::U64, R0, 0, R6);
+        asm.mov(R8, 0);
+        Self::look_up(&mut asm, &self.maps.driver, R6);
+        asm.jump_if(Cond::Eq, R0, 0, untold).load(Size::U64, R8, R0, 0);
+        Self::take_away(&mut asm, &self.maps.driver);
+        asm.bind(untold);
+        Self::put(&mut asm, &self.maps.ours, R6, 1);
+        self.reserve(&mut asm, layout::LONG);
+        asm.mov(R9, R0);
+        asm.store(Size::U32, R9, layout::KIND, kind::ARRIVED.cast_signed());
+        asm.store(Size::U64, R9, layout::MONOTONIC, R7).store(Size::U64, R9, layout::BUFFER, R6);
+        asm.store(Size::U64, R9, layout::SOCKET, R8).store(Size::U32, R9, layout::PID, 0);
+        // R3 = where the link layer begins, R1 = how many bytes that is before the data.
+        let sane = asm.label();
+        asm.load(Size::U64, R3, R6, fields.head).load(Size::U16, R1, R6, fields.mac_header);
+        asm.add(R3, R1).load(Size::U64, R1, R6, fields.data).mov(R2, R1).sub(R1, R3);
+        asm.jump_if(Cond::Le, R1, LONGEST_LINK_HEADER, sane).mov(R3, R2).mov(R1, 0).bind(sane);
+        asm.load(Size::U32, R7, R6, fields.length).load(Size::U32, R8, R6, fields.paged);
+        asm.add(R7, R1).store(Size::U32, R9, layout::LENGTH, R7);
+        // R2 = how much of that can be copied: what is in one piece.
+        let short = asm.label();
+        asm.mov(R2, R7).sub(R2, R8);
+        asm.jump_if(Cond::Le, R2, i32::from(layout::MOST_BYTES), short);
+        asm.mov(R2, i32::from(layout::MOST_BYTES)).bind(short);
+        asm.store(Size::U32, R9, layout::COPIED, R2);
+        asm.mov(R1, R9).add(R1, i32::from(layout::BYTES)).call(Helper::ProbeReadKernel);
+        asm.mov(R1, R9).mov(R2, 0).call(Helper::RingbufSubmit).give(0);
+        asm.bind(other);
+        Self::own(&mut asm, &self.maps.current);
+        asm.jump_if(Cond::Eq, R0, 0, end).store(Size::U64, R0, 0, 0);
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// A socket tells whoever waits that there is something: what this processor was taking
+    /// through the stack. Of datagram sockets that ever took one of ours, every one counts, whose
+    /// ever it is: their order is how a read is told.
+    fn socket(&self) -> Asm {
+        let mut asm = Asm::new();
+        let fields = &self.fields;
+        let [end, internet, none, stream, known] = std::array::from_fn(|_| asm.label());
+        asm.load(Size::U64, R6, R1, 0).load(Size::U16, R1, R6, fields.family);
+        asm.jump_if(Cond::Eq, R1, INET, internet).jump_if(Cond::Ne, R1, INET6, end);
+        asm.bind(internet).call(Helper::KtimeGetNs).mov(R7, R0).mov(R8, 0);
+        Self::own(&mut asm, &self.maps.current);
+        asm.jump_if(Cond::Eq, R0, 0, none).load(Size::U64, R8, R0, 0);
+        asm.store(Size::U64, R0, 0, 0).bind(none);
+        asm.load(Size::U16, R1, R6, fields.protocol).jump_if(Cond::Ne, R1, UDP, stream);
+        // Ours make a socket known; others count if it is.
+        let foreign = asm.label();
+        asm.jump_if(Cond::Eq, R8, 0, foreign);
+        Self::put(&mut asm, &self.maps.sockets, R6, 1);
+        asm.jump(known).bind(foreign);
+        Self::look_up(&mut asm, &self.maps.sockets, R6);
+        asm.jump_if(Cond::Eq, R0, 0, end).bind(known);
+        // A reader moves what waits to a queue of its own, out of the way of arrivals.
+        asm.store(Size::U64, R10, VALUE, 0);
+        asm.mov(R1, R10).add(R1, i32::from(VALUE)).mov(R2, 4).mov(R3, R6);
+        asm.add(R3, fields.waiting_apart).call(Helper::ProbeReadKernel);
+        asm.load(Size::U32, R1, R10, VALUE).load(Size::U32, R2, R6, fields.waiting).add(R1, R2);
+        asm.store(Size::U64, R10, WAITING, R1);
+        self.short(&mut asm, kind::DATAGRAM_QUEUED, Some(WAITING));
+        asm.bind(stream).jump_if(Cond::Eq, R8, 0, end);
+        self.short(&mut asm, kind::QUEUED, None);
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// A read from a socket has returned.
+    fn received(&self) -> Asm {
+        let mut asm = Asm::new();
+        let end = asm.label();
+        asm.load(Size::U64, R6, R1, 0).load(Size::U64, R8, R1, 8).load(Size::U64, R2, R1, 16);
+        asm.jump_if32(Cond::SLt, R8, 0, end).jump_if(Cond::Set, R2, NOT_TAKEN, end);
+        Self::look_up(&mut asm, &self.maps.sockets, R6);
+        asm.jump_if(Cond::Eq, R0, 0, end).call(Helper::KtimeGetNs).mov(R7, R0);
+        asm.store(Size::U64, R10, WAITING, R8).mov(R8, 0);
+        self.short(&mut asm, kind::RECEIVED, Some(WAITING));
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// Bytes are taken out of a buffer, or it is done with.
+    fn read(&self) -> Asm {
+        let mut asm = Asm::new();
+        let end = asm.label();
+        asm.load(Size::U64, R8, R1, 0);
+        Self::look_up(&mut asm, &self.maps.ours, R8);
+        asm.jump_if(Cond::Eq, R0, 0, end).mov(R6, 0);
+        Self::take_away(&mut asm, &self.maps.ours);
+        asm.call(Helper::KtimeGetNs).mov(R7, R0);
+        self.short(&mut asm, kind::READ, None);
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// A record without bytes, and the end: R6 is the socket, R7 the time, R8 the buffer; the length
+    /// is on the stack.
+    fn short(&self, asm: &mut Asm, kind: u32, length: Option<i16>) {
+        self.reserve(asm, layout::BYTES);
+        asm.mov(R9, R0);
+        asm.store(Size::U32, R9, layout::KIND, kind.cast_signed());
+        match length {
+            Some(place) => asm.load(Size::U64, R1, R10, place),
+            None => asm.mov(R1, 0),
+        };
+        asm.store(Size::U32, R9, layout::LENGTH, R1).store(Size::U32, R9, layout::COPIED, 0);
+        asm.store(Size::U64, R9, layout::MONOTONIC, R7).store(Size::U64, R9, layout::BUFFER, R8);
+        asm.store(Size::U64, R9, layout::SOCKET, R6).call(Helper::CurrentPidTgid);
+        asm.alu(Alu::Shr, R0, 32).store(Size::U32, R9, layout::PID, R0);
+        asm.mov(R1, R9).mov(R2, 0).call(Helper::RingbufSubmit).give(0);
+    }
+}

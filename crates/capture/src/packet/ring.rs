@@ -1,0 +1,134 @@
+//! The ring of blocks that the kernel and we share, and whose each block is.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Where a block's status is in it (`block_status` of `struct tpacket_block_desc`).
+const STATUS: usize = 8;
+
+/// The memory, mapped as long as anybody holds a block of it.
+#[derive(Debug)]
+pub(super) struct Ring {
+    start: NonNull<u8>,
+    block_size: usize,
+    /// For each block whether one of us holds it. The kernel's status alone does not tell: when
+    /// the ring has gone round, it says "yours" of a block that is still being read.
+    held: Box<[AtomicBool]>,
+}
+
+// SAFETY: the memory is no thread's own; a block of it is reached through `Held` alone, of which
+// there is one at a time.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// Maps a socket's ring of so many blocks of so many bytes (a multiple of the page).
+    pub(super) fn map(
+        socket: BorrowedFd<'_>,
+        blocks: usize,
+        block_size: usize,
+    ) -> io::Result<Ring> {
+        let length = blocks
+            .checked_mul(block_size)
+            .filter(|length| *length > 0 && block_size >= 4096)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a mapping anew, wherever the kernel likes.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                access,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
+        let held = (0..blocks).map(|_| AtomicBool::new(false)).collect();
+        Ok(Ring { start, block_size, held })
+    }
+
+    /// How many blocks.
+    pub(super) fn blocks(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The block of this number, if the kernel has handed it over and nobody holds it.
+    pub(super) fn take(ring: &Arc<Ring>, index: usize) -> Option<Held> {
+        let held = ring.held.get(index)?;
+        // Acquire: whoever held it before has given it to the kernel by now.
+        if held.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // Acquire: what the kernel wrote into the block comes before its status.
+        if ring.status(index).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            held.store(false, Ordering::Release);
+            return None;
+        }
+        Some(Held { ring: Arc::clone(ring), index })
+    }
+
+    fn block(&self, index: usize) -> NonNull<u8> {
+        assert!(index < self.held.len());
+        // SAFETY: within the mapping, as there are so many blocks.
+        unsafe { self.start.add(index * self.block_size) }
+    }
+
+    fn status(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: within the block, aligned as blocks begin at pages, and mapped as long as `self`.
+        // We and the kernel access it atomically only, but for `Held::bytes`, while which exists
+        // nobody writes it.
+        unsafe { AtomicU32::from_ptr(self.block(index).add(STATUS).as_ptr().cast()) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of that length; no `Held` is left, as each has the ring.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.held.len() * self.block_size) };
+    }
+}
+
+/// A block that is ours; dropping it gives it back to the kernel.
+#[derive(Debug)]
+pub(super) struct Held {
+    ring: Arc<Ring>,
+    index: usize,
+}
+
+impl Held {
+    /// The block.
+    pub(super) fn bytes(&self) -> &[u8] {
+        let block = self.ring.block(self.index);
+        // SAFETY: so long a block is mapped there; the kernel leaves a block alone that it handed
+        // over, and of us only the one `Held` of it reaches it.
+        unsafe { std::slice::from_raw_parts(block.as_ptr(), self.ring.block_size) }
+    }
+
+    /// The block, to change.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let block = self.ring.block(self.index);
+        // SAFETY: as above, and `self` is not shared now.
+        unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), self.ring.block_size) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Release: what we read of the block was read before the kernel writes to it again.
+        self.ring.status(self.index).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        // Only now: who finds it free must not find the old status.
+        if let Some(held) = self.ring.held.get(self.index) {
+            held.store(false, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What can be watched while it runs.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Spread;
+use crate::sink::Written;
+use crate::{Losses, Quality, Stamped};
+
+/// What a run has done so far, for others to look at while it goes on.
+#[derive(Default, Debug)]
+pub struct Progress {
+    received: AtomicU64,
+    ring: AtomicU64,
+    kernel: AtomicU64,
+    pub(super) taken: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    pub(super) written: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) surplus: AtomicU64,
+    pub(super) unwritten: AtomicU64,
+    pub(super) queued: AtomicU64,
+    pub(super) waits: AtomicU64,
+    pub(super) downs: AtomicU64,
+    pub(super) down: AtomicBool,
+    tally: Mutex<Tally>,
+    trouble: Mutex<Option<String>>,
+    notes: Mutex<Vec<String>>,
+}
+
+/// How many notes are kept that nobody has asked for.
+const MOST_NOTES: usize = 100;
+
+/// The state of [`Progress`] at one moment. Its numbers never go back, but for `queued`.
+#[derive(Clone, Default, Debug)]
+pub struct Live {
+    /// What the kernel says, as of some tenths of a second ago.
+    pub losses: Losses,
+    /// Packets that came to the capture thread.
+    pub taken: u64,
+    /// Packets that were taken, and never written: the queue was full, or the sink failed.
+    pub dropped: u64,
+    /// Packets that the sink took, those that are on their way to the disk included.
+    pub written: u64,
+    /// Their bytes, as captured.
+    pub bytes: u64,
+    /// Of those, packets that could not be written: the disk is full.
+    pub unwritten: u64,
+    /// What is wrong with the sink at the moment.
+    pub trouble: Option<String>,
+    /// Packets that were taken beyond the number that was asked for.
+    pub surplus: u64,
+    /// Packets between the two threads.
+    pub queued: u64,
+    /// How often the capture thread had to wait for the other.
+    pub waits: u64,
+    /// How often the interface went down.
+    pub downs: u64,
+    /// Whether it is down.
+    pub down: bool,
+    /// What the stamps of those written are worth.
+    pub tally: Tally,
+}
+
+/// What stamps are worth, together.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// How many are within their bound.
+    pub bounded: u64,
+    /// How many have the system clock's time, and a count.
+    pub unsynchronised: u64,
+    /// How many have no count.
+    pub uncounted: u64,
+    /// The bounds of those that have one, in ns.
+    pub bounds: Spread,
+    /// The error of the counts of those that have one, in counts.
+    pub errors: Spread,
+}
+
+impl Tally {
+    /// Takes one in.
+    pub fn add(&mut self, stamped: &Stamped) {
+        match stamped.quality {
+            Quality::Bounded => self.bounded += 1,
+            Quality::Unsynchronised => self.unsynchronised += 1,
+            Quality::Uncounted => self.uncounted += 1,
+        }
+        if let Some(bound) = stamped.bound {
+            self.bounds.add(bound.as_nanos_i64().unsigned_abs());
+        }
+        if let Some(counted) = stamped.counted {
+            self.errors.add(counted.error.0.unsigned_abs());
+        }
+    }
+
+    /// What came in since `earlier`, an earlier state of the same.
+    #[must_use]
+    pub fn since(&self, earlier: &Tally) -> Tally {
+        Tally {
+            bounded: self.bounded.saturating_sub(earlier.bounded),
+            unsynchronised: self.unsynchronised.saturating_sub(earlier.unsynchronised),
+            uncounted: self.uncounted.saturating_sub(earlier.uncounted),
+            bounds: self.bounds.since(&earlier.bounds),
+            errors: self.errors.since(&earlier.errors),
+        }
+    }
+}
+
+impl Progress {
+    /// How it stands.
+    #[must_use]
+    pub fn live(&self) -> Live {
+        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Live {
+            losses: Losses {
+                received: of(&self.received),
+                ring: of(&self.ring),
+                kernel: of(&self.kernel),
+            },
+            taken: of(&self.taken),
+            dropped: of(&self.dropped),
+            written: of(&self.written),
+            bytes: of(&self.bytes),
+            unwritten: of(&self.unwritten),
+            trouble: guard(&self.trouble).clone(),
+            surplus: of(&self.surplus),
+            queued: of(&self.queued),
+            waits: of(&self.waits),
+            downs: of(&self.downs),
+            down: self.down.load(Ordering::Relaxed),
+            tally: guard(&self.tally).clone(),
+        }
+    }
+
+    /// What is to be told to the user, once each: what did not work, and does not end the run.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut *guard(&self.notes))
+    }
+
+    /// What was taken and neither written nor counted otherwise was dropped.
+    pub(super) fn drop_rest(&self) {
+        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let rest = of(&self.taken).saturating_sub(of(&self.written)).saturating_sub(of(&self.surplus));
+        self.dropped.store(rest, Ordering::Relaxed);
+    }
+
+    pub(super) fn note(&self, note: String) {
+        let mut notes = guard(&self.notes);
+        if notes.len() < MOST_NOTES {
+            notes.push(note);
+        }
+    }
+
+    pub(super) fn lost(&self, losses: &Losses) {
+        self.received.store(losses.received, Ordering::Relaxed);
+        self.ring.store(losses.ring, Ordering::Relaxed);
+        self.kernel.store(losses.kernel, Ordering::Relaxed);
+    }
+
+    pub(super) fn sink(&self, written: &Written) {
+        self.unwritten.store(written.unwritten, Ordering::Relaxed);
+        guard(&self.trouble).clone_from(&written.trouble);
+    }
+
+    pub(super) fn worth(&self, tally: &Tally) {
+        guard(&self.tally).clone_from(tally);
+    }
+}
+
+/// What is behind such a lock is whole at any moment, also after a panic.
+pub(super) fn guard<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,252 @@
+//! The capture thread: moves chunks, and takes pairs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use truechimer_counter::{Counter, realtime_pair};
+
+use super::queue::{Batch, Item, Limits, MOST_PAIRS};
+use super::{Options, Progress};
+use crate::sink::Mark;
+use crate::{Chunk, Losses, Next, Tap, TapError};
+
+/// Chunks that come within this time share a pair.
+const BETWEEN_PAIRS: Duration = Duration::from_millis(1);
+/// How long to wait for packets at the most, so that a stop is seen.
+const WAIT: Duration = Duration::from_millis(100);
+/// How old the last pair may become while nothing comes: a packet after it is then still between
+/// two pairs that are not far apart.
+const IDLE_PAIR: Duration = Duration::from_millis(500);
+/// How often the tap is asked what it lost.
+const BETWEEN_LOSSES: Duration = Duration::from_millis(250);
+/// The narrowest of so many readings is a pair: below 1 µs together.
+const TRIES: u32 = 8;
+/// A stop writes what was in the ring by then, but takes no longer than this to fetch it.
+const DRAIN: Duration = Duration::from_secs(2);
+/// While the conversion thread is behind, so many pairs are taken as often as it is looked at,
+/// and further ones more rarely.
+const SOME_PAIRS: usize = 200;
+
+/// Where batches go.
+pub(super) trait Outlet {
+    /// Hands it on, and if it is the last, whatever that takes. If it takes longer, `meanwhile` is
+    /// called now and then. Whether it makes sense to go on; what could not be handed on has been
+    /// counted.
+    fn hand_on(&mut self, batch: Batch, last: bool, meanwhile: &mut dyn FnMut()) -> bool;
+
+    /// Nothing came for a while. Whether it makes sense to go on.
+    fn idle(&mut self) -> bool;
+}
+
+/// Why no more packets are taken.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// There are as many as were asked for.
+    Count,
+    /// The time is over.
+    Duration,
+    /// It was told to stop.
+    Stopped,
+    /// The interface has vanished.
+    Gone,
+    /// The other side takes nothing any more.
+    Refused,
+    /// The tap failed.
+    Failed(TapError),
+}
+
+/// The capture thread's state.
+pub(super) struct Taker<'a> {
+    tap: Box<dyn Tap>,
+    counter: Counter,
+    options: &'a Options,
+    progress: &'a Progress,
+    limits: Limits,
+    batch: Batch,
+    /// When the last pair was taken.
+    paired: Instant,
+    /// When the tap was last asked for its losses.
+    asked: Instant,
+    /// The losses, as last told.
+    losses: Losses,
+    taken: u64,
+}
+
+impl<'a> Taker<'a> {
+    pub fn new(
+        tap: Box<dyn Tap>,
+        counter: Counter,
+        options: &'a Options,
+        progress: &'a Progress,
+    ) -> Taker<'a> {
+        let now = Instant::now();
+        let limits = options.limits(tap.facts());
+        let mut taker = Taker {
+            tap,
+            counter,
+            limits,
+            options,
+            progress,
+            batch: Batch::default(),
+            paired: now,
+            asked: now,
+            losses: Losses::default(),
+            taken: 0,
+        };
+        taker.pair();
+        taker
+    }
+
+    /// Takes packets until there is a reason to end, which it returns
+    /// after having asked the tap for
+    /// its final losses.
+    pub fn run(&mut self, outlet: &mut dyn Outlet, stop: &AtomicBool) -> Ended {
+        let until = self.options.duration.and_then(|span| Instant::now().checked_add(span));
+        let mut ended = loop {
+            if stop.load(Ordering::Relaxed) {
+                break Ended::Stopped;
+            }
+            let now = Instant::now();
+            let left = until.map(|until| until.saturating_duration_since(now));
+            if left.is_some_and(|left| left.is_zero()) {
+                break Ended::Duration;
+            }
+            if let Some(ended) = self.step(outlet, now, left.unwrap_or(WAIT).min(WAIT)) {
+                break ended;
+            }
+        };
+        if matches!(ended, Ended::Stopped | Ended::Duration)
+            && let Some(instead) = self.drain(outlet)
+        {
+            ended = instead;
+        }
+        // The last chunks have no pair after them yet.
+        self.pair();
+        let asked = self.ask();
+        self.send(outlet, true);
+        if let Err(error) = asked {
+            let gone = matches!(ended, Ended::Gone | Ended::Failed(_));
+            if !gone {
+                self.progress.note(format!("what was lost is not known: {error}"));
+            }
+        }
+        ended
+    }
+
+    /// Waits for one chunk at the most.
+    fn step(&mut self, outlet: &mut dyn Outlet, now: Instant, wait: Duration) -> Option<Ended> {
+        let since = now.saturating_duration_since(self.paired);
+        let owes = !self.batch.items.is_empty();
+        if since >= if owes { BETWEEN_PAIRS } else { IDLE_PAIR } {
+            self.pair();
+            if now.saturating_duration_since(self.asked) >= BETWEEN_LOSSES
+                && let Err(error) = self.ask()
+            {
+                self.asked = now;
+                self.progress.note(format!("what is lost is not known: {error}"));
+            }
+            if !self.send(outlet, false) {
+                return Some(Ended::Refused);
+            }
+        }
+        let wait = if owes { wait.min(BETWEEN_PAIRS) } else { wait };
+        let mark = match self.tap.next(wait) {
+            Ok(Next::Chunk(chunk)) => return self.chunk(chunk, outlet),
+            Ok(Next::Nothing) => return (!outlet.idle()).then_some(Ended::Refused),
+            Ok(Next::Down) => {
+                self.progress.down.store(true, Ordering::Relaxed);
+                self.progress.downs.fetch_add(1, Ordering::Relaxed);
+                Mark::Down
+            }
+            Ok(Next::Up) => {
+                self.progress.down.store(false, Ordering::Relaxed);
+                Mark::Up
+            }
+            Ok(Next::Gone) => Mark::Gone,
+            Err(error) => return Some(Ended::Failed(error)),
+        };
+        self.batch.items.push(Item::Mark(mark));
+        (mark == Mark::Gone).then_some(Ended::Gone)
+    }
+
+    fn chunk(
+        &mut self,
+        chunk: Box<dyn Chunk>,
+        outlet: &mut dyn Outlet,
+    ) -> Option<Ended> {
+        let packets = chunk.len() as u64;
+        if packets == 0 {
+            return None;
+        }
+        self.taken += packets;
+        self.progress.taken.fetch_add(packets, Ordering::Relaxed);
+        self.batch.chunk(chunk);
+        // What was dropped here does not count towards the number asked for.
+        let lost = self.progress.dropped.load(Ordering::Relaxed);
+        if self.options.count.is_some_and(|count| self.taken.saturating_sub(lost) >= count.get()) {
+            return Some(Ended::Count);
+        }
+        let limits = self.limits;
+        let full = self.batch.items.len() * 2 >= limits.items
+            || self.batch.packets.saturating_mul(2) >= limits.packets;
+        if full || self.paired.elapsed() >= BETWEEN_PAIRS {
+            self.pair();
+            if !self.send(outlet, false) {
+                return Some(Ended::Refused);
+            }
+        }
+        None
+    }
+
+    /// Fetches what the ring holds now, and not what comes meanwhile.
+    fn drain(&mut self, outlet: &mut dyn Outlet) -> Option<Ended> {
+        let _ = self.ask();
+        let offered = self.losses.received;
+        let began = Instant::now();
+        loop {
+            let lost = self.losses.ring.saturating_add(self.losses.kernel);
+            let known = self.taken.saturating_add(lost);
+            if known >= offered || began.elapsed() >= DRAIN {
+                return None;
+            }
+            let before = self.taken;
+            match self.step(outlet, Instant::now(), Duration::ZERO) {
+                None if self.taken == before => return None,
+                None => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    fn pair(&mut self) {
+        self.paired = Instant::now();
+        self.batch.pairs.push(realtime_pair(self.counter, TRIES));
+    }
+
+    /// Asks the tap what it has lost.
+    fn ask(&mut self) -> Result<(), TapError> {
+        self.losses = self.tap.losses()?;
+        self.asked = Instant::now();
+        self.progress.lost(&self.losses);
+        self.batch.losses = Some(self.losses);
+        Ok(())
+    }
+
+    fn send(&mut self, outlet: &mut dyn Outlet, last: bool) -> bool {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.is_empty() {
+            return true;
+        }
+        let (mut pairs, mut paired) = (Vec::new(), self.paired);
+        let goes_on = outlet.hand_on(batch, last, &mut || {
+            let due = if pairs.len() < SOME_PAIRS { Duration::ZERO } else { IDLE_PAIR };
+            if paired.elapsed() >= due && pairs.len() < MOST_PAIRS {
+                paired = Instant::now();
+                pairs.push(realtime_pair(self.counter, TRIES));
+            }
+        });
+        self.paired = paired;
+        self.batch.pairs = pairs;
+        goes_on
+    }
+}

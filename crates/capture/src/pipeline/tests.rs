@@ -1,0 +1,469 @@
+//! Pipelines between a tap and a sink that are made up: every packet has a number, and all are
+//! accounted for in every run.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use truechimer_counter::Choice;
+use truechimer_time::{Count, CountSpan, Epoch};
+
+use super::progress::guard;
+use super::*;
+use crate::sink::Mark;
+use crate::{Chunk, Counted, Direction, Losses, Method, Next, Packet, Quality};
+
+/// What the tap does when it is asked for the next chunk.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many packets arrive.
+    Arrive(u64),
+    /// The kernel loses so many.
+    Lose(u64),
+    Down,
+    Up,
+    Gone,
+    Fail,
+    /// The user has had enough.
+    Stop,
+}
+
+struct FakeTap {
+    facts: Facts,
+    script: VecDeque<Step>,
+    /// What happens when the script is over.
+    stop: Arc<AtomicBool>,
+    waiting: VecDeque<u64>,
+    /// Packets in the ring, those in chunks included.
+    held: Arc<AtomicU64>,
+    capacity: u64,
+    at_most: usize,
+    losses: Losses,
+}
+
+struct FakeChunk {
+    numbers: Vec<u64>,
+    held: Arc<AtomicU64>,
+}
+
+impl Chunk for FakeChunk {
+    fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(&Packet<'_>)) {
+        for number in &self.numbers {
+            each(&Packet {
+                stamp: RawStamp::Count(Count(*number)),
+                data: &number.to_le_bytes(),
+                tag: None,
+                length: 8,
+                direction: Direction::In,
+                queue: 0,
+            });
+        }
+    }
+}
+
+impl Drop for FakeChunk {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.numbers.len() as u64, Ordering::SeqCst);
+    }
+}
+
+impl FakeTap {
+    fn new(script: Vec<Step>, capacity: u64, at_most: usize) -> FakeTap {
+        FakeTap {
+            facts: Facts {
+                interface: "fake0".into(),
+                method: Method::Packet,
+                detail: String::new(),
+                link_type: 1,
+                snap_length: 8,
+                stamped_by: "nobody".into(),
+                ring_bytes: 8 * capacity,
+            },
+            script: script.into(),
+            stop: Arc::default(),
+            waiting: VecDeque::new(),
+            held: Arc::default(),
+            capacity,
+            at_most,
+            losses: Losses::default(),
+        }
+    }
+
+    fn arrive(&mut self, packets: u64) {
+        for _ in 0..packets {
+            let number = self.losses.received;
+            self.losses.received += 1;
+            if self.held.load(Ordering::SeqCst) < self.capacity {
+                self.held.fetch_add(1, Ordering::SeqCst);
+                self.waiting.push_back(number);
+            } else {
+                self.losses.ring += 1;
+            }
+        }
+    }
+}
+
+fn broken() -> TapError {
+    TapError { doing: "looking".into(), why: "broken".into(), mend: None }
+}
+
+impl Tap for FakeTap {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn next(&mut self, _timeout: Duration) -> Result<Next, TapError> {
+        match self.script.pop_front() {
+            Some(Step::Arrive(packets)) => self.arrive(packets),
+            Some(Step::Lose(packets)) => {
+                self.losses.received += packets;
+                self.losses.kernel += packets;
+            }
+            Some(Step::Down) => return Ok(Next::Down),
+            Some(Step::Up) => return Ok(Next::Up),
+            Some(Step::Gone) => return Ok(Next::Gone),
+            Some(Step::Fail) => return Err(broken()),
+            Some(Step::Stop) => self.stop.store(true, Ordering::SeqCst),
+            None if self.waiting.is_empty() => self.stop.store(true, Ordering::SeqCst),
+            None => {}
+        }
+        let numbers: Vec<_> =
+            self.waiting.drain(..self.at_most.min(self.waiting.len())).collect();
+        if numbers.is_empty() {
+            return Ok(Next::Nothing);
+        }
+        Ok(Next::Chunk(Box::new(FakeChunk { numbers, held: self.held.clone() })))
+    }
+
+    fn losses(&mut self) -> Result<Losses, TapError> {
+        Ok(self.losses)
+    }
+}
+
+/// What came to the sink.
+#[derive(Clone, Default)]
+struct Seen {
+    numbers: Arc<Mutex<Vec<u64>>>,
+    marks: Arc<Mutex<Vec<Mark>>>,
+    finished: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct FakeSink {
+    seen: Seen,
+    written: Written,
+    fail_at: Option<u64>,
+    panic_at: Option<u64>,
+    closed: bool,
+    /// Not a packet is taken before the capture thread has had to wait.
+    until_waited: Option<Arc<Progress>>,
+}
+
+impl FakeSink {
+    fn error(&self) -> SinkError {
+        if self.closed {
+            return SinkError::Closed;
+        }
+        SinkError::Failed {
+            file: "fake".into(),
+            doing: "writing",
+            why: std::io::ErrorKind::StorageFull.into(),
+        }
+    }
+}
+
+impl Sink for FakeSink {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+        while self.until_waited.as_ref().is_some_and(|progress| progress.live().waits == 0) {
+            std::thread::yield_now();
+        }
+        let number = u64::from_le_bytes(packet.data.try_into().unwrap());
+        assert_eq!(stamped.unix_ns, number as i64, "another packet's time");
+        let before = self.written.packets;
+        assert_ne!(self.panic_at, Some(before), "as wished");
+        if self.fail_at == Some(before) {
+            return Err(self.error());
+        }
+        self.written.packets += 1;
+        guard(&self.seen.numbers).push(number);
+        Ok(())
+    }
+
+    fn change(&mut self, _change: &crate::convert::Change) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn mark(&mut self, mark: Mark) -> Result<(), SinkError> {
+        guard(&self.seen.marks).push(mark);
+        Ok(())
+    }
+
+    fn losses(&mut self, _losses: &Losses, _dropped: u64) {}
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn written(&self) -> &Written {
+        &self.written
+    }
+
+    fn finish(&mut self) -> Result<Written, SinkError> {
+        assert!(!self.seen.finished.swap(true, Ordering::SeqCst), "twice");
+        Ok(self.written.clone())
+    }
+}
+
+/// Knows the number of a packet by its stamp, and that pairs come in order and before packets.
+struct FakeConverter {
+    counter: Counter,
+    last: Option<HostPair>,
+}
+
+fn converter() -> FakeConverter {
+    FakeConverter { counter: Counter::open(Choice::Raw).unwrap(), last: None }
+}
+
+impl Convert for FakeConverter {
+    fn pair(&mut self, pair: HostPair) {
+        assert!(self.last.is_none_or(|last| pair.before.at_or_after(last.after)), "out of order");
+        self.last = Some(pair);
+    }
+
+    fn counter(&self) -> Counter {
+        self.counter
+    }
+
+    fn refresh(&mut self, _sink: &mut dyn Sink) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn convert(&mut self, stamp: RawStamp) -> Stamped {
+        assert!(self.last.is_some(), "a packet without a pair");
+        let RawStamp::Count(count) = stamp else { panic!("another stamp") };
+        Stamped {
+            counted: Some(Counted { count, error: CountSpan(3), epoch: Epoch(0) }),
+            unix_ns: count.0 as i64,
+            instant: None,
+            bound: None,
+            quality: Quality::Unsynchronised,
+            generation: 0,
+        }
+    }
+
+    fn finish(&mut self, _sink: &mut dyn Sink) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// Runs, and checks what must hold in any run.
+fn try_out(tap: FakeTap, sink: FakeSink, options: &Options) -> (Summary, Seen, Arc<Progress>) {
+    let progress = sink.until_waited.clone().unwrap_or_default();
+    let (stop, held, seen) = (tap.stop.clone(), tap.held.clone(), sink.seen.clone());
+    let panics = sink.panic_at.is_some();
+    let summary = run(Box::new(tap), converter(), Box::new(sink), options, &stop, &progress);
+    let Live { losses, taken, dropped, written, surplus, .. } = summary.live;
+    assert_eq!(
+        losses.received,
+        written + losses.ring + losses.kernel + dropped + surplus + summary.left,
+        "{summary:?}"
+    );
+    assert_eq!(taken, written + dropped + surplus, "{summary:?}");
+    let numbers = guard(&seen.numbers).clone();
+    if !panics {
+        assert_eq!((numbers.len() as u64, summary.written.packets), (written, written));
+        assert_eq!(summary.live.bytes, 8 * written);
+        assert_eq!(summary.live.tally.unsynchronised, written);
+        assert_eq!(summary.live.tally.errors.count(), written);
+    }
+    assert!(numbers.is_sorted_by(|one, next| one < next), "in order, each once: {numbers:?}");
+    if !options.limits.is_some_and(|_| panics) {
+        assert!(held.load(Ordering::SeqCst) <= summary.left, "the ring's memory is given back");
+    }
+    let failed = matches!(summary.end, End::Sink(_) | End::Unread | End::Fault(_));
+    assert_eq!(seen.finished.load(Ordering::SeqCst), !failed, "{summary:?}");
+    (summary, seen, progress)
+}
+
+fn narrow(items: usize, packets: u64) -> Option<Limits> {
+    Some(Limits { items, packets })
+}
+
+#[test]
+fn a_slow_writer_makes_the_capture_thread_wait_and_the_kernel_drop() {
+    let script = vec![Step::Arrive(40); 100];
+    let tap = FakeTap::new(script, 100, 10);
+    let sink = FakeSink { until_waited: Some(Arc::default()), ..FakeSink::default() };
+    let options = Options { limits: narrow(2, 20), ..Options::default() };
+    let (summary, ..) = try_out(tap, sink, &options);
+    let live = &summary.live;
+    assert!(live.waits > 0 && live.losses.ring > 0, "{live:?}");
+    assert_eq!((live.losses.received, live.dropped, summary.left), (4000, 0, 0));
+}
+
+#[test]
+fn what_must_not_wait_is_dropped_and_counted() {
+    let tap = FakeTap::new(vec![Step::Arrive(10); 100], 10_000, 10);
+    let sink = FakeSink { until_waited: Some(Arc::default()), ..FakeSink::default() };
+    let options =
+        Options { limits: narrow(2, 20), when_full: WhenFull::Drop, ..Options::default() };
+    let (summary, ..) = try_out(tap, sink, &options);
+    let live = &summary.live;
+    assert!(live.dropped > 0 && live.losses.ring == 0, "{live:?}");
+    assert_eq!((live.losses.received, summary.left), (1000, 0));
+}
+
+#[test]
+fn the_count_is_exact_and_the_rest_is_told() {
+    for inline in [false, true] {
+        let tap = FakeTap::new(vec![Step::Arrive(25); 8], 1000, 10);
+        let count = NonZeroU64::new(37);
+        let options = Options { inline, count, ..Options::default() };
+        let (summary, seen, _) = try_out(tap, FakeSink::default(), &options);
+        assert!(matches!(summary.end, End::Count), "{summary:?}");
+        assert_eq!(*guard(&seen.numbers), (0..37).collect::<Vec<_>>());
+        assert_eq!((summary.live.written, summary.live.surplus), (37, 3));
+    }
+}
+
+#[test]
+fn a_stop_writes_what_the_ring_held_and_no_more() {
+    for inline in [false, true] {
+        let script = [vec![Step::Arrive(50), Step::Stop], vec![Step::Arrive(10); 1000]].concat();
+        let tap = FakeTap::new(script, 100_000, 8);
+        let options = Options { inline, ..Options::default() };
+        let (summary, ..) = try_out(tap, FakeSink::default(), &options);
+        assert!(matches!(summary.end, End::Stopped), "{summary:?}");
+        assert!((50..60).contains(&summary.live.written), "{summary:?}");
+        assert!(summary.left > 0);
+    }
+}
+
+#[test]
+fn the_time_is_over_at_last() {
+    let tap = FakeTap::new(vec![Step::Arrive(3)], 100, 8);
+    let options = Options { duration: Some(Duration::ZERO), ..Options::default() };
+    let (summary, ..) = try_out(tap, FakeSink::default(), &options);
+    assert!(matches!(summary.end, End::Duration), "{summary:?}");
+}
+
+#[test]
+fn the_end_of_an_interface_is_the_end_of_a_whole_file() {
+    let script = vec![Step::Arrive(5), Step::Down, Step::Up, Step::Down, Step::Arrive(2), Step::Gone];
+    let tap = FakeTap::new(script, 100, 8);
+    let (summary, seen, _) = try_out(tap, FakeSink::default(), &Options::default());
+    assert!(matches!(summary.end, End::Gone) && !summary.end.is_good(), "{summary:?}");
+    assert_eq!((summary.live.written, summary.live.downs), (7, 2));
+    assert_eq!(*guard(&seen.marks), [Mark::Down, Mark::Up, Mark::Down, Mark::Gone]);
+}
+
+#[test]
+fn a_tap_that_fails_leaves_a_whole_file() {
+    let tap = FakeTap::new(vec![Step::Arrive(5), Step::Fail], 100, 8);
+    let (summary, ..) = try_out(tap, FakeSink::default(), &Options::default());
+    assert!(matches!(summary.end, End::Tap(_)), "{summary:?}");
+    assert_eq!(summary.live.written, 5);
+}
+
+#[test]
+fn a_sink_that_fails_ends_it() {
+    for inline in [false, true] {
+        let tap = FakeTap::new(vec![Step::Arrive(10); 1000], 100_000, 8);
+        let sink = FakeSink { fail_at: Some(13), ..FakeSink::default() };
+        let (summary, ..) = try_out(tap, sink, &Options { inline, ..Options::default() });
+        assert!(matches!(summary.end, End::Sink(_)), "{summary:?}");
+        assert_eq!(summary.live.written, 13);
+        assert!(summary.live.dropped > 0);
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_is_a_good_end() {
+    let tap = FakeTap::new(vec![Step::Arrive(10); 1000], 100_000, 8);
+    let sink = FakeSink { fail_at: Some(13), closed: true, ..FakeSink::default() };
+    let (summary, ..) = try_out(tap, sink, &Options::default());
+    assert!(matches!(summary.end, End::Unread) && summary.end.is_good(), "{summary:?}");
+}
+
+#[test]
+fn a_panic_of_the_other_thread_is_told() {
+    let tap = FakeTap::new(vec![Step::Arrive(10); 1000], 100_000, 8);
+    let sink = FakeSink { panic_at: Some(5), ..FakeSink::default() };
+    let (summary, ..) = try_out(tap, sink, &Options::default());
+    assert!(matches!(&summary.end, End::Fault(what) if what.contains("as wished")), "{summary:?}");
+}
+
+#[test]
+fn a_processor_that_is_not_there_is_told() {
+    let tap = FakeTap::new(vec![Step::Arrive(5)], 100, 8);
+    let options =
+        Options { capture_cpu: Some(8191), convert_cpu: Some(8190), ..Options::default() };
+    let (summary, _, progress) = try_out(tap, FakeSink::default(), &options);
+    let notes = progress.notes().join("\n");
+    assert!(notes.contains("8191") && notes.contains("8190"), "{notes}");
+    assert_eq!((summary.live.written, progress.notes().len()), (5, 0));
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (0..60_u64).prop_map(Step::Arrive),
+        2 => (0..20_u64).prop_map(Step::Lose),
+        1 => Just(Step::Down),
+        1 => Just(Step::Up),
+    ]
+}
+
+fn end() -> impl Strategy<Value = Step> {
+    prop_oneof![Just(Step::Gone), Just(Step::Fail), Just(Step::Stop)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+
+    #[test]
+    fn every_packet_is_accounted_for(
+        mut script in proptest::collection::vec(step(), 0..60),
+        end in proptest::option::of(end()),
+        after in proptest::collection::vec(step(), 0..10),
+        capacity in 1..200_u64,
+        at_most in 1..50_usize,
+        limits in proptest::option::of((1..20_usize, 1..100_u64)),
+        drop in any::<bool>(),
+        inline in any::<bool>(),
+        count in proptest::option::of(1..500_u64),
+        fail_at in proptest::option::of(0..500_u64),
+        closed in any::<bool>(),
+    ) {
+        script.extend(end);
+        script.extend(after);
+        let tap = FakeTap::new(script, capacity, at_most);
+        let sink = FakeSink { fail_at, closed, ..FakeSink::default() };
+        let options = Options {
+            inline,
+            count: count.and_then(NonZeroU64::new),
+            limits: limits.and_then(|(items, packets)| narrow(items, packets)),
+            when_full: if drop { WhenFull::Drop } else { WhenFull::Wait },
+            ..Options::default()
+        };
+        let (summary, ..) = try_out(tap, sink, &options);
+        let live = &summary.live;
+        let failed = matches!(summary.end, End::Sink(_) | End::Unread);
+        if !failed && (!drop || inline) {
+            prop_assert_eq!(live.dropped, 0);
+        }
+        match (summary.end, count) {
+            (End::Count, count) => prop_assert_eq!(Some(live.written), count),
+            (_, Some(count)) => prop_assert!(live.written <= count),
+            _ => {}
+        }
+        if failed {
+            prop_assert_eq!(Some(live.written), fail_at);
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! A capture in pcapng.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use truechimer_pcapng::records::{self, MarkKind};
+use truechimer_pcapng::{code, write};
+use truechimer_time::Span;
+use truechimer_timehands::Status;
+
+use super::encode::{self, Attached};
+use super::output::{Outcome, Output};
+use super::{FileOptions, Mark, Sink, SinkError, Written, names};
+use crate::convert::{Change, Used};
+use crate::{Facts, Losses, Packet, Quality, Stamped};
+
+/// Bytes that are collected before they are written.
+const BATCH: usize = 256 << 10;
+/// How long they may wait for that.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a full disk is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The state of the clock is repeated with every so many packets: whoever keeps part of a file is
+/// likely to keep one of them.
+const REPEAT: u64 = 1000;
+/// More records than this do not wait for a packet to travel with. Those in the middle are dropped:
+/// what came right after the last packet and right before the next is of most use to them.
+const WAITING: usize = 16;
+
+/// A capture in pcapng, in one file, in a row of files, or on standard output.
+///
+/// Each file is complete in itself: it begins with the interface, the counter and the clock as
+/// they are then. The first file begins with the first packet, flush or end; so a change before
+/// those stands at its beginning.
+#[derive(Debug)]
+pub struct CaptureFile {
+    facts: Facts,
+    options: FileOptions,
+    /// The number of the method in records.
+    method: u8,
+    output: Output,
+    buffer: Vec<u8>,
+    /// The head stands in the file (or in the buffer).
+    headed: bool,
+    /// The present state of the clock.
+    state: Option<Attached>,
+    /// The hand in it.
+    hand: Option<Used>,
+    /// Its status and epoch: people are told when they change.
+    told: Option<(Option<Status>, u32)>,
+    waiting: VecDeque<Attached>,
+    /// Packets until the state is repeated.
+    until_repeat: u64,
+    /// Packets that were lost to a full disk since the last one that was not.
+    unwritten: u64,
+    /// What of that a mark says that is not written yet.
+    announced: u64,
+    /// When to try again, while the disk is full.
+    again: Option<Instant>,
+    flushed: Instant,
+    /// When the present file was begun, by a clock that does not jump.
+    begun: Instant,
+    capture_begun: SystemTime,
+    files: VecDeque<PathBuf>,
+    /// Bytes of files that are complete.
+    before: u64,
+    losses: Losses,
+    dropped: u64,
+    tally: Tally,
+    written: Written,
+    finished: bool,
+}
+
+/// What the packets' times were worth.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    bounded: u64,
+    unsynchronised: u64,
+    uncounted: u64,
+    /// The largest bound, in ns.
+    largest: Option<u32>,
+}
+
+impl Tally {
+    fn add(&mut self, quality: Quality, bound: Option<u32>) {
+        match quality {
+            Quality::Bounded => self.bounded += 1,
+            Quality::Unsynchronised => self.unsynchronised += 1,
+            Quality::Uncounted => self.uncounted += 1,
+        }
+        self.largest = self.largest.max(bound);
+    }
+
+    fn say(&self) -> String {
+        let Tally { bounded, unsynchronised, uncounted, largest } = *self;
+        let largest = match largest {
+            Some(ns) if bounded > 0 => format!(" (at most ± {})", Span::from_nanos(ns.into())),
+            _ => String::new(),
+        };
+        let mut text = format!("times of packets so far: {bounded} within a bound{largest}");
+        for (number, what) in
+            [(unsynchronised, "by the unsynchronised system clock"), (uncounted, "without a count")]
+        {
+            if number > 0 {
+                text.push_str(&format!(", {number} {what}"));
+            }
+        }
+        text
+    }
+}
+
+/// What a change means for the packets after it, for people.
+fn say(change: &Change) -> String {
+    let what = match change.status {
+        Some(status) if status.bound_holds() => format!("clock: {status} from here on"),
+        Some(status) => format!("clock: {status}; times are the system clock's from here on"),
+        None => "no clock: times are the system clock's from here on".to_owned(),
+    };
+    match &change.reason {
+        Some(reason) => format!("{what} ({reason})"),
+        None => what,
+    }
+}
+
+impl CaptureFile {
+    /// Opens the (first) file; nothing is written to it yet. An existing plain file is emptied.
+    ///
+    /// # Errors
+    /// If it cannot be written to, or files are to be a row of that cannot be.
+    pub fn create(facts: &Facts, options: FileOptions) -> Result<CaptureFile, SinkError> {
+        let now = SystemTime::now();
+        let rotates = options.rotates();
+        let standard = options.path.as_os_str() == "-";
+        if standard && rotates {
+            let why = std::io::Error::other("cannot be a row of files: name one with -w");
+            let file = "standard output".to_owned();
+            return Err(SinkError::Failed { file, doing: "opening", why });
+        }
+        let path = match rotates {
+            true => names::numbered(&options.path, 1, now),
+            false => options.path.clone(),
+        };
+        let output = if standard { Output::standard()? } else { Output::open(&path)? };
+        let file = (!standard).then(|| path.clone());
+        Ok(CaptureFile {
+            method: encode::method(facts.method),
+            facts: facts.clone(),
+            options,
+            output,
+            buffer: Vec::with_capacity(BATCH + (64 << 10)),
+            headed: false,
+            state: None,
+            hand: None,
+            told: None,
+            waiting: VecDeque::new(),
+            until_repeat: REPEAT,
+            unwritten: 0,
+            announced: 0,
+            again: None,
+            flushed: Instant::now(),
+            begun: Instant::now(),
+            capture_begun: now,
+            files: VecDeque::from([path]),
+            before: 0,
+            losses: Losses::default(),
+            dropped: 0,
+            tally: Tally::default(),
+            written: Written { files: 1, file, ..Written::default() },
+            finished: false,
+        })
+    }
+
+    /// Writes the head of a file, unless it stands there.
+    fn begin(&mut self) {
+        if self.headed {
+            return;
+        }
+        let options = &self.options;
+        let state = self.state.as_slice();
+        let filter = options.filter.as_deref();
+        encode::head(&mut self.buffer, &self.facts, filter, &options.comments, state);
+        self.headed = true;
+        // It says what they say.
+        let state = self.state.as_ref();
+        self.waiting.retain(|waiting| Some(waiting) != state);
+        self.until_repeat = REPEAT;
+    }
+
+    /// Notes what happened here, for programs and for people.
+    fn note(&mut self, (kind, value): (MarkKind, u64), text: &str) {
+        let mark = records::Mark { kind, unix_ns: names::unix_ns(SystemTime::now()), value };
+        self.wait_for_packet(Attached::Record(mark.encode().to_vec()));
+        self.wait_for_packet(Attached::Comment(text.to_owned()));
+    }
+
+    fn wait_for_packet(&mut self, attached: Attached) {
+        if self.waiting.len() >= WAITING {
+            self.waiting.remove(WAITING / 2);
+        }
+        self.waiting.push_back(attached);
+    }
+
+    /// Writes what is collected.
+    fn write_out(&mut self) -> Result<(), SinkError> {
+        self.flushed = Instant::now();
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let outcome = self.output.write(&self.buffer);
+        match outcome {
+            Ok(Outcome::Whole) => {
+                self.buffer.clear();
+                self.announced = 0;
+                if self.again.take().is_some() {
+                    self.written.trouble = None;
+                }
+            }
+            Ok(Outcome::Full(whole, why)) => {
+                let rest = self.buffer.get(whole..).unwrap_or_default();
+                let lost = encode::packets(rest);
+                self.buffer.clear();
+                self.written.packets = self.written.packets.saturating_sub(lost);
+                self.written.unwritten += lost;
+                // While the disk is full packets are written one by one: with the packet its mark is
+                // lost as well.
+                self.unwritten += lost + std::mem::take(&mut self.announced);
+                // If not even the head fitted, it will have to be written again.
+                self.headed = self.output.position() > 0;
+                let trouble = format!("{}: {why}; packets are being lost", self.output.name());
+                self.written.trouble = Some(trouble);
+                self.again = Some(Instant::now() + AGAIN);
+                // Records that were lost with them: the state is what matters.
+                self.until_repeat = 0;
+            }
+            Err(why) => {
+                // Nobody will have them.
+                self.written.packets -= encode::packets(&self.buffer).min(self.written.packets);
+                self.written.unwritten += encode::packets(&self.buffer);
+                self.buffer.clear();
+                self.finished = true;
+                return Err(why);
+            }
+        }
+        self.written.bytes = self.before + self.output.position();
+        Ok(())
+    }
+
+    /// Writes the statistics and ends the present file.
+    fn end_file(&mut self) -> Result<(), SinkError> {
+        self.begin();
+        let now = SystemTime::now();
+        let Losses { received, ring, kernel } = self.losses;
+        let lost_here = self.dropped.saturating_add(self.written.unwritten);
+        let block = write::statistics(&mut self.buffer, 0, names::unix_ns(now))
+            .time(code::START, names::unix_ns(self.capture_begun))
+            .time(code::STOP, names::unix_ns(now))
+            .count(code::RECEIVED, received)
+            .count(code::DROPPED, kernel)
+            .count(code::ACCEPTED, received)
+            .count(code::SYSTEM_DROPPED, ring.saturating_add(lost_here))
+            .count(code::DELIVERED, self.written.packets)
+            .comment(&self.tally.say());
+        encode::attach(block, self.waiting.make_contiguous()).end();
+        self.waiting.clear();
+        self.write_out()
+    }
+
+    fn rotate(&mut self) -> Result<(), SinkError> {
+        self.end_file()?;
+        self.before += self.output.position();
+        let path = names::numbered(&self.options.path, self.written.files + 1, SystemTime::now());
+        self.output = Output::open(&path)?;
+        self.written.files += 1;
+        self.written.file = Some(path.clone());
+        self.files.push_back(path);
+        if let Some(keep) = self.options.keep {
+            while self.files.len() > keep.max(1) as usize {
+                // Only files that were begun here; one that is gone already is no trouble.
+                let _ = self.files.pop_front().map(std::fs::remove_file);
+            }
+        }
+        self.begun = Instant::now();
+        self.headed = false;
+        self.begin();
+        Ok(())
+    }
+
+    fn rotate_if_due(&mut self) -> Result<(), SinkError> {
+        let length = self.output.position() + self.buffer.len() as u64;
+        let large = self.options.rotate_bytes.is_some_and(|most| length >= most);
+        let old = self.options.rotate_after.is_some_and(|most| self.begun.elapsed() >= most);
+        if large || old { self.rotate() } else { Ok(()) }
+    }
+
+    /// Whether nothing can be written now.
+    fn stuck(&self) -> bool {
+        self.again.is_some_and(|again| Instant::now() < again)
+    }
+}
+
+impl Sink for CaptureFile {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+        if self.finished {
+            return Err(SinkError::Closed);
+        }
+        if self.again.is_some() && self.stuck() {
+            self.written.unwritten += 1;
+            self.unwritten += 1;
+            return Ok(());
+        }
+        self.begin();
+        if self.unwritten > 0 {
+            self.announced = std::mem::take(&mut self.unwritten);
+            let mark = (MarkKind::Unwritten, self.announced);
+            self.note(mark, &format!("{} packets before this could not be written", mark.1));
+        }
+        if self.until_repeat == 0 {
+            let there = self.waiting.iter().any(|waiting| Some(waiting) == self.state.as_ref());
+            if let (Some(state), false) = (&self.state, there) {
+                self.waiting.push_front(state.clone());
+            }
+            self.until_repeat = REPEAT;
+        }
+        self.until_repeat -= 1;
+        let record = encode::record(self.method, packet.stamp, stamped);
+        self.tally.add(stamped.quality, record.bound_ns);
+        encode::packet(
+            &mut self.buffer,
+            packet,
+            stamped,
+            &record.encode(),
+            self.facts.snap_length,
+            self.waiting.make_contiguous(),
+        );
+        self.waiting.clear();
+        self.written.packets += 1;
+        if self.buffer.len() >= BATCH || self.again.is_some() {
+            self.write_out()?;
+        }
+        if self.options.rotate_bytes.is_some() && self.again.is_none() {
+            self.rotate_if_due()?;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, change: &Change) -> Result<(), SinkError> {
+        let told = (change.status, change.epoch.0);
+        if self.told.is_some_and(|before| before != told) {
+            self.wait_for_packet(Attached::Comment(say(change)));
+        }
+        self.told = Some(told);
+        // A change that names no hand goes on with the one before. Each that is written names it,
+        // so that any of them can be the first of a file.
+        let hand = change.hand.or(self.hand);
+        self.hand = hand;
+        let whole = Change { hand, ..change.clone() };
+        let Some(record) = encode::change(&whole).map(Attached::Record) else { return Ok(()) };
+        self.state = Some(record.clone());
+        if self.headed {
+            self.wait_for_packet(record);
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, mark: Mark) -> Result<(), SinkError> {
+        let (kind, text) = match mark {
+            Mark::Down => (MarkKind::Down, "went down"),
+            Mark::Up => (MarkKind::Up, "is up again"),
+            Mark::Gone => (MarkKind::Gone, "is gone"),
+        };
+        let text = format!("{} {text} before this", self.facts.interface);
+        self.note((kind, 0), &text);
+        Ok(())
+    }
+
+    fn losses(&mut self, losses: &Losses, dropped: u64) {
+        (self.losses, self.dropped) = (*losses, dropped);
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        if self.finished {
+            return Err(SinkError::Closed);
+        }
+        if self.stuck() {
+            return Ok(());
+        }
+        self.begin();
+        if !self.output.regular() || self.flushed.elapsed() >= PATIENCE {
+            self.write_out()?;
+        }
+        if self.again.is_none() {
+            self.rotate_if_due()?;
+        }
+        Ok(())
+    }
+
+    fn written(&self) -> &Written {
+        &self.written
+    }
+
+    fn finish(&mut self) -> Result<Written, SinkError> {
+        if !self.finished {
+            self.finished = true;
+            self.again = self.again.map(|_| Instant::now());
+            self.end_file()?;
+        }
+        Ok(self.written.clone())
+    }
+}

@@ -1,0 +1,113 @@
+//! Putting a program on an interface.
+
+use truechimer_bpf::{BpfError, Link as Attached, Program, XdpMode};
+
+use super::calls::Asker;
+use super::{Mode, failed, system};
+use crate::link::Link;
+use crate::tap::TapError;
+
+/// An interface that XDP can be had on.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub link: Link,
+    pub asker: Asker,
+    /// The longest packet without its Ethernet header, in bytes.
+    pub mtu: u32,
+    /// The card takes VLAN tags out of packets.
+    pub strips_tags: bool,
+}
+
+impl Place {
+    pub fn find(interface: &str) -> Result<Place, TapError> {
+        let doing = || format!("looking for the interface `{interface}`");
+        let link = Link::named(interface).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => TapError {
+                doing: doing(),
+                why: "there is none of that name".to_owned(),
+                mend: Some("`ip link` lists them".to_owned()),
+            },
+            _ => system(doing(), |_| None)(error),
+        })?;
+        if !matches!(link.hardware, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
+            return Err(TapError {
+                doing: format!("preparing XDP on {interface}"),
+                why: format!("it does not carry Ethernet frames (hardware type {})", link.hardware),
+                mend: Some("use the method `packet`".to_owned()),
+            });
+        }
+        let asker = Asker::new().map_err(system("opening a socket", |_| None))?;
+        let mtu = asker.mtu(interface).map_err(system(doing(), |_| None))?;
+        // A driver that does not tell has no such setting.
+        let strips_tags = asker.strips_tags(interface).unwrap_or(false);
+        Ok(Place { link, asker, mtu, strips_tags })
+    }
+
+    /// Attaches the program; says how, and if that is not what was wished for most, why.
+    pub fn attach(
+        &self,
+        program: &Program,
+        mode: Mode,
+    ) -> Result<(Attached, XdpMode, Option<String>), TapError> {
+        let attach = |mode| Attached::xdp(program, self.link.index, mode);
+        match mode {
+            Mode::Native => {
+                Ok((attach(XdpMode::Native).map_err(|e| self.why(e, true))?, XdpMode::Native, None))
+            }
+            Mode::Generic => Ok((
+                attach(XdpMode::Generic).map_err(|e| self.why(e, false))?,
+                XdpMode::Generic,
+                None,
+            )),
+            Mode::Auto => match attach(XdpMode::Native) {
+                Ok(attached) => Ok((attached, XdpMode::Native, None)),
+                Err(error) if error.errno == Some(libc::EBUSY) || error.is_permission() => {
+                    Err(self.why(error, true))
+                }
+                Err(error) => {
+                    let attached = attach(XdpMode::Generic).map_err(|e| self.why(e, false))?;
+                    Ok((attached, XdpMode::Generic, Some(format!("not native: {}", error.why))))
+                }
+            },
+        }
+    }
+
+    fn why(&self, error: BpfError, native: bool) -> TapError {
+        let name = &self.link.name;
+        let errno = error.errno;
+        let mut error = failed(error);
+        error.doing = format!("attaching an XDP program to {name}");
+        error.mend = match errno {
+            Some(libc::EBUSY) => Some(format!(
+                "another program is there: `ip link show {name}`; `ip link set {name} xdp off` \
+                 removes one that `ip` put there, else end the process that has it"
+            )),
+            Some(libc::ERANGE | libc::E2BIG | libc::EINVAL | libc::EOPNOTSUPP) if native => {
+                Some(format!(
+                    "its driver cannot, or not with its settings (an MTU of {}, queues, offloads): use \
+                 mode generic, or the method `packet`",
+                    self.mtu
+                ))
+            }
+            Some(libc::EPERM | libc::EACCES) => Some(
+                "run as root, or give the program the rights: \
+                 setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep FILE"
+                    .to_owned(),
+            ),
+            _ => error.mend,
+        };
+        error
+    }
+}
+
+/// What becomes of VLAN tags that the card takes out, for people.
+pub(super) const TAGS: &str =
+    "the card may take VLAN tags out, which are lost then: `ethtool -K IF rxvlan off` keeps them";
+
+/// The name of a mode, for people.
+pub(super) fn name(mode: XdpMode) -> &'static str {
+    match mode {
+        XdpMode::Native => "native",
+        XdpMode::Generic => "generic",
+    }
+}

@@ -1,0 +1,237 @@
+//! Copies of packets by way of a BPF ring buffer; the packets pass.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use truechimer_bpf::{Link as Attached, Program, RingBuffer, XdpMode};
+use truechimer_time::CountSpan;
+
+use super::attach::{self, Place};
+use super::calls::Promiscuous;
+use super::chunk::Copied;
+use super::program::{self, Counted, Counters, Record};
+use super::stamp::Source;
+use super::{ETHERNET, LEAST_SNAP, StampAt, XdpOptions, failed, system};
+use crate::filter::Filter;
+use crate::link::{Change, Watcher};
+use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, Tap, TapError};
+
+/// How long the ring buffer is waited for before the interface is looked at again.
+const GLANCE: Duration = Duration::from_millis(100);
+/// How many records are taken at a time.
+const BATCH: usize = 512;
+/// The largest ring buffer, in bytes.
+const MOST_RING: u64 = 1 << 30;
+
+/// Copies the first bytes of packets, stamped in XDP, and lets the packets pass to the host.
+#[derive(Debug)]
+pub struct XdpCopyTap {
+    // Goes first: no program, no more packets.
+    attached: Attached,
+    program: Arc<Program>,
+    counters: Counters,
+    ring: RingBuffer,
+    watcher: Watcher,
+    source: Source,
+    filter: Option<Filter>,
+    facts: Facts,
+    keep: u32,
+    taken: u64,
+    refused: u64,
+    _promiscuous: Option<Promiscuous>,
+}
+
+/// What became of the copies so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CopyCounts {
+    /// Packets that the program saw.
+    pub seen: u64,
+    /// Their copies were taken out of the ring buffer.
+    pub taken: u64,
+    /// Of those: refused by the filter.
+    pub refused: u64,
+    /// There was no room in the ring buffer.
+    pub lost: u64,
+}
+
+impl XdpCopyTap {
+    /// Opens it; packets are copied from now on. Of the options, `take`, `zero_copy`, `queues` and
+    /// `huge_pages` mean nothing here.
+    ///
+    /// # Errors
+    /// Without the rights (CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON; CAP_NET_RAW for promiscuity),
+    /// without the interface, where another program has it, where stamps at dequeue were asked for.
+    pub fn open(options: &XdpOptions) -> Result<XdpCopyTap, TapError> {
+        let place = Place::find(&options.interface)?;
+        if options.stamp == StampAt::Dequeue {
+            return Err(TapError {
+                doing: format!("copying packets of {}", options.interface),
+                why: "copies are stamped where they are made".to_owned(),
+                mend: Some(
+                    "leave the place of the stamp alone, or use the method `xdp`".to_owned(),
+                ),
+            });
+        }
+        let source = Source::open(options.stamp, options.counter)?;
+        let watcher = Watcher::open(place.link.index)
+            .map_err(system(format!("watching {}", options.interface), |_| None))?;
+        let snap = options.snap_length.max(LEAST_SNAP);
+        // A filter must see the whole packet, or what a frame of this interface can hold of it.
+        let keep = if options.filter.is_some() { u32::from(u16::MAX) } else { snap };
+        let keep = keep.min(u32::from(u16::MAX));
+        let bytes = options.ring_bytes.clamp(1 << 17, MOST_RING) as u32;
+        // The size is a power of two: the one below, not to take more than was allowed.
+        let bytes = 1 << bytes.ilog2();
+        let counters = Counters::new().map_err(failed)?;
+        let ring = RingBuffer::new(bytes).map_err(failed)?;
+        let program = program::copy(&ring, &counters, source.stamp(), keep).map_err(failed)?;
+        let (attached, mode, regret) = place.attach(&program, options.mode)?;
+        let promiscuous =
+            match options.promiscuous && !place.link.is_loopback {
+                true => Some(Promiscuous::on(place.link.index).map_err(system(
+                    format!("setting {} promiscuous", options.interface),
+                    |_| Some("it takes CAP_NET_RAW: setcap cap_net_raw+ep FILE, or run as root"),
+                ))?),
+                false => None,
+            };
+        let facts = Facts {
+            interface: options.interface.clone(),
+            method: Method::XdpCopy,
+            detail: detail(&place, mode, regret),
+            link_type: ETHERNET,
+            snap_length: snap,
+            stamped_by: source.described(),
+            ring_bytes: u64::from(bytes),
+        };
+        Ok(XdpCopyTap {
+            attached,
+            program: Arc::new(program),
+            counters,
+            ring,
+            watcher,
+            source,
+            filter: options.filter.clone(),
+            facts,
+            keep,
+            taken: 0,
+            refused: 0,
+            _promiscuous: promiscuous,
+        })
+    }
+
+    /// The program, for those who feed it packets by hand.
+    #[must_use]
+    pub fn program(&self) -> Arc<Program> {
+        self.program.clone()
+    }
+
+    /// The program's place on the interface.
+    #[must_use]
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// As [`super::XdpTap::stamp_error`].
+    #[must_use]
+    pub fn stamp_error(&self) -> CountSpan {
+        self.source.error
+    }
+
+    /// What became of the copies. What is seen and neither taken nor lost is in the ring buffer.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn counts(&self) -> Result<CopyCounts, TapError> {
+        Ok(CopyCounts {
+            seen: self.counters.get(Counted::Seen).map_err(failed)?,
+            taken: self.taken,
+            refused: self.refused,
+            lost: self.counters.get(Counted::Lost).map_err(failed)?,
+        })
+    }
+
+    /// What is in the ring buffer, up to a batch; and whether there was anything.
+    fn take(&mut self) -> Result<(Copied, bool), TapError> {
+        let mut copied = Copied::default();
+        let (mut all, mut refused, mut broken) = (0, 0, 0);
+        let (keep, snap) = (self.keep, self.facts.snap_length as usize);
+        let (source, filter) = (&self.source, self.filter.as_ref());
+        self.ring
+            .consume_some(BATCH, |record| {
+                let Some(Record { stamp, length, cpu, queue, bytes }) = Record::read(record, keep)
+                else {
+                    broken += 1;
+                    return;
+                };
+                all += 1;
+                if filter.is_some_and(|filter| !filter.matches(bytes, length)) {
+                    refused += 1;
+                    return;
+                }
+                copied.push(&Packet {
+                    stamp: source.reading.stamp(stamp, cpu),
+                    data: bytes.get(..snap).unwrap_or(bytes),
+                    tag: None,
+                    length,
+                    direction: Direction::In,
+                    queue,
+                });
+            })
+            .map_err(failed)?;
+        if broken > 0 {
+            return Err(TapError {
+                doing: format!("reading copies of packets of {}", self.facts.interface),
+                why: format!("{broken} records make no sense"),
+                mend: None,
+            });
+        }
+        self.taken += all;
+        self.refused += refused;
+        Ok((copied, all > 0))
+    }
+}
+
+impl Tap for XdpCopyTap {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn next(&mut self, timeout: Duration) -> Result<Next, TapError> {
+        let begin = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(begin.elapsed());
+            match self.take()? {
+                (copied, _) if !copied.is_empty() => return Ok(Next::Chunk(Box::new(copied))),
+                // Refused, all of them: there may be more.
+                (_, true) if !left.is_zero() => continue,
+                _ => {}
+            }
+            if self.watcher.is_gone() {
+                return Ok(Next::Gone);
+            }
+            let news = self.watcher.next();
+            match news.map_err(system(format!("watching {}", self.facts.interface), |_| None))? {
+                Some(Change::Down) => return Ok(Next::Down),
+                Some(Change::Up) => return Ok(Next::Up),
+                Some(Change::Gone) => return Ok(Next::Gone),
+                None if left.is_zero() => return Ok(Next::Nothing),
+                None => self.ring.wait(left.min(GLANCE)).map_err(failed).map(drop)?,
+            }
+        }
+    }
+
+    fn losses(&mut self) -> Result<Losses, TapError> {
+        let CopyCounts { taken, refused, lost, .. } = self.counts()?;
+        Ok(Losses { received: taken - refused + lost, ring: lost, kernel: 0 })
+    }
+}
+
+fn detail(place: &Place, mode: XdpMode, regret: Option<String>) -> String {
+    let mut detail = format!("{}, packets pass", attach::name(mode));
+    let tags = place.strips_tags.then(|| attach::TAGS.to_owned());
+    for note in regret.into_iter().chain(tags) {
+        detail.push_str("; ");
+        detail.push_str(&note);
+    }
+    detail
+}

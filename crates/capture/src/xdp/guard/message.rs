@@ -1,0 +1,248 @@
+//! What rtnetlink's messages say of links, addresses and routes. What is cut short says nothing.
+
+use std::net::IpAddr;
+
+const HEADER: usize = 16;
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const RTA_OIF: u16 = 4;
+const RTA_MULTIPATH: u16 = 9;
+/// Marks that are no part of an attribute's type.
+const MARKS: u16 = 0xc000;
+
+/// Each message's type and body.
+pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = number(bytes, 0)? as usize;
+        let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
+        let body = bytes.get(HEADER..length)?;
+        bytes = bytes.get(length.checked_next_multiple_of(4)?..).unwrap_or_default();
+        Some((kind, body))
+    })
+}
+
+/// Each attribute's type and value.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk::<2>()?;
+        let length = usize::from(u16::from_ne_bytes(*length));
+        let kind = u16::from_ne_bytes(*rest.first_chunk()?);
+        let value = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & !MARKS, value))
+    })
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+}
+
+/// A link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Described {
+    pub index: u32,
+    pub name: String,
+    /// What it is a port of.
+    pub master: Option<u32>,
+    /// What it stands on.
+    pub lower: Option<u32>,
+    /// Whether that is in another network namespace.
+    pub is_elsewhere: bool,
+    /// The kind of virtual link.
+    pub kind: Option<String>,
+}
+
+impl Described {
+    pub fn read(body: &[u8]) -> Option<Described> {
+        // struct ifinfomsg
+        let index = number(body, 4)?;
+        let mut link = Described {
+            index,
+            name: format!("interface {index}"),
+            master: None,
+            lower: None,
+            is_elsewhere: false,
+            kind: None,
+        };
+        for (kind, value) in attributes(body.get(16..)?) {
+            match kind {
+                IFLA_IFNAME => link.name = text(value),
+                IFLA_MASTER => link.master = number(value, 0).filter(|&master| master != 0),
+                IFLA_LINK => link.lower = number(value, 0),
+                IFLA_LINK_NETNSID => link.is_elsewhere = true,
+                IFLA_LINKINFO => {
+                    let kind = attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
+                    link.kind = kind.map(|(_, value)| text(value));
+                }
+                _ => {}
+            }
+        }
+        Some(link)
+    }
+}
+
+/// An address of an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Address {
+    pub interface: u32,
+    pub ip: IpAddr,
+}
+
+impl Address {
+    pub fn read(body: &[u8]) -> Option<Address> {
+        // struct ifaddrmsg
+        let interface = number(body, 4)?;
+        let mut ip = None;
+        for (kind, value) in attributes(body.get(8..)?) {
+            let address = match value.len() {
+                4 => value.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
+                16 => value.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes)),
+                _ => None,
+            };
+            match kind {
+                // Where there is a peer, `IFA_ADDRESS` is the peer's.
+                IFA_LOCAL => ip = address,
+                IFA_ADDRESS => ip = ip.or(address),
+                _ => {}
+            }
+        }
+        Some(Address { interface, ip: ip? })
+    }
+}
+
+/// A route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Route {
+    pub is_default: bool,
+    pub out_by: Vec<u32>,
+}
+
+impl Route {
+    pub fn read(body: &[u8]) -> Option<Route> {
+        // struct rtmsg
+        let &[_, length, _, _, _, _, _, kind, ..] = body.first_chunk::<12>()?;
+        let is_default = length == 0 && kind == libc::RTN_UNICAST;
+        let mut out_by = Vec::new();
+        for (kind, value) in attributes(body.get(12..)?) {
+            match kind {
+                RTA_OIF => out_by.extend(number(value, 0)),
+                RTA_MULTIPATH => out_by.extend(hops(value)),
+                _ => {}
+            }
+        }
+        Some(Route { is_default, out_by })
+    }
+}
+
+/// The interfaces of a route's next hops (`struct rtnexthop`).
+fn hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+        let interface = number(bytes, 4)?;
+        bytes = if length < 8 {
+            Default::default()
+        } else {
+            bytes.get(length.next_multiple_of(4)..).unwrap_or_default()
+        };
+        Some(interface)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = (value.len() as u16 + 4).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn link(index: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
+        let mut body = vec![0; 4];
+        body.extend(index.to_ne_bytes());
+        body.extend([0; 8]);
+        body.extend(attributes.concat());
+        body
+    }
+
+    #[test]
+    fn links_are_read() {
+        let body = link(
+            7,
+            &[
+                attribute(IFLA_IFNAME, b"port\0"),
+                attribute(IFLA_MASTER, &9_u32.to_ne_bytes()),
+                attribute(IFLA_LINK, &3_u32.to_ne_bytes()),
+                attribute(IFLA_LINKINFO | 0x8000, &attribute(IFLA_INFO_KIND, b"vlan\0")),
+            ],
+        );
+        let link = Described::read(&body).unwrap();
+        assert_eq!((link.index, link.name.as_str(), link.master), (7, "port", Some(9)));
+        assert_eq!((link.lower, link.kind.as_deref()), (Some(3), Some("vlan")));
+        assert!(!link.is_elsewhere);
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        let body = |attributes: &[Vec<u8>]| {
+            let mut body = vec![2, 24, 0, 0, 5, 0, 0, 0];
+            body[4..8].copy_from_slice(&5_u32.to_ne_bytes());
+            body.extend(attributes.concat());
+            body
+        };
+        let (peer, own) =
+            (attribute(IFA_ADDRESS, &[192, 0, 2, 1]), attribute(IFA_LOCAL, &[192, 0, 2, 9]));
+        let own_ip: IpAddr = "192.0.2.9".parse().unwrap();
+        for order in [[peer.clone(), own.clone()], [own, peer]] {
+            let address = Address::read(&body(&order)).unwrap();
+            assert_eq!((address.interface, address.ip), (5, own_ip));
+        }
+        assert_eq!(Address::read(&body(&[attribute(IFA_LOCAL, &[1, 2, 3])])), None);
+    }
+
+    #[test]
+    fn routes_are_read() {
+        let route = |length, attributes: &[Vec<u8>]| {
+            let mut body = vec![2, length, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
+            body.extend(attributes.concat());
+            Route::read(&body).unwrap()
+        };
+        let single = route(0, &[attribute(RTA_OIF, &4_u32.to_ne_bytes())]);
+        assert_eq!(single, Route { is_default: true, out_by: vec![4] });
+        assert!(!route(24, &[]).is_default);
+        let mut hops = Vec::new();
+        for interface in [4_u32, 6] {
+            hops.extend([16_u16.to_ne_bytes(), [0, 0]].concat());
+            hops.extend(interface.to_ne_bytes());
+            hops.extend(attribute(5, &[10, 0, 0, 1]));
+        }
+        let several = route(0, &[attribute(RTA_MULTIPATH, &hops)]);
+        assert_eq!(several, Route { is_default: true, out_by: vec![4, 6] });
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_there_is_an_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(messages(&bytes).count() <= bytes.len() / HEADER);
+            prop_assert!(attributes(&bytes).count() <= bytes.len() / 4);
+            prop_assert!(hops(&bytes).count() <= bytes.len());
+            let _ = (Described::read(&bytes), Address::read(&bytes), Route::read(&bytes));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What a program stamps with, opened.
+
+use std::sync::Arc;
+
+use truechimer_bpf::Tsc;
+use truechimer_counter::{Counter, nominal};
+use truechimer_time::{CountSpan, CounterKind};
+
+use super::chunk::Reading;
+use super::program::Stamp;
+use super::{StampAt, failed};
+use crate::tap::TapError;
+
+/// The stamp of a tap's life.
+#[derive(Debug)]
+pub(super) struct Source {
+    at: StampAt,
+    tsc: Option<Tsc>,
+    pub reading: Arc<Reading>,
+    /// |count − true count| is not above this because of how it was made.
+    pub error: CountSpan,
+    pub counter: Counter,
+}
+
+impl Source {
+    pub fn open(at: StampAt, counter: Counter) -> Result<Source, TapError> {
+        let plain = |reading| Source {
+            at,
+            tsc: None,
+            reading: Arc::new(reading),
+            error: CountSpan(0),
+            counter,
+        };
+        match at {
+            StampAt::Xdp => Ok(plain(Reading::Clock)),
+            StampAt::Dequeue => Ok(plain(Reading::Dequeue)),
+            StampAt::Tsc => tsc(counter),
+        }
+    }
+
+    /// For the program.
+    pub fn stamp(&self) -> Stamp<'_> {
+        match (&self.tsc, self.at) {
+            (Some(tsc), _) => Stamp::Tsc(tsc),
+            (None, StampAt::Dequeue) => Stamp::None,
+            (None, _) => Stamp::Clock,
+        }
+    }
+
+    /// For people.
+    pub fn described(&self) -> String {
+        match self.at {
+            StampAt::Xdp => "XDP program (CLOCK_MONOTONIC)".to_owned(),
+            StampAt::Tsc => {
+                format!("XDP program (TSC by perf event, ± {} counts)", self.error.0)
+            }
+            StampAt::Dequeue => format!(
+                "user space when taken from the ring ({}, one reading per batch)",
+                self.counter.description()
+            ),
+        }
+    }
+}
+
+fn tsc(counter: Counter) -> Result<Source, TapError> {
+    let refused = |why: String| TapError {
+        doing: "stamping with the TSC in XDP".to_owned(),
+        why,
+        mend: Some("stamp with the kernel's clock there (the default)".to_owned()),
+    };
+    if counter.kind() != CounterKind::Tsc {
+        return Err(refused(format!("counts are of {}", counter.description())));
+    }
+    let hz = nominal(counter).map_err(|error| refused(error.to_string()))?.period.hz();
+    let tsc = Tsc::open().map_err(failed)?;
+    let counter = counter.fenced();
+    let bases = tsc.bases(1e9 / hz as f64, &mut || counter.read().0).map_err(failed)?;
+    let most = bases.iter().map(|base| base.cpu as usize + 1).max().unwrap_or(0);
+    let mut table = vec![None; most];
+    for base in &bases {
+        if let Some(place) = table.get_mut(base.cpu as usize) {
+            *place = Some(base.counts);
+        }
+    }
+    let error = bases.iter().map(|base| base.error).max().unwrap_or(0);
+    Ok(Source {
+        at: StampAt::Tsc,
+        tsc: Some(tsc),
+        reading: Arc::new(Reading::Tsc(table)),
+        error: CountSpan(i64::try_from(error).unwrap_or(i64::MAX)),
+        counter,
+    })
+}

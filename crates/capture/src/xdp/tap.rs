@@ -1,0 +1,472 @@
+//! AF_XDP sockets, one for each receive queue.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use truechimer_bpf::{Link as Attached, Map, Program, XdpMode};
+use truechimer_time::CountSpan;
+
+use super::attach::{self, Place};
+use super::calls::Promiscuous;
+use super::chunk::{Copied, Framed, View};
+use super::frames::Intake;
+use super::memory::Mapping;
+use super::program::{Counted, Counters, redirect};
+use super::socket::{self, Socket, Statistics};
+use super::stamp::Source;
+use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
+use crate::filter::Filter;
+use crate::link::{Change, Watcher};
+use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
+
+/// Bytes of a frame; the kernel takes powers of two, no less.
+const FRAME: u32 = 2048;
+/// What the kernel keeps free in front of each packet.
+const HEADROOM: u32 = 256;
+/// Ethernet header and two VLAN tags.
+const FRAMING: u32 = 14 + 8;
+/// A queue has as many frames as this at least.
+const LEAST_FRAMES: u64 = 64;
+/// Ring memory that nobody means: all of it is locked at once.
+const MOST_RING: u64 = 4 << 30;
+/// How many frames are taken out of a ring at a time.
+const BATCH: u32 = 512;
+/// More packets than can be between the program and the rings of one queue: what the driver takes
+/// before it lets user space know.
+const IN_FLIGHT: u64 = 256;
+/// A queue that was only just given up is not free for a moment.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Takes packets off an interface, and away from the host, by AF_XDP.
+#[derive(Debug)]
+pub struct XdpTap {
+    // Goes first: no program, no more packets.
+    attached: Attached,
+    program: Arc<Program>,
+    counters: Counters,
+    _sockets: Map,
+    queues: Vec<Queue>,
+    turn: usize,
+    polled: Vec<libc::pollfd>,
+    watcher: Watcher,
+    source: Source,
+    filter: Option<Filter>,
+    facts: Facts,
+    taken: u64,
+    refused: u64,
+    astray: Astray,
+    _promiscuous: Option<Promiscuous>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    number: u32,
+    intake: Intake,
+    socket: Arc<Socket>,
+}
+
+/// Packets that the program sent to a socket and that nobody has counted since: those on their way,
+/// and those lost in between.
+#[derive(Clone, Copy, Debug)]
+struct Astray {
+    lost: u64,
+    seen: u64,
+    since: Instant,
+}
+
+/// What became of the packets so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct XdpCounts {
+    /// The program sent them to a socket.
+    pub seen: u64,
+    /// They were taken out of the rings.
+    pub taken: u64,
+    /// Of those: refused by the filter.
+    pub refused: u64,
+    /// Frames in the rings, not taken yet.
+    pub waiting: u64,
+    /// Dropped by the kernel: a receive ring was full.
+    pub ring_full: u64,
+    /// Dropped by the kernel: no frame was free, or the packet was too long for one.
+    pub dropped: u64,
+    /// Of those, as a rule: how often no frame was free.
+    pub fill_empty: u64,
+    /// Frames whose description made no sense.
+    pub invalid: u64,
+    /// Passed on to the host: their queue is not captured from.
+    pub elsewhere: u64,
+    /// Passed on to the host: the driver leaves no room for a stamp.
+    pub unnoted: u64,
+}
+
+impl XdpTap {
+    /// Opens it; packets are captured from now on.
+    ///
+    /// # Errors
+    /// Without the rights (CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON), without the interface,
+    /// where the host uses it and [`XdpOptions::take`] is not set, where another program or socket
+    /// has it, where the driver cannot.
+    pub fn open(options: &XdpOptions) -> Result<XdpTap, TapError> {
+        let place = Place::find(&options.interface)?;
+        guard::check(&place.link, options.take)?;
+        let source = Source::open(options.stamp, options.counter)?;
+        let snap = options.snap_length.max(LEAST_SNAP);
+        let numbers = match &options.queues {
+            Some(numbers) => numbers.clone(),
+            None => queues::of(&place.asker, &options.interface, place.link.index),
+        };
+        let Some(last) = numbers.iter().copied().max() else {
+            return Err(TapError {
+                doing: format!("opening AF_XDP sockets on {}", options.interface),
+                why: "no queue was named".to_owned(),
+                mend: None,
+            });
+        };
+        let watcher = Watcher::open(place.link.index)
+            .map_err(system(format!("watching {}", options.interface), |_| None))?;
+
+        let counters = Counters::new().map_err(failed)?;
+        let sockets = Map::xsk_map(last.saturating_add(1)).map_err(failed)?;
+        // A filter must see the whole packet.
+        let cut = options.filter.is_none().then_some(snap);
+        let program = redirect(&sockets, &counters, source.stamp(), cut).map_err(failed)?;
+        let (attached, mode, regret) = place.attach(&program, options.mode)?;
+
+        let plan = Plan::new(options, &place, mode, numbers.len());
+        let mut opened = Vec::new();
+        for &number in &numbers {
+            opened.push(Queue::open(place.link.index, number, &plan)?);
+        }
+        let promiscuous =
+            match options.promiscuous && !place.link.is_loopback {
+                true => Some(Promiscuous::on(place.link.index).map_err(system(
+                    format!("setting {} promiscuous", options.interface),
+                    |_| Some("it takes CAP_NET_RAW: setcap cap_net_raw+ep FILE, or run as root"),
+                ))?),
+                false => None,
+            };
+        let zero_copy = opened.iter().filter(|queue| queue.socket.is_zero_copy().unwrap_or(false));
+        let copy = if zero_copy.count() == opened.len() { "zero-copy" } else { "copy" };
+        for queue in &opened {
+            sockets.set_fd(queue.number, queue.socket.as_fd().as_fd()).map_err(failed)?;
+        }
+
+        let many = if opened.len() == 1 { "" } else { "s" };
+        let mut detail = format!("{}, {copy}, {} queue{many}", attach::name(mode), opened.len());
+        for note in regret.into_iter().chain(place.strips_tags.then(|| attach::TAGS.to_owned())) {
+            detail.push_str("; ");
+            detail.push_str(&note);
+        }
+        let facts = Facts {
+            interface: options.interface.clone(),
+            method: Method::Xdp,
+            detail,
+            link_type: ETHERNET,
+            snap_length: snap,
+            stamped_by: source.described(),
+            ring_bytes: u64::from(plan.frames) * u64::from(FRAME) * opened.len() as u64,
+        };
+        let polled = opened.iter().map(|queue| queue.socket.as_fd().as_raw_fd());
+        let polled = polled.chain([watcher.as_fd().as_raw_fd()]);
+        let polled =
+            polled.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+        Ok(XdpTap {
+            attached,
+            program: Arc::new(program),
+            counters,
+            _sockets: sockets,
+            queues: opened,
+            turn: 0,
+            polled,
+            watcher,
+            source,
+            filter: options.filter.clone(),
+            facts,
+            taken: 0,
+            refused: 0,
+            astray: Astray { lost: 0, seen: 0, since: Instant::now() },
+            _promiscuous: promiscuous,
+        })
+    }
+
+    /// The program, for those who feed it packets by hand.
+    #[must_use]
+    pub fn program(&self) -> Arc<Program> {
+        self.program.clone()
+    }
+
+    /// The program's place on the interface.
+    #[must_use]
+    pub fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// |count − true count| of a stamp is at most this because of the way it was made; 0 unless the
+    /// stamp is [`StampAt::Tsc`].
+    #[must_use]
+    pub fn stamp_error(&self) -> CountSpan {
+        self.source.error
+    }
+
+    /// What became of the packets. While they come in, those on their way are in `seen` only.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn counts(&self) -> Result<XdpCounts, TapError> {
+        let get = |what| self.counters.get(what).map_err(failed);
+        let mut counts = XdpCounts {
+            // First: what is counted after it was not seen too few.
+            seen: get(Counted::Seen)?,
+            elsewhere: get(Counted::Elsewhere)?,
+            unnoted: get(Counted::Unnoted)?,
+            taken: self.taken,
+            refused: self.refused,
+            ..XdpCounts::default()
+        };
+        for queue in &self.queues {
+            let statistics = queue.socket.statistics();
+            let Statistics { dropped, ring_full, fill_empty, invalid } =
+                statistics.map_err(system("asking an AF_XDP socket for its counters", |_| None))?;
+            counts.dropped += dropped;
+            counts.ring_full += ring_full;
+            counts.fill_empty += fill_empty;
+            counts.invalid += invalid + queue.intake.astray();
+            counts.waiting += u64::from(queue.intake.waiting());
+        }
+        Ok(counts)
+    }
+
+    /// The next chunk, if any packets wait; `Err` with how many were refused if none of them passed.
+    fn take(&mut self) -> Result<Option<Box<dyn Chunk>>, ()> {
+        for _ in 0..self.queues.len() {
+            let turn = self.turn;
+            self.turn = (turn + 1) % self.queues.len();
+            let Some(queue) = self.queues.get_mut(turn) else { continue };
+            if queue.intake.waiting() == 0 {
+                continue;
+            }
+            let held = queue.intake.take(BATCH);
+            let taken = match self.source.stamp() {
+                super::program::Stamp::None => Some(self.source.counter.read()),
+                _ => None,
+            };
+            let view = View {
+                reading: self.source.reading.clone(),
+                taken,
+                snap: self.facts.snap_length,
+                queue: u16::try_from(queue.number).unwrap_or(u16::MAX),
+            };
+            let filter = self.filter.as_ref();
+            let (chunk, all, refused): (Box<dyn Chunk>, u64, u64) = if held.has_long_packets() {
+                let (copied, all, refused) = Copied::join(&held, &view, filter);
+                (Box::new(copied), all, refused)
+            } else {
+                let all = held.len() as u64;
+                let (framed, refused) = Framed::new(held, view, filter);
+                (Box::new(framed), all, refused)
+            };
+            self.taken += all;
+            self.refused += refused;
+            return if chunk.is_empty() { Err(()) } else { Ok(Some(chunk)) };
+        }
+        Ok(None)
+    }
+
+    /// What the kernel says of the interface, if anything.
+    fn news(&mut self) -> Result<Option<Next>, TapError> {
+        let news = self.watcher.next();
+        let news = news.map_err(system(format!("watching {}", self.facts.interface), |_| None))?;
+        Ok(news.map(|change| match change {
+            Change::Down => Next::Down,
+            Change::Up => Next::Up,
+            Change::Gone => Next::Gone,
+        }))
+    }
+
+    /// Waits for packets or news.
+    fn wait(&mut self, timeout: Duration) -> Result<(), TapError> {
+        // Rounded up: a wait of 0 ms for the last part of one would spin.
+        let millis = timeout.as_micros().div_ceil(1000);
+        let millis = i32::try_from(millis).unwrap_or(i32::MAX);
+        socket::wait(&mut self.polled, millis).map_err(system("waiting for packets", |_| None))?;
+        let broken = self.queues.iter().zip(&self.polled).find(|(_, polled)| {
+            polled.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
+        });
+        let Some((queue, _)) = broken else { return Ok(()) };
+        // The interface has gone, as a rule, and the message that says so is on its way.
+        let number = queue.number;
+        if let Some(last) = self.polled.last_mut() {
+            let _ = socket::wait(std::slice::from_mut(last), 500);
+            if last.revents != 0 {
+                return Ok(());
+            }
+        }
+        Err(TapError {
+            doing: format!("capturing from queue {number} of {}", self.facts.interface),
+            why: "the kernel has unbound its socket".to_owned(),
+            mend: Some("has the number of queues been changed? Start again".to_owned()),
+        })
+    }
+}
+
+impl Tap for XdpTap {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn next(&mut self, timeout: Duration) -> Result<Next, TapError> {
+        let begin = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(begin.elapsed());
+            match self.take() {
+                Ok(Some(chunk)) => return Ok(Next::Chunk(chunk)),
+                // Refused, all of them: there may be more.
+                Err(()) if !left.is_zero() => continue,
+                Err(()) => return Ok(Next::Nothing),
+                Ok(None) => {}
+            }
+            if self.watcher.is_gone() {
+                return Ok(Next::Gone);
+            }
+            if let Some(news) = self.news()? {
+                return Ok(news);
+            }
+            if left.is_zero() {
+                return self.quiet();
+            }
+            self.wait(left)?;
+        }
+    }
+
+    fn losses(&mut self) -> Result<Losses, TapError> {
+        let counts = self.counts()?;
+        let kernel_lost = self.astray.note(&counts, self.queues.len() as u64);
+        Ok(counts.losses(kernel_lost))
+    }
+}
+
+impl XdpTap {
+    /// Nothing has come: unless the driver leaves no room for stamps, that is all there is to say.
+    fn quiet(&self) -> Result<Next, TapError> {
+        if self.taken > 0 {
+            return Ok(Next::Nothing);
+        }
+        let get = |what| self.counters.get(what).map_err(failed);
+        if get(Counted::Unnoted)? > 0 && get(Counted::Seen)? == 0 {
+            return Err(TapError {
+                doing: format!("stamping packets of {} in XDP", self.facts.interface),
+                why: "the driver leaves no room for notes beside a packet".to_owned(),
+                mend: Some("stamp at dequeue, or use mode generic".to_owned()),
+            });
+        }
+        Ok(Next::Nothing)
+    }
+}
+
+impl XdpCounts {
+    /// Seen, and neither in the rings nor taken nor known to be dropped.
+    fn unaccounted(&self) -> u64 {
+        let known = self.taken + self.waiting + self.dropped + self.ring_full + self.invalid;
+        self.seen.saturating_sub(known)
+    }
+
+    fn losses(&self, astray: u64) -> Losses {
+        let no_frame = self.dropped.min(self.fill_empty);
+        let ring = self.ring_full + no_frame;
+        let kernel = self.dropped - no_frame + self.invalid + self.unnoted + astray;
+        Losses { received: self.taken - self.refused + ring + kernel, ring, kernel }
+    }
+}
+
+impl Astray {
+    /// How many were lost in between. Exact once packets have stopped coming; before, it is what is
+    /// more than can be on the way.
+    fn note(&mut self, counts: &XdpCounts, queues: u64) -> u64 {
+        let between = counts.unaccounted();
+        let at_rest = counts.seen == self.seen && self.since.elapsed() > Duration::from_millis(20);
+        if counts.seen != self.seen {
+            (self.seen, self.since) = (counts.seen, Instant::now());
+        }
+        let on_the_way = if at_rest { 0 } else { IN_FLIGHT.saturating_mul(queues) };
+        self.lost = self.lost.max(between.saturating_sub(on_the_way));
+        self.lost
+    }
+}
+
+/// What every queue gets.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    frames: u32,
+    huge: bool,
+    flags: u16,
+}
+
+impl Plan {
+    fn new(options: &XdpOptions, place: &Place, mode: XdpMode, queues: usize) -> Plan {
+        let frames = options.ring_bytes.min(MOST_RING) / u64::from(FRAME) / queues.max(1) as u64;
+        let frames = frames.max(LEAST_FRAMES) as u32;
+        // In the stack a packet may be many segments in one, whatever the MTU.
+        let long = place.mtu.saturating_add(FRAMING) > FRAME - HEADROOM || mode == XdpMode::Generic;
+        let copy = !options.zero_copy || mode == XdpMode::Generic;
+        let mut flags = libc::XDP_USE_NEED_WAKEUP;
+        flags |= if long { libc::XDP_USE_SG } else { 0 };
+        flags |= if copy { libc::XDP_COPY } else { 0 };
+        Plan { frames, huge: options.huge_pages, flags }
+    }
+}
+
+impl Queue {
+    fn open(interface: u32, number: u32, plan: &Plan) -> Result<Queue, TapError> {
+        let error = |doing: &str| {
+            system(format!("{doing} for queue {number}"), |errno| match errno {
+                libc::EPERM | libc::EACCES => {
+                    Some("it takes CAP_NET_RAW: setcap cap_net_raw+ep FILE, or run as root")
+                }
+                libc::EAFNOSUPPORT => Some("the kernel has no AF_XDP: use the method `packet`"),
+                libc::ENOBUFS | libc::ENOMEM => Some(
+                    "ask for a smaller ring, raise `ulimit -l`, or give CAP_IPC_LOCK: the memory is locked",
+                ),
+                libc::EBUSY => Some("another AF_XDP socket has this queue"),
+                libc::EINVAL => Some("is there such a queue? `ethtool -l IF` tells"),
+                _ => None,
+            })
+        };
+        let socket = Socket::new().map_err(error("opening an AF_XDP socket"))?;
+        let bytes = plan.frames as usize * FRAME as usize;
+        let memory = Mapping::anonymous(bytes, plan.huge).map_err(error("getting memory"))?;
+        socket.register(&memory, FRAME).map_err(error("registering memory"))?;
+        // Room for all frames in either ring: giving back never waits, and packets are lost for
+        // one reason only.
+        let rings = socket.rings(plan.frames.next_power_of_two());
+        let rings = rings.map_err(error("making the rings"))?;
+        bind(&socket, interface, number, plan.flags).map_err(error("binding an AF_XDP socket"))?;
+        let socket = Arc::new(socket);
+        let intake = Intake::new(memory, FRAME, plan.frames, rings, Some(socket.clone()));
+        Ok(Queue { number, intake, socket })
+    }
+}
+
+/// Binds, without packets over several frames where the kernel has none, and patiently.
+fn bind(socket: &Socket, interface: u32, queue: u32, flags: u16) -> std::io::Result<()> {
+    let begin = Instant::now();
+    let mut flags = flags;
+    loop {
+        let error = match socket.bind(interface, queue, flags) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let several = flags & libc::XDP_USE_SG;
+        match error.raw_os_error() {
+            Some(libc::EINVAL | libc::EOPNOTSUPP) if several != 0 => flags &= !several,
+            Some(libc::EBUSY) if begin.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tap_tests.rs"]
+mod tests;

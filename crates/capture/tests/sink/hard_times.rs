@@ -1,0 +1,155 @@
+//! A disk that is full, and a program that is killed. Both take a process of their own: this test
+//! program, started once more.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use truechimer_capture::sink::{CaptureFile, Sink, SinkError};
+use truechimer_pcapng::Frames;
+use truechimer_timehands::Status;
+
+use super::{change, facts, frame, options, packet, stamped, story, tshark};
+use crate::made::Scratch;
+
+/// Names the directory that the process is to work in.
+const DIRECTORY: &str = "TRUECHIMER_TEST_SINK";
+
+fn directory() -> Option<PathBuf> {
+    std::env::var_os(DIRECTORY).map(PathBuf::from)
+}
+
+fn this() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+fn packets(path: &Path) -> (Vec<i64>, bool) {
+    let mut frames = Frames::new(BufReader::new(File::open(path).unwrap())).unwrap();
+    let mut times = Vec::new();
+    while let Some(frame) = frames.next_frame().unwrap() {
+        times.push(frame.unix_ns.unwrap() - super::START);
+    }
+    (times, frames.torn().is_some())
+}
+
+#[test]
+#[ignore = "run by a_full_disk_costs_only_what_does_not_fit"]
+fn fill_a_disk() {
+    let Some(directory) = directory() else { return };
+    let (path, ballast) = (directory.join("full.pcapng"), directory.join("ballast"));
+    std::fs::write(&ballast, vec![0; 300 << 10]).unwrap();
+    let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let data = frame(150);
+    let mut sent = 0;
+    let mut send = |sink: &mut CaptureFile, many| {
+        for _ in 0..many {
+            sink.packet(&packet(&data), &stamped(sent)).unwrap();
+            sent += 1;
+        }
+        sent
+    };
+    send(&mut sink, 5000);
+    let full = sink.written().clone();
+    assert!(full.unwritten > 0, "{full:?}");
+    let trouble = full.trouble.unwrap();
+    assert!(trouble.starts_with(&path.display().to_string()), "{trouble}");
+    // What is there can be read already.
+    let (there, torn) = packets(&path);
+    assert_eq!((there.len() as u64, torn), (full.packets, false));
+    assert_eq!(there, (0..there.len() as i64).collect::<Vec<_>>());
+    // Nothing changes while there is no space, whatever comes.
+    std::thread::sleep(Duration::from_millis(1100));
+    send(&mut sink, 10);
+    assert!(sink.written().trouble.is_some());
+    // Then there is.
+    std::fs::remove_file(&ballast).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    let sent = send(&mut sink, 100);
+    assert_eq!(sink.written().trouble, None);
+    let written = sink.finish().unwrap();
+    assert_eq!(written.packets + written.unwritten, sent);
+    let (after, torn) = packets(&path);
+    assert_eq!((after.len() as u64, torn), (written.packets, false));
+    assert!(after.ends_with(&(sent as i64 - 100..sent as i64).collect::<Vec<_>>()));
+    let told = format!("Unwritten {}", written.unwritten);
+    assert!(story(&path).contains(&told), "{told}");
+    if let Some(lines) = tshark(&path, &["frame.time_epoch"]) {
+        assert_eq!(lines.len() as u64, written.packets);
+    }
+    println!("filled and freed");
+}
+
+#[test]
+fn a_full_disk_costs_only_what_does_not_fit() {
+    let scratch = Scratch::new();
+    // A file system of half a MiB that nobody else sees.
+    let script = r#"mount -t tmpfs -o size=512k none "$0" && exec "$@""#;
+    let output = Command::new("unshare")
+        .args(["-rm", "sh", "-c", script])
+        .arg(&scratch.0)
+        .arg(this())
+        .args(["--ignored", "--exact", "hard_times::fill_a_disk", "--nocapture"])
+        .env(DIRECTORY, &scratch.0)
+        .output()
+        .unwrap();
+    let (said, why) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if why.contains("unshare: ") || why.contains("mount: ") {
+        eprintln!("SKIPPED: no file system of our own: {why}");
+        return;
+    }
+    assert!(output.status.success() && said.contains("filled and freed"), "{said}{why}");
+}
+
+#[test]
+fn a_device_that_is_always_full_is_named() {
+    let mut sink = CaptureFile::create(&facts(), options(Path::new("/dev/full"))).unwrap();
+    sink.packet(&packet(&frame(60)), &stamped(0)).unwrap();
+    let told = sink.flush().unwrap_err();
+    assert!(matches!(&told, SinkError::Failed { .. }));
+    assert!(told.to_string().starts_with("/dev/full: writing: "), "{told}");
+    assert_eq!((sink.written().packets, sink.written().unwritten), (0, 1));
+}
+
+#[test]
+#[ignore = "run by killed_in_the_midst_it_can_be_read"]
+fn write_for_ever() {
+    let Some(directory) = directory() else { return };
+    let mut sink = CaptureFile::create(&facts(), options(&directory.join("killed"))).unwrap();
+    let data = frame(150);
+    for n in 0.. {
+        sink.packet(&packet(&data), &stamped(n)).unwrap();
+        if n % 100 == 0 {
+            sink.flush().unwrap();
+        }
+    }
+}
+
+#[test]
+fn killed_in_the_midst_it_can_be_read() {
+    let scratch = Scratch::new();
+    let path = scratch.file("killed");
+    let mut child = Command::new(this())
+        .args(["--ignored", "--exact", "hard_times::write_for_ever"])
+        .env(DIRECTORY, &scratch.0)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while std::fs::metadata(&path).map_or(0, |file| file.len()) < 1 << 20 {
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(child.try_wait().unwrap().is_none(), "it writes for ever");
+    }
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    let (times, torn) = packets(&path);
+    assert!(times.len() > 1000);
+    assert_eq!(times, (0..times.len() as i64).collect::<Vec<_>>());
+    // tshark calls a torn file an error, and reads it all the same.
+    if !torn && let Some(lines) = tshark(&path, &["frame.time_epoch"]) {
+        assert_eq!(lines.len(), times.len());
+    }
+}

@@ -1,0 +1,297 @@
+//! Capture files, as our reader and as other people's programs see them.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod hard_times;
+mod made;
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use made::*;
+use truechimer_capture::sink::{CaptureFile, FileOptions, Mark, Sink};
+use truechimer_capture::{Losses, Packet};
+use truechimer_pcapng::records::{self, Record};
+use truechimer_pcapng::{Blocks, Content, Frames, Section, code};
+use truechimer_timehands::Status;
+
+/// All records, comments and packets of a file, in order and in words.
+fn story(path: &Path) -> Vec<String> {
+    let mut blocks = Blocks::new(BufReader::new(File::open(path).unwrap()));
+    let mut section = Section::new();
+    let mut story = Vec::new();
+    while let Some(block) = blocks.next_block().unwrap() {
+        let (what, options) = match section.take(&block).unwrap() {
+            Content::Section(options) => ("section", options),
+            Content::Interface(_, options) => ("interface", options),
+            Content::Packet(packet) => ("packet", packet.options),
+            Content::Statistics(_, options) => ("statistics", options),
+            Content::Other => panic!("only blocks that all programs know"),
+        };
+        story.push(what.to_owned());
+        for option in options {
+            let option = option.unwrap();
+            match option.code {
+                code::COMMENT => story.push(String::from_utf8(option.value.to_vec()).unwrap()),
+                code::CUSTOM => match records::read(option.value).unwrap().unwrap() {
+                    Record::Packet(record) => assert!(record.counted.is_some()),
+                    Record::Change(json) => {
+                        let change: truechimer_capture::convert::Change =
+                            serde_json::from_str(json).unwrap();
+                        let hand = change.hand.map(|used| used.generation);
+                        story.push(format!("change at {} to {hand:?}", change.at.0));
+                    }
+                    Record::Mark(mark) => story.push(format!("{:?} {}", mark.kind, mark.value)),
+                    Record::Unknown { .. } => panic!("unknown"),
+                },
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(blocks.torn(), None);
+    story
+}
+
+fn options(path: &Path) -> FileOptions {
+    FileOptions { path: path.to_owned(), ..FileOptions::default() }
+}
+
+#[test]
+fn a_capture_is_what_was_captured() {
+    let scratch = Scratch::new();
+    let path = scratch.file("a.pcapng");
+    let options = FileOptions {
+        filter: Some("udp port 9876".into()),
+        comments: vec!["clock: made up".into()],
+        ..options(&path)
+    };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let data = frame(150);
+    for n in 0..3 {
+        sink.packet(&packet(&data), &stamped(n * 1_000_001)).unwrap();
+    }
+    sink.change(&change(20, None, None)).unwrap();
+    sink.mark(Mark::Down).unwrap();
+    sink.packet(&packet(&data), &stamped(4_000_000)).unwrap();
+    sink.change(&change(30, Some(Status::Holdover), Some(6))).unwrap();
+    sink.losses(&Losses { received: 9, ring: 2, kernel: 1 }, 2);
+    let written = sink.finish().unwrap();
+    assert_eq!((written.packets, written.unwritten, written.files), (4, 0, 1));
+    assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
+    assert_eq!(written.file.as_deref(), Some(path.as_path()));
+
+    assert_eq!(
+        story(&path),
+        [
+            "section",
+            "clock: made up",
+            "interface",
+            "method packet (ring of 1 MiB), stamped by kernel at arrival (CLOCK_REALTIME)",
+            "change at 10 to Some(5)",
+            "packet",
+            "packet",
+            "packet",
+            "packet",
+            "no clock: times are the system clock's from here on (no daemon)",
+            "change at 20 to Some(5)",
+            "Down 0",
+            "wire went down before this",
+            "statistics",
+            "times of packets so far: 4 within a bound (at most ± 23.001 µs)",
+            "clock: holdover from here on",
+            "change at 30 to Some(6)",
+        ]
+    );
+    let mut frames = Frames::new(BufReader::new(File::open(&path).unwrap())).unwrap();
+    let mut times = Vec::new();
+    while let Some(frame) = frames.next_frame().unwrap() {
+        assert_eq!(frame.data, data);
+        let record = frame.record.unwrap();
+        assert_eq!((record.method, record.generation, record.bound_ns), (1, 5, Some(23_001)));
+        times.push(frame.unix_ns.unwrap() - START);
+    }
+    assert_eq!(times, [0, 1_000_001, 2_000_002, 4_000_000]);
+
+    if let Some(lines) = tshark(&path, &["frame.time_epoch", "frame.len", "udp.dstport"]) {
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[1], "1795300000.001000001\t150\t9876");
+    }
+    if let Some(text) = capinfos(&path) {
+        for line in [
+            "Number of packets:   4",
+            "nanoseconds (9)",
+            "Name = wire",
+            "Filter string = udp port 9876",
+            "Number of stat entries = 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+}
+
+#[test]
+fn tags_are_put_back_where_they_were() {
+    let scratch = Scratch::new();
+    let path = scratch.file("tags.pcapng");
+    let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
+    let (long, short) = (frame(200), frame(60));
+    let tag = Some([0x81, 0, 0, 42]);
+    let tiny = [1u8; 8];
+    for data in [&short[..], &long[..], &tiny[..]] {
+        sink.packet(&Packet { tag, ..packet(data) }, &stamped(1)).unwrap();
+    }
+    sink.finish().unwrap();
+    let mut frames = Frames::new(BufReader::new(File::open(&path).unwrap())).unwrap();
+    let first = frames.next_frame().unwrap().unwrap();
+    assert_eq!(first.data, [&short[..12], &[0x81, 0, 0, 42], &short[12..]].concat());
+    assert_eq!(first.length, 64);
+    // No longer than asked for, but for its length on the wire.
+    let second = frames.next_frame().unwrap().unwrap();
+    assert_eq!(second.data, [&long[..12], &[0x81, 0, 0, 42], &long[12..196]].concat());
+    assert_eq!(second.length, 204);
+    // Nothing to put it into.
+    let third = frames.next_frame().unwrap().unwrap();
+    assert_eq!((third.data, third.length), (&tiny[..], 12));
+    if let Some(lines) = tshark(&path, &["vlan.id", "udp.dstport"]) {
+        assert_eq!(lines[..2], ["42\t9876", "42\t9876"]);
+    }
+}
+
+#[test]
+fn the_state_of_the_clock_is_repeated() {
+    let scratch = Scratch::new();
+    let path = scratch.file("long.pcapng");
+    let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let data = frame(60);
+    for n in 0..2500 {
+        sink.packet(&packet(&data), &stamped(n)).unwrap();
+    }
+    sink.finish().unwrap();
+    let changes = story(&path).iter().filter(|line| line.starts_with("change")).count();
+    assert_eq!(changes, 3);
+}
+
+#[test]
+fn a_row_of_files_each_complete_in_itself() {
+    let scratch = Scratch::new();
+    let path = scratch.file("row.pcapng");
+    let options = FileOptions { rotate_bytes: Some(20_000), keep: Some(3), ..options(&path) };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let data = frame(150);
+    for n in 0..500 {
+        if n == 450 {
+            sink.change(&change(20, Some(Status::Synchronised), Some(6))).unwrap();
+        }
+        sink.packet(&packet(&data), &stamped(n)).unwrap();
+        sink.flush().unwrap();
+    }
+    let written = sink.finish().unwrap();
+    assert_eq!(written.packets, 500);
+    let names = scratch.names();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let last = format!("row_{:05}_", written.files);
+    assert!(names[2].starts_with(&last) && names[2].ends_with(".pcapng"), "{names:?}");
+    let mut packets = Vec::new();
+    for name in &names {
+        let path = scratch.file(name);
+        let length = std::fs::metadata(&path).unwrap().len();
+        assert!(length < 21_500, "{name} is {length} bytes long");
+        let story = story(&path);
+        assert!(story[3].starts_with("change at"), "{story:?}");
+        let mut frames = Frames::new(BufReader::new(File::open(&path).unwrap())).unwrap();
+        while let Some(frame) = frames.next_frame().unwrap() {
+            packets.push(frame.unix_ns.unwrap() - START);
+        }
+    }
+    // The last of them, and none of those is missing.
+    let first = packets[0];
+    assert_eq!(packets, (first..500).collect::<Vec<_>>());
+    assert!(story(&scratch.file(&names[2]))[3] == "change at 20 to Some(6)");
+}
+
+#[test]
+fn a_row_by_time_goes_on_without_packets() {
+    let scratch = Scratch::new();
+    let path = scratch.file("quiet");
+    let options = FileOptions { rotate_after: Some(Duration::ZERO), ..options(&path) };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.flush().unwrap();
+    sink.flush().unwrap();
+    let written = sink.finish().unwrap();
+    assert_eq!((written.files, scratch.names().len()), (3, 3));
+    for name in scratch.names() {
+        assert_eq!(story(&scratch.file(&name))[0], "section");
+    }
+}
+
+#[test]
+fn what_cannot_hold_a_capture_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    let refused =
+        |path: &Path| CaptureFile::create(&facts(), options(path)).unwrap_err().to_string();
+    let told = refused(&scratch.0);
+    assert!(told.ends_with("is a directory: name a file in it"), "{told}");
+    assert!(told.starts_with(&scratch.0.display().to_string()), "{told}");
+    let told = refused(&scratch.file("none/a.pcapng"));
+    assert!(told.contains("none/a.pcapng: opening: "), "{told}");
+    let row = FileOptions { rotate_bytes: Some(1), ..options(Path::new("-")) };
+    let told = CaptureFile::create(&facts(), row).unwrap_err().to_string();
+    assert!(told.contains("cannot be a row of files"), "{told}");
+
+    // An old file is overwritten, and keeps its permissions; a new one is private.
+    let (old, new) = (scratch.file("old"), scratch.file("new"));
+    std::fs::write(&old, vec![b'x'; 10_000]).unwrap();
+    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o640)).unwrap();
+    for path in [&old, &new] {
+        CaptureFile::create(&facts(), options(path)).unwrap().finish().unwrap();
+        assert_eq!(story(path)[0], "section");
+    }
+    let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&old), mode(&new)), (0o640, 0o600));
+}
+
+#[test]
+fn a_pipe_gets_its_packets_at_once() {
+    let scratch = Scratch::new();
+    let path = scratch.file("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = {
+        let path = path.clone();
+        std::thread::spawn(move || {
+            let mut file = File::open(path).unwrap();
+            let mut bytes = vec![0; 4096];
+            let mut there = 0;
+            // Until the packet is there: it comes without the file's being closed.
+            while there < 600 {
+                there += file.read(&mut bytes[there..]).unwrap();
+            }
+            bytes.truncate(there);
+            bytes
+        })
+    };
+    let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
+    let data = frame(150);
+    let mut sent = 0;
+    while sent < 600 {
+        sink.packet(&packet(&data), &stamped(0)).unwrap();
+        sink.flush().unwrap();
+        sent = sink.written().bytes;
+    }
+    let bytes = reader.join().unwrap();
+    assert!(Frames::new(bytes.as_slice()).unwrap().next_frame().unwrap().is_some());
+    // Nobody reads any more.
+    let mut ended = None;
+    for _ in 0..10_000 {
+        if let Err(why) = sink.packet(&packet(&data), &stamped(0)).and_then(|()| sink.flush()) {
+            ended = Some(why);
+            break;
+        }
+    }
+    assert!(matches!(ended, Some(truechimer_capture::sink::SinkError::Closed)), "{ended:?}");
+    assert!(sink.finish().is_ok());
+}

@@ -1,0 +1,178 @@
+//! Interfaces that go down, vanish or are used, processes that are killed, packets that pass.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::bed::{FAR, NEAR, Sender, frame, ip, until, with_wire};
+use super::{exchange, options};
+use truechimer_capture::xdp::{Use, XdpOptions, XdpTap, uses};
+use truechimer_capture::{Next, Tap};
+
+/// Set for the process that is to capture and be killed.
+const CHILD: &str = "TRUECHIMER_XDP_CHILD";
+
+/// What comes that is no packet.
+fn news(tap: &mut impl Tap) -> &'static str {
+    for _ in 0..100 {
+        match tap.next(Duration::from_millis(100)).unwrap() {
+            Next::Chunk(_) | Next::Nothing => {}
+            Next::Down => return "down",
+            Next::Up => return "up",
+            Next::Gone => return "gone",
+        }
+    }
+    panic!("no news");
+}
+
+#[test]
+fn an_interface_may_go_down_come_back_and_vanish() {
+    with_wire(1, || {
+        let mut tap = XdpTap::open(&options()).unwrap();
+        let frames: Vec<_> = (0..50).map(|n| frame(n, 100)).collect();
+        assert_eq!(exchange(&mut tap, &Sender::on(FAR), &frames).len(), 50);
+        ip(&["link", "set", NEAR, "down"]);
+        assert_eq!(news(&mut tap), "down");
+        ip(&["link", "set", NEAR, "up"]);
+        assert_eq!(news(&mut tap), "up");
+        until("the wire carries again", || ip(&["link", "show", FAR]).contains("LOWER_UP"));
+        assert_eq!(exchange(&mut tap, &Sender::on(FAR), &frames).len(), 50);
+        ip(&["link", "del", NEAR]);
+        assert_eq!(news(&mut tap), "down");
+        assert_eq!(news(&mut tap), "gone");
+        assert_eq!(news(&mut tap), "gone", "for good");
+        assert_eq!(tap.losses().unwrap().received, 100);
+    });
+}
+
+#[test]
+fn packets_outlive_tap_and_interface() {
+    with_wire(1, || {
+        let mut tap = XdpTap::open(&options()).unwrap();
+        let sender = Sender::on(FAR);
+        (0..10).for_each(|n| sender.send(&frame(n, 100)).unwrap());
+        let mut held = Vec::new();
+        while let Next::Chunk(chunk) = tap.next(Duration::from_millis(200)).unwrap() {
+            held.push(chunk);
+        }
+        drop(tap);
+        ip(&["link", "del", NEAR]);
+        // Read, and given back to nobody, on another thread.
+        let read = std::thread::spawn(move || {
+            let mut bytes = 0;
+            for chunk in &held {
+                chunk.for_each(&mut |packet| bytes += packet.data.len());
+            }
+            bytes
+        });
+        assert_eq!(read.join().unwrap(), 1000);
+    });
+}
+
+#[test]
+fn a_queue_given_up_can_be_had_again_at_once_and_no_other() {
+    with_wire(1, || {
+        for _ in 0..5 {
+            let tap = XdpTap::open(&options()).unwrap();
+            let error = XdpTap::open(&options()).unwrap_err().to_string();
+            assert!(error.contains("another program is there"), "{error}");
+            drop(tap);
+        }
+        assert!(!ip(&["link", "show", NEAR]).contains("xdp"));
+        let wish = XdpOptions { queues: Some(vec![7]), ..options() };
+        let error = XdpTap::open(&wish).unwrap_err().to_string();
+        assert!(error.contains("queue 7") && error.contains("ethtool -l"), "{error}");
+        assert!(!ip(&["link", "show", NEAR]).contains("xdp"), "nothing stays of a failed attempt");
+    });
+}
+
+#[test]
+fn packets_pass_again_when_the_capture_is_killed() {
+    with_wire(1, || {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "life::captures_until_killed", "--nocapture"])
+            .env(CHILD, "yes")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("capturing") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended");
+        }
+        assert!(ip(&["link", "show", NEAR]).contains("xdp"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until("the program is gone", || !ip(&["link", "show", NEAR]).contains("xdp"));
+        // And so is the socket.
+        let mut tap = XdpTap::open(&options()).unwrap();
+        assert_eq!(exchange(&mut tap, &Sender::on(FAR), &[frame(1, 100)]).len(), 1);
+    });
+}
+
+/// Not a test: what the one above starts.
+#[test]
+fn captures_until_killed() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let mut tap = XdpTap::open(&options()).unwrap();
+    println!("capturing");
+    loop {
+        assert!(!matches!(tap.next(Duration::from_secs(1)).unwrap(), Next::Gone));
+    }
+}
+
+#[test]
+fn what_the_host_uses_is_not_taken() {
+    with_wire(1, || {
+        assert_eq!(uses(NEAR).unwrap(), []);
+        let refused = |part: &str| {
+            let error = XdpTap::open(&options()).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("--take"), "{error}");
+        };
+        ip(&["address", "add", "192.0.2.2/24", "dev", NEAR]);
+        refused("it has the address 192.0.2.2");
+        ip(&["route", "add", "default", "via", "192.0.2.1"]);
+        refused("a default route goes out by it");
+        ip(&["address", "flush", "dev", NEAR]);
+        ip(&["route", "add", "default", "dev", NEAR]);
+        assert_eq!(uses(NEAR).unwrap(), [Use::DefaultRoute]);
+        drop(XdpTap::open(&XdpOptions { take: true, ..options() }).unwrap());
+        ip(&["route", "del", "default"]);
+        assert_eq!(uses(NEAR).unwrap(), []);
+        // Kinds that a kernel may lack.
+        let made = |arguments: &[&str]| {
+            Command::new("ip").args(arguments).output().unwrap().status.success()
+        };
+        if made(&["link", "add", "bridgeB", "type", "bridge"]) {
+            ip(&["link", "set", NEAR, "master", "bridgeB"]);
+            assert_eq!(uses(NEAR).unwrap(), [Use::PortOf("bridgeB".to_owned())]);
+            refused("it is a port of bridgeB");
+            ip(&["link", "set", NEAR, "nomaster"]);
+        } else {
+            println!("no bridges here");
+        }
+        if made(&["link", "add", "overB", "link", NEAR, "type", "macvlan"]) {
+            assert_eq!(uses(NEAR).unwrap(), [Use::Below("overB".to_owned())]);
+            refused("overB stands on it");
+        } else {
+            println!("no macvlan here");
+        }
+    });
+}
+
+#[test]
+fn nonsense_is_refused_in_words() {
+    with_wire(1, || {
+        let open = |interface: &str| {
+            let wish = XdpOptions { interface: interface.to_owned(), ..options() };
+            XdpTap::open(&wish).unwrap_err().to_string()
+        };
+        assert!(open("no-such-one").contains("`ip link` lists them"), "{}", open("no-such-one"));
+        assert!(open("lo").contains("loopback"), "{}", open("lo"));
+        let wish = XdpOptions { queues: Some(Vec::new()), ..options() };
+        assert!(XdpTap::open(&wish).unwrap_err().to_string().contains("no queue"));
+    });
+}

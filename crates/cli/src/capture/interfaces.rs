@@ -1,0 +1,111 @@
+//! The interfaces that there are.
+
+use std::fs;
+use std::io::Write;
+
+use serde::Serialize;
+use truechimer_capture::packet;
+
+use crate::failure::{Ended, Failure, Outcome};
+use crate::show::json;
+use crate::table::{Side, Table};
+
+/// An interface.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The link type of what is captured there, as tcpdump.org numbers them.
+    pub link_type: Option<u16>,
+    /// `up`, `down`, `unknown`, as the kernel has it; `None` where `/sys` does not tell.
+    pub state: Option<String>,
+    /// The driver; `None` for a virtual one, or where `/sys` does not tell.
+    pub driver: Option<String>,
+    /// How many receive queues it has.
+    pub queues: Option<usize>,
+}
+
+/// Those of this network namespace, and `any`.
+pub fn interfaces() -> Result<Vec<Interface>, Failure> {
+    let table = "/proc/self/net/dev";
+    let text = fs::read_to_string(table).map_err(|why| Failure::new(table, why))?;
+    let names = text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
+    let mut all: Vec<_> = names.map(interface).collect();
+    all.push(Interface {
+        name: "any".into(),
+        link_type: packet::link_type("any").ok(),
+        state: None,
+        driver: None,
+        queues: None,
+    });
+    Ok(all)
+}
+
+fn interface(name: &str) -> Interface {
+    // May be of another namespace than the names, in which these are then missing.
+    let folder = format!("/sys/class/net/{name}");
+    let state = fs::read_to_string(format!("{folder}/operstate")).ok();
+    let driver = fs::read_link(format!("{folder}/device/driver")).ok();
+    let driver = driver.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    let queues = fs::read_dir(format!("{folder}/queues")).ok().map(|queues| {
+        let names = queues.flatten().map(|queue| queue.file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("rx-")).count()
+    });
+    Interface {
+        name: name.to_owned(),
+        link_type: packet::link_type(name).ok(),
+        state: state.map(|state| state.trim().to_owned()),
+        driver,
+        queues,
+    }
+}
+
+/// Lists them.
+pub fn list(as_json: bool, out: &mut dyn Write) -> Ended {
+    let all = interfaces()?;
+    if as_json {
+        writeln!(out, "{}", json(&all)?)?;
+        return Ok(Outcome::Good);
+    }
+    let mut table = Table::new(&[
+        ("interface", Side::Left),
+        ("state", Side::Left),
+        ("link type", Side::Left),
+        ("driver", Side::Left),
+        ("queues", Side::Right),
+    ]);
+    for Interface { name, link_type, state, driver, queues } in all {
+        let dash = || "-".to_owned();
+        let link = match link_type {
+            Some(1) => "Ethernet".into(),
+            Some(101) => "IP".into(),
+            Some(276) => "cooked".into(),
+            Some(other) => other.to_string(),
+            None => dash(),
+        };
+        table.row(vec![
+            name,
+            state.unwrap_or_else(dash),
+            link,
+            driver.unwrap_or_else(dash),
+            queues.map_or_else(dash, |queues| queues.to_string()),
+        ]);
+    }
+    table.write(out)?;
+    Ok(Outcome::Good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there_and_any_comes_last() {
+        let all = interfaces().unwrap();
+        assert!(all.iter().any(|interface| interface.name == "lo"), "{all:?}");
+        assert_eq!(all.last().unwrap().name, "any");
+        let mut out = Vec::new();
+        list(false, &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().starts_with("interface"));
+    }
+}

@@ -1,0 +1,310 @@
+//! How a capture goes, and how it went.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use truechimer_capture::Facts;
+use truechimer_capture::pipeline::{Live, Spread, Summary, Tally};
+use truechimer_time::{CountSpan, Period, Span};
+
+/// The method and how it came to be chosen, for people.
+pub fn described(facts: &Facts, why: &str) -> String {
+    let Facts { method, detail, stamped_by, ring_bytes, .. } = facts;
+    let mib = *ring_bytes as f64 / f64::from(1 << 20);
+    let mut text = format!("{method}");
+    for part in [detail.as_str(), why] {
+        if !part.is_empty() {
+            text.push_str(&format!(" ({part})"));
+        }
+    }
+    text + &format!(", stamped by: {stamped_by}, ring of {mib:.1} MiB")
+}
+
+/// What was lost, of what was received.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+struct Lost {
+    kernel: u64,
+    ring: u64,
+    writer: u64,
+}
+
+impl Lost {
+    fn of(live: &Live) -> Lost {
+        let Live { losses, dropped, unwritten, .. } = live;
+        Lost { kernel: losses.kernel, ring: losses.ring, writer: dropped + unwritten }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lost { kernel, ring, writer } = self;
+        write!(f, "lost {kernel} kernel, {ring} ring, {writer} writer")
+    }
+}
+
+/// What stamps are worth.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+struct Worth {
+    bounded: u64,
+    unsynchronised: u64,
+    uncounted: u64,
+    bound_median_ns: Option<u64>,
+    bound_max_ns: Option<u64>,
+    stamp_error_median_ns: Option<u64>,
+    stamp_error_max_ns: Option<u64>,
+}
+
+impl Worth {
+    fn new(tally: &Tally, period: Period) -> Worth {
+        let Tally { bounded, unsynchronised, uncounted, bounds, errors } = tally;
+        let ns = |counts: u64| {
+            let counts = CountSpan(i64::try_from(counts).unwrap_or(i64::MAX));
+            period.span(counts).as_nanos().clamp(0, i128::from(u64::MAX)) as u64
+        };
+        let max = |spread: &Spread| (spread.count() > 0).then(|| spread.max());
+        Worth {
+            bounded: *bounded,
+            unsynchronised: *unsynchronised,
+            uncounted: *uncounted,
+            bound_median_ns: bounds.quantile(0.5),
+            bound_max_ns: max(bounds),
+            stamp_error_median_ns: errors.quantile(0.5).map(ns),
+            stamp_error_max_ns: max(errors).map(ns),
+        }
+    }
+}
+
+impl fmt::Display for Worth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.bounded + self.unsynchronised + self.uncounted;
+        if all == 0 {
+            return f.write_str("no stamps yet");
+        }
+        let percent = |part: u64| share(part, all);
+        match (self.bound_median_ns, self.bound_max_ns) {
+            (Some(median), Some(max)) => write!(
+                f,
+                "{} bounded, ± {} median, ± {} at most",
+                percent(self.bounded),
+                span(median),
+                span(max)
+            )?,
+            _ => f.write_str("none bounded")?,
+        }
+        if self.unsynchronised > 0 {
+            write!(f, "; {} unsynchronised", percent(self.unsynchronised))?;
+        }
+        if self.uncounted > 0 {
+            write!(f, "; {} without a count", percent(self.uncounted))?;
+        }
+        if let (Some(median), Some(max)) = (self.stamp_error_median_ns, self.stamp_error_max_ns) {
+            write!(f, "; counts to ± {}, ± {} at most", span(median), span(max))?;
+        }
+        Ok(())
+    }
+}
+
+/// A share in percent, never rounded up to all or down to nothing.
+fn share(part: u64, all: u64) -> String {
+    let percent = part as f64 * 100.0 / all as f64;
+    match part {
+        0 => "0 %".into(),
+        _ if part == all => "100 %".into(),
+        _ => format!("{:.1} %", percent.clamp(0.1, 99.9)),
+    }
+}
+
+fn span(ns: u64) -> String {
+    Span::from_nanos_wide(i128::from(ns)).to_string()
+}
+
+/// A number in the unit that fits.
+fn scaled(number: f64, unit: &str) -> String {
+    match number {
+        ..1e3 => format!("{number:.0} {unit}"),
+        ..1e6 => format!("{:.2} k{unit}", number / 1e3),
+        ..1e9 => format!("{:.2} M{unit}", number / 1e6),
+        _ => format!("{:.2} G{unit}", number / 1e9),
+    }
+}
+
+/// The state, once a second.
+#[derive(Serialize, Debug)]
+pub struct State {
+    r#type: &'static str,
+    packets: u64,
+    packets_per_second: f64,
+    bits_per_second: f64,
+    lost: Lost,
+    /// Since the last state.
+    stamps: Worth,
+    queued: u64,
+    down: bool,
+    trouble: Option<String>,
+}
+
+impl State {
+    /// What came in `since` it was as `before`.
+    pub fn new(before: &Live, now: &Live, since: Duration, period: Period) -> State {
+        let seconds = since.as_secs_f64().max(1e-9);
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        State {
+            r#type: "state",
+            packets: now.written,
+            packets_per_second: rate(now.written, before.written),
+            bits_per_second: 8.0 * rate(now.bytes, before.bytes),
+            lost: Lost::of(now),
+            stamps: Worth::new(&now.tally.since(&before.tally), period),
+            queued: now.queued,
+            down: now.down,
+            trouble: now.trouble.clone(),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let State { packets, lost, stamps, .. } = self;
+        let rate = scaled(self.packets_per_second, "packets/s");
+        let bits = scaled(self.bits_per_second, "bit/s");
+        write!(f, "{packets} packets, {rate}, {bits}; {lost}; {stamps}")?;
+        if self.down {
+            f.write_str("; the interface is down")?;
+        }
+        self.trouble.iter().try_for_each(|trouble| write!(f, "; {trouble}"))
+    }
+}
+
+/// The summary.
+#[derive(Serialize, Debug)]
+pub struct Told {
+    r#type: &'static str,
+    end: String,
+    seconds: f64,
+    interface: String,
+    method: &'static str,
+    detail: String,
+    why: String,
+    stamped_by: String,
+    ring_bytes: u64,
+    packets: u64,
+    bytes: u64,
+    received: u64,
+    lost: Lost,
+    /// Taken beyond the number asked for.
+    surplus: u64,
+    /// Came after the end.
+    left: u64,
+    downs: u64,
+    /// How often the capture thread waited for the other.
+    waits: u64,
+    stamps: Worth,
+    file: Option<PathBuf>,
+    files: u64,
+    file_bytes: u64,
+}
+
+impl Told {
+    /// Of this run.
+    pub fn new(summary: &Summary, why: &str, period: Period) -> Told {
+        let Summary { end, facts, elapsed, live, left, written } = summary;
+        Told {
+            r#type: "summary",
+            end: end.to_string(),
+            seconds: elapsed.as_secs_f64(),
+            interface: facts.interface.clone(),
+            method: facts.method.name(),
+            detail: facts.detail.clone(),
+            why: why.to_owned(),
+            stamped_by: facts.stamped_by.clone(),
+            ring_bytes: facts.ring_bytes,
+            packets: live.written.saturating_sub(live.unwritten),
+            bytes: live.bytes,
+            received: live.losses.received,
+            lost: Lost::of(live),
+            surplus: live.surplus,
+            left: *left,
+            downs: live.downs,
+            waits: live.waits,
+            stamps: Worth::new(&live.tally, period),
+            file: written.file.clone(),
+            files: written.files,
+            file_bytes: written.bytes,
+        }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Told { packets, received, lost, end, .. } = self;
+        let bytes = scaled(self.bytes as f64, "B");
+        write!(f, "{packets} packets ({bytes}) in {:.1} s: {end}", self.seconds)?;
+        match (&self.file, self.files) {
+            (Some(file), 2..) => write!(f, "; {} files, the last {}", self.files, file.display())?,
+            (Some(file), _) => write!(f, "; {}", file.display())?,
+            (None, _) => {}
+        }
+        write!(f, "\nreceived {received}, {lost}")?;
+        if self.surplus + self.left > 0 {
+            write!(f, ", {} came after the end", self.surplus + self.left)?;
+        }
+        if self.downs > 0 {
+            write!(f, "; the interface went down {} times", self.downs)?;
+        }
+        write!(f, "\nstamps: {}", self.stamps)?;
+        let by = described_shortly(self);
+        write!(f, "\nmethod: {by}")
+    }
+}
+
+fn described_shortly(told: &Told) -> String {
+    let mut text = told.method.to_owned();
+    for part in [&told.detail, &told.why] {
+        if !part.is_empty() {
+            text.push_str(&format!(" ({part})"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_capture::Losses;
+
+    fn live(written: u64) -> Live {
+        let mut tally = Tally::default();
+        for _ in 0..written {
+            tally.bounded += 1;
+            tally.bounds.add(8_000);
+            tally.errors.add(50);
+        }
+        let losses = Losses { received: written + 7, ring: 4, kernel: 1 };
+        Live { losses, written, bytes: 100 * written, dropped: 2, tally, ..Live::default() }
+    }
+
+    #[test]
+    fn a_second_in_a_line() {
+        let period = Period::from_hz(1_000_000_000);
+        let (before, now) = (live(10), live(2010));
+        let state = State::new(&before, &now, Duration::from_secs(2), period);
+        assert_eq!(
+            state.to_string(),
+            "2010 packets, 1.00 kpackets/s, 800.00 kbit/s; lost 1 kernel, 4 ring, 2 writer; \
+             100 % bounded, ± 8.000 µs median, ± 8.000 µs at most; counts to ± 50.000 ns, \
+             ± 50.000 ns at most"
+        );
+        let quiet = State::new(&now, &now, Duration::ZERO, period);
+        assert!(quiet.to_string().ends_with("no stamps yet"), "{quiet}");
+    }
+
+    #[test]
+    fn shares_never_hide_the_rest() {
+        assert_eq!(share(0, 5), "0 %");
+        assert_eq!(share(1, 1_000_000), "0.1 %");
+        assert_eq!(share(999_999, 1_000_000), "99.9 %");
+        assert_eq!(share(5, 5), "100 %");
+    }
+}

@@ -1,0 +1,195 @@
+//! One restamper for each interface, and what came of them together.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use truechimer::Clock;
+use truechimer_capture::convert::Change;
+use truechimer_capture::restamp::{Hands, Recorded, RestampError, Restamper};
+use truechimer_capture::{Counted, Quality, Stamped};
+use truechimer_pcapng::records::{self, PacketRecord};
+
+use crate::failure::Failure;
+
+use super::scan::{Place, Scanned};
+use super::spread::Spread;
+
+/// By what times are worked out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// They stay as they are.
+    Nothing,
+    /// By the hands that were used at the time.
+    Recorded,
+    /// By all hands that are known.
+    Best,
+}
+
+/// What became of a packet's time.
+#[derive(Clone, Copy, Debug)]
+pub struct Anew {
+    /// Unix ns.
+    pub unix_ns: i64,
+    /// The record that says how.
+    pub record: PacketRecord,
+}
+
+/// Works out times for all interfaces of a file.
+pub struct Stampers {
+    by: By,
+    hands: BTreeMap<Place, Hands>,
+    restampers: BTreeMap<Place, Restamper>,
+    /// By how much times moved, ns.
+    pub shifts: Spread,
+    /// Times that moved.
+    pub changed: u64,
+    /// Packets that bear no record of ours.
+    pub foreign: u64,
+    /// Bounds in the file, ns.
+    pub before: Spread,
+    /// Bounds afterwards, ns.
+    pub after: Spread,
+}
+
+impl Stampers {
+    /// With the hands in the file itself.
+    pub fn new(scanned: &Scanned, by: By) -> Stampers {
+        let mut hands = BTreeMap::new();
+        for (place, track) in &scanned.tracks {
+            if let (Some(counter), Some((first, last)), By::Best) = (track.counter, track.range, by)
+            {
+                let mut those = Hands::new(counter, first, last);
+                track.changes.iter().for_each(|change| those.recorded(change));
+                hands.insert(*place, those);
+            }
+        }
+        Stampers {
+            by,
+            hands,
+            restampers: BTreeMap::new(),
+            shifts: Spread::default(),
+            changed: 0,
+            foreign: 0,
+            before: Spread::default(),
+            after: Spread::default(),
+        }
+    }
+
+    /// With those in a replay log.
+    pub fn log(&mut self, path: &Path) -> Result<(), Failure> {
+        let name = path.display().to_string();
+        let open = || File::open(path).map_err(|why| Failure::new(&name, why));
+        let mut files = Vec::new();
+        for _ in 0..self.hands.len() {
+            files.push(BufReader::with_capacity(1 << 18, open()?));
+        }
+        let mut files = files.into_iter();
+        self.each(|hands| match files.next() {
+            Some(file) => hands.log(file, &name).map(drop),
+            None => Ok(()),
+        })
+    }
+
+    /// With that of a page.
+    pub fn page(&mut self, clock: &Clock) -> Result<(), Failure> {
+        self.each(|hands| hands.page(clock))
+    }
+
+    /// In a file of several hosts hands are of one of them.
+    fn each(
+        &mut self,
+        mut take: impl FnMut(&mut Hands) -> Result<(), RestampError>,
+    ) -> Result<(), Failure> {
+        if self.hands.is_empty() {
+            let why = "the file does not say of which counter its counts are (a tool has taken \
+                       the options of its interfaces away): no other hands can be used";
+            return Err(Failure::Said(why.to_owned()));
+        }
+        let (mut taken, mut refused) = (0, None);
+        for hands in self.hands.values_mut() {
+            match take(hands) {
+                Ok(()) => taken += 1,
+                Err(why) => refused = Some(why),
+            }
+        }
+        match refused {
+            Some(why) if taken == 0 => Err(Failure::Said(why.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    /// States of the clock that stand before the next packet of an interface.
+    pub fn changes(&mut self, place: Place, changes: &[Change]) {
+        let restamper = self.restamper(place);
+        changes.iter().for_each(|change| restamper.change(change));
+    }
+
+    /// A packet without a record.
+    pub fn foreign(&mut self) {
+        self.foreign += 1;
+    }
+
+    /// The time of a packet that the file has at `unix_ns`.
+    pub fn stamp(&mut self, place: Place, record: &PacketRecord, unix_ns: i64) -> Anew {
+        let recorded = Recorded {
+            counted: record.counted.map(|(count, error, epoch)| Counted { count, error, epoch }),
+            unix_ns,
+            quality: match record.quality {
+                records::Quality::Bounded => Quality::Bounded,
+                records::Quality::Unsynchronised => Quality::Unsynchronised,
+                records::Quality::Uncounted => Quality::Uncounted,
+            },
+            generation: record.generation,
+        };
+        self.before.add(record.bound_ns.map(u64::from));
+        let anew = match self.by {
+            By::Nothing => Anew { unix_ns, record: *record },
+            By::Recorded | By::Best => {
+                let stamped = self.restamper(place).stamp(&recorded);
+                renew(record, &recorded, &stamped)
+            }
+        };
+        self.after.add(anew.record.bound_ns.map(u64::from));
+        let shift = anew.unix_ns.abs_diff(unix_ns);
+        if shift > 0 {
+            self.changed += 1;
+            self.shifts.add(Some(shift));
+        }
+        anew
+    }
+
+    /// What the restampers have to say.
+    pub fn reports(&self) -> impl Iterator<Item = &truechimer_capture::restamp::Report> {
+        self.restampers.values().map(Restamper::report)
+    }
+
+    fn restamper(&mut self, place: Place) -> &mut Restamper {
+        let hands = &mut self.hands;
+        self.restampers.entry(place).or_insert_with(|| match hands.remove(&place) {
+            Some(hands) => Restamper::best(hands),
+            None => Restamper::recorded(),
+        })
+    }
+}
+
+/// The record with what is new in it. Where nothing is, to the last bit the old one.
+fn renew(old: &PacketRecord, recorded: &Recorded, stamped: &Stamped) -> Anew {
+    let same = stamped.unix_ns == recorded.unix_ns
+        && stamped.quality == recorded.quality
+        && stamped.generation == recorded.generation;
+    let bound_ns = match stamped.bound {
+        Some(bound) => truechimer_capture::sink::bound_ns(bound),
+        // It kept its time, and with it what that was worth.
+        None if same => old.bound_ns,
+        None => None,
+    };
+    let quality = match stamped.quality {
+        Quality::Bounded => records::Quality::Bounded,
+        Quality::Unsynchronised => records::Quality::Unsynchronised,
+        Quality::Uncounted => records::Quality::Uncounted,
+    };
+    let record = PacketRecord { quality, generation: stamped.generation, bound_ns, ..*old };
+    Anew { unix_ns: stamped.unix_ns, record }
+}

@@ -1,0 +1,48 @@
+//! What is wrong with a file.
+
+use std::fmt;
+use std::io;
+
+/// Why a capture cannot be read on.
+#[derive(Debug)]
+pub enum ReadError {
+    /// It begins like no capture that can be read; this is how, and what is known of it.
+    Foreign(String),
+    /// It breaks the rules of its format.
+    Damaged {
+        /// Which block (pcap: packet), from 1.
+        block: u64,
+        /// Where that begins, in bytes from the start of the file.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The system cannot read it.
+    Io {
+        /// Where, in bytes from the start of the file.
+        offset: u64,
+        /// What the system says.
+        why: io::Error,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Foreign(what) => f.write_str(what),
+            ReadError::Damaged { block, offset, what } => {
+                write!(f, "block {block} at byte {offset}: {what}")
+            }
+            ReadError::Io { offset, why } => write!(f, "reading at byte {offset}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ReadError::Io { why, .. } => Some(why),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,577 @@
+//! What came of it, in plain numbers.
+
+use serde::Serialize;
+
+use crate::density::Densities;
+use crate::flow::{Flow, Seen};
+use crate::path::{Bounds, Evidence, Path, Way};
+use crate::totals::WayTotals;
+use crate::{Distribution, Engine, GivenUp, Losses, Reordering, Sequence};
+
+/// A distribution in a few numbers, ns (or packets, where that is said).
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Spread {
+    /// Values.
+    pub n: u64,
+    /// The least.
+    pub min_ns: Option<i64>,
+    /// Half of the values are not above it.
+    pub median_ns: Option<i64>,
+    /// The 95th percentile.
+    pub p95_ns: Option<i64>,
+    /// The 99th.
+    pub p99_ns: Option<i64>,
+    /// The 99.9th.
+    pub p999_ns: Option<i64>,
+    /// The greatest.
+    pub max_ns: Option<i64>,
+    /// The mean.
+    pub mean_ns: Option<f64>,
+    /// The standard deviation.
+    pub deviation_ns: Option<f64>,
+    /// Percentiles are right to ± half of it; 1: exact.
+    pub resolution_ns: u64,
+}
+
+impl Spread {
+    /// That of a distribution.
+    #[must_use]
+    pub fn of(values: &Distribution) -> Spread {
+        Spread {
+            n: values.len(),
+            min_ns: values.min(),
+            median_ns: values.quantile(0.5),
+            p95_ns: values.quantile(0.95),
+            p99_ns: values.quantile(0.99),
+            p999_ns: values.quantile(0.999),
+            max_ns: values.max(),
+            mean_ns: values.mean(),
+            deviation_ns: values.deviation(),
+            resolution_ns: values.resolution(),
+        }
+    }
+
+    /// Every value less `by`.
+    fn less(mut self, by: i64) -> Spread {
+        for value in [
+            &mut self.min_ns,
+            &mut self.median_ns,
+            &mut self.p95_ns,
+            &mut self.p99_ns,
+            &mut self.p999_ns,
+            &mut self.max_ns,
+        ] {
+            *value = value.map(|value| value.saturating_sub(by));
+        }
+        self.mean_ns = self.mean_ns.map(|mean| mean - by as f64);
+        self
+    }
+}
+
+/// Losses and their runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct LossReport {
+    /// Packets that arrived.
+    pub arrived: u64,
+    /// Packets lost.
+    pub lost: u64,
+    /// Lost ÷ sent.
+    pub ratio: Option<f64>,
+    /// Runs of losses (loss periods, RFC 3357).
+    pub runs: u64,
+    /// The longest, in packets.
+    pub longest_run: Option<i64>,
+    /// Their mean length, in packets.
+    pub mean_run: Option<f64>,
+    /// Median distance from one loss to the next, in packets (RFC 3357).
+    pub median_distance: Option<i64>,
+    /// Losses less than 100 packets after the one before.
+    pub noticeable: u64,
+}
+
+impl LossReport {
+    fn of(losses: &Losses) -> LossReport {
+        let runs = losses.runs();
+        LossReport {
+            arrived: losses.arrived,
+            lost: losses.lost,
+            ratio: losses.ratio(),
+            runs: runs.len(),
+            longest_run: runs.max(),
+            mean_run: runs.mean(),
+            median_distance: losses.distances().quantile(0.5),
+            noticeable: losses.noticeable,
+        }
+    }
+}
+
+/// Reordering.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ReorderReport {
+    /// Packets overtaken (RFC 4737 section 3.3).
+    pub reordered: u64,
+    /// Reordered ÷ arrived.
+    pub ratio: Option<f64>,
+    /// The greatest extent, in packets (section 4.2).
+    pub max_extent: Option<i64>,
+    /// The mean extent, in packets.
+    pub mean_extent: Option<f64>,
+    /// Packets overtaken by more than can be told exactly.
+    pub beyond: u64,
+    /// Late-time offset (section 4.3).
+    pub late: Spread,
+    /// n, and how many packets are n-reordered (section 5.2); 3 is what matters to TCP.
+    pub n_reordered: Vec<(u64, u64)>,
+    /// The mean of the runs in order between reordered packets, in packets (section 4.6).
+    pub mean_free_run: Option<f64>,
+    /// RD and RBD (RFC 5236).
+    pub density: Densities,
+}
+
+impl ReorderReport {
+    fn of(reordering: &Reordering, density: Densities) -> ReorderReport {
+        let degrees = [1, 2, 3, 4, 8, 16, 32, 64].map(|n| (n, reordering.n_reordered(n)));
+        ReorderReport {
+            reordered: reordering.reordered,
+            ratio: reordering.ratio(),
+            max_extent: reordering.extents().max(),
+            mean_extent: reordering.extents().mean(),
+            beyond: reordering.beyond,
+            late: Spread::of(reordering.late_times()),
+            n_reordered: degrees.into_iter().filter(|(_, packets)| *packets > 0).collect(),
+            mean_free_run: reordering.free_runs().mean(),
+            density,
+        }
+    }
+}
+
+/// RTP at one point.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RtpReport {
+    /// Synchronisation source.
+    pub ssrc: u32,
+    /// The payload type of the last packet.
+    pub payload_type: u8,
+    /// Whether there was more than one.
+    pub mixed_types: bool,
+    /// Its clock rate; without it there is no jitter.
+    pub clock_hz: Option<u32>,
+    /// Jitter (RFC 3550) after the last packet, ns.
+    pub jitter_ns: Option<f64>,
+    /// Its mean.
+    pub jitter_mean_ns: Option<f64>,
+    /// Its greatest value.
+    pub jitter_max_ns: Option<f64>,
+    /// Delay less the least delay, by the sender's timestamps: PDV (RFC 5481 section 4.2), with
+    /// what the sender's clock drifts in it.
+    pub pdv: Spread,
+}
+
+/// Sequence numbers at one point.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct NumbersReport {
+    /// Numbers that did not come.
+    pub loss: LossReport,
+    /// Copies beyond the first.
+    pub copies: u64,
+    /// Packets of which copies came.
+    pub replicated: u64,
+    /// Packets that came after they had been counted as lost.
+    pub late: u64,
+    /// Packets with numbers far from all others.
+    pub strays: u64,
+    /// How often the numbers began anew.
+    pub restarts: u64,
+    /// Reordering.
+    pub reordering: ReorderReport,
+}
+
+impl NumbersReport {
+    fn of(sequence: &Sequence) -> NumbersReport {
+        NumbersReport {
+            loss: LossReport::of(&sequence.losses()),
+            copies: sequence.copies,
+            replicated: sequence.replicated,
+            late: sequence.late,
+            strays: sequence.strays,
+            restarts: sequence.restarts,
+            reordering: ReorderReport::of(sequence.reordering(), sequence.density().densities()),
+        }
+    }
+}
+
+/// Round trips of one kind.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RttReport {
+    /// What was answered.
+    pub kind: crate::Kind,
+    /// ns.
+    pub time: Spread,
+    /// The greatest bound of one, ns; `None` if one had none.
+    pub bound_max_ns: Option<u64>,
+    /// Measured by the counter, whose error over so short a span is small.
+    pub by_counter: u64,
+}
+
+/// What one point saw of a flow.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SeenReport {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// From the first packet to the last, ns.
+    pub lasted_ns: i64,
+    /// Packets a second from the first to the last.
+    pub packets_per_s: Option<f64>,
+    /// Bits a second, of the bytes as captured.
+    pub bits_per_s: Option<f64>,
+    /// Most bits a second in one bin, on an Ethernet: with preamble, checksum and gap.
+    pub peak_wire_bits_per_s: Option<f64>,
+    /// Between packets.
+    pub gap: Spread,
+    /// Sequence numbers, if it has any.
+    pub numbers: Option<NumbersReport>,
+    /// RTP, if it is.
+    pub rtp: Option<RtpReport>,
+    /// Round trips.
+    pub rtt: Vec<RttReport>,
+    /// TCP segments sent again.
+    pub retransmitted: u64,
+}
+
+impl SeenReport {
+    fn of(seen: &Seen) -> SeenReport {
+        let lasted_ns = seen.last_ns.saturating_sub(seen.first_ns);
+        let seconds = lasted_ns as f64 / 1e9;
+        // The first packet only begins the time.
+        let over = |n: u64| (lasted_ns > 0).then(|| n as f64 / seconds);
+        let rtp = seen.rtp.as_ref();
+        let peak = seen.bins.iter().map(|(_, bin)| bin.wire_bytes).max();
+        SeenReport {
+            packets: seen.packets,
+            bytes: seen.bytes,
+            lasted_ns,
+            packets_per_s: over(seen.packets.saturating_sub(1)),
+            bits_per_s: over(seen.bytes.saturating_mul(8)),
+            peak_wire_bits_per_s: peak
+                .map(|bytes| bytes as f64 * 8.0 / (seen.bins.width_ns() as f64 / 1e9)),
+            gap: Spread::of(&seen.gaps),
+            numbers: seen.sequence().map(NumbersReport::of),
+            rtp: rtp.map(|stream| RtpReport {
+                ssrc: stream.ssrc,
+                payload_type: stream.payload_type,
+                mixed_types: stream.mixed,
+                clock_hz: stream.clock_hz,
+                jitter_ns: stream.jitter.last(),
+                jitter_mean_ns: stream.jitter.mean(),
+                jitter_max_ns: stream.jitter.max(),
+                pdv: Spread::of(&stream.transit).less(stream.transit.min().unwrap_or(0)),
+            }),
+            rtt: seen
+                .rtts
+                .iter()
+                .map(|(kind, rtt)| RttReport {
+                    kind: *kind,
+                    time: Spread::of(&rtt.times),
+                    bound_max_ns: greatest(&rtt.bounds),
+                    by_counter: rtt.by_counter,
+                })
+                .collect(),
+            retransmitted: seen.retransmitted,
+        }
+    }
+}
+
+fn greatest(bounds: &Bounds) -> Option<u64> {
+    (bounds.unbounded == 0 && bounds.bounded > 0).then_some(bounds.greatest)
+}
+
+/// What happened between the points.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PathReport {
+    /// Which way the flow goes; `None`: no packet was seen at both points.
+    pub way: Option<Way>,
+    /// By what that was told.
+    pub evidence: Option<Evidence>,
+    /// One-way delay (RFC 7679).
+    pub delay: Spread,
+    /// The least bound of one, ns.
+    pub bound_min_ns: Option<u64>,
+    /// The mean bound.
+    pub bound_mean_ns: Option<f64>,
+    /// The greatest bound; `None` if one had none.
+    pub bound_max_ns: Option<u64>,
+    /// Delays without a bound: a clock was not synchronised.
+    pub unbounded: u64,
+    /// Delays below zero by more than their bound.
+    pub negative: u64,
+    /// Delay less the least (PDV, RFC 5481 section 4.2).
+    pub pdv: Spread,
+    /// Between the delays of neighbours (IPDV, RFC 5481 section 4.1).
+    pub ipdv: Spread,
+    /// Jitter (RFC 3550) by the true times of sending, after the last packet, ns.
+    pub jitter_ns: Option<f64>,
+    /// Its greatest value.
+    pub jitter_max_ns: Option<f64>,
+    /// Losses (RFC 7680).
+    pub loss: LossReport,
+    /// Copies that arrived beyond those sent (RFC 5560).
+    pub duplicates: u64,
+    /// Reordering.
+    pub reordering: ReorderReport,
+    /// Packets that cannot be told from others, at each point: in no metric.
+    pub ambiguous: [u64; 2],
+    /// Packets that only this point saw, before the other watched.
+    pub unwatched: [u64; 2],
+    /// The same, too shortly before the end of the other's watch to be called lost.
+    pub recent: [u64; 2],
+    /// The same, forgotten for want of memory.
+    pub dropped: [u64; 2],
+    /// Packets that only the point saw at which they arrive.
+    pub unseen: [u64; 2],
+    /// Packets that only this point saw, of a flow never seen at both.
+    pub one_sided: [u64; 2],
+    /// Packets of which it is open still what becomes of them.
+    pub waiting: [u64; 2],
+}
+
+impl PathReport {
+    fn of(path: &Path) -> PathReport {
+        let delay = Spread::of(&path.delays);
+        PathReport {
+            way: path.way.map(|(way, _)| way),
+            evidence: path.way.map(|(_, evidence)| evidence),
+            pdv: delay.clone().less(delay.min_ns.unwrap_or(0)),
+            delay,
+            bound_min_ns: (path.bounds.bounded > 0).then_some(path.bounds.least),
+            bound_mean_ns: path.bounds.mean(),
+            bound_max_ns: greatest(&path.bounds),
+            unbounded: path.bounds.unbounded,
+            negative: path.negative,
+            ipdv: Spread::of(&path.ipdv),
+            jitter_ns: path.jitter.last(),
+            jitter_max_ns: path.jitter.max(),
+            loss: LossReport::of(&path.losses),
+            duplicates: path.duplicates,
+            reordering: ReorderReport::of(&path.reordering, path.density.densities()),
+            ambiguous: path.ambiguous,
+            unwatched: path.unwatched,
+            recent: path.recent,
+            dropped: path.dropped,
+            unseen: path.unseen,
+            one_sided: path.one_sided(),
+            waiting: path.waiting(),
+        }
+    }
+}
+
+/// A flow.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FlowReport {
+    /// Its number, in the order of first packets.
+    pub number: u64,
+    /// The whole of it: `udp 192.0.2.1:5004 > 192.0.2.2:5004`.
+    pub name: String,
+    /// The protocol.
+    pub protocol: String,
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// Which of the patterns its packets match, from 0.
+    pub pattern: Option<usize>,
+    /// What each point saw.
+    pub seen: Vec<Option<SeenReport>>,
+    /// What happened between the points, if there are two.
+    pub path: Option<PathReport>,
+    /// Packets at all points: what flows are ordered by.
+    pub packets: u64,
+}
+
+impl FlowReport {
+    /// That of a flow at so many points.
+    #[must_use]
+    pub fn of(flow: &Flow, points: usize) -> FlowReport {
+        FlowReport {
+            number: flow.number,
+            name: flow.key.to_string(),
+            protocol: match flow.rtp {
+                Some(_) => "rtp".into(),
+                None => flow.key.protocol_name(),
+            },
+            from: flow.key.from(),
+            to: flow.key.to(),
+            pattern: flow.pattern,
+            seen: flow
+                .seen
+                .iter()
+                .take(points)
+                .map(|seen| seen.as_deref().map(SeenReport::of))
+                .collect(),
+            path: flow.path.as_deref().map(PathReport::of),
+            packets: flow.packets(),
+        }
+    }
+}
+
+/// What one point saw.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PointReport {
+    /// What it is called.
+    pub name: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets in no flow because they are not IP, or cut off in its header.
+    pub not_ip: u64,
+    /// Packets of which not all was captured.
+    pub cut: u64,
+    /// Packets whose time has no bound.
+    pub unbounded: u64,
+    /// The greatest bound of a time, ns.
+    pub worst_bound_ns: Option<u64>,
+    /// Unix ns of the first packet.
+    pub first_ns: Option<i64>,
+    /// Of the last.
+    pub last_ns: Option<i64>,
+}
+
+/// How serious a note is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing.
+    Note,
+    /// Some of the numbers say less than they seem to.
+    Warning,
+    /// Some of the numbers cannot be right.
+    Problem,
+}
+
+/// Something to know about the numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Note {
+    /// How serious.
+    pub severity: Severity,
+    /// In words.
+    pub text: String,
+}
+
+/// All packets that went one way between the points.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct WayReport {
+    /// Which way.
+    pub way: Way,
+    /// Flows.
+    pub flows: u64,
+    /// One-way delay.
+    pub delay: Spread,
+    /// The greatest bound of one; `None` if one had none.
+    pub bound_max_ns: Option<u64>,
+    /// Delays without a bound.
+    pub unbounded: u64,
+    /// Delays below zero by more than their bound.
+    pub negative: u64,
+    /// The most negative of them, ns.
+    pub most_negative_ns: Option<i64>,
+    /// Between the delays of neighbours.
+    pub ipdv: Spread,
+    /// Packets that arrived.
+    pub arrived: u64,
+    /// Packets lost.
+    pub lost: u64,
+    /// Packets overtaken.
+    pub reordered: u64,
+    /// Copies too many.
+    pub duplicates: u64,
+}
+
+impl WayReport {
+    fn of(way: Way, totals: &WayTotals) -> WayReport {
+        WayReport {
+            way,
+            flows: totals.flows,
+            delay: Spread::of(&totals.delays),
+            bound_max_ns: greatest(&totals.bounds),
+            unbounded: totals.bounds.unbounded,
+            negative: totals.negative,
+            most_negative_ns: (totals.negative > 0).then_some(totals.most_negative),
+            ipdv: Spread::of(&totals.ipdv),
+            arrived: totals.arrived,
+            lost: totals.lost,
+            reordered: totals.reordered,
+            duplicates: totals.duplicates,
+        }
+    }
+}
+
+/// All of it. Spans are in ns, positive: later.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The version of this form.
+    pub version: u32,
+    /// What each point saw.
+    pub points: Vec<PointReport>,
+    /// All flows between two points, one way and the other; what has no flow is left out.
+    pub ways: Vec<WayReport>,
+    /// How many flows there were.
+    pub flows_seen: u64,
+    /// The flows, those with the most packets first.
+    pub flows: Vec<FlowReport>,
+    /// What had to be given up for want of memory.
+    pub given_up: GivenUp,
+    /// How long a packet was waited for, ns.
+    pub timeout_ns: i64,
+    /// What to know about the numbers, the most serious first.
+    pub notes: Vec<Note>,
+    /// Delays between layers, if there were stamps.
+    pub layers: Option<crate::LayersReport>,
+}
+
+impl Report {
+    /// That of an engine whose points are called so.
+    #[must_use]
+    pub fn of(engine: &Engine, names: &[String]) -> Report {
+        let totals = engine.totals();
+        let points: Vec<PointReport> = engine
+            .points()
+            .iter()
+            .enumerate()
+            .map(|(n, point)| PointReport {
+                name: names.get(n).cloned().unwrap_or_else(|| format!("point {}", n + 1)),
+                packets: point.packets,
+                bytes: point.bytes,
+                not_ip: point.not_ip,
+                cut: point.cut,
+                unbounded: point.unbounded,
+                worst_bound_ns: point.worst_bound,
+                first_ns: point.span.map(|(first, _)| first),
+                last_ns: point.span.map(|(_, last)| last),
+            })
+            .collect();
+        let mut flows: Vec<FlowReport> =
+            engine.flows().map(|flow| FlowReport::of(flow, points.len())).collect();
+        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.packets), flow.number));
+        let ways = [Way::Forward, Way::Backward]
+            .into_iter()
+            .zip(&totals.ways)
+            .filter(|(_, totals)| totals.flows > 0)
+            .map(|(way, totals)| WayReport::of(way, totals))
+            .collect();
+        let mut report = Report {
+            version: 1,
+            points,
+            ways,
+            flows_seen: engine.flows_made(),
+            flows,
+            given_up: engine.given_up(),
+            timeout_ns: engine.options().timeout_ns,
+            notes: Vec::new(),
+            layers: None,
+        };
+        report.notes = crate::notes::notes(&report, engine, &totals);
+        report
+    }
+}

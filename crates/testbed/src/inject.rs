@@ -1,0 +1,66 @@
+//! Frames sent as they are.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use truechimer_testbed::truth::Truth;
+
+/// Sends each line of standard input on `interface`.
+pub fn inject(interface: &str) -> Result<(), String> {
+    let failed = |why: io::Error| format!("{interface}: {why}");
+    let mut socket = File::from(socket(interface).map_err(failed)?);
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let frame = bytes(line.map_err(failed)?.trim())?;
+        let before = Truth::host().now_ns();
+        let sent = socket.write(&frame).map_err(failed)?;
+        let after = Truth::host().now_ns();
+        if sent != frame.len() {
+            return Err(format!("{interface}: {sent} of {} bytes sent", frame.len()));
+        }
+        writeln!(out, "{before} {after}").map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn bytes(hex: &str) -> Result<Vec<u8>, String> {
+    let pair = |at: usize| {
+        let digits = hex.get(at..at + 2)?;
+        u8::from_str_radix(digits, 16).ok()
+    };
+    let bytes: Option<_> = (0..hex.len()).step_by(2).map(pair).collect();
+    bytes.ok_or_else(|| format!("not hexadecimal: {hex}"))
+}
+
+/// A packet socket that sends on `interface` and receives nothing.
+fn socket(interface: &str) -> io::Result<OwnedFd> {
+    let name = CString::new(interface)?;
+    // SAFETY: the name is a C string.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    if index == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just opened and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: all zeros are a valid address.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_ifindex = index as i32;
+    // SAFETY: the address is as long as said.
+    let bound = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if bound == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+}
