@@ -1,10 +1,12 @@
 //! The command line.
 
-use std::path::{Path, PathBuf};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use truechimer_report::Page;
 use truechimer_testbed::binary;
+use truechimer_testbed::relay::{self, Path};
 
 use crate::generator::Order;
 use crate::options::Options;
@@ -47,6 +49,36 @@ pub enum What {
     /// Make frames (what the other commands start in their namespaces)
     #[command(hide = true)]
     Generate(Order),
+    /// Hold datagrams up (what the other commands start in their namespaces)
+    #[command(hide = true)]
+    Relay(Relay),
+}
+
+/// A relay of datagrams.
+#[derive(Args, Debug)]
+pub struct Relay {
+    listen: SocketAddr,
+    to: SocketAddr,
+    there: Path,
+    back: Path,
+}
+
+impl Relay {
+    /// Runs until a socket fails.
+    ///
+    /// # Errors
+    /// When that happens.
+    pub fn run(&self) -> Result<(), Failure> {
+        let failed = |error| Failure::of(format!("relaying from {}", self.listen), error);
+        let relay = relay::Relay {
+            socket: UdpSocket::bind(self.listen).map_err(failed)?,
+            server: self.to,
+            there: self.there,
+            back: self.back,
+            seed: 1,
+        };
+        relay.run().map_err(failed)
+    }
 }
 
 /// What is measured.
@@ -124,7 +156,7 @@ impl Asked {
     /// # Errors
     /// Where one cannot be written.
     pub fn write(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
-        let write = |path: &Path, text: &str| {
+        let write = |path: &std::path::Path, text: &str| {
             std::fs::write(path, text).map_err(|error| Failure::of(path.display(), error))
         };
         if let Some(path) = &self.html {

@@ -1,5 +1,6 @@
 //! Two hosts and a wire, on which frames are made and captured.
 
+use std::net::Ipv4Addr;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use crate::outcome::Failure;
 /// The interface's name, on both sides.
 pub const WIRE: &str = "wire";
 /// An address on the wire that nobody has: what is sent there is captured, and goes no further.
-pub const NOBODY: &str = "192.0.2.72";
+pub const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 72);
 const NOBODY_MAC: &str = "02:00:00:00:48:02";
 
 /// Two namespaces joined by a veth pair, gone when this process is, however it ends: each is kept
@@ -39,7 +40,8 @@ impl Bed {
         }
         // With it the receiving side polls, and so takes frames that are redirected to it.
         bed.system(bed.receiver(), "ethtool", &["-K", WIRE, "gro", "on"])?;
-        let neighbour = ["neigh", "add", NOBODY, "lladdr", NOBODY_MAC, "dev", WIRE];
+        let nobody = NOBODY.to_string();
+        let neighbour = ["neigh", "add", &nobody, "lladdr", NOBODY_MAC, "dev", WIRE];
         bed.system(bed.sender(), "ip", &neighbour)?;
         Ok(bed)
     }

@@ -5,12 +5,13 @@
 
 mod program;
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use truechimer_bpf::{LiveFrames, interface_index};
+use truechimer_testbed::namespace::Namespace;
 
 use crate::bed::{Bed, NOBODY, WIRE};
 use crate::frame;
@@ -60,6 +61,9 @@ pub struct Order {
     /// The number of the XDP program on the capturing interface; 0: none
     #[arg(long, default_value_t = 0)]
     pub program: u32,
+    /// Where a socket sends to
+    #[arg(long, default_value_t = SocketAddr::from((NOBODY, 9)))]
+    pub to: SocketAddr,
 }
 
 /// What was sent.
@@ -71,6 +75,15 @@ pub struct Sent {
     pub seconds: f64,
     /// How often the sender was held up for more than 0.2 ms.
     pub held_up: u64,
+}
+
+impl Order {
+    /// Frames of this size from there, as many as can be made.
+    #[must_use]
+    pub fn new(source: Source, size: usize, frames: u32) -> Order {
+        let to = SocketAddr::from((NOBODY, 9));
+        Order { source, size, frames, rate: 0.0, burst: 64, timed: false, run: 0, program: 0, to }
+    }
 }
 
 impl Sent {
@@ -122,6 +135,7 @@ impl Order {
         arguments.push(format!("--burst={}", self.burst));
         arguments.push(format!("--run={}", self.run));
         arguments.push(format!("--program={}", self.program));
+        arguments.push(format!("--to={}", self.to));
         arguments.extend(self.timed.then(|| "--timed".to_owned()));
         arguments
     }
@@ -131,7 +145,19 @@ impl Order {
     /// # Errors
     /// With what that process said.
     pub fn send(&self, bed: &Bed, cpus: &str) -> Result<Sent, Failure> {
-        let running = self.start(bed, cpus)?;
+        let side = match self.source {
+            Source::Driver => bed.receiver(),
+            Source::Wire | Source::Socket => bed.sender(),
+        };
+        self.send_from(side, cpus)
+    }
+
+    /// The same from the side that is named.
+    ///
+    /// # Errors
+    /// With what that process said.
+    pub fn send_from(&self, side: &Namespace, cpus: &str) -> Result<Sent, Failure> {
+        let running = self.start(side, cpus)?;
         let output = running.wait_with_output().map_err(|e| Failure::of("the generator", e))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -142,12 +168,8 @@ impl Order {
     }
 
     /// Starts to send.
-    fn start(&self, bed: &Bed, cpus: &str) -> Result<Child, Failure> {
+    fn start(&self, side: &Namespace, cpus: &str) -> Result<Child, Failure> {
         let own = std::env::current_exe().map_err(|e| Failure::of("our own program", e))?;
-        let side = match self.source {
-            Source::Driver => bed.receiver(),
-            Source::Wire | Source::Socket => bed.sender(),
-        };
         let mut command: Command = side.command("nice");
         command.args(["-n", NICE, "taskset", "-c", cpus]).arg(own).args(self.arguments());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -198,7 +220,7 @@ pub fn generate(order: &Order) -> Result<Sent, Failure> {
 fn by_socket(order: &Order, bytes: &[u8]) -> Result<Sent, Failure> {
     let failed = |error: std::io::Error| Failure::of("sending", error);
     let socket = UdpSocket::bind(("0.0.0.0", 0)).map_err(failed)?;
-    socket.connect((NOBODY, 9)).map_err(failed)?;
+    socket.connect(order.to).map_err(failed)?;
     let mut payload = bytes.get(frame::MARK_AT..).unwrap_or_default().to_vec();
     let number_at = frame::NUMBER_AT - frame::MARK_AT;
     let gap = (order.rate > 0.0).then(|| Duration::from_secs_f64(1.0 / order.rate));
@@ -214,6 +236,9 @@ fn by_socket(order: &Order, bytes: &[u8]) -> Result<Sent, Failure> {
             if now > due + Duration::from_micros(200) {
                 (due, held_up) = (now, held_up + 1);
             }
+            // The scheduler wakes a sleeper up within a millisecond, if it is not too busy.
+            let spare = due.saturating_duration_since(now);
+            std::thread::sleep(spare.saturating_sub(Duration::from_millis(1)));
             while Instant::now() < due {
                 std::hint::spin_loop();
             }
@@ -238,6 +263,7 @@ mod tests {
             timed: false,
             run: 3,
             program: 0,
+            to: SocketAddr::from((NOBODY, 9)),
         }
     }
 

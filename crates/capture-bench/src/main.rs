@@ -5,6 +5,7 @@ mod accuracy;
 mod args;
 mod arrival;
 mod bed;
+mod contest;
 mod conversion;
 mod frame;
 mod generator;
@@ -46,6 +47,7 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
         What::Conversion(asked) => (&[Measure::Conversion], asked),
         What::Accuracy(asked) => (&[Measure::Accuracy], asked),
         What::All(asked) => (&Measure::ALL, asked),
+        What::Relay(relay) => return relay.run().map(|()| true),
         What::Once(once) => return once.run().map(|()| true),
         What::Generate(order) => {
             let sent = generator::generate(order)?;

@@ -6,26 +6,10 @@ mod most;
 
 use serde_json::json;
 
-use crate::generator::{Order, Source};
+use crate::contest::Contest;
 use crate::options::Options;
 use crate::outcome::{Failure, Outcome};
-use crate::peers::{self, RING_MIB, SNAP, Tool};
-use crate::trial::Stage;
-
-/// What all parts of this measurement share.
-struct Contest<'a> {
-    options: &'a Options,
-    stage: Stage,
-    tools: Vec<Tool>,
-}
-
-impl Contest<'_> {
-    /// The tools of these names that are wanted.
-    fn tools(&self, names: &[&str]) -> Vec<&Tool> {
-        let named = |tool: &&Tool| names.contains(&tool.name) && self.options.wants(tool.name);
-        self.tools.iter().filter(named).collect()
-    }
-}
+use crate::peers::{self, RING_MIB, SNAP};
 
 /// Those whose rates are compared.
 const RATES: [&str; 8] = [
@@ -49,21 +33,15 @@ const JITTER: [&str; 6] = [
     peers::XDP_COPY,
 ];
 
-/// Frames of this size from the source.
-fn order(source: Source, size: usize, frames: u32) -> Order {
-    Order { source, size, frames, rate: 0.0, burst: 64, timed: false, run: 0, program: 0 }
-}
-
 /// Measures it.
 ///
 /// # Errors
 /// Where the bed cannot be made, or a program does not run.
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
-    let stage = Stage::new(1, &options.truechimer)?;
-    let contest = Contest { options, stage, tools: peers::all() };
-    let most = most::measure(&contest)?;
-    let ladder = ladder::measure(&contest)?;
-    let jitter = jitter::measure(&contest)?;
+    let mut contest = Contest::new(options)?;
+    let most = most::measure(&mut contest);
+    let ladder = ladder::measure(&mut contest);
+    let jitter = jitter::measure(&mut contest);
     let mut about = vec![
         format!(
             "All programs write into memory (tmpfs), keep {SNAP} bytes of each frame, and have \
@@ -84,6 +62,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     ];
     about.push(most::about(options));
     about.push(jitter::about());
+    about.extend(contest.missing());
     let mut outcome = Outcome {
         name: "rate",
         title: "Loss, rate and jitter beside tcpdump and dumpcap".to_owned(),

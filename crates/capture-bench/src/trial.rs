@@ -222,6 +222,7 @@ impl Stage {
         let mut process = Process::start(command, log.path());
         let program = self.ready(tool, &mut process)?;
         spool.hide();
+        let before = threads(process.pid());
         let run = self.run.get();
         self.run.set(run.wrapping_add(1));
         let program = if order.source == Source::Driver { program } else { 0 };
@@ -233,7 +234,7 @@ impl Stage {
         let fillers = Order { source, rate, run, frames, timed, burst: 64, ..order.clone() };
         fillers.send(&self.bed, &self.places.generator)?;
         settle(&spool, &process);
-        let threads = threads(process.pid());
+        let threads = since(&before, threads(process.pid()));
         process.signal(Signal::Term);
         let ended = process.wait(PATIENCE);
         let said = process.output();
@@ -268,6 +269,10 @@ impl Stage {
                 return Err(Failure::of(tool.name, format!("has ended\n{}", process.output())));
             }
             let program = if tool.xdp { self.bed.xdp_program()? } else { None };
+            let other = tool.xdp && process.output().contains("TPACKET");
+            if other {
+                return Err(Failure::of(tool.name, "captures by packet sockets instead"));
+            }
             if program.is_some() || (!tool.xdp && has_packet_socket(process.pid())) {
                 // It may still be setting up what comes after that.
                 std::thread::sleep(Duration::from_millis(150));
@@ -304,6 +309,12 @@ fn settle(spool: &Spool, process: &Process) {
             return;
         }
     }
+}
+
+/// What each thread has used since `before`.
+fn since(before: &[(String, f64)], now: Vec<(String, f64)>) -> Vec<(String, f64)> {
+    let earlier = |name: &str| before.iter().find(|(known, _)| known == name).map_or(0.0, |b| b.1);
+    now.into_iter().map(|(name, used)| (name.clone(), used - earlier(&name))).collect()
 }
 
 /// The processor time of each of a process's threads, s.

@@ -245,7 +245,7 @@ impl Converter {
         })
     }
 
-    /// The same, and while it has no clock it looks for one there, once a second.
+    /// The same, and while it has no clock that a daemon tends it looks for one there, once a second.
     #[must_use]
     pub fn looking(mut self, search: Search) -> Converter {
         self.search = search;
@@ -303,7 +303,7 @@ impl Converter {
         if past(self.watched.map(|watched| watched.count), WATCH) {
             self.watch();
         }
-        if self.clock.is_none() && past(self.searched, SEARCH) {
+        if past(self.searched, SEARCH) {
             self.searched = Some(now);
             self.look_for();
         }
@@ -363,10 +363,17 @@ impl Converter {
         }
     }
 
+    /// Looks for a clock where there is none, or none that a daemon tends: it may tend another file
+    /// by now.
     fn look_for(&mut self) {
+        let tended = |clock: &Clock| clock.page().tended();
+        if self.search == Search::Nowhere || self.clock.as_ref().is_some_and(tended) {
+            return;
+        }
         self.trouble = None;
         match clock(&self.search) {
-            Ok(clock) => self.clock = clock,
+            Ok(Some(clock)) if self.clock.is_none() || tended(&clock) => self.clock = Some(clock),
+            Ok(_) => {}
             Err(why) => self.trouble = Some(why.to_string()),
         }
     }

@@ -16,7 +16,7 @@ mod socket;
 pub use code::Instruction;
 pub(crate) use code::{beside, keeping, op, uncooked};
 use library::{Handle, Refusal};
-pub(crate) use socket::attach;
+pub(crate) use socket::{attach, exchange};
 
 /// Link type of Linux's cooked header, version 2: what is captured on `any`.
 pub const LINKTYPE_LINUX_SLL2: u16 = 276;

@@ -9,6 +9,7 @@
 
 mod tap;
 
+pub mod choose;
 pub mod convert;
 pub mod filter;
 pub mod hardware;

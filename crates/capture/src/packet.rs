@@ -3,6 +3,8 @@
 //! The kernel copies each packet into a ring of blocks that is mapped here, and hands over a block
 //! at a time: when it is full, or when its oldest packet has waited for [`PacketOptions::latency`]
 //! or a little more. A block travels on as it is, as one [`Chunk`]; dropping that gives it back.
+//! (What is in a nearly empty block is copied, so that someone slow does not hold up the ring at low
+//! rates.)
 //!
 //! # Where the stamp comes from
 //! Left alone, such a socket reads `CLOCK_REALTIME` after it has copied the packet. As soon as any
@@ -16,6 +18,7 @@
 //! interface and direction stand before each packet, and no VLAN tags. What loopback carries is
 //! seen once, as it arrives, as with tcpdump.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +26,7 @@ use std::time::{Duration, Instant};
 
 mod block;
 mod calls;
+mod keep;
 mod memory;
 mod prepare;
 mod ring;
@@ -32,7 +36,9 @@ use crate::hardware;
 use crate::link::{Change, Watcher};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, Tap, TapError};
 use block::View;
-use ring::{Held, Ring};
+use calls::Woken;
+use keep::{Kept, Spare};
+use ring::Ring;
 
 /// How a packet socket is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,6 +72,9 @@ pub const RING_BYTES: u64 = 64 << 20;
 /// bound of each stamp, which grows with the time until its packet is seen.
 pub const LATENCY: Duration = Duration::from_millis(1);
 
+/// How many changes of the interface wait to be told, at most.
+const REMEMBERED: usize = 64;
+
 impl PacketOptions {
     /// The defaults, for an interface.
     #[must_use]
@@ -96,13 +105,14 @@ pub fn link_type(interface: &str) -> Result<u16, TapError> {
 pub struct PacketTap {
     socket: calls::Socket,
     ring: Arc<Ring>,
+    spare: Arc<Spare>,
     /// The block that the kernel fills next.
     next: usize,
     view: View,
     late: Arc<AtomicU64>,
     link: Option<Watcher>,
     /// What became of the interface, and when that may be told: packets from before come first.
-    change: Option<(Change, Instant)>,
+    changes: VecDeque<(Change, Instant)>,
     latency: Duration,
     losses: Losses,
     facts: Facts,
@@ -152,10 +162,8 @@ impl PacketTap {
         if options.promiscuous && index != 0 {
             socket.promiscuous(index).map_err(failed("seeing packets for others on"))?;
         }
-        let change = watcher
-            .as_ref()
-            .is_some_and(|watcher| !watcher.is_up())
-            .then(|| (Change::Down, Instant::now()));
+        let is_down = watcher.as_ref().is_some_and(|watcher| !watcher.is_up());
+        let changes = is_down.then(|| (Change::Down, Instant::now())).into_iter().collect();
         let facts = Facts {
             interface: options.interface.clone(),
             method: if options.hardware { Method::Hardware } else { Method::Packet },
@@ -174,11 +182,12 @@ impl PacketTap {
         let mut tap = PacketTap {
             socket,
             ring: Arc::new(ring),
+            spare: Arc::new(Spare::new(plan.bytes())),
             next: 0,
             view,
             late: Arc::default(),
             link: watcher,
-            change,
+            changes,
             latency: plan.latency,
             losses: Losses::default(),
             facts,
@@ -215,29 +224,32 @@ impl PacketTap {
         if self.view.is_cooked {
             block::cook(held.bytes_mut());
         }
-        let packets = block::packets(held.bytes());
-        Some(Block { held, packets, view: self.view, late: Some(Arc::clone(&self.late)).into() })
+        let kept = Kept::of(held, &self.spare);
+        let packets = block::packets(kept.bytes());
+        Some(Block { kept, packets, view: self.view, late: Some(Arc::clone(&self.late)).into() })
     }
 
     /// Hears what became of the interface.
     fn hear(&mut self) -> Result<(), TapError> {
-        if self.change.is_some() {
-            return Ok(());
-        }
-        let Some(watcher) = &mut self.link else { return Ok(()) };
-        match watcher.next() {
-            Ok(None) => Ok(()),
-            Ok(Some(change)) => {
-                // The block that the last packets are in is handed over by then.
-                let wait = match change {
-                    Change::Up => Duration::ZERO,
-                    Change::Down | Change::Gone => 3 * self.latency + Duration::from_millis(10),
-                };
-                self.change = Some((change, Instant::now() + wait));
-                Ok(())
+        while let Some(watcher) = &mut self.link {
+            match watcher.next() {
+                Ok(None) => break,
+                Ok(Some(change)) => {
+                    // The block that the last packets are in is handed over by then.
+                    let wait = match change {
+                        Change::Up => Duration::ZERO,
+                        Change::Down | Change::Gone => 3 * self.latency + Duration::from_millis(10),
+                    };
+                    if self.changes.len() >= REMEMBERED {
+                        // Down and up: what is told still alternates.
+                        self.changes.drain(..2);
+                    }
+                    self.changes.push_back((change, Instant::now() + wait));
+                }
+                Err(why) => return Err(self.failed("hearing what becomes of", &why)),
             }
-            Err(why) => Err(self.failed("hearing what becomes of", &why)),
         }
+        Ok(())
     }
 
     fn failed(&self, doing: &str, why: &std::io::Error) -> TapError {
@@ -260,25 +272,27 @@ impl Tap for PacketTap {
             if let Some(block) = self.block() {
                 return Ok(Next::Chunk(Box::new(block)));
             }
-            self.hear()?;
             let now = Instant::now();
-            if let Some((change, _)) = self.change.take_if(|(_, due)| *due <= now) {
+            let due = self.changes.front().map(|(_, due)| *due);
+            if due.is_some_and(|due| due <= now)
+                && let Some((change, _)) = self.changes.pop_front()
+            {
                 return Ok(match change {
                     Change::Down => Next::Down,
                     Change::Up => Next::Up,
                     Change::Gone => Next::Gone,
                 });
             }
-            let due = self.change.map(|(_, due)| due);
             let until = end.into_iter().chain(due).min();
             let left = until.map(|until| until.saturating_duration_since(now));
             if left == Some(Duration::ZERO) {
                 return Ok(Next::Nothing);
             }
             match self.socket.wait(left) {
+                Ok(Woken::Otherwise) => {}
+                Ok(Woken::ByLink) => self.hear()?,
                 // Whoever sent a signal may want to be heard.
-                Ok(true) => {}
-                Ok(false) => return Ok(Next::Nothing),
+                Ok(Woken::BySignal) => return Ok(Next::Nothing),
                 Err(why) => return Err(self.failed("waiting for packets on", &why)),
             }
         }
@@ -294,14 +308,14 @@ impl Tap for PacketTap {
 
     fn stop(&mut self) -> Result<(), TapError> {
         let nothing = [Instruction::plain(op::RETURN, 0)];
-        crate::filter::attach(self.socket.as_fd(), &nothing)
+        crate::filter::exchange(self.socket.as_fd(), &nothing)
             .map_err(|why| self.failed("taking no more packets from", &why))
     }
 }
 
 /// A block of the ring.
 struct Block {
-    held: Held,
+    kept: Kept,
     packets: usize,
     view: View,
     /// Where late stamps are counted, until they have been.
@@ -314,7 +328,7 @@ impl Chunk for Block {
     }
 
     fn for_each(&self, each: &mut dyn FnMut(&Packet<'_>)) {
-        let late = block::walk(self.held.bytes(), self.view, each);
+        let late = block::walk(self.kept.bytes(), self.view, each);
         if let Some(counter) = self.late.take() {
             counter.fetch_add(late, Ordering::Relaxed);
         }

@@ -26,6 +26,7 @@
 
 mod progress;
 mod queue;
+mod reader;
 mod spread;
 mod take;
 #[cfg(test)]
@@ -33,6 +34,7 @@ mod tests;
 mod write;
 
 use std::fmt;
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -40,12 +42,13 @@ use std::time::{Duration, Instant};
 use truechimer_counter::affinity::Pinned;
 use truechimer_counter::{Counter, HostPair};
 
-use crate::convert::Converter;
+use crate::convert::{Converter, DevicePair};
 use crate::sink::{Sink, SinkError, Written};
 use crate::{Facts, RawStamp, Stamped, Tap, TapError};
 
 pub use progress::{Live, Progress, Tally};
 pub use queue::Limits;
+pub use reader::is_unread;
 pub use spread::Spread;
 use queue::Queue;
 use take::{Ended, Taker};
@@ -158,6 +161,9 @@ pub trait Convert: Send {
     /// As [`Converter::pair`].
     fn pair(&mut self, pair: HostPair);
 
+    /// As [`Converter::device_pair`].
+    fn device_pair(&mut self, pair: DevicePair);
+
     /// The counter that pairs are to be taken by.
     fn counter(&self) -> Counter;
 
@@ -182,6 +188,10 @@ impl Convert for Converter {
         Converter::pair(self, pair);
     }
 
+    fn device_pair(&mut self, pair: DevicePair) {
+        Converter::device_pair(self, pair);
+    }
+
     fn counter(&self) -> Counter {
         Converter::counter(self)
     }
@@ -202,12 +212,29 @@ impl Convert for Converter {
     }
 }
 
+/// Reads the network card's clock beside the counter.
+pub type Device = Box<dyn FnMut() -> io::Result<DevicePair> + Send>;
+
+/// As [`run_with`], without a card's clock.
+pub fn run<C: Convert>(
+    tap: Box<dyn Tap>,
+    converter: C,
+    sink: Box<dyn Sink>,
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> Summary {
+    run_with(tap, None, converter, sink, options, stop, progress)
+}
+
 /// Takes packets off `tap` and writes them to `sink`, until `stop` is set or the options say that
 /// it is enough, or something ends it. What the tap's ring holds when it is stopped is still
 /// written, if that takes no longer than two seconds. The sink is finished in any case but that of
-/// its own failure. The calling thread is the capture thread.
-pub fn run<C: Convert>(
+/// its own failure. The calling thread is the capture thread. Where packets are stamped by the
+/// network card, `device` is to read its clock.
+pub fn run_with<C: Convert>(
     tap: Box<dyn Tap>,
+    device: Option<Device>,
     converter: C,
     sink: Box<dyn Sink>,
     options: &Options,
@@ -218,7 +245,7 @@ pub fn run<C: Convert>(
     let facts = tap.facts().clone();
     let count = options.count.map(NonZeroU64::get);
     let _pinned = pin(options.capture_cpu, "capture", progress);
-    let mut taker = Taker::new(tap, converter.counter(), options, progress);
+    let mut taker = Taker::new(tap, device, converter.counter(), options, progress);
     let mut writer = Writer::new(converter, sink, count, progress);
     let (ended, finished) = if options.inline {
         let ended = taker.run(&mut writer, stop);

@@ -47,6 +47,7 @@ use crate::filter::Filter;
 use crate::tap::TapError;
 
 pub use copy::{CopyCounts, XdpCopyTap};
+pub(crate) use guard::standing;
 pub use guard::{Use, uses};
 pub use tap::{XdpCounts, XdpTap};
 
@@ -136,8 +137,14 @@ const LEAST_SNAP: u32 = 14;
 /// The link type of all that XDP sees.
 const ETHERNET: u16 = 1;
 
+/// All that XDP takes, so that nobody has to find out one by one.
+const RIGHTS: &str = "run as root, or give the program the rights: \
+                      setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep FILE";
+
 fn failed(error: BpfError) -> TapError {
+    let is_permission = error.is_permission();
     let BpfError { doing, mut why, mend, log, errno: _ } = error;
+    let mend = if is_permission { Some(RIGHTS.to_owned()) } else { mend };
     if let Some(line) = log.lines().rev().find(|line| !line.starts_with("processed")) {
         why.push_str(": ");
         why.push_str(line);

@@ -167,6 +167,25 @@ fn a_clock_may_come_later() {
 }
 
 #[test]
+fn a_page_that_was_replaced_is_found_again() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    daemon.publish(|_| ());
+    let path = daemon.directory.join("clock");
+    let mut converter = Converter::new(daemon.counter, Some(daemon.clock()))
+        .unwrap()
+        .looking(Search::At(path.clone()));
+    assert_eq!(stamp(&mut converter).3.quality, Quality::Bounded);
+    fs::remove_file(&path).unwrap();
+    // The old writer goes; the new one begins a file of its own, in another epoch.
+    daemon.writer = PageWriter::create(&path).unwrap();
+    daemon.publish(|_| ());
+    daemon.publish(|hand| hand.counter.epoch = Epoch(9));
+    while next_change(&mut converter).epoch != Epoch(9) {}
+    stamp(&mut converter);
+    assert_eq!(stamp(&mut converter).3.counted.unwrap().epoch, Epoch(9));
+}
+
+#[test]
 fn every_change_is_told_and_makes_restamping_identity() {
     let mut daemon = Daemon::new(Choice::Auto);
     daemon.publish(|_| ());

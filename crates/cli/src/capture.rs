@@ -8,6 +8,7 @@ mod size;
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroU64;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -237,7 +238,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         ..pipeline::Options::default()
     };
     if !args.json {
-        say.tell(&format!("capturing on {interface}: {}", live::described(&facts, &opened.why)));
+        say.tell(&format!("capturing on {interface}: {}", live::described(&facts)));
     }
     let progress = Progress::default();
     let mut shown = Shown { args, say, out, period, progress: &progress, stop: &stop };
@@ -245,7 +246,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     let summary = std::thread::scope(|scope| {
         let run = std::thread::Builder::new().name("capture".into());
         let run = run.spawn_scoped(scope, || {
-            let summary = pipeline::run(opened.tap, converter, sink, &options, &stop, &progress);
+            let summary = pipeline::run_with(opened.tap, opened.device, converter, sink, &options, &stop, &progress);
             let _ = done.send(());
             summary
         });
@@ -332,7 +333,7 @@ fn sink(
         keep: args.files,
         filter: args.filter(),
         comments: vec![
-            format!("method {}", live::described(facts, why)),
+            format!("method {}: {why}", live::described(facts)),
             format!("clock at the start: {worth}"),
         ],
     };
@@ -374,6 +375,11 @@ impl Shown<'_> {
             self.progress.notes().iter().for_each(|note| self.say.warn(note));
             if over {
                 return Ok(());
+            }
+            let reads = self.args.to_stdout() || self.args.write.is_none();
+            if reads && pipeline::is_unread(io::stdout().as_fd()) {
+                // The next write will tell the other thread.
+                self.stop.store(true, Ordering::Relaxed);
             }
             let now = (Instant::now(), self.progress.live());
             if self.stop.load(Ordering::Relaxed)

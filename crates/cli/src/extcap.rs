@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use clap::{FromArgMatches, Parser};
+use clap::Parser;
 use truechimer_capture::{filter, packet};
 
 use crate::args::{self, CommandLine};

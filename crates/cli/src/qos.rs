@@ -1,14 +1,294 @@
 //! `truechimer qos`: what packets say of a path.
 
-use std::io::Write;
+mod csv;
+mod files;
+mod layered;
+mod live;
+mod page;
+mod screen;
 
-use crate::failure::{Ended, Failure};
+use std::io::Write;
+use std::path::PathBuf;
+
+use truechimer_qos::rtp::Clocks;
+use truechimer_qos::{Engine, Options, Pattern, Report, RtpChoice, Severity, Totals, Way};
+use truechimer_time::Span;
+
+use crate::args;
+use crate::failure::{Ended, Failure, Outcome};
+use crate::show;
+use crate::simulate::{command, ready, save};
 
 /// Options of `truechimer qos`.
 #[derive(clap::Args, Debug)]
-pub struct Qos {}
+#[command(after_help = "\
+One file or interface shows what can be seen from one place: packets, rates, gaps, round trips (TCP,
+ICMP echo, DNS, numbered packets), and by sequence numbers (RTP, --sequence) losses, duplicates,
+reordering and jitter. Two show what happened between them: one-way delay, its variation, and losses
+of any flow, packet by packet. A packet's delay is as good as both its times: its bound is the sum
+of theirs. Times of 'truechimer capture' have a bound; those of other programs have none, unless
+--assume gives them one. A delay below zero by more than its bound means that a clock is wrong, and
+the output says which file promised nothing.
+
+Packets are told apart by headers and the first bytes of what they carry; TTL, checksums and link
+layer may change on the way. Of packets that are alike and on their way at the same time nobody
+knows which is which: they are counted as ambiguous, and are in no delay or loss. Losses are packets
+that the other point did not see within --timeout while it watched.
+
+Sequence numbers anywhere in a payload, --sequence PROTOCOL[:PORT]@OFFSET:FIELD[,OFFSET=HEX[/MASK]]…
+  udp:9000@0:be32            the first four bytes of UDP from or to port 9000
+  any@8:le64,0=cafe,4=10/f0  eight bytes at 8, where bytes 0 and 1 are ca fe and byte 4 is 1x
+FIELD is u8, be16, be32, be64, le16, le32 or le64. One that comes back from the other side with the
+same number is an answer, and gives a round-trip time.
+
+Columns (-v has all of it):
+  gap       median of the time between packets
+  lost      by sequence numbers, or between the points, with their share of those sent
+  dup       copies too many
+  late      packets overtaken by later ones (RFC 4737)
+  jitter    RFC 3550, at the end; of RTP by its clock, between two points by the true delays
+  rtt       median round trip; of several kinds the most frequent
+  delay     one way, with the greatest bound of one
+
+Definitions: delay RFC 7679, loss RFC 7680 and 3357, delay variation RFC 5481, duplicates RFC 5560,
+reordering RFC 4737, density RFC 5236, jitter RFC 3550. Percentiles are exact while there are no
+more than 1024 different values, then to the resolution that --json tells.
+
+Examples:
+  truechimer qos day.pcapng
+  truechimer qos sender.pcapng receiver.pcapng --html path.html
+  truechimer qos a.pcapng b.pcapng -f 'udp port 5004' --rtp 5004 --rtp-clock 96=48000
+  truechimer qos both.pcapng --between eth0,eth1
+  truechimer qos -i eth0                           live, until interrupted
+  truechimer qos -i eth0 -i eth1 --json --duration 10s
+  truechimer qos -i eth0 --layers                  from the driver to the application
+
+Exit status: 0; 1 if a delay was below zero by more than its bound, or if there was no packet; 2 on
+an error.")]
+pub struct Qos {
+    /// One capture (pcapng or pcap; - is standard input), or two: the first where packets leave,
+    /// the second where they arrive
+    #[arg(value_name = "FILE", num_args = 0..=2)]
+    files: Vec<PathBuf>,
+    /// An interface to watch, or two of them
+    #[arg(short, long, value_name = "NAME", conflicts_with_all = ["files", "between", "assume"])]
+    #[arg(required_unless_present = "files")]
+    interface: Vec<String>,
+    /// Two interfaces of one file, by name or number from 0, as the two points
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
+    between: Vec<String>,
+    /// Only packets that a filter as of tcpdump lets through, pcap-filter(7)
+    #[arg(short, long, value_name = "FILTER")]
+    filter: Option<String>,
+    /// Show only flows whose name has TEXT in it, such as 192.0.2.1:5004
+    #[arg(long, value_name = "TEXT", help_heading = OUTPUT)]
+    flow: Option<String>,
+    /// Show so many flows, those with the most packets; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
+    top: usize,
+    /// Everything that is known of each flow
+    #[arg(short, long, help_heading = OUTPUT)]
+    verbose: bool,
+    /// Print one JSON object, live one each interval
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
+    /// Print a row for each flow, as comma-separated values with a header
+    #[arg(long, conflicts_with = "json", help_heading = OUTPUT)]
+    csv: bool,
+    /// With --csv: a row for each flow and interval instead
+    #[arg(long, requires = "csv", help_heading = OUTPUT)]
+    series: bool,
+    /// Write a report to FILE: one page with plots
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    html: Option<PathBuf>,
+    /// The width of an interval over time, and how often live output comes
+    #[arg(long, value_name = "SPAN", value_parser = args::positive, default_value = "1s")]
+    #[arg(help_heading = OUTPUT)]
+    interval: Span,
+    /// Ports whose UDP is RTP; 'auto': what looks like it; 'none'
+    #[arg(long, value_name = "PORT,…", value_parser = rtp, default_value = "auto")]
+    #[arg(help_heading = PACKETS)]
+    rtp: RtpArgument,
+    /// The clock rate of an RTP payload type in Hz, such as 96=48000, or of all without a fixed one
+    #[arg(long, value_name = "TYPE=HZ", value_parser = rtp_clock, help_heading = PACKETS)]
+    rtp_clock: Vec<(Option<u8>, u32)>,
+    /// Where packets have a sequence number
+    #[arg(long, value_name = "WHERE", help_heading = PACKETS)]
+    sequence: Vec<Pattern>,
+    /// Bytes of what packets carry that they are told apart by
+    #[arg(long, value_name = "BYTES", default_value_t = 32, help_heading = PACKETS)]
+    identity_bytes: usize,
+    /// Which way packets go between the two points [default: told from each flow's packets]
+    #[arg(long, value_enum, value_name = "WAY", help_heading = PACKETS)]
+    direction: Option<Direction>,
+    /// How long a packet or an answer is waited for
+    #[arg(long, value_name = "SPAN", value_parser = args::positive, default_value = "2s")]
+    #[arg(help_heading = PACKETS)]
+    timeout: Span,
+    /// The bound of times that have none, if you know it: for the first file, and the second
+    #[arg(long, value_name = "SPAN,…", value_delimiter = ',', num_args = 1)]
+    #[arg(value_parser = args::not_negative, help_heading = PACKETS)]
+    assume: Vec<Span>,
+    /// Follow packets from the driver to the application; takes cap_bpf and cap_perfmon
+    #[arg(long, requires = "interface", help_heading = LIVE)]
+    layers: bool,
+    /// End after so long
+    #[arg(long, value_name = "SPAN", value_parser = args::positive, help_heading = LIVE)]
+    #[arg(conflicts_with = "files")]
+    duration: Option<Span>,
+    /// Flows remembered at a time: each takes up to 500 KiB
+    #[arg(long, value_name = "N", default_value_t = 1000, help_heading = MEMORY)]
+    max_flows: usize,
+    /// Packets remembered until they pass the other point: each takes some 200 bytes
+    #[arg(long, value_name = "N", default_value_t = 500_000, help_heading = MEMORY)]
+    max_waiting: usize,
+    #[command(flatten)]
+    page: args::Page,
+}
+
+const OUTPUT: &str = "What is shown";
+const PACKETS: &str = "What is known of the packets";
+const LIVE: &str = "Live";
+const MEMORY: &str = "Memory";
+
+/// `--direction`.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
+enum Direction {
+    /// From the first point to the second
+    Forward,
+    /// From the second to the first
+    Backward,
+}
+
+/// `--rtp`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct RtpArgument(RtpChoice);
+
+fn rtp(text: &str) -> Result<RtpArgument, String> {
+    let choice = match text {
+        "auto" => RtpChoice::Auto,
+        "none" => RtpChoice::Never,
+        ports => {
+            let port = |port: &str| {
+                port.parse().map_err(|_| format!("'{port}' is not a port, 'auto' or 'none'"))
+            };
+            RtpChoice::Ports(ports.split(',').map(port).collect::<Result<_, _>>()?)
+        }
+    };
+    Ok(RtpArgument(choice))
+}
+
+fn rtp_clock(text: &str) -> Result<(Option<u8>, u32), String> {
+    let (kind, hz) = match text.split_once('=') {
+        Some((kind, hz)) => {
+            let wrong = || format!("'{kind}' is not a payload type, 0 to 127");
+            (Some(kind.parse::<u8>().ok().filter(|kind| *kind < 128).ok_or_else(wrong)?), hz)
+        }
+        None => (None, text),
+    };
+    let rate = hz.parse().ok().filter(|hz| *hz > 0);
+    Ok((kind, rate.ok_or_else(|| format!("'{hz}' is not a clock rate in Hz"))?))
+}
+
+fn nanos(span: Span) -> i64 {
+    span.as_nanos_i64()
+}
+
+impl Qos {
+    fn options(&self, points: usize) -> Options {
+        let mut clocks = Clocks::default();
+        for (kind, hz) in &self.rtp_clock {
+            match kind {
+                Some(kind) => drop(clocks.of_type.insert(*kind, *hz)),
+                None => clocks.other = Some(*hz),
+            }
+        }
+        Options {
+            points,
+            rtp: self.rtp.0.clone(),
+            clocks,
+            patterns: self.sequence.clone(),
+            way: self.direction.map(|direction| match direction {
+                Direction::Forward => Way::Forward,
+                Direction::Backward => Way::Backward,
+            }),
+            timeout_ns: nanos(self.timeout),
+            bin_ns: nanos(self.interval).max(1),
+            most_flows: self.max_flows,
+            most_waiting: self.max_waiting,
+            identity_bytes: self.identity_bytes,
+        }
+    }
+
+    /// The flows that are to be shown, and how many there are besides.
+    fn choose(&self, report: &mut Report) -> usize {
+        if let Some(text) = &self.flow {
+            report.flows.retain(|flow| flow.name.contains(text.as_str()));
+        }
+        let more = match self.top {
+            0 => 0,
+            top => report.flows.len().saturating_sub(top),
+        };
+        report.flows.truncate(report.flows.len() - more);
+        more
+    }
+}
+
+/// What came of it.
+struct Found {
+    engine: Engine,
+    names: Vec<String>,
+    /// What was odd about the input, each with how serious it is.
+    notes: Vec<truechimer_qos::Note>,
+    layers: Option<truechimer_qos::LayersReport>,
+}
 
 /// Runs the command.
-pub fn run(_args: &Qos, _out: &mut dyn Write) -> Ended {
-    Err(Failure::Said("not built yet".into()))
+pub fn run(args: &Qos, out: &mut dyn Write) -> Ended {
+    if args.interface.len() > 2 {
+        return Err(Failure::Said("-i: one interface, or two".into()));
+    }
+    if !args.between.is_empty() && (args.between.len() != 2 || args.files.len() != 1) {
+        return Err(Failure::Said("--between takes one file, and two interfaces in it: A,B".into()));
+    }
+    if let Some(path) = &args.html {
+        ready(path)?;
+    }
+    let found = if args.interface.is_empty() {
+        files::read(args)?
+    } else {
+        live::watch(args, out)?
+    };
+    tell(args, &found, out)
+}
+
+/// Says what came of it.
+fn tell(args: &Qos, found: &Found, out: &mut dyn Write) -> Ended {
+    let mut report = Report::of(&found.engine, &found.names);
+    report.layers.clone_from(&found.layers);
+    report.notes.extend(found.notes.iter().cloned());
+    report.notes.sort_by_key(|note| std::cmp::Reverse(note.severity));
+    let totals = found.engine.totals();
+    let more = args.choose(&mut report);
+    if let Some(path) = &args.html {
+        let page = page::page(&report, &found.engine, &totals, &command());
+        save(path, &page.render())?;
+    }
+    if args.json {
+        writeln!(out, "{}", show::json(&report)?)?;
+    } else if args.csv && args.series {
+        csv::series(&report, &found.engine, out)?;
+    } else if args.csv {
+        csv::flows(&report, out)?;
+    } else {
+        screen::report(&report, more, args.verbose, out)?;
+    }
+    let seen = report.points.iter().any(|point| point.packets > 0) || report.layers.is_some();
+    Ok(Outcome::of(seen && !wrong(&report, &totals)))
+}
+
+/// Whether a clock must be wrong.
+fn wrong(report: &Report, totals: &Totals) -> bool {
+    let problem = report.notes.iter().any(|note| note.severity == Severity::Problem);
+    problem || totals.ways.iter().any(|way| way.negative > 0)
 }

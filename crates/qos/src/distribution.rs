@@ -150,6 +150,35 @@ impl Distribution {
         self.buckets.iter().map(|(bucket, n)| (self.middle(*bucket), *n))
     }
 
+    /// A histogram of about so many bins of equal width over all but the outermost thousandth on
+    /// either side: where each bin begins, and the share of all values in it.
+    #[must_use]
+    pub fn histogram(&self, bins: u32) -> Vec<(i64, f64)> {
+        let (Some(low), Some(high)) = (self.quantile(0.001), self.quantile(0.999)) else {
+            return Vec::new();
+        };
+        let range = high.abs_diff(low);
+        let width = i64::try_from(range / u64::from(bins.max(1)) + 1).unwrap_or(i64::MAX);
+        // Bins that hold whole buckets alike.
+        let step = 1i64 << self.shift.min(62);
+        let width = width.checked_add(step - 1).map_or(i64::MAX, |wide| wide / step * step);
+        let mut counts = BTreeMap::new();
+        for (value, n) in self.buckets().filter(|(value, _)| (low..=high).contains(value)) {
+            *counts.entry(value.div_euclid(width)).or_insert(0u64) += n;
+        }
+        let (Some((first, _)), Some((last, _))) = (counts.first_key_value(), counts.last_key_value())
+        else {
+            return Vec::new();
+        };
+        // One more, at which the last ends.
+        (*first..=last.saturating_add(1))
+            .map(|bin| {
+                let n = counts.get(&bin).copied().unwrap_or(0);
+                (bin.saturating_mul(width), n as f64 / self.n as f64)
+            })
+            .collect()
+    }
+
     /// The same with every value's sign changed.
     #[must_use]
     pub fn negated(&self) -> Distribution {
@@ -235,6 +264,19 @@ mod tests {
                 prop_assert!(off <= made.resolution());
             }
         }
+    }
+
+    #[test]
+    fn histograms_leave_the_outermost_out() {
+        let mut made = Distribution::default();
+        (0..10_000).for_each(|n| made.add(5_000_000 + n % 100));
+        made.add(i64::MAX);
+        let histogram = made.histogram(50);
+        assert!((40..=60).contains(&histogram.len()), "{}", histogram.len());
+        assert!((histogram.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 0.002);
+        assert_eq!(of(&[7]).histogram(80), [(7, 1.0), (8, 0.0)]);
+        assert!(of(&[i64::MIN, i64::MAX]).histogram(80).len() <= 90);
+        assert!(of(&[]).histogram(80).is_empty());
     }
 
     #[test]

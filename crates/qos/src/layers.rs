@@ -19,13 +19,13 @@ pub enum Layer {
     Card,
     /// In the driver, by an XDP program.
     Xdp,
-    /// At the entry of the network stack, where the kernel stamps it and packet sockets see it.
-    PacketSocket,
+    /// Where the driver hands it to the network stack.
+    Driver,
+    /// Where the network stack begins with it: the kernel's own stamp, and what packet sockets see.
+    Stack,
     /// In the queue of the socket that it is for.
-    SocketQueue,
-    /// Where the system call that hands it over returns.
-    Read,
-    /// In the application, once it has it.
+    Socket,
+    /// Where the application has read it.
     Application,
 }
 
@@ -34,9 +34,9 @@ impl Layer {
     pub const ALL: [Layer; 6] = [
         Layer::Card,
         Layer::Xdp,
-        Layer::PacketSocket,
-        Layer::SocketQueue,
-        Layer::Read,
+        Layer::Driver,
+        Layer::Stack,
+        Layer::Socket,
         Layer::Application,
     ];
 
@@ -46,9 +46,9 @@ impl Layer {
         match self {
             Layer::Card => "card",
             Layer::Xdp => "xdp",
-            Layer::PacketSocket => "packet-socket",
-            Layer::SocketQueue => "socket-queue",
-            Layer::Read => "read",
+            Layer::Driver => "driver",
+            Layer::Stack => "stack",
+            Layer::Socket => "socket",
             Layer::Application => "application",
         }
     }
@@ -306,10 +306,10 @@ mod tests {
         for n in 0..10 {
             let start = n * 1_000_000;
             layers.stamp(n as u64, at(Layer::Xdp, start));
-            layers.stamp(n as u64, at(Layer::Read, start + 20_000 + n));
-            layers.stamp(n as u64, at(Layer::PacketSocket, start + 500));
+            layers.stamp(n as u64, at(Layer::Application, start + 20_000 + n));
+            layers.stamp(n as u64, at(Layer::Stack, start + 500));
         }
-        layers.stamp(3, at(Layer::Read, 9_999_999));
+        layers.stamp(3, at(Layer::Application, 9_999_999));
         layers.finish();
         let report = layers.report();
         assert_eq!((report.packets, report.repeated), (10, 1));
@@ -321,9 +321,9 @@ mod tests {
         assert_eq!(
             pairs,
             [
-                (Layer::Xdp, Layer::PacketSocket, true, Some(500), Some(500)),
-                (Layer::Xdp, Layer::Read, false, Some(20_000), Some(20_009)),
-                (Layer::PacketSocket, Layer::Read, true, Some(19_500), Some(19_509)),
+                (Layer::Xdp, Layer::Stack, true, Some(500), Some(500)),
+                (Layer::Xdp, Layer::Application, false, Some(20_000), Some(20_009)),
+                (Layer::Stack, Layer::Application, true, Some(19_500), Some(19_509)),
             ]
         );
         assert!(report.pairs.iter().all(|p| p.bound_max_ns == Some(20)));
@@ -341,7 +341,7 @@ mod tests {
             at: At::exact(ns, Some(50_000)),
             counted: Some(Counted { count: Count(count), error: CountSpan(5), epoch: Epoch(1) }),
         };
-        layers.packet(&[counted(Layer::Read, 0, 1_700), counted(Layer::Card, 0, 1_000)]);
+        layers.packet(&[counted(Layer::Application, 0, 1_700), counted(Layer::Card, 0, 1_000)]);
         let report = layers.report();
         let pair = report.pairs.first().expect("a pair");
         assert_eq!((pair.delay.min_ns, pair.by_counter), (Some(700), 1));

@@ -204,14 +204,12 @@ impl Trials {
                     Way::Xdp(_) => self.bed.xdp_program()?.unwrap_or(0),
                 };
                 let order = generator::Order {
-                    source: generator::Source::Driver,
-                    size: SIZE,
-                    frames,
                     rate: f64::from(RATE),
                     burst: 1,
                     timed: true,
                     run,
                     program,
+                    ..generator::Order::new(generator::Source::Driver, SIZE, frames)
                 };
                 Ok(order.send(&self.bed, &self.sending.to_string())?.frames)
             }

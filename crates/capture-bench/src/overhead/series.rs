@@ -154,8 +154,8 @@ pub fn tail(values: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = (0..=TAIL_POINTS)
         .map(|n| (least * f64::from(n) / f64::from(TAIL_POINTS)).exp())
         .filter_map(|share| {
-            let place = (count - share * count).round().max(0.0) as usize;
-            Some((*values.get(place.min(values.len().checked_sub(1)?))?, share))
+            let place = (count - share * count).round() as usize;
+            Some((*values.get(place)?, (count - place as f64) / count))
         })
         .collect();
     points.dedup_by(|a, b| a.0 == b.0);

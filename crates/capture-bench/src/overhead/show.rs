@@ -122,23 +122,32 @@ fn finding(pattern: &str, rows: &[Row]) -> Option<String> {
         let kind = KINDS.iter().find(|kind| kind.act == act && kind.stamped == stamped)?;
         rows.iter().find(|row| row.name == kind.name)?.net.as_ref()
     };
-    let mean = |nets: &Nets| with_interval(&nets.mean);
+    let cost = |nets: &Nets| {
+        format!("{} ns (mean {})", with_interval(&nets.median), with_interval(&nets.mean))
+    };
     let stamp = nets(Act::Kernel, true)?;
     let time = nets(Act::Monotonic, false)?;
     let mut text = format!(
-        "Found, {pattern}: the kernel's stamp takes {} ns on average (the paper: 195), and adds {} \
+        "Found, {pattern}, medians: the kernel's stamp takes {} (the paper: mean 195), and adds {} \
          ns² of variance, {} without the largest hundredth (the paper: 176). CLOCK_MONOTONIC in \
-         BPF takes {} ns",
-        mean(stamp),
+         BPF takes {}",
+        cost(stamp),
         with_interval(&stamp.variance),
         with_interval(&stamp.core),
-        mean(time)
+        cost(time)
     );
     if let Some(count) = nets(Act::Count, false) {
+        let verdict = if count.median.low > time.median.high {
+            "dearer to get than"
+        } else if count.median.high < time.median.low {
+            "cheaper to get than"
+        } else {
+            "neither clearly dearer nor clearly cheaper to get than"
+        };
         text.push_str(&format!(
-            ", the raw count in BPF {} ns: on a stock kernel the count is {} to get than the time.",
-            mean(count),
-            if count.mean.value > time.mean.value { "dearer" } else { "cheaper" }
+            ", the raw count in BPF {}: on this kernel a program in it finds the count {verdict} the \
+             time.",
+            cost(count)
         ));
     } else {
         text.push('.');
@@ -180,7 +189,9 @@ fn about(overhead: &Overhead) -> Vec<String> {
          more: only differences mean anything, and a difference of variances is that of the stamp \
          only if the two do not influence each other. The bracket has warmed the caches for the \
          programs, not for the kernel's clock: its first reading is as cold as the packet finds \
-         it. Packets arrive in the sender's context on one processor, softirqs off but \
+         it. Between the tracepoints the way to the second program is as cold, which is why what \
+         they measure is large after 20 ms of rest; the difference is the stamp's all the same. \
+         Packets arrive in the sender's context on one processor, softirqs off but \
          interrupts on: the paper's stamps had interrupts off around them. What an interrupt or \
          the hypervisor takes shows in the greatest values and in the whole variance; the \
          variance without the largest hundredth is what is left without. No stock kernel stores a \

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Contest, JITTER, order};
+use super::JITTER;
+use crate::contest::Contest;
 use crate::generator::{Order, Source};
-use crate::outcome::{Failure, Goal, Grid, Outcome};
+use crate::outcome::{Goal, Grid, Outcome};
 use crate::peers;
 use crate::stats::{Spread, median, show_ns};
 use crate::trial::Found;
@@ -42,12 +43,12 @@ pub(super) fn about() -> String {
     )
 }
 
-pub(super) fn measure(contest: &Contest<'_>) -> Result<Jitter, Failure> {
+pub(super) fn measure(contest: &mut Contest<'_>) -> Jitter {
     let options = contest.options;
     let seconds = if options.quick { QUICK_SECONDS } else { SECONDS };
     let frames = (RATE * seconds) as u32;
     let order =
-        Order { rate: RATE, burst: 1, timed: true, ..order(Source::Driver, SIZE, frames) };
+        Order { rate: RATE, burst: 1, timed: true, ..Order::new(Source::Driver, SIZE, frames) };
     let tools = contest.tools(&JITTER);
     let mut rows: Vec<Row> = tools
         .iter()
@@ -55,7 +56,7 @@ pub(super) fn measure(contest: &Contest<'_>) -> Result<Jitter, Failure> {
         .collect();
     for round in 0..options.rounds(7, 2) {
         for (tool, row) in tools.iter().zip(&mut rows) {
-            let trial = contest.stage.trial(tool, &order, true)?;
+            let Some(trial) = contest.trial(tool, &order, true) else { continue };
             let (of_stamps, of_gaps) = deviations(&trial.found, 1e9 / RATE);
             let spread = Spread::of(of_stamps);
             options.say(&format!(
@@ -69,7 +70,8 @@ pub(super) fn measure(contest: &Contest<'_>) -> Result<Jitter, Failure> {
             row.gaps.push(Spread::of(of_gaps));
         }
     }
-    Ok(Jitter { rows })
+    rows.retain(|row| !row.spreads.is_empty());
+    Jitter { rows }
 }
 
 /// Of each two frames that were sent one after the other: how much more or less time lies between

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Contest, RATES, order};
-use crate::generator::Source;
-use crate::outcome::{Failure, Figure, Grid, Outcome};
+use super::RATES;
+use crate::contest::Contest;
+use crate::generator::{Order, Source};
+use crate::outcome::{Figure, Grid, Outcome};
 use crate::plot::{Axis, Plot};
 use crate::stats::{median, range, show_rate, show_share};
 
@@ -30,21 +31,21 @@ pub(super) struct Ladder {
     steps: Vec<Step>,
 }
 
-pub(super) fn measure(contest: &Contest<'_>) -> Result<Ladder, Failure> {
+pub(super) fn measure(contest: &mut Contest<'_>) -> Ladder {
     let options = contest.options;
     let rates: &[f64] = if options.quick { &QUICK } else { &RATES_OFFERED };
     let seconds = if options.quick { 0.4 } else { 1.0 };
     let orders = rates
         .iter()
-        .map(|rate| order(Source::Driver, SIZE, (rate * seconds) as u32).at(*rate))
-        .chain([order(Source::Wire, SIZE, (2e6 * seconds) as u32)])
-        .chain([order(Source::Socket, SIZE, SOCKET_FRAMES)]);
+        .map(|rate| Order::new(Source::Driver, SIZE, (rate * seconds) as u32).at(*rate))
+        .chain([Order::new(Source::Wire, SIZE, (2e6 * seconds) as u32)])
+        .chain([Order::new(Source::Socket, SIZE, SOCKET_FRAMES)]);
     let orders: Vec<_> = orders.collect();
     let mut steps: Vec<Step> = Vec::new();
     for round in 0..options.rounds(5, 1) {
         for order in &orders {
             for tool in contest.tools(&RATES) {
-                let trial = contest.stage.trial(tool, order, false)?;
+                let Some(trial) = contest.trial(&tool, order, false) else { continue };
                 let (asked, source) = (order.rate, order.source);
                 options.say(&format!(
                     "round {}, {source:?} {} offered, {}: {} lost",
@@ -73,7 +74,7 @@ pub(super) fn measure(contest: &Contest<'_>) -> Result<Ladder, Failure> {
             }
         }
     }
-    Ok(Ladder { steps })
+    Ladder { steps }
 }
 
 impl Step {

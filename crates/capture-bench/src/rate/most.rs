@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Contest, RATES, order};
+use super::RATES;
+use crate::contest::Contest;
 use crate::generator::{Order, Source};
 use crate::options::Options;
-use crate::outcome::{Failure, Figure, Goal, Grid, Outcome};
-use crate::peers;
+use crate::outcome::{Figure, Goal, Grid, Outcome};
+use crate::peers::{self, Tool};
 use crate::plot::{Axis, Plot};
 use crate::search::{Found, Search};
 use crate::stats::{median, range, show_rate, show_share};
@@ -65,27 +66,20 @@ fn frames(options: &Options, size: usize, rate: f64) -> u32 {
     (rate * seconds(options)).clamp(10e3, most) as u32
 }
 
-pub(super) fn measure(contest: &Contest<'_>) -> Result<Most, Failure> {
+pub(super) fn measure(contest: &mut Contest<'_>) -> Most {
     let options = contest.options;
     let sizes = options.sizes(&[64, 128, 256, 512, 1024, 1500], &[64, 1500]);
-    let tools = contest.tools(&RATES);
     let mut rows: Vec<Row> = Vec::new();
     for round in 0..options.rounds(5, 1) {
         for &size in &sizes {
-            for tool in &tools {
+            for tool in contest.tools(&RATES) {
                 let place = rows.iter().position(|row| row.tool == tool.name && row.size == size);
                 let place = place.unwrap_or_else(|| {
                     rows.push(Row::new(tool.name, size));
                     rows.len() - 1
                 });
                 let Some(row) = rows.get_mut(place) else { continue };
-                let guess = if row.offered.is_empty() { 2e6 } else { median(&row.offered) };
-                let mut try_at = |rate: f64| {
-                    let frames = frames(options, size, if rate > 0.0 { rate } else { guess });
-                    let order: Order = order(Source::Driver, size, frames).at(rate);
-                    contest.stage.trial(tool, &order, false)
-                };
-                let found = search(row, &mut try_at)?;
+                let Some(found) = search(row, contest, &tool) else { continue };
                 options.say(&format!(
                     "round {}, {size} bytes, {}: {}, {} lost unpaced",
                     round + 1,
@@ -98,21 +92,26 @@ pub(super) fn measure(contest: &Contest<'_>) -> Result<Most, Failure> {
             }
         }
     }
-    Ok(Most { rows })
+    rows.retain(|row| !row.rates.is_empty());
+    Most { rows }
 }
 
-/// Overload first; then, if that was too much, bisection.
-fn search(
-    row: &mut Row,
-    try_at: &mut dyn FnMut(f64) -> Result<Trial, Failure>,
-) -> Result<Found, Failure> {
+/// Overload first; then, if that was too much, bisection. `None` if the tool does not work.
+fn search(row: &mut Row, contest: &mut Contest<'_>, tool: &Tool) -> Option<Found> {
+    let options = contest.options;
+    let guess = if row.offered.is_empty() { 2e6 } else { median(&row.offered) };
+    let size = row.size;
+    let mut try_at = |rate: f64| {
+        let frames = frames(options, size, if rate > 0.0 { rate } else { guess });
+        contest.trial(tool, &Order::new(Source::Driver, size, frames).at(rate), false)
+    };
     let mut offered = 0.0;
     for _ in 0..2 {
         let trial = try_at(0.0)?;
         row.took(&trial);
         offered = trial.sent.rate();
         if trial.lost() == 0 {
-            return Ok(Found::AtLeast(offered));
+            return Some(Found::AtLeast(offered));
         }
     }
     let mut search = Search::below(offered, LEAST, TOLERANCE);
@@ -120,7 +119,7 @@ fn search(
         let trial = try_at(rate)?;
         search.tried(trial.sent.rate(), trial.lost() > 0);
     }
-    Ok(search.found().unwrap_or(Found::Below(LEAST)))
+    Some(search.found().unwrap_or(Found::Below(LEAST)))
 }
 
 impl Row {

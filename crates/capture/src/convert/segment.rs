@@ -74,6 +74,9 @@ impl Segment {
         // slewing makes of that either way.
         let line = (i128::from(counts) << FINE) / i128::from(shown);
         let nominal = i128::from(period.counts(Span::from_nanos(1 << 40)).0) << (FINE - 40);
+        if nominal > STEEPEST << FINE {
+            return None;
+        }
         let spread = (nominal * i128::from(ORDINARY.0)) >> 64;
         // Rounded up, and one more for what was cut off above.
         let up = |slope: i128| {

@@ -12,13 +12,13 @@ use super::code::{Instruction, op};
 /// exchanged for the first, which is atomic. A ring cannot be emptied like this: there the filter
 /// must stand before the socket is bound.
 pub(crate) fn attach(socket: BorrowedFd<'_>, code: &[Instruction]) -> io::Result<()> {
-    set(socket, &[Instruction::plain(op::RETURN, 0)])?;
+    exchange(socket, &[Instruction::plain(op::RETURN, 0)])?;
     while drop_one(socket)? {}
-    set(socket, code)
+    exchange(socket, code)
 }
 
 /// Exchanges the socket's filter, if it has one, for `code`.
-fn set(socket: BorrowedFd<'_>, code: &[Instruction]) -> io::Result<()> {
+pub(crate) fn exchange(socket: BorrowedFd<'_>, code: &[Instruction]) -> io::Result<()> {
     let length = u16::try_from(code.len())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "the filter is too long"))?;
     let program = libc::sock_fprog {
@@ -50,7 +50,8 @@ fn drop_one(socket: BorrowedFd<'_>) -> io::Result<bool> {
     }
     let why = io::Error::last_os_error();
     match why.raw_os_error() {
-        Some(libc::EAGAIN) => Ok(false),
+        // Nothing there; nothing there any more, not even the interface.
+        Some(libc::EAGAIN | libc::ENODEV) => Ok(false),
         // One error is reported once: what is queued behind it is asked for again.
         Some(libc::EINTR | libc::ENETDOWN) => Ok(true),
         _ => Err(why),

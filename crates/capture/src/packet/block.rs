@@ -15,6 +15,8 @@ pub(super) struct View {
 /// Where the block says how many packets it has, and where the first is.
 const PACKETS: usize = 12;
 const FIRST: usize = 16;
+/// Where it says how much of it is used.
+const USED: usize = 20;
 /// Length of `struct tpacket3_hdr`; the address follows.
 const HEADER: usize = 48;
 /// Length of `struct sockaddr_ll`.
@@ -120,6 +122,11 @@ fn word(block: &[u8], at: usize) -> Option<u32> {
 pub(super) fn packets(block: &[u8]) -> usize {
     let said = word(block, PACKETS).unwrap_or(0) as usize;
     said.min(block.len() / HEADER)
+}
+
+/// The part of the block that packets are in: all of it if what it says cannot be.
+pub(super) fn used(block: &[u8]) -> &[u8] {
+    word(block, USED).and_then(|used| block.get(..used as usize)).unwrap_or(block)
 }
 
 /// Calls `each` with one packet after the other; how many were stamped late. A packet that does

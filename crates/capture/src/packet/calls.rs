@@ -22,6 +22,20 @@ pub(super) struct Statistics {
     pub drops: u32,
 }
 
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Woken {
+    /// Cut short.
+    BySignal,
+    /// There is news of the link, and maybe a block.
+    ByLink,
+    /// There may be a block, or the time is over.
+    Otherwise,
+}
+
+/// What marks the link's events.
+const LINK: u64 = 1;
+
 /// The parts of `struct tpacket_req3` that are ours to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request {
@@ -124,19 +138,18 @@ impl Socket {
     /// Blocks are waited for by their *arrival*: while one that was handed over is in somebody's
     /// hands, the kernel keeps calling the socket readable.
     pub(super) fn watch(&self, link: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let add = |fd: BorrowedFd<'_>, events: c_int| {
-            let mut event = libc::epoll_event { events: events as u32, u64: 0 };
+        let add = |fd: BorrowedFd<'_>, events: c_int, mark: u64| {
+            let mut event = libc::epoll_event { events: events as u32, u64: mark };
             let (epoll, fd) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
             // SAFETY: a valid event.
             check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) })
         };
-        add(self.socket.as_fd(), libc::EPOLLIN | libc::EPOLLET)?;
-        link.map_or(Ok(()), |link| add(link, libc::EPOLLIN))
+        add(self.socket.as_fd(), libc::EPOLLIN | libc::EPOLLET, 0)?;
+        link.map_or(Ok(()), |link| add(link, libc::EPOLLIN, LINK))
     }
 
-    /// Waits for news, at most so long; whether the wait went on to one of its ends, and was not
-    /// cut short by a signal.
-    pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+    /// Waits for news, at most so long.
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<Woken> {
         // Rounded up, so that nobody comes back too early again and again.
         let ms = timeout.map_or(-1, |timeout| {
             timeout.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX)
@@ -144,11 +157,13 @@ impl Socket {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
         // SAFETY: room for so many events.
         let got = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 2, ms) };
-        if got >= 0 {
-            return Ok(true);
-        }
-        let why = io::Error::last_os_error();
-        if why.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(why) }
+        let Ok(got) = usize::try_from(got) else {
+            let why = io::Error::last_os_error();
+            let is_signal = why.kind() == io::ErrorKind::Interrupted;
+            return if is_signal { Ok(Woken::BySignal) } else { Err(why) };
+        };
+        let of_link = events.iter().take(got).any(|event| event.u64 == LINK);
+        Ok(if of_link { Woken::ByLink } else { Woken::Otherwise })
     }
 
     fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {

@@ -141,7 +141,8 @@ impl Progress {
     /// What was taken and neither written nor counted otherwise was dropped.
     pub(super) fn drop_rest(&self) {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        let rest = of(&self.taken).saturating_sub(of(&self.written)).saturating_sub(of(&self.surplus));
+        let rest =
+            of(&self.taken).saturating_sub(of(&self.written)).saturating_sub(of(&self.surplus));
         self.dropped.store(rest, Ordering::Relaxed);
     }
 

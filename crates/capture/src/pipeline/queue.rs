@@ -7,6 +7,7 @@ use std::time::Duration;
 use truechimer_counter::HostPair;
 
 use super::progress::guard;
+use crate::convert::DevicePair;
 use crate::sink::Mark;
 use crate::{Chunk, Losses};
 
@@ -18,13 +19,18 @@ pub(super) const MOST_PAIRS: usize = 4096;
 pub(super) struct Batch {
     /// Pairs, in their order: to be known before the chunks are converted. The last one was taken
     /// after the last chunk.
-    pub pairs: Vec<HostPair>,
+    pub pairs: Vec<Pair>,
     /// Packets, and what happened between them, in the order of both.
     pub items: Vec<Item>,
     /// How many packets that are.
     pub packets: u64,
     /// The tap's counters, if they were looked at.
     pub losses: Option<Losses>,
+}
+
+pub(super) enum Pair {
+    Host(HostPair),
+    Device(DevicePair),
 }
 
 pub(super) enum Item {

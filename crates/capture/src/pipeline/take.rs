@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use truechimer_counter::{Counter, realtime_pair};
 
-use super::queue::{Batch, Item, Limits, MOST_PAIRS};
-use super::{Options, Progress};
+use super::queue::{Batch, Item, Limits, MOST_PAIRS, Pair};
+use super::{Device, Options, Progress};
 use crate::sink::Mark;
 use crate::{Chunk, Losses, Next, Tap, TapError};
 
@@ -19,6 +19,8 @@ const WAIT: Duration = Duration::from_millis(100);
 const IDLE_PAIR: Duration = Duration::from_millis(500);
 /// How often the tap is asked what it lost.
 const BETWEEN_LOSSES: Duration = Duration::from_millis(250);
+/// A card's clock takes a few microseconds to be read, and is steady.
+const BETWEEN_DEVICE_PAIRS: Duration = Duration::from_millis(100);
 /// The narrowest of so many readings is a pair: below 1 µs together.
 const TRIES: u32 = 8;
 /// A stop writes what was in the ring by then, but takes no longer than this to fetch it.
@@ -58,6 +60,8 @@ pub(super) enum Ended {
 /// The capture thread's state.
 pub(super) struct Taker<'a> {
     tap: Box<dyn Tap>,
+    device: Option<Device>,
+    device_paired: Option<Instant>,
     counter: Counter,
     options: &'a Options,
     progress: &'a Progress,
@@ -75,6 +79,7 @@ pub(super) struct Taker<'a> {
 impl<'a> Taker<'a> {
     pub fn new(
         tap: Box<dyn Tap>,
+        device: Option<Device>,
         counter: Counter,
         options: &'a Options,
         progress: &'a Progress,
@@ -83,6 +88,8 @@ impl<'a> Taker<'a> {
         let limits = options.limits(tap.facts());
         let mut taker = Taker {
             tap,
+            device,
+            device_paired: None,
             counter,
             limits,
             options,
@@ -169,11 +176,7 @@ impl<'a> Taker<'a> {
         (mark == Mark::Gone).then_some(Ended::Gone)
     }
 
-    fn chunk(
-        &mut self,
-        chunk: Box<dyn Chunk>,
-        outlet: &mut dyn Outlet,
-    ) -> Option<Ended> {
+    fn chunk(&mut self, chunk: Box<dyn Chunk>, outlet: &mut dyn Outlet) -> Option<Ended> {
         let packets = chunk.len() as u64;
         if packets == 0 {
             return None;
@@ -220,7 +223,27 @@ impl<'a> Taker<'a> {
 
     fn pair(&mut self) {
         self.paired = Instant::now();
-        self.batch.pairs.push(realtime_pair(self.counter, TRIES));
+        self.batch.pairs.push(Pair::Host(realtime_pair(self.counter, TRIES)));
+        self.device_pair();
+    }
+
+    /// Reads the card's clock, if it is time.
+    fn device_pair(&mut self) {
+        let Some(device) = &mut self.device else { return };
+        if self.device_paired.is_some_and(|last| last.elapsed() < BETWEEN_DEVICE_PAIRS) {
+            return;
+        }
+        self.device_paired = Some(Instant::now());
+        match device() {
+            Ok(pair) => self.batch.pairs.push(Pair::Device(pair)),
+            Err(why) => {
+                self.progress.note(format!(
+                    "the card's clock cannot be read any more ({why}): packets that it stamps have \
+                     no counts from here on"
+                ));
+                self.device = None;
+            }
+        }
     }
 
     /// Asks the tap what it has lost.
@@ -242,7 +265,7 @@ impl<'a> Taker<'a> {
             let due = if pairs.len() < SOME_PAIRS { Duration::ZERO } else { IDLE_PAIR };
             if paired.elapsed() >= due && pairs.len() < MOST_PAIRS {
                 paired = Instant::now();
-                pairs.push(realtime_pair(self.counter, TRIES));
+                pairs.push(Pair::Host(realtime_pair(self.counter, TRIES)));
             }
         });
         self.paired = paired;

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use truechimer_counter::Choice;
@@ -133,8 +133,7 @@ impl Tap for FakeTap {
             None if self.waiting.is_empty() => self.stop.store(true, Ordering::SeqCst),
             None => {}
         }
-        let numbers: Vec<_> =
-            self.waiting.drain(..self.at_most.min(self.waiting.len())).collect();
+        let numbers: Vec<_> = self.waiting.drain(..self.at_most.min(self.waiting.len())).collect();
         if numbers.is_empty() {
             return Ok(Next::Nothing);
         }
@@ -224,16 +223,25 @@ impl Sink for FakeSink {
 struct FakeConverter {
     counter: Counter,
     last: Option<HostPair>,
+    devices: Arc<AtomicU64>,
 }
 
 fn converter() -> FakeConverter {
-    FakeConverter { counter: Counter::open(Choice::Raw).unwrap(), last: None }
+    FakeConverter {
+        counter: Counter::open(Choice::Raw).unwrap(),
+        last: None,
+        devices: Arc::default(),
+    }
 }
 
 impl Convert for FakeConverter {
     fn pair(&mut self, pair: HostPair) {
         assert!(self.last.is_none_or(|last| pair.before.at_or_after(last.after)), "out of order");
         self.last = Some(pair);
+    }
+
+    fn device_pair(&mut self, _pair: DevicePair) {
+        self.devices.fetch_add(1, Ordering::SeqCst);
     }
 
     fn counter(&self) -> Counter {
@@ -355,7 +363,8 @@ fn the_time_is_over_at_last() {
 
 #[test]
 fn the_end_of_an_interface_is_the_end_of_a_whole_file() {
-    let script = vec![Step::Arrive(5), Step::Down, Step::Up, Step::Down, Step::Arrive(2), Step::Gone];
+    let script =
+        vec![Step::Arrive(5), Step::Down, Step::Up, Step::Down, Step::Arrive(2), Step::Gone];
     let tap = FakeTap::new(script, 100, 8);
     let (summary, seen, _) = try_out(tap, FakeSink::default(), &Options::default());
     assert!(matches!(summary.end, End::Gone) && !summary.end.is_good(), "{summary:?}");
@@ -397,6 +406,29 @@ fn a_panic_of_the_other_thread_is_told() {
     let sink = FakeSink { panic_at: Some(5), ..FakeSink::default() };
     let (summary, ..) = try_out(tap, sink, &Options::default());
     assert!(matches!(&summary.end, End::Fault(what) if what.contains("as wished")), "{summary:?}");
+}
+
+#[test]
+fn the_cards_clock_is_read_until_it_fails() {
+    let tap = FakeTap::new(vec![Step::Arrive(5)], 100, 8);
+    let (stop, progress, converter) = (tap.stop.clone(), Progress::default(), converter());
+    let devices = converter.devices.clone();
+    let pair = DevicePair { before: Count(1), device_ns: 2, after: Count(3) };
+    let device: Device = Box::new(move || Ok(pair));
+    let sink = Box::new(FakeSink::default());
+    let options = Options::default();
+    run_with(Box::new(tap), Some(device), converter, sink, &options, &stop, &progress);
+    assert!(devices.load(Ordering::SeqCst) > 0 && progress.notes().is_empty());
+
+    let tap = FakeTap::new(vec![Step::Arrive(5)], 100, 8);
+    let (stop, converter) = (tap.stop.clone(), self::converter());
+    let devices = converter.devices.clone();
+    let device: Device = Box::new(|| Err(io::ErrorKind::NotFound.into()));
+    let sink = Box::new(FakeSink::default());
+    run_with(Box::new(tap), Some(device), converter, sink, &options, &stop, &progress);
+    let notes = progress.notes();
+    assert!(notes.len() == 1 && notes[0].contains("the card's clock"), "{notes:?}");
+    assert_eq!(devices.load(Ordering::SeqCst), 0);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::queue::{Batch, Got, Item, Put, Queue};
+use super::queue::{Batch, Got, Item, Pair, Put, Queue};
 use super::take::Outlet;
 use super::{Convert, Progress, Tally, WhenFull};
-use crate::sink::{Sink, SinkError, Written};
 use crate::Chunk;
+use crate::sink::{Sink, SinkError, Written};
 
 /// While nothing comes, what is held back is handed on so often.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -57,7 +57,10 @@ impl<'a, C: Convert> Writer<'a, C> {
     /// Writes a batch; false if nothing more can be written, or is wanted.
     fn batch(&mut self, batch: Batch) -> bool {
         for pair in batch.pairs {
-            self.converter.pair(pair);
+            match pair {
+                Pair::Host(pair) => self.converter.pair(pair),
+                Pair::Device(pair) => self.converter.device_pair(pair),
+            }
         }
         if self.failed.is_none()
             && let Err(error) = self.converter.refresh(&mut *self.sink)
@@ -90,7 +93,8 @@ impl<'a, C: Convert> Writer<'a, C> {
             match self.sink.packet(packet, &stamped) {
                 Ok(()) => {
                     written += 1;
-                    bytes += packet.data.len() as u64 + packet.tag.map_or(0, |tag| tag.len() as u64);
+                    bytes +=
+                        packet.data.len() as u64 + packet.tag.map_or(0, |tag| tag.len() as u64);
                     self.tally.add(&stamped);
                 }
                 Err(error) => self.failed = Some(error),

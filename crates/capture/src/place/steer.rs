@@ -279,10 +279,8 @@ pub(super) mod tests {
         }
     }
 
-    const QUEUES: [&str; 2] = [
-        "sys/class/net/eth7/queues/rx-0/rps_cpus",
-        "sys/class/net/eth7/queues/rx-1/rps_cpus",
-    ];
+    const QUEUES: [&str; 2] =
+        ["sys/class/net/eth7/queues/rx-0/rps_cpus", "sys/class/net/eth7/queues/rx-1/rps_cpus"];
     const INTERRUPT: &str = "proc/irq/38/smp_affinity_list";
 
     /// Two queues, one interrupt of its own and one of somebody else's.

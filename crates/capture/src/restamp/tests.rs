@@ -344,7 +344,7 @@ fn a_capture_is_not_joined_across_a_break() {
     assert!(!joined(100 * S, [30_000_000, 30_000_000], &lines));
     assert!(!joined(100 * S, [0, 30_000_000], &lines));
     // Nothing in the log says how the host's clocks stood.
-    assert!(!joined(100 * S, [0, 0], &[begin.clone()]));
+    assert!(!joined(100 * S, [0, 0], std::slice::from_ref(&begin)));
     // It slept while the daemon ran: the check that showed it is not of the epoch before.
     let slept = [
         begin,

@@ -89,11 +89,6 @@ impl Place {
                     self.mtu
                 ))
             }
-            Some(libc::EPERM | libc::EACCES) => Some(
-                "run as root, or give the program the rights: \
-                 setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep FILE"
-                    .to_owned(),
-            ),
             _ => error.mend,
         };
         error

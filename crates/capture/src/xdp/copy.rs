@@ -11,7 +11,7 @@ use super::calls::Promiscuous;
 use super::chunk::Copied;
 use super::program::{self, Counted, Counters, Record};
 use super::stamp::Source;
-use super::{ETHERNET, LEAST_SNAP, StampAt, XdpOptions, failed, system};
+use super::{ETHERNET, LEAST_SNAP, RIGHTS, StampAt, XdpOptions, failed, system};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, Tap, TapError};
@@ -27,11 +27,13 @@ const MOST_RING: u64 = 1 << 30;
 #[derive(Debug)]
 pub struct XdpCopyTap {
     // Goes first: no program, no more packets.
-    attached: Attached,
+    attached: Option<Attached>,
     program: Arc<Program>,
     counters: Counters,
     ring: RingBuffer,
     watcher: Watcher,
+    /// That it was down to begin with has been told, if it was.
+    told: bool,
     source: Source,
     filter: Option<Filter>,
     facts: Facts,
@@ -90,7 +92,7 @@ impl XdpCopyTap {
             match options.promiscuous && !place.link.is_loopback {
                 true => Some(Promiscuous::on(place.link.index).map_err(system(
                     format!("setting {} promiscuous", options.interface),
-                    |_| Some("it takes CAP_NET_RAW: setcap cap_net_raw+ep FILE, or run as root"),
+                    |_| Some(RIGHTS),
                 ))?),
                 false => None,
             };
@@ -104,10 +106,11 @@ impl XdpCopyTap {
             ring_bytes: u64::from(bytes),
         };
         Ok(XdpCopyTap {
-            attached,
+            attached: Some(attached),
             program: Arc::new(program),
             counters,
             ring,
+            told: watcher.is_up() || watcher.is_gone(),
             watcher,
             source,
             filter: options.filter.clone(),
@@ -123,12 +126,6 @@ impl XdpCopyTap {
     #[must_use]
     pub fn program(&self) -> Arc<Program> {
         self.program.clone()
-    }
-
-    /// The program's place on the interface.
-    #[must_use]
-    pub fn attached(&self) -> &Attached {
-        &self.attached
     }
 
     /// As [`super::XdpTap::stamp_error`].
@@ -209,6 +206,9 @@ impl Tap for XdpCopyTap {
             if self.watcher.is_gone() {
                 return Ok(Next::Gone);
             }
+            if !std::mem::replace(&mut self.told, true) {
+                return Ok(Next::Down);
+            }
             let news = self.watcher.next();
             match news.map_err(system(format!("watching {}", self.facts.interface), |_| None))? {
                 Some(Change::Down) => return Ok(Next::Down),
@@ -223,6 +223,11 @@ impl Tap for XdpCopyTap {
     fn losses(&mut self) -> Result<Losses, TapError> {
         let CopyCounts { taken, refused, lost, .. } = self.counts()?;
         Ok(Losses { received: taken - refused + lost, ring: lost, kernel: 0 })
+    }
+
+    fn stop(&mut self) -> Result<(), TapError> {
+        self.attached = None;
+        Ok(())
     }
 }
 

@@ -19,6 +19,11 @@ pub enum Use {
     Address(IpAddr),
     /// A default route goes out by it.
     DefaultRoute,
+    /// A route to this destination goes out by it. (IPv6's link-local and multicast ones do not
+    /// count.)
+    Route(IpAddr),
+    /// So many packet sockets listen on it: DHCP, LLDP, another capture.
+    PacketSockets(usize),
     /// It is a port of this bridge, bond, team or switch.
     PortOf(String),
     /// This interface stands on it: a VLAN, a macvlan, a tunnel.
@@ -31,29 +36,54 @@ impl fmt::Display for Use {
             Use::Loopback => f.write_str("it is the loopback interface"),
             Use::Address(address) => write!(f, "it has the address {address}"),
             Use::DefaultRoute => f.write_str("a default route goes out by it"),
+            Use::Route(to) => write!(f, "a route to {to} goes out by it"),
+            Use::PacketSockets(1) => {
+                f.write_str("a packet socket of another program listens on it")
+            }
+            Use::PacketSockets(count) => write!(f, "{count} packet sockets listen on it"),
             Use::PortOf(name) => write!(f, "it is a port of {name}"),
             Use::Below(name) => write!(f, "{name} stands on it"),
         }
     }
 }
 
-/// How the host uses the interface, by what rtnetlink says in this thread's network namespace. Empty:
-/// not at all. (Raw sockets of other programs do not show.)
+/// How the host uses the interface, by what the kernel says in this thread's network namespace.
+/// Empty: in none of these ways. What does not show: programs of tc that send packets elsewhere, as
+/// some container networks have them on interfaces of their own.
 ///
 /// # Errors
 /// Where there is no such interface, or the kernel does not tell.
 pub fn uses(interface: &str) -> Result<Vec<Use>, TapError> {
     let link = Link::named(interface).map_err(doubt(interface))?;
-    of(&link)
+    Ok(look(&link)?.uses(&link))
 }
 
-fn of(link: &Link) -> Result<Vec<Use>, TapError> {
-    let mut found = Found::default();
+/// The uses, and whether there is a device behind the interface.
+pub(crate) fn standing(link: &Link) -> Result<(Vec<Use>, bool), TapError> {
+    let found = look(link)?;
+    let is_physical = found.is_physical;
+    Ok((found.uses(link), is_physical))
+}
+
+fn look(link: &Link) -> Result<Found, TapError> {
+    let mut found = Found { packet_sockets: packet_sockets(link.index), ..Found::default() };
     for question in [libc::RTM_GETLINK, libc::RTM_GETADDR, libc::RTM_GETROUTE] {
         ask::dump(question, &mut |kind, body| found.note(link, kind, body))
             .map_err(doubt(&link.name))?;
     }
-    Ok(found.uses(link))
+    Ok(found)
+}
+
+/// How many packet sockets are bound to the interface; 0 where that cannot be told.
+fn packet_sockets(interface: u32) -> usize {
+    let text = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
+    bound_to(&text, interface)
+}
+
+/// How many lines of such a list name the interface, in their fifth column.
+fn bound_to(list: &str, interface: u32) -> usize {
+    let columns = list.lines().skip(1).filter_map(|line| line.split_whitespace().nth(4));
+    columns.filter(|column| column.parse() == Ok(interface)).count()
 }
 
 /// Refuses an interface that the host uses, unless that is meant.
@@ -61,7 +91,7 @@ pub(super) fn check(link: &Link, take: bool) -> Result<(), TapError> {
     if take {
         return Ok(());
     }
-    let uses = of(link)?;
+    let uses = look(link)?.uses(link);
     if uses.is_empty() {
         return Ok(());
     }
@@ -89,7 +119,13 @@ struct Found {
     above: Vec<String>,
     addresses: Vec<IpAddr>,
     default_route: bool,
+    routes: Vec<IpAddr>,
+    packet_sockets: usize,
+    is_physical: bool,
 }
+
+/// More than this many routes are not listed.
+const ROUTES: usize = 3;
 
 impl Found {
     fn note(&mut self, link: &Link, kind: u16, body: &[u8]) {
@@ -105,19 +141,27 @@ impl Found {
                 }
             }
             libc::RTM_NEWROUTE => {
-                self.default_route |= Route::read(body)
-                    .is_some_and(|route| route.is_default && route.out_by.contains(&link.index));
+                match Route::read(body).filter(|route| route.out_by.contains(&link.index)) {
+                    Some(Route { to: None, .. }) => self.default_route = true,
+                    Some(Route { to: Some(to), .. })
+                        if !is_automatic(&to)
+                            && !to.is_multicast()
+                            && self.routes.len() < ROUTES =>
+                    {
+                        self.routes.push(to);
+                    }
+                    _ => {}
+                }
             }
             _ => {}
         }
     }
 
     fn link(&mut self, link: &Link, described: Option<Described>) {
-        let Some(Described { index, name, master, lower, is_elsewhere, kind }) = described else {
-            return;
-        };
+        let Some(described) = described else { return };
+        let Described { index, name, master, lower, is_elsewhere, kind, is_physical } = described;
         if index == link.index {
-            self.master = master;
+            (self.master, self.is_physical) = (master, is_physical);
         } else if lower == Some(link.index) && !is_elsewhere && kind.as_deref() != Some("veth") {
             // (The other end of a virtual wire calls this one its lower, but does not stand on it.)
             self.above.push(name.clone());
@@ -133,6 +177,9 @@ impl Found {
         uses.extend(link.is_loopback.then_some(Use::Loopback));
         uses.extend(self.addresses.into_iter().map(Use::Address));
         uses.extend(self.default_route.then_some(Use::DefaultRoute));
+        uses.extend(self.routes.into_iter().map(Use::Route));
+        let sockets = self.packet_sockets;
+        uses.extend((sockets > 0).then_some(Use::PacketSockets(sockets)));
         uses.extend(master.map(Use::PortOf));
         uses.extend(self.above.into_iter().map(Use::Below));
         uses
@@ -160,6 +207,16 @@ mod tests {
     #[test]
     fn what_is_not_there_is_an_error() {
         assert!(uses("no-such-link").unwrap_err().to_string().contains("no-such-link"));
+    }
+
+    #[test]
+    fn packet_sockets_are_counted_by_interface() {
+        let list = "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n\
+                    0000000000000000 3      3    0003   2     1 0      0      123\n\
+                    0000000000000000 3      3    88cc   12    1 0      0      124\n\
+                    0000000000000000 3      3    0003   0     0 0      0      125\n\
+                    0000 2\n";
+        assert_eq!([2, 12, 1, 0].map(|interface| bound_to(list, interface)), [1, 1, 0, 1]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::memory::Mapping;
 use super::program::{Counted, Counters, redirect};
 use super::socket::{self, Socket, Statistics};
 use super::stamp::Source;
-use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
+use super::{ETHERNET, LEAST_SNAP, RIGHTS, XdpOptions, failed, guard, queues, system};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
 use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
@@ -42,14 +42,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct XdpTap {
     // Goes first: no program, no more packets.
-    attached: Attached,
+    attached: Option<Attached>,
     program: Arc<Program>,
     counters: Counters,
-    _sockets: Map,
+    sockets: Map,
     queues: Vec<Queue>,
     turn: usize,
     polled: Vec<libc::pollfd>,
     watcher: Watcher,
+    /// That it was down to begin with has been told, if it was.
+    told: bool,
     source: Source,
     filter: Option<Filter>,
     facts: Facts,
@@ -142,7 +144,7 @@ impl XdpTap {
             match options.promiscuous && !place.link.is_loopback {
                 true => Some(Promiscuous::on(place.link.index).map_err(system(
                     format!("setting {} promiscuous", options.interface),
-                    |_| Some("it takes CAP_NET_RAW: setcap cap_net_raw+ep FILE, or run as root"),
+                    |_| Some(RIGHTS),
                 ))?),
                 false => None,
             };
@@ -172,13 +174,14 @@ impl XdpTap {
         let polled =
             polled.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         Ok(XdpTap {
-            attached,
+            attached: Some(attached),
             program: Arc::new(program),
             counters,
-            _sockets: sockets,
+            sockets,
             queues: opened,
             turn: 0,
             polled,
+            told: watcher.is_up() || watcher.is_gone(),
             watcher,
             source,
             filter: options.filter.clone(),
@@ -194,12 +197,6 @@ impl XdpTap {
     #[must_use]
     pub fn program(&self) -> Arc<Program> {
         self.program.clone()
-    }
-
-    /// The program's place on the interface.
-    #[must_use]
-    pub fn attached(&self) -> &Attached {
-        &self.attached
     }
 
     /// |count − true count| of a stamp is at most this because of the way it was made; 0 unless the
@@ -275,6 +272,9 @@ impl XdpTap {
 
     /// What the kernel says of the interface, if anything.
     fn news(&mut self) -> Result<Option<Next>, TapError> {
+        if !std::mem::replace(&mut self.told, true) {
+            return Ok(Some(Next::Down));
+        }
         let news = self.watcher.next();
         let news = news.map_err(system(format!("watching {}", self.facts.interface), |_| None))?;
         Ok(news.map(|change| match change {
@@ -343,6 +343,15 @@ impl Tap for XdpTap {
         let counts = self.counts()?;
         let kernel_lost = self.astray.note(&counts, self.queues.len() as u64);
         Ok(counts.losses(kernel_lost))
+    }
+
+    /// From now on packets pass on to the host.
+    fn stop(&mut self) -> Result<(), TapError> {
+        for queue in &self.queues {
+            self.sockets.delete(&queue.number.to_ne_bytes()).map_err(failed)?;
+        }
+        self.attached = None;
+        Ok(())
     }
 }
 
@@ -420,9 +429,7 @@ impl Queue {
     fn open(interface: u32, number: u32, plan: &Plan) -> Result<Queue, TapError> {
         let error = |doing: &str| {
             system(format!("{doing} for queue {number}"), |errno| match errno {
-                libc::EPERM | libc::EACCES => {
-                    Some("it takes CAP_NET_RAW: setcap cap_net_raw+ep FILE, or run as root")
-                }
+                libc::EPERM | libc::EACCES => Some(RIGHTS),
                 libc::EAFNOSUPPORT => Some("the kernel has no AF_XDP: use the method `packet`"),
                 libc::ENOBUFS | libc::ENOMEM => Some(
                     "ask for a smaller ring, raise `ulimit -l`, or give CAP_IPC_LOCK: the memory is locked",

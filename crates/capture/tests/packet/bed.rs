@@ -1,13 +1,13 @@
 //! A network namespace for each test, with a wire in it, and tcpdump beside our tap.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use truechimer_capture::packet::PacketTap;
-use truechimer_capture::{Direction, Next, RawStamp, Tap};
+use truechimer_capture::{Chunk, Direction, Next, RawStamp, Tap};
 use truechimer_testbed::binary;
 use truechimer_testbed::lacking::{Lacking, or_skip};
 
@@ -87,23 +87,58 @@ pub fn ip(arguments: &[&str]) {
     assert!(status.success(), "ip {arguments:?}");
 }
 
+/// A packet socket without a ring.
+fn packet_socket(interface: &str, protocol: i32) -> OwnedFd {
+    let index = truechimer_capture::link::Link::named(interface).unwrap().index;
+    // SAFETY: all zeros is a valid `sockaddr_ll`, and the call gets one of that length.
+    unsafe {
+        let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0);
+        let mut address: libc::sockaddr_ll = std::mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (protocol as u16).to_be();
+        address.sll_ifindex = index as i32;
+        let length = size_of::<libc::sockaddr_ll>() as u32;
+        assert_eq!(libc::bind(fd, (&raw const address).cast(), length), 0);
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+/// Queues what comes.
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    pub fn new(interface: &str) -> Listener {
+        Listener(packet_socket(interface, libc::ETH_P_ALL))
+    }
+
+    /// What is queued now.
+    pub fn queued(&self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let mut frame = vec![0_u8; 2000];
+            let (fd, room) = (self.0.as_raw_fd(), frame.as_mut_ptr().cast());
+            // SAFETY: as much room as is said.
+            let got = unsafe { libc::recv(fd, room, frame.len(), libc::MSG_DONTWAIT) };
+            let Ok(got) = usize::try_from(got) else { return all };
+            frame.truncate(got);
+            all.push(frame);
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// Sends frames as they are.
 pub struct Sender(OwnedFd);
 
 impl Sender {
     pub fn new(interface: &str) -> Sender {
-        let index = truechimer_capture::link::Link::named(interface).unwrap().index;
-        // SAFETY: all zeros is a valid `sockaddr_ll`, and the call gets one of that length.
-        unsafe {
-            let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
-            assert!(fd >= 0);
-            let mut address: libc::sockaddr_ll = std::mem::zeroed();
-            address.sll_family = libc::AF_PACKET as u16;
-            address.sll_ifindex = index as i32;
-            let length = size_of::<libc::sockaddr_ll>() as u32;
-            assert_eq!(libc::bind(fd, (&raw const address).cast(), length), 0);
-            Sender(OwnedFd::from_raw_fd(fd))
-        }
+        Sender(packet_socket(interface, 0))
     }
 
     pub fn send(&self, frame: &[u8]) {
@@ -143,7 +178,21 @@ pub struct Seen {
     pub length: u32,
 }
 
-/// Ends the capture and takes what is left of it, after `already`.
+/// The packets of a chunk.
+pub fn take(chunk: &dyn Chunk, came: &mut Vec<Came>) {
+    chunk.for_each(&mut |packet| {
+        let mut bytes = packet.data.to_vec();
+        let mut length = packet.length;
+        if let Some(tag) = packet.tag {
+            bytes.splice(12..12, tag);
+            length += 4;
+        }
+        let (direction, stamp) = (packet.direction, packet.stamp);
+        came.push(Came { bytes, length, direction, stamp });
+    });
+}
+
+/// Ends the capture and takes what is left of it.
 pub fn rest(tap: &mut PacketTap) -> Vec<Came> {
     tap.stop().unwrap();
     let mut came = Vec::new();
@@ -151,16 +200,7 @@ pub fn rest(tap: &mut PacketTap) -> Vec<Came> {
         match tap.next(Duration::from_millis(100)).unwrap() {
             Next::Chunk(chunk) => {
                 let before = came.len();
-                chunk.for_each(&mut |packet| {
-                    let mut bytes = packet.data.to_vec();
-                    let mut length = packet.length;
-                    if let Some(tag) = packet.tag {
-                        bytes.splice(12..12, tag);
-                        length += 4;
-                    }
-                    let (direction, stamp) = (packet.direction, packet.stamp);
-                    came.push(Came { bytes, length, direction, stamp });
-                });
+                take(&*chunk, &mut came);
                 assert_eq!(came.len() - before, chunk.len());
             }
             Next::Nothing => return came,

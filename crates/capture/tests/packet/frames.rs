@@ -56,7 +56,7 @@ pub fn ipv6_fragments() -> [Vec<u8>; 2] {
     let (first, second) = whole.split_at(40);
     let header = |offset: u16, more: u16| {
         let mut header = vec![17, 0];
-        header.extend((offset * 8 | more).to_be_bytes());
+        header.extend(((offset * 8) | more).to_be_bytes());
         header.extend([0, 0, 0, 9]);
         header
     };

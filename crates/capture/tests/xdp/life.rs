@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::bed::{FAR, NEAR, Sender, frame, ip, until, with_wire};
 use super::{exchange, options};
+use truechimer_capture::choose::{Wish, open};
 use truechimer_capture::xdp::{Use, XdpOptions, XdpTap, uses};
-use truechimer_capture::{Next, Tap};
+use truechimer_capture::{Method, Next, Tap};
 
 /// Set for the process that is to capture and be killed.
 const CHILD: &str = "TRUECHIMER_XDP_CHILD";
@@ -136,12 +137,17 @@ fn what_the_host_uses_is_not_taken() {
         refused("it has the address 192.0.2.2");
         ip(&["route", "add", "default", "via", "192.0.2.1"]);
         refused("a default route goes out by it");
+        refused("a route to 192.0.2.0 goes out by it");
         ip(&["address", "flush", "dev", NEAR]);
         ip(&["route", "add", "default", "dev", NEAR]);
         assert_eq!(uses(NEAR).unwrap(), [Use::DefaultRoute]);
         drop(XdpTap::open(&XdpOptions { take: true, ..options() }).unwrap());
         ip(&["route", "del", "default"]);
         assert_eq!(uses(NEAR).unwrap(), []);
+        let other = Sender::on(NEAR);
+        assert_eq!(uses(NEAR).unwrap(), [Use::PacketSockets(1)]);
+        refused("a packet socket of another program");
+        drop(other);
         // Kinds that a kernel may lack.
         let made = |arguments: &[&str]| {
             Command::new("ip").args(arguments).output().unwrap().status.success()
@@ -159,6 +165,86 @@ fn what_the_host_uses_is_not_taken() {
             refused("overB stands on it");
         } else {
             println!("no macvlan here");
+        }
+    });
+}
+
+#[test]
+fn without_rights_the_error_names_them() {
+    with_wire(1, || {
+        let output = Command::new("setpriv")
+            .args(["--bounding-set=-all", "--inh-caps=-all"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "life::is_refused", "--nocapture"])
+            .env(CHILD, "without rights")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+        println!("{said}");
+        for (right, times) in [("cap_bpf", 2), ("cap_net_admin", 2), ("cap_net_raw", 3)] {
+            assert_eq!(said.matches(right).count(), times, "{right}: {said}");
+        }
+    });
+}
+
+/// Not a test: what the one above starts.
+#[test]
+fn is_refused() {
+    if std::env::var_os(CHILD).is_none_or(|value| value != "without rights") {
+        return;
+    }
+    for method in [Some(Method::Xdp), Some(Method::XdpCopy), None] {
+        let wish = Wish { method, ..Wish::new(NEAR, options().counter) };
+        match open(&wish) {
+            Ok(_) => panic!("{method:?} works without rights"),
+            Err(error) => println!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn packets_pass_once_it_is_told_to_stop() {
+    with_wire(2, || {
+        let mut tap = XdpTap::open(&options()).unwrap();
+        let (sender, frames) = (Sender::on(FAR), (0..60).map(|n| frame(n, 100)));
+        let frames: Vec<_> = frames.collect();
+        frames.iter().for_each(|frame| sender.send(frame).unwrap());
+        until("all seen", || tap.counts().unwrap().seen == 60);
+        tap.stop().unwrap();
+        frames.iter().for_each(|frame| sender.send(frame).unwrap());
+        assert_eq!(exchange(&mut tap, &sender, &frames[..1]).len(), 60, "those from before");
+        assert_eq!((tap.losses().unwrap().received, tap.counts().unwrap().seen), (60, 60));
+    });
+}
+
+#[test]
+fn an_interface_that_is_down_says_so_first() {
+    with_wire(1, || {
+        ip(&["link", "set", NEAR, "down"]);
+        let mut tap = XdpTap::open(&options()).unwrap();
+        assert_eq!(news(&mut tap), "down");
+        ip(&["link", "set", NEAR, "up"]);
+        assert_eq!(news(&mut tap), "up");
+        assert_eq!(exchange(&mut tap, &Sender::on(FAR), &[frame(1, 100)]).len(), 1);
+    });
+}
+
+#[test]
+fn auto_takes_nothing_from_a_virtual_wire_and_says_why() {
+    with_wire(1, || {
+        let counter = options().counter;
+        let mut opened = open(&Wish::new(NEAR, counter)).unwrap();
+        assert_eq!(opened.choice.method, Method::Packet);
+        assert!(opened.choice.to_string().contains("not xdp: it would take"), "{}", opened.choice);
+        assert_eq!(exchange(&mut *opened.tap, &Sender::on(FAR), &[frame(1, 100)]).len(), 1);
+        drop(opened);
+        for method in [Method::Xdp, Method::XdpCopy] {
+            let wish = Wish { method: Some(method), ..Wish::new(NEAR, counter) };
+            let mut opened = open(&wish).unwrap();
+            assert_eq!((opened.choice.method, opened.tap.facts().method), (method, method));
+            assert!(opened.warnings[0].contains("only what arrives"));
+            assert_eq!(exchange(&mut *opened.tap, &Sender::on(FAR), &[frame(1, 100)]).len(), 1);
         }
     });
 }

@@ -34,7 +34,7 @@ struct Came {
 }
 
 /// Takes what there is until nothing comes for a while.
-fn drain(tap: &mut impl Tap) -> Vec<Came> {
+fn drain(tap: &mut (impl Tap + ?Sized)) -> Vec<Came> {
     let mut came = Vec::new();
     loop {
         match tap.next(Duration::from_millis(50)).unwrap() {
@@ -58,7 +58,7 @@ fn drain(tap: &mut impl Tap) -> Vec<Came> {
 }
 
 /// Sends frames and takes them, as many at a time as the wire can hold.
-fn exchange(tap: &mut impl Tap, sender: &Sender, frames: &[Vec<u8>]) -> Vec<Came> {
+fn exchange(tap: &mut (impl Tap + ?Sized), sender: &Sender, frames: &[Vec<u8>]) -> Vec<Came> {
     let mut came = Vec::new();
     for burst in frames.chunks(BURST) {
         burst.iter().for_each(|frame| sender.send(frame).unwrap());

@@ -9,17 +9,12 @@ use truechimer_capture::Facts;
 use truechimer_capture::pipeline::{Live, Spread, Summary, Tally};
 use truechimer_time::{CountSpan, Period, Span};
 
-/// The method and how it came to be chosen, for people.
-pub fn described(facts: &Facts, why: &str) -> String {
+/// The method, for people.
+pub fn described(facts: &Facts) -> String {
     let Facts { method, detail, stamped_by, ring_bytes, .. } = facts;
     let mib = *ring_bytes as f64 / f64::from(1 << 20);
-    let mut text = format!("{method}");
-    for part in [detail.as_str(), why] {
-        if !part.is_empty() {
-            text.push_str(&format!(" ({part})"));
-        }
-    }
-    text + &format!(", stamped by: {stamped_by}, ring of {mib:.1} MiB")
+    let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+    format!("{method}{detail}, stamped by {stamped_by}, ring of {mib:.1} MiB")
 }
 
 /// What was lost, of what was received.
@@ -254,19 +249,8 @@ impl fmt::Display for Told {
             write!(f, "; the interface went down {} times", self.downs)?;
         }
         write!(f, "\nstamps: {}", self.stamps)?;
-        let by = described_shortly(self);
-        write!(f, "\nmethod: {by}")
+        write!(f, "\nmethod {}: {}", self.method, self.why)
     }
-}
-
-fn described_shortly(told: &Told) -> String {
-    let mut text = told.method.to_owned();
-    for part in [&told.detail, &told.why] {
-        if !part.is_empty() {
-            text.push_str(&format!(" ({part})"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! A tap by the method that was asked for.
 
-use truechimer_capture::filter::Filter;
-use truechimer_capture::packet::{self, PacketOptions, PacketTap};
-use truechimer_capture::pipeline::WhenFull;
-use truechimer_capture::{Direction, Tap, TapError};
+use truechimer_capture::choose::{self, Choice, Wish};
+use truechimer_capture::hardware::DeviceClock;
+use truechimer_capture::pipeline::{Device, WhenFull};
+use truechimer_capture::xdp::StampAt;
+use truechimer_capture::{Direction, Method, Tap};
 use truechimer_counter::Counter;
 
 use super::{Capture, How, Way, Where, said};
@@ -12,6 +13,8 @@ use crate::failure::Failure;
 /// A tap, and how it came to be the one.
 pub struct Opened {
     pub tap: Box<dyn Tap>,
+    /// Reads the clock of the card that stamps.
+    pub device: Option<Device>,
     /// Why this method, for people.
     pub why: String,
     /// What may be wiser.
@@ -21,44 +24,67 @@ pub struct Opened {
 }
 
 /// Opens it.
-pub fn open(args: &Capture, interface: &str, _counter: Counter) -> Result<Opened, Failure> {
-    let mut warnings = Vec::new();
-    if args.stamp != Where::Auto && !matches!(args.method, How::Xdp | How::XdpCopy) {
-        warnings.push("--stamp means something with --method xdp and xdp-copy alone".to_owned());
+pub fn open(args: &Capture, interface: &str, counter: Counter) -> Result<Opened, Failure> {
+    let opened = choose::open(&wish(args, interface, counter)).map_err(said)?;
+    let choose::Opened { tap, choice, device_clock, mut warnings } = opened;
+    let by_xdp = matches!(choice.method, Method::Xdp | Method::XdpCopy);
+    if args.stamp != Where::Auto && !by_xdp {
+        warnings.push(format!(
+            "--stamp has no meaning for the method {}: the kernel stamps",
+            choice.method
+        ));
     }
-    let hardware = args.method == How::Hw;
-    let tap = socket(args, interface, hardware)?;
-    let why = match args.method {
-        How::Packet | How::Hw => "as asked for",
-        _ => "works on any interface, takes nothing away",
-    };
-    Ok(Opened { tap, why: why.into(), warnings, when_full: WhenFull::Wait })
-}
-
-fn socket(args: &Capture, interface: &str, hardware: bool) -> Result<Box<dyn Tap>, Failure> {
-    let mut options = PacketOptions::new(interface);
-    if args.snap_length > 0 {
-        options.snap_length = args.snap_length;
-    }
-    options.ring_bytes = args.ring << 20;
-    options.promiscuous = !args.no_promiscuous;
-    options.direction = match args.direction {
-        Way::In => Direction::In,
-        Way::Out => Direction::Out,
-        Way::Inout => Direction::Unknown,
-    };
-    options.hardware = hardware;
-    options.filter = match args.filter() {
-        Some(text) => {
-            let link_type = packet::link_type(interface).map_err(tap_failure)?;
-            let filter = Filter::compile(&text, Some(interface), link_type, options.snap_length);
-            Some(filter.map_err(said)?)
+    let device = match device_clock {
+        Some(number) => {
+            let mut clock = DeviceClock::open(number, counter).map_err(said)?;
+            let device: Device = Box::new(move || clock.pair());
+            Some(device)
         }
         None => None,
     };
-    Ok(Box::new(PacketTap::open(&options).map_err(tap_failure)?))
+    // A packet that is stamped when it is fetched must not wait for that.
+    let late = by_xdp && args.stamp == Where::Dequeue;
+    let when_full = if late { WhenFull::Drop } else { WhenFull::Wait };
+    Ok(Opened { tap, device, why: why(choice), warnings, when_full })
 }
 
-fn tap_failure(why: TapError) -> Failure {
-    Failure::Said(why.to_string())
+fn wish(args: &Capture, interface: &str, counter: Counter) -> Wish {
+    let default = Wish::new(interface, counter);
+    Wish {
+        method: match args.method {
+            How::Auto => None,
+            How::Packet => Some(Method::Packet),
+            How::Hw => Some(Method::Hardware),
+            How::Xdp => Some(Method::Xdp),
+            How::XdpCopy => Some(Method::XdpCopy),
+        },
+        snap_length: match args.snap_length {
+            0 => default.snap_length,
+            bytes => bytes,
+        },
+        ring_bytes: args.ring << 20,
+        filter: args.filter(),
+        direction: match args.direction {
+            Way::In => Direction::In,
+            Way::Out => Direction::Out,
+            Way::Inout => Direction::Unknown,
+        },
+        promiscuous: !args.no_promiscuous,
+        stamp: match args.stamp {
+            Where::Auto | Where::Xdp => StampAt::Xdp,
+            Where::Tsc => StampAt::Tsc,
+            Where::Dequeue => StampAt::Dequeue,
+        },
+        take: args.take,
+        ..default
+    }
+}
+
+/// Why it is this method, and not the one that comes next.
+fn why(choice: Choice) -> String {
+    let Choice { mut why, against, .. } = choice;
+    if let Some((method, reason)) = against.first() {
+        why.push_str(&format!("; not {method}: {reason}"));
+    }
+    why
 }

@@ -65,6 +65,7 @@ fn block(packets: &[Written]) -> Vec<u8> {
         block[data..data + packet.bytes.len()].copy_from_slice(&packet.bytes);
         at += size;
     }
+    block[USED..USED + 4].copy_from_slice(&(at as u32).to_ne_bytes());
     block
 }
 
@@ -94,7 +95,11 @@ fn packets_are_read_as_written() {
         (stamp, vec![2; 33], None, 33, Direction::Out),
         (stamp, vec![], None, 0, Direction::Unknown),
     ];
-    assert_eq!(read(&block, ETHERNET), (expected, 0));
+    assert_eq!(read(&block, ETHERNET), (expected.clone(), 0));
+    // All is in the part that is used.
+    assert!(used(&block).len() < 512);
+    assert_eq!(read(used(&block), ETHERNET), (expected, 0));
+    assert_eq!((used(&[]).len(), used(&[0xff; 64]).len()), (0, 64));
 }
 
 #[test]

@@ -10,8 +10,10 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_PARENT_DEV_NAME: u16 = 56;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_MULTIPATH: u16 = 9;
 /// Marks that are no part of an attribute's type.
@@ -49,6 +51,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
 }
 
+fn address(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => value.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
+        16 => value.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes)),
+        _ => None,
+    }
+}
+
 /// A link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Described {
@@ -62,6 +72,8 @@ pub(super) struct Described {
     pub is_elsewhere: bool,
     /// The kind of virtual link.
     pub kind: Option<String>,
+    /// Whether there is a device behind it (Linux 5.14 and later tell).
+    pub is_physical: bool,
 }
 
 impl Described {
@@ -75,6 +87,7 @@ impl Described {
             lower: None,
             is_elsewhere: false,
             kind: None,
+            is_physical: false,
         };
         for (kind, value) in attributes(body.get(16..)?) {
             match kind {
@@ -82,6 +95,7 @@ impl Described {
                 IFLA_MASTER => link.master = number(value, 0).filter(|&master| master != 0),
                 IFLA_LINK => link.lower = number(value, 0),
                 IFLA_LINK_NETNSID => link.is_elsewhere = true,
+                IFLA_PARENT_DEV_NAME => link.is_physical = true,
                 IFLA_LINKINFO => {
                     let kind = attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
                     link.kind = kind.map(|(_, value)| text(value));
@@ -106,11 +120,7 @@ impl Address {
         let interface = number(body, 4)?;
         let mut ip = None;
         for (kind, value) in attributes(body.get(8..)?) {
-            let address = match value.len() {
-                4 => value.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
-                16 => value.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes)),
-                _ => None,
-            };
+            let address = address(value);
             match kind {
                 // Where there is a peer, `IFA_ADDRESS` is the peer's.
                 IFA_LOCAL => ip = address,
@@ -122,10 +132,11 @@ impl Address {
     }
 }
 
-/// A route.
+/// A route to one or more hosts elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Route {
-    pub is_default: bool,
+    /// To whom; `None` for a default route.
+    pub to: Option<IpAddr>,
     pub out_by: Vec<u32>,
 }
 
@@ -133,16 +144,20 @@ impl Route {
     pub fn read(body: &[u8]) -> Option<Route> {
         // struct rtmsg
         let &[_, length, _, _, _, _, _, kind, ..] = body.first_chunk::<12>()?;
-        let is_default = length == 0 && kind == libc::RTN_UNICAST;
-        let mut out_by = Vec::new();
+        if kind != libc::RTN_UNICAST {
+            return None;
+        }
+        let (mut to, mut out_by) = (None, Vec::new());
         for (kind, value) in attributes(body.get(12..)?) {
             match kind {
+                RTA_DST if length > 0 => to = address(value),
                 RTA_OIF => out_by.extend(number(value, 0)),
                 RTA_MULTIPATH => out_by.extend(hops(value)),
                 _ => {}
             }
         }
-        Some(Route { is_default, out_by })
+        // (A destination that was left out is all zeros.)
+        Some(Route { to, out_by })
     }
 }
 
@@ -218,22 +233,25 @@ mod tests {
 
     #[test]
     fn routes_are_read() {
-        let route = |length, attributes: &[Vec<u8>]| {
-            let mut body = vec![2, length, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
+        let route = |length, kind, attributes: &[Vec<u8>]| {
+            let mut body = vec![2, length, 0, 0, 254, 0, 0, kind, 0, 0, 0, 0];
             body.extend(attributes.concat());
-            Route::read(&body).unwrap()
+            Route::read(&body)
         };
-        let single = route(0, &[attribute(RTA_OIF, &4_u32.to_ne_bytes())]);
-        assert_eq!(single, Route { is_default: true, out_by: vec![4] });
-        assert!(!route(24, &[]).is_default);
+        let by_four = attribute(RTA_OIF, &4_u32.to_ne_bytes());
+        let single = route(0, 1, std::slice::from_ref(&by_four)).unwrap();
+        assert_eq!(single, Route { to: None, out_by: vec![4] });
+        let host = route(32, 1, &[attribute(RTA_DST, &[10, 0, 0, 7]), by_four.clone()]).unwrap();
+        assert_eq!(host, Route { to: Some([10, 0, 0, 7].into()), out_by: vec![4] });
+        assert_eq!(route(32, libc::RTN_LOCAL, &[by_four]), None);
         let mut hops = Vec::new();
         for interface in [4_u32, 6] {
             hops.extend([16_u16.to_ne_bytes(), [0, 0]].concat());
             hops.extend(interface.to_ne_bytes());
             hops.extend(attribute(5, &[10, 0, 0, 1]));
         }
-        let several = route(0, &[attribute(RTA_MULTIPATH, &hops)]);
-        assert_eq!(several, Route { is_default: true, out_by: vec![4, 6] });
+        let several = route(0, 1, &[attribute(RTA_MULTIPATH, &hops)]).unwrap();
+        assert_eq!(several, Route { to: None, out_by: vec![4, 6] });
     }
 
     proptest! {

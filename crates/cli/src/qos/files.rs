@@ -1,0 +1,371 @@
+//! Packets from files.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, Chain, Cursor, Read};
+use std::path::Path;
+
+use truechimer_capture::convert::Change;
+use truechimer_capture::filter::Filter;
+use truechimer_pcapng::records::{self, PacketRecord, Quality, Record};
+use truechimer_pcapng::{Blocks, Content, Options, Pcap, PacketBlock, Section, Torn, code, kind};
+use truechimer_qos::{
+    At, Counted, DifferenceClock, Direction, Engine, Note, Observation, Severity,
+};
+use truechimer_time::Rate;
+
+use super::{Found, Qos, nanos};
+use crate::failure::Failure;
+
+/// How far from its nominal period a counter may be whose clock says nothing better: what crystals
+/// and the kernel's calibration of the TSC keep.
+const NOMINAL: Rate = Rate::from_ppb(500_000);
+
+/// Reads all files.
+pub fn read(args: &Qos) -> Result<Found, Failure> {
+    let two = args.files.len() == 2 || !args.between.is_empty();
+    let mut inputs = Vec::new();
+    for (n, path) in args.files.iter().enumerate() {
+        let assumed = args.assume.get(n).or(args.assume.first()).map(|span| nanos(*span) as u64);
+        let mut input = Input::open(path, args.filter.clone(), assumed)?;
+        input.point = n;
+        input.between.clone_from(&args.between);
+        inputs.push(input);
+    }
+    let mut engine = Engine::new(args.options(if two { 2 } else { 1 }));
+    for input in &mut inputs {
+        input.advance()?;
+    }
+    // Always the packet that passed first.
+    while let Some(input) = inputs
+        .iter_mut()
+        .filter(|input| input.held.is_some())
+        .min_by_key(|input| input.held.as_ref().map_or(i64::MAX, |held| held.at.unix_ns))
+    {
+        input.give(&mut engine);
+        input.advance()?;
+    }
+    engine.finish();
+    let names = if args.between.is_empty() {
+        distinct(inputs.iter().map(|input| input.name.clone()).collect())
+    } else {
+        args.between.iter().map(|name| format!("interface {name}")).collect()
+    };
+    let notes = inputs.iter().flat_map(Input::notes).collect();
+    Ok(Found { engine, names, notes, layers: None })
+}
+
+/// Names that tell the two apart, as short as can be.
+fn distinct(names: Vec<String>) -> Vec<String> {
+    let short: Vec<String> = names
+        .iter()
+        .map(|name| Path::new(name).file_name().map_or(name.clone(), |s| s.display().to_string()))
+        .collect();
+    match short.as_slice() {
+        [a, b] if a == b => names,
+        _ => short,
+    }
+}
+
+type Source = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
+
+enum Form {
+    Pcapng(Box<(Blocks<Source>, Section)>),
+    Pcap(Box<Pcap<Source>>),
+}
+
+/// A packet that waits for its turn.
+struct Held {
+    at: At,
+    counted: Option<Counted>,
+    link_type: u16,
+    data: Vec<u8>,
+    length: u32,
+    direction: Direction,
+    point: usize,
+}
+
+/// A file that is being read.
+struct Input {
+    name: String,
+    form: Form,
+    point: usize,
+    between: Vec<String>,
+    assumed: Option<u64>,
+    filter: Option<String>,
+    filters: HashMap<u16, Filter>,
+    held: Option<Held>,
+    clock: Option<DifferenceClock>,
+    /// Set with the next packet.
+    change: bool,
+    untimed: u64,
+    elsewhere: u64,
+    interfaces: u32,
+}
+
+impl Input {
+    fn open(path: &Path, filter: Option<String>, assumed: Option<u64>) -> Result<Input, Failure> {
+        let name = path.display().to_string();
+        let mut source: Box<dyn Read> = if name == "-" {
+            Box::new(io::stdin())
+        } else {
+            let file = File::open(path).map_err(|why| Failure::new(&name, why))?;
+            Box::new(BufReader::with_capacity(1 << 20, file))
+        };
+        let mut head = Vec::new();
+        let read = source.by_ref().take(4).read_to_end(&mut head);
+        read.map_err(|why| Failure::new(&name, why))?;
+        if head.is_empty() {
+            return Err(Failure::new(&name, "the file is empty"));
+        }
+        let pcapng = head == kind::SECTION.to_le_bytes();
+        let source = Cursor::new(head).chain(source);
+        let form = if pcapng {
+            Form::Pcapng(Box::new((Blocks::new(source), Section::new())))
+        } else {
+            let pcap = Pcap::new(source).map_err(|why| Failure::new(&name, why))?;
+            Form::Pcap(Box::new(pcap))
+        };
+        Ok(Input {
+            name,
+            form,
+            point: 0,
+            between: Vec::new(),
+            assumed,
+            filter,
+            filters: HashMap::new(),
+            held: None,
+            clock: None,
+            change: false,
+            untimed: 0,
+            elsewhere: 0,
+            interfaces: 0,
+        })
+    }
+
+    /// Reads up to the next packet that counts.
+    fn advance(&mut self) -> Result<(), Failure> {
+        loop {
+            self.held = None;
+            let Some(next) = self.next()? else { return Ok(()) };
+            if self.passes(&next)? {
+                self.held = Some(next);
+                return Ok(());
+            }
+        }
+    }
+
+    fn passes(&mut self, packet: &Held) -> Result<bool, Failure> {
+        let Some(text) = &self.filter else { return Ok(true) };
+        if !self.filters.contains_key(&packet.link_type) {
+            let made = Filter::compile(text, None, packet.link_type, 262_144);
+            let made = made.map_err(|why| Failure::Said(why.to_string()))?;
+            self.filters.insert(packet.link_type, made);
+        }
+        let filter = self.filters.get(&packet.link_type);
+        Ok(filter.is_none_or(|filter| filter.matches(&packet.data, packet.length)))
+    }
+
+    fn next(&mut self) -> Result<Option<Held>, Failure> {
+        loop {
+            let found = match &mut self.form {
+                Form::Pcap(pcap) => {
+                    let link_type = pcap.link_type();
+                    let packet = pcap.next_packet().map_err(|why| Failure::new(&self.name, why))?;
+                    let Some(packet) = packet else { return Ok(None) };
+                    let at = packet.unix_ns.map(|unix_ns| At {
+                        unix_ns,
+                        leap_free_ns: None,
+                        bound_ns: self.assumed,
+                    });
+                    at.map(|at| Held {
+                        at,
+                        counted: None,
+                        link_type,
+                        data: packet.data.to_vec(),
+                        length: packet.length,
+                        direction: Direction::Unknown,
+                        point: self.point,
+                    })
+                }
+                Form::Pcapng(_) => match self.next_of_blocks()? {
+                    Block::End => return Ok(None),
+                    Block::Elsewhere => {
+                        self.elsewhere += 1;
+                        continue;
+                    }
+                    Block::Untimed => None,
+                    Block::Packet(held) => Some(*held),
+                },
+            };
+            match found {
+                Some(held) => return Ok(Some(held)),
+                None => self.untimed += 1,
+            }
+        }
+    }
+
+    fn next_of_blocks(&mut self) -> Result<Block, Failure> {
+        let Form::Pcapng(both) = &mut self.form else { return Ok(Block::End) };
+        let (blocks, section) = &mut **both;
+        loop {
+            let block = blocks.next_block().map_err(|why| Failure::new(&self.name, why))?;
+            let Some(block) = block else { return Ok(Block::End) };
+            let content = section.take(&block).map_err(|why| Failure::new(&self.name, why))?;
+            let (options, packet) = match content {
+                Content::Packet(packet) => (packet.options, Some(packet)),
+                Content::Interface(number, options) => {
+                    self.interfaces = self.interfaces.max(number.saturating_add(1));
+                    (options, None)
+                }
+                Content::Section(options) | Content::Statistics(_, options) => (options, None),
+                Content::Other => continue,
+            };
+            let said = look(options, block.order)
+                .map_err(|what| Failure::new(&self.name, block.damaged(what)))?;
+            if let Some(clock) = said.clock {
+                self.clock = Some(clock);
+                self.change = true;
+            }
+            let Some(packet) = packet else { continue };
+            let Some(unix_ns) = section.nanos(&packet) else { return Ok(Block::Untimed) };
+            let interface = section.interface(packet.interface);
+            let name = interface.map_or("", |interface| interface.name.as_str());
+            let Some(point) = point(&self.between, self.point, &packet, name) else {
+                return Ok(Block::Elsewhere);
+            };
+            let record = said.record;
+            let bound = record
+                .filter(|record| record.quality == Quality::Bounded)
+                .and_then(|record| record.bound_ns.map(u64::from));
+            return Ok(Block::Packet(Box::new(Held {
+                at: At { unix_ns, leap_free_ns: None, bound_ns: bound.or(self.assumed) },
+                counted: record
+                    .and_then(|record| record.counted)
+                    .map(|(count, error, epoch)| Counted { count, error, epoch }),
+                link_type: interface.map_or(0, |interface| interface.link_type),
+                data: packet.data.to_vec(),
+                length: packet.length,
+                direction: said.direction,
+                point,
+            })));
+        }
+    }
+
+    /// Hands the packet on.
+    fn give(&mut self, engine: &mut Engine) {
+        let Some(held) = &self.held else { return };
+        if self.change {
+            self.change = false;
+            engine.set_clock(held.point, self.clock);
+            if !self.between.is_empty() {
+                engine.set_clock(1 - held.point, self.clock);
+            }
+        }
+        engine.observe(&Observation {
+            point: held.point,
+            at: held.at,
+            counted: held.counted,
+            link_type: held.link_type,
+            data: &held.data,
+            length: held.length,
+            direction: held.direction,
+        });
+    }
+
+    fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        let mut say = |severity, text: String| {
+            notes.push(Note { severity, text: format!("{}: {text}", self.name) });
+        };
+        let torn: Option<Torn> = match &self.form {
+            Form::Pcapng(both) => both.0.torn(),
+            Form::Pcap(pcap) => pcap.torn(),
+        };
+        if torn.is_some() {
+            let text = "ends in the midst of a packet: its writer was stopped";
+            say(Severity::Warning, text.to_owned());
+        }
+        if self.untimed > 0 {
+            let text = format!("{} packets have no time, and were left out", self.untimed);
+            say(Severity::Warning, text);
+        }
+        if self.elsewhere > 0 {
+            let text = format!("{} packets are of other interfaces", self.elsewhere);
+            say(Severity::Note, text);
+        }
+        if self.between.is_empty() && self.interfaces > 1 {
+            let text = format!(
+                "has {} interfaces, which are taken for one point; --between A,B makes two of them",
+                self.interfaces
+            );
+            say(Severity::Note, text);
+        }
+        if let Some(assumed) = self.assumed {
+            let span = truechimer_time::Span::from_nanos(assumed as i64);
+            say(Severity::Note, format!("its times were taken to be right to within ± {span}"));
+        }
+        notes
+    }
+}
+
+enum Block {
+    End,
+    Elsewhere,
+    Untimed,
+    Packet(Box<Held>),
+}
+
+/// The point that a packet belongs to.
+fn point(between: &[String], alone: usize, packet: &PacketBlock<'_>, name: &str) -> Option<usize> {
+    if between.is_empty() {
+        return Some(alone);
+    }
+    let number = packet.interface.to_string();
+    between.iter().position(|wanted| *wanted == name || *wanted == number)
+}
+
+/// What a block's options say.
+#[derive(Default)]
+struct Said {
+    clock: Option<DifferenceClock>,
+    record: Option<PacketRecord>,
+    direction: Direction,
+}
+
+fn look(options: Options<'_>, order: truechimer_pcapng::Order) -> Result<Said, String> {
+    let mut said = Said::default();
+    for option in options {
+        let option = option?;
+        match option.code {
+            code::FLAGS => {
+                said.direction = match order.u32(option.value, 0).map(|flags| flags & 3) {
+                    Some(1) => Direction::In,
+                    Some(2) => Direction::Out,
+                    _ => Direction::Unknown,
+                };
+            }
+            code::CUSTOM => match records::read(option.value)? {
+                Some(Record::Packet(record)) => said.record = Some(record),
+                Some(Record::Change(json)) => {
+                    let change: Change = serde_json::from_str(json)
+                        .map_err(|why| format!("the state of the clock: {why}"))?;
+                    said.clock = Some(clock(&change));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    Ok(said)
+}
+
+/// The clock that spans are measured by from a change on.
+pub fn clock(change: &Change) -> DifferenceClock {
+    match &change.hand {
+        Some(used) => {
+            DifferenceClock { period: used.hand.difference, error: used.hand.difference_error }
+        }
+        None => DifferenceClock { period: change.counter.period, error: NOMINAL },
+    }
+}

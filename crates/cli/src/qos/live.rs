@@ -1,0 +1,322 @@
+//! Packets from interfaces, as they come.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use truechimer_capture::convert::{self, Change, Converter, Search};
+use truechimer_capture::filter::Filter;
+use truechimer_capture::packet::{self, PacketOptions, PacketTap};
+use truechimer_capture::pipeline::{self, End, Progress, Summary};
+use truechimer_capture::sink::{Mark, Sink, SinkError, Written, bound_ns};
+use truechimer_capture::{Direction, Losses, Packet, Stamped, Tap};
+use truechimer_counter::Counter;
+use truechimer_qos::{At, Counted, Engine, Note, Observation, Report, Severity};
+
+use super::{Found, Qos, files, layered, screen};
+use crate::failure::Failure;
+use crate::{show, signals};
+
+/// So much of each packet is looked at, in bytes.
+const SNAP_LENGTH: u32 = 256;
+/// Rows of the table that is shown while it goes on.
+const ROWS: usize = 12;
+
+fn said(why: impl std::fmt::Display) -> Failure {
+    Failure::Said(why.to_string())
+}
+
+/// The engine, whoever has it meanwhile.
+fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
+    // Whoever failed with it in hand has left whole packets behind.
+    engine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Feeds the engine.
+struct Feed {
+    engine: Arc<Mutex<Engine>>,
+    point: usize,
+    link_type: u16,
+    clock_known: bool,
+    written: Written,
+    tagged: Vec<u8>,
+}
+
+/// Where a VLAN tag belongs.
+const TAG_AT: usize = 12;
+
+impl Sink for Feed {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+        let mut data = packet.data;
+        let mut length = packet.length;
+        if let (Some(tag), Some((front, rest))) = (&packet.tag, data.split_at_checked(TAG_AT)) {
+            self.tagged.clear();
+            self.tagged.extend_from_slice(front);
+            self.tagged.extend_from_slice(tag);
+            self.tagged.extend_from_slice(rest);
+            data = &self.tagged;
+            length = length.saturating_add(4);
+        }
+        let leap_free = stamped.instant.and_then(|i| i64::try_from(i.as_nanos()).ok());
+        lock(&self.engine).observe(&Observation {
+            point: self.point,
+            at: At {
+                unix_ns: stamped.unix_ns,
+                leap_free_ns: leap_free,
+                bound_ns: stamped.bound.and_then(bound_ns).map(u64::from),
+            },
+            counted: stamped.counted.map(|counted| Counted {
+                count: counted.count,
+                error: counted.error,
+                epoch: counted.epoch,
+            }),
+            link_type: self.link_type,
+            data,
+            length,
+            direction: match packet.direction {
+                Direction::In => truechimer_qos::Direction::In,
+                Direction::Out => truechimer_qos::Direction::Out,
+                Direction::Unknown => truechimer_qos::Direction::Unknown,
+            },
+        });
+        self.written.packets += 1;
+        Ok(())
+    }
+
+    fn change(&mut self, change: &Change) -> Result<(), SinkError> {
+        if change.hand.is_some() || !self.clock_known {
+            self.clock_known = true;
+            lock(&self.engine).set_clock(self.point, Some(files::clock(change)));
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, _mark: Mark) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn losses(&mut self, _losses: &Losses, _dropped: u64) {}
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn written(&self) -> &Written {
+        &self.written
+    }
+
+    fn finish(&mut self) -> Result<Written, SinkError> {
+        Ok(self.written.clone())
+    }
+}
+
+/// Watches the interfaces until it is enough.
+pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
+    let stop = signals::stop()?;
+    let search = args.page.page.clone().map_or(Search::Usual, Search::At);
+    let points = args.interface.len();
+    let engine = Arc::new(Mutex::new(Engine::new(args.options(points))));
+    let mut runs = Vec::new();
+    for (point, interface) in args.interface.iter().enumerate() {
+        let clock = convert::clock(&search).map_err(said)?;
+        let counter = convert::choose(clock.as_ref()).map_err(said)?;
+        let tap = open(interface, args.filter.as_deref(), counter)?;
+        let sink = Feed {
+            engine: Arc::clone(&engine),
+            point,
+            link_type: tap.facts().link_type,
+            clock_known: false,
+            written: Written::default(),
+            tagged: Vec::new(),
+        };
+        let converter = Converter::new(counter, clock).map_err(said)?.looking(search.clone());
+        runs.push((tap, converter, sink));
+    }
+    let watched = args.layers.then(|| layered::Watch::open(args)).transpose()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+    for point in 0..points {
+        lock(&engine).watches(point, now, i64::MAX);
+    }
+    let options = pipeline::Options {
+        duration: args.duration.map(|span| Duration::from_nanos(super::nanos(span).max(0) as u64)),
+        ..pipeline::Options::default()
+    };
+    let progress: Vec<Progress> = runs.iter().map(|_| Progress::default()).collect();
+    let (done, finished) = mpsc::channel();
+    let mut layers = None;
+    let summaries = std::thread::scope(|scope| -> Result<Vec<Summary>, Failure> {
+        let mut threads = Vec::new();
+        for ((tap, converter, sink), progress) in runs.into_iter().zip(&progress) {
+            let (done, stop, options) = (done.clone(), &stop, &options);
+            let thread = std::thread::Builder::new().name("capture".into());
+            let thread = thread.spawn_scoped(scope, move || {
+                let sink = Box::new(sink);
+                let summary = pipeline::run(tap, converter, sink, options, stop, progress);
+                let _ = done.send(());
+                summary
+            });
+            threads.push(thread.map_err(|why| {
+                stop.store(true, Ordering::Relaxed);
+                Failure::new("cannot start a thread", why)
+            })?);
+        }
+        drop(done);
+        let mut shown = Shown { args, out, engine: &engine, left: points };
+        let ended = shown.until(&finished, watched, &stop);
+        stop.store(true, Ordering::Relaxed);
+        let summaries: Result<Vec<_>, _> = threads.into_iter().map(|t| t.join()).collect();
+        layers = ended?;
+        summaries.map_err(|_| Failure::Said("a capture thread has failed".into()))
+    })?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
+    let mut notes = Vec::new();
+    for summary in &summaries {
+        notes.extend(losses(summary));
+        match &summary.end {
+            End::Tap(_) | End::Sink(_) | End::Fault(_) => {
+                return Err(Failure::Said(summary.end.to_string()));
+            }
+            End::Gone => notes.push(Note {
+                severity: Severity::Warning,
+                text: format!("{}: the interface has vanished", summary.facts.interface),
+            }),
+            _ => {}
+        }
+    }
+    let engine = Arc::try_unwrap(engine)
+        .map_err(|_| Failure::Said("the capture threads did not end".into()))?;
+    let mut engine = engine.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for point in 0..points {
+        let from = engine.points().get(point).and_then(|p| p.span).map_or(now, |(from, _)| from);
+        engine.watches(point, from, now);
+    }
+    engine.finish();
+    Ok(Found { engine, names: args.interface.clone(), notes, layers })
+}
+
+fn open(
+    interface: &str,
+    filter: Option<&str>,
+    _counter: Counter,
+) -> Result<Box<dyn Tap>, Failure> {
+    let mut options = PacketOptions::new(interface);
+    options.snap_length = SNAP_LENGTH;
+    if let Some(text) = filter {
+        let link_type = packet::link_type(interface).map_err(said)?;
+        let filter = Filter::compile(text, Some(interface), link_type, SNAP_LENGTH);
+        options.filter = Some(filter.map_err(said)?);
+    }
+    Ok(Box::new(PacketTap::open(&options).map_err(said)?))
+}
+
+/// What was not seen.
+fn losses(summary: &Summary) -> Option<Note> {
+    let live = &summary.live;
+    let lost = live.losses.ring + live.losses.kernel + live.dropped;
+    (lost > 0).then(|| Note {
+        severity: Severity::Warning,
+        text: format!(
+            "{}: {lost} packets passed that were not seen (ring full {}, kernel {}, conversion {}): \
+             they look as if they were lost on the way",
+            summary.facts.interface, live.losses.ring, live.losses.kernel, live.dropped
+        ),
+    })
+}
+
+struct Shown<'a> {
+    args: &'a Qos,
+    out: &'a mut dyn Write,
+    engine: &'a Mutex<Engine>,
+    left: usize,
+}
+
+impl Shown<'_> {
+    /// Shows how it goes until all have finished.
+    fn until(
+        &mut self,
+        finished: &mpsc::Receiver<()>,
+        mut watch: Option<layered::Watch>,
+        stop: &AtomicBool,
+    ) -> Result<Option<truechimer_qos::LayersReport>, Failure> {
+        let every = Duration::from_nanos(super::nanos(self.args.interval).max(100_000_000) as u64);
+        let mut next = std::time::Instant::now() + every;
+        while self.left > 0 {
+            let wait = next.saturating_duration_since(std::time::Instant::now());
+            let waited = match &mut watch {
+                // The layers' records are read here, so that waiting is for them.
+                Some(watch) => {
+                    watch.look(wait.min(Duration::from_millis(50)))?;
+                    finished.try_recv().map_err(|why| match why {
+                        mpsc::TryRecvError::Empty => RecvTimeoutError::Timeout,
+                        mpsc::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+                    })
+                }
+                None => finished.recv_timeout(wait),
+            };
+            match waited {
+                Ok(()) => self.left -= 1,
+                Err(RecvTimeoutError::Disconnected) => self.left = 0,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if std::time::Instant::now() >= next && self.left > 0 {
+                next += every;
+                if !stop.load(Ordering::Relaxed) {
+                    self.show(watch.as_ref())?;
+                }
+            }
+        }
+        watch.map(layered::Watch::finish).transpose()
+    }
+
+    fn show(&mut self, watch: Option<&layered::Watch>) -> Result<(), Failure> {
+        if self.args.csv {
+            return Ok(());
+        }
+        let terminal = io::stdout().is_terminal();
+        if !self.args.json && !terminal {
+            return self.state();
+        }
+        let mut report = Report::of(&lock(self.engine), &self.args.interface);
+        report.layers = watch.map(layered::Watch::report);
+        let more = self.args.choose(&mut report);
+        if self.args.json {
+            writeln!(self.out, "{}", show::json(&report)?)?;
+        } else {
+            let more = more + report.flows.len().saturating_sub(ROWS);
+            report.flows.truncate(ROWS);
+            // Losses of the last seconds are still open, notes come at the end.
+            report.notes.retain(|note| note.severity > Severity::Note);
+            let mut screen = Vec::new();
+            screen::report(&report, more, false, &mut screen)?;
+            write!(self.out, "\x1b[H\x1b[J")?;
+            self.out.write_all(&screen)?;
+        }
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// One line.
+    fn state(&mut self) -> Result<(), Failure> {
+        let engine = lock(self.engine);
+        let packets: Vec<String> =
+            engine.points().iter().map(|point| point.packets.to_string()).collect();
+        let flows = engine.flows_made();
+        let totals = (engine.points().len() == 2).then(|| engine.totals());
+        drop(engine);
+        let mut line = format!("{} packets, {flows} flows", packets.join(" + "));
+        for (arrow, way) in ["1 > 2", "2 > 1"].iter().zip(totals.iter().flat_map(|t| &t.ways)) {
+            if way.flows > 0 {
+                let median = screen::span(way.delays.quantile(0.5));
+                let worst = (way.bounds.unbounded == 0).then_some(way.bounds.greatest);
+                let worst = screen::bound(worst);
+                line += &format!("; {arrow} {median} {worst}, lost {}", way.lost);
+            }
+        }
+        // Standard output is for what comes of it.
+        let _ = writeln!(io::stderr(), "{line}");
+        Ok(())
+    }
+}
+

@@ -1,0 +1,389 @@
+//! The report as a page with plots.
+
+use truechimer_qos::{
+    Bins, Distribution, Engine, Flow, FlowReport, LayersReport, Report, Severity, Totals, Way,
+};
+use truechimer_report::{Cell, Chart, Page, Section, Series, Share, Table, Tone, Unit};
+
+use super::csv::most_rtts;
+use super::screen::ends;
+
+/// Bins of a histogram.
+const BINS: u32 = 120;
+/// Flows with plots of their own.
+const FLOWS: usize = 12;
+
+fn seconds(ns: Option<i64>) -> Cell {
+    Cell::number(ns.map_or(f64::NAN, |ns| ns as f64 * 1e-9), Unit::Seconds)
+}
+
+fn bound(ns: Option<u64>) -> Cell {
+    match ns {
+        Some(ns) => Cell::number(ns as f64 * 1e-9, Unit::Seconds),
+        None => Cell::text("none").tone(Tone::Warning),
+    }
+}
+
+fn ratio(ratio: Option<f64>) -> Cell {
+    Cell::number(ratio.unwrap_or(f64::NAN), Unit::Share)
+}
+
+fn bad(count: u64, tone: Tone) -> Cell {
+    Cell::count(count).tone(if count > 0 { tone } else { Tone::Plain })
+}
+
+/// The page.
+pub fn page(report: &Report, engine: &Engine, totals: &Totals, command: &str) -> Page {
+    let start = report.points.iter().filter_map(|point| point.first_ns).min().unwrap_or(0);
+    let names: Vec<&str> = report.points.iter().map(|point| point.name.as_str()).collect();
+    let mut page = Page::new("Quality of service")
+        .about(&format!("What packets say of the path: {}.", names.join(" and ")))
+        .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
+        .command(command);
+    for way in &report.ways {
+        let (from, to) = ends(&report.points, way.way);
+        let sent = way.arrived + way.lost;
+        let lost = (sent > 0).then(|| way.lost as f64 / sent as f64);
+        page = page
+            .highlight(&format!("median delay {from} → {to}"), seconds(way.delay.median_ns))
+            .highlight("its greatest bound", bound(way.bound_max_ns))
+            .highlight("lost", ratio(lost));
+    }
+    page = page.section(summary(report));
+    for (way, of_way) in [Way::Forward, Way::Backward].into_iter().zip(&totals.ways) {
+        if of_way.flows > 0 {
+            let (from, to) = ends(&report.points, way);
+            let title = format!("One-way delay from {from} to {to}");
+            page = page.section(delays(&title, start, &of_way.delays, &of_way.ipdv, &of_way.bins));
+        }
+    }
+    page = page.section(rates(report, totals, start));
+    if let Some(section) = round_trips(report, totals, start) {
+        page = page.section(section);
+    }
+    if let Some(layers) = &report.layers {
+        page = page.section(self::layers(layers, start));
+    }
+    page = page.section(flows(report));
+    for flow in report.flows.iter().take(FLOWS) {
+        if let Some(kept) = engine.flows().find(|kept| kept.number == flow.number) {
+            page = page.section(one(report, flow, kept, start));
+        }
+    }
+    page
+}
+
+fn summary(report: &Report) -> Section {
+    let mut section = Section::new("Summary");
+    for note in &report.notes {
+        let word = match note.severity {
+            Severity::Problem => "Problem: ",
+            Severity::Warning => "Warning: ",
+            Severity::Note => "",
+        };
+        section = section.text(&format!("{word}{}.", note.text));
+    }
+    let mut points = Table::new("Points").head([
+        "point", "packets", "bytes", "not IP", "without a bound", "worst bound", "lasted",
+    ]);
+    for point in &report.points {
+        let lasted = point.first_ns.zip(point.last_ns).map(|(a, b)| b.saturating_sub(a));
+        points = points.row(
+            point.name.clone(),
+            [
+                Cell::count(point.packets),
+                Cell::number(point.bytes as f64, Unit::Bytes),
+                Cell::count(point.not_ip),
+                bad(point.unbounded, Tone::Warning),
+                bound(point.worst_bound_ns),
+                seconds(lasted),
+            ],
+        );
+    }
+    let mut ways = Table::new("Between them, all flows together")
+        .head([
+            "way", "flows", "arrived", "lost", "share", "min", "median", "p95", "p99", "p99.9",
+            "max", "bound", "below zero",
+        ])
+        .share(Share::Rows);
+    for way in &report.ways {
+        let (from, to) = ends(&report.points, way.way);
+        let sent = way.arrived + way.lost;
+        ways = ways.row(
+            format!("{from} → {to}"),
+            [
+                Cell::count(way.flows),
+                Cell::count(way.arrived),
+                bad(way.lost, Tone::Warning),
+                ratio((sent > 0).then(|| way.lost as f64 / sent as f64)),
+                seconds(way.delay.min_ns),
+                seconds(way.delay.median_ns),
+                seconds(way.delay.p95_ns),
+                seconds(way.delay.p99_ns),
+                seconds(way.delay.p999_ns),
+                seconds(way.delay.max_ns),
+                bound(way.bound_max_ns),
+                bad(way.negative, Tone::Bad),
+            ],
+        );
+    }
+    section.table(points).table(ways)
+}
+
+fn histogram(title: &str, about: &str, sets: &[(&str, &Distribution)]) -> Chart {
+    let mut chart = Chart::xy(title)
+        .about(about)
+        .x("", Unit::Seconds)
+        .y("share of the packets in a bin", Unit::Share);
+    for (name, values) in sets.iter().filter(|(_, values)| !values.is_empty()) {
+        let steps = values.histogram(BINS).into_iter().map(|(ns, share)| (ns as f64 * 1e-9, share));
+        chart = chart.with(Series::steps(name, steps));
+    }
+    chart.view(truechimer_report::View::all("linear")).view(truechimer_report::View::log("log"))
+}
+
+/// Delays over time: mean, from the least to the greatest, and the bound around the mean.
+fn over_time(title: &str, about: &str, start: i64, bins: &Bins) -> Chart {
+    let middle = |at: i64| (at.saturating_sub(start) as f64 + bins.width_ns() as f64 / 2.0) * 1e-9;
+    let values = || bins.iter().filter(|(_, bin)| bin.values > 0);
+    Chart::time(title)
+        .about(about)
+        .unit(Unit::Seconds)
+        .band(
+            "least to greatest",
+            values().map(|(at, bin)| (middle(at), bin.least as f64 * 1e-9, bin.greatest as f64 * 1e-9)),
+        )
+        .line("mean", values().map(|(at, bin)| (middle(at), bin.mean().unwrap_or(f64::NAN) * 1e-9)))
+        .with(bound_line("mean + bound", 1.0, &middle, bins))
+        .with(bound_line("mean − bound", -1.0, &middle, bins))
+}
+
+fn bound_line(name: &str, sign: f64, middle: &dyn Fn(i64) -> f64, bins: &Bins) -> Series {
+    let rows = bins.iter().filter(|(_, bin)| bin.values > 0).map(|(at, bin)| {
+        let bound = bin.bound.map_or(f64::NAN, |bound| bound as f64);
+        (middle(at), (bin.mean().unwrap_or(f64::NAN) + sign * bound) * 1e-9)
+    });
+    Series::line(name, rows).dashed().behind().colour(3)
+}
+
+fn delays(title: &str, start: i64, delays: &Distribution, ipdv: &Distribution, bins: &Bins) -> Section {
+    let lost: Vec<(f64, f64)> = bins
+        .iter()
+        .filter(|(_, bin)| bin.values + bin.lost > 0)
+        .map(|(at, bin)| {
+            let share = bin.lost as f64 / (bin.values + bin.lost) as f64;
+            ((at.saturating_sub(start) as f64) * 1e-9, share)
+        })
+        .collect();
+    let mut section = Section::new(title)
+        .chart(over_time(
+            "Delay over time",
+            "Per interval; dashed, where the mean may lie by the greatest bound of the interval's \
+             packets.",
+            start,
+            bins,
+        ))
+        .chart(histogram("Distribution of the delay", "Without the outermost thousandth.", &[("delay", delays)]));
+    if !ipdv.is_empty() {
+        let about = "Delay of a packet less that of the one sent before it (RFC 5481, IPDV).";
+        section = section.chart(histogram("Distribution of its variation", about, &[("IPDV", ipdv)]));
+    }
+    if lost.iter().any(|(_, share)| *share > 0.0) {
+        let chart = Chart::time("Losses over time").unit(Unit::Share).with(Series::steps("lost", lost));
+        section = section.chart(chart);
+    }
+    section
+}
+
+fn rates(report: &Report, totals: &Totals, start: i64) -> Section {
+    let mut bits = Chart::time("Rate on the wire")
+        .about("An Ethernet's: with preamble, checksum and the gap between frames.")
+        .y("Mb/s", Unit::Named("Mb/s".into()));
+    let mut packets = Chart::time("Packets").y("packets/s", Unit::Named("/s".into()));
+    for (point, bins) in report.points.iter().zip(&totals.bins) {
+        let Some(bins) = bins else { continue };
+        let width = bins.width_ns() as f64 * 1e-9;
+        let at = |ns: i64| ns.saturating_sub(start) as f64 * 1e-9;
+        let series = |value: fn(&truechimer_qos::Bin) -> f64| {
+            bins.iter().map(|(ns, bin)| (at(ns), value(bin) / width)).collect::<Vec<_>>()
+        };
+        let mega = series(|bin| bin.wire_bytes as f64 * 8e-6);
+        bits = bits.with(Series::steps(&point.name, mega));
+        packets = packets.with(Series::steps(&point.name, series(|bin| bin.packets as f64)));
+    }
+    Section::new("Rates").continues().chart(bits).chart(packets)
+}
+
+fn round_trips(report: &Report, totals: &Totals, start: i64) -> Option<Section> {
+    if totals.rtts.iter().all(std::collections::BTreeMap::is_empty) {
+        return None;
+    }
+    let mut table = Table::new("Round trips")
+        .head(["kind", "point", "answers", "by counter", "min", "median", "p99", "max", "bound"])
+        .share(Share::Rows);
+    let mut section = Section::new("Round trips").continues().text(
+        "From a packet that asks for an answer to the answer, at one point. Measured by the \
+         counter where packets have counts: over so short a time that is good to nanoseconds, \
+         whatever the time of day is worth.",
+    );
+    let mut charts = Vec::new();
+    for (point, rtts) in report.points.iter().zip(&totals.rtts) {
+        for (kind, rtt) in rtts {
+            let name = format!("{} at {}", kind.name(), point.name);
+            let worst = (rtt.bounds.unbounded == 0).then_some(rtt.bounds.greatest);
+            table = table.row(
+                kind.name(),
+                [
+                    Cell::text(point.name.clone()),
+                    Cell::count(rtt.times.len()),
+                    Cell::count(rtt.by_counter),
+                    seconds(rtt.times.min()),
+                    seconds(rtt.times.quantile(0.5)),
+                    seconds(rtt.times.quantile(0.99)),
+                    seconds(rtt.times.max()),
+                    bound(worst),
+                ],
+            );
+            charts.push(over_time(&name, "", start, &rtt.bins));
+            charts.push(histogram(&format!("Distribution: {name}"), "", &[("round trip", &rtt.times)]));
+        }
+    }
+    section = section.table(table);
+    Some(charts.into_iter().fold(section, Section::chart))
+}
+
+fn layers(report: &LayersReport, start: i64) -> Section {
+    let mut table = Table::new("From layer to layer")
+        .head(["from", "to", "packets", "min", "median", "p95", "p99", "p99.9", "max", "bound"]);
+    for pair in &report.pairs {
+        table = table.row(
+            pair.from.name(),
+            [
+                Cell::text(pair.to.name()),
+                Cell::count(pair.delay.n),
+                seconds(pair.delay.min_ns),
+                seconds(pair.delay.median_ns),
+                seconds(pair.delay.p95_ns),
+                seconds(pair.delay.p99_ns),
+                seconds(pair.delay.p999_ns),
+                seconds(pair.delay.max_ns),
+                bound(pair.bound_max_ns),
+            ],
+        );
+    }
+    let mut section = Section::new("Layers")
+        .text("The same packet at several layers of this host, on its way up.")
+        .table(table);
+    for pair in report.pairs.iter().filter(|pair| pair.adjacent) {
+        let name = format!("from {} to {}", pair.from, pair.to);
+        section = section
+            .chart(histogram(&format!("Distribution {name}"), "", &[("delay", &pair.delays)]))
+            .chart(over_time(&format!("Over time {name}"), "", start, &pair.bins));
+    }
+    section
+}
+
+fn flows(report: &Report) -> Section {
+    let two = report.points.len() == 2;
+    let head: &[&str] = if two {
+        &[
+            "flow", "packets", "lost", "share", "dup", "late", "min", "median", "p99", "max",
+            "bound", "jitter", "ambiguous",
+        ]
+    } else {
+        &["flow", "packets", "bytes", "gap", "lost", "share", "dup", "late", "jitter", "rtt", "max"]
+    };
+    let mut table = Table::new("Flows").head(head.iter().copied());
+    for flow in &report.flows {
+        let row = if two { between(flow) } else { alone(flow) };
+        table = table.row(flow.name.clone(), row);
+    }
+    let hidden = report.flows_seen.saturating_sub(report.flows.len() as u64);
+    let about = match hidden {
+        0 => String::new(),
+        n => format!("{n} more flows are not shown."),
+    };
+    Section::new("Flows").text(&about).table(table)
+}
+
+fn float_seconds(ns: Option<f64>) -> Cell {
+    Cell::number(ns.map_or(f64::NAN, |ns| ns * 1e-9), Unit::Seconds)
+}
+
+fn between(flow: &FlowReport) -> Vec<Cell> {
+    let packets = flow.seen.iter().flatten().map(|seen| seen.packets).max().unwrap_or(0);
+    let Some(path) = flow.path.as_ref().filter(|path| path.way.is_some()) else {
+        return vec![Cell::count(packets), Cell::text("seen at one point only").tone(Tone::Quiet)];
+    };
+    vec![
+        Cell::count(packets),
+        bad(path.loss.lost, Tone::Warning),
+        ratio(path.loss.ratio),
+        Cell::count(path.duplicates),
+        Cell::count(path.reordering.reordered),
+        seconds(path.delay.min_ns),
+        seconds(path.delay.median_ns),
+        seconds(path.delay.p99_ns),
+        seconds(path.delay.max_ns),
+        bound(path.bound_max_ns),
+        float_seconds(path.jitter_ns),
+        Cell::count(path.ambiguous.iter().sum()),
+    ]
+}
+
+fn alone(flow: &FlowReport) -> Vec<Cell> {
+    let Some(seen) = flow.seen.iter().flatten().next() else { return Vec::new() };
+    let numbers = seen.numbers.as_ref();
+    let count = |n: Option<u64>| n.map_or_else(Cell::missing, Cell::count);
+    let rtt = most_rtts(&seen.rtt).map(|rtt| &rtt.time);
+    vec![
+        Cell::count(seen.packets),
+        Cell::number(seen.bytes as f64, Unit::Bytes),
+        seconds(seen.gap.median_ns),
+        count(numbers.map(|n| n.loss.lost)),
+        ratio(numbers.and_then(|n| n.loss.ratio)),
+        count(numbers.map(|n| n.copies)),
+        count(numbers.map(|n| n.reordering.reordered)),
+        float_seconds(seen.rtp.as_ref().and_then(|rtp| rtp.jitter_ns)),
+        seconds(rtt.and_then(|rtt| rtt.median_ns)),
+        seconds(rtt.and_then(|rtt| rtt.max_ns)),
+    ]
+}
+
+/// One flow's plots.
+fn one(report: &Report, flow: &FlowReport, kept: &Flow, start: i64) -> Section {
+    let mut section = Section::new(&flow.name);
+    if let Some(path) = kept.path.as_ref().filter(|path| path.way.is_some()) {
+        let about = "Dashed: where the mean may lie.";
+        section = section
+            .chart(over_time("Delay over time", about, start, &path.bins))
+            .chart(histogram("Distribution of the delay", "", &[("delay", &path.delays)]));
+    }
+    let gaps: Vec<(&str, &Distribution)> = report
+        .points
+        .iter()
+        .zip(&kept.seen)
+        .filter_map(|(point, seen)| Some((point.name.as_str(), &seen.as_ref()?.gaps)))
+        .collect();
+    section = section.chart(histogram("Time between packets", "", &gaps));
+    let reordering = flow.path.as_ref().map(|path| &path.reordering).or_else(|| {
+        let numbers = flow.seen.iter().flatten().find_map(|seen| seen.numbers.as_ref());
+        numbers.map(|numbers| &numbers.reordering)
+    });
+    if let Some(reordering) = reordering.filter(|reordering| reordering.reordered > 0) {
+        let density = &reordering.density;
+        let chart = |title: &str, about: &str, rows: Vec<(f64, f64)>| {
+            Chart::xy(title).about(about).x("packets", Unit::None).y("share", Unit::Share).points("", rows)
+        };
+        let rd = density.displacement.iter().map(|(d, share)| (*d as f64, *share)).collect();
+        let rbd = density.occupancy.iter().map(|(b, share)| (*b as f64, *share)).collect();
+        section = section
+            .chart(chart("Reorder density", "Displacement, positive: late (RFC 5236).", rd))
+            .chart(chart(
+                "Reorder buffer-occupancy density",
+                "Packets that would wait in a buffer that puts them in order (RFC 5236).",
+                rbd,
+            ));
+    }
+    section
+}
