@@ -21,12 +21,13 @@ accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, 
 	@$(CARGO) run --release --bin truechimer -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
 	@mv docs/accuracy.md.new docs/accuracy.md
 
-bench: have-cargo ## what reading the clock costs, how that scales, and what the daemon uses
+bench: have-cargo ## what reading the clock and stamping packets cost, and what the daemon uses
 	@$(CARGO) run --release --bin truechimer -- bench read $(ARGS)
 	@$(CARGO) run --release --bin truechimer -- counters bench $(ARGS)
 	@$(CARGO) run --release --bin truechimer -- bench timehands $(ARGS) || [ $$? = 1 ]
 	@cd bench && $(CARGO) run --release $(if $(ARGS),-- $(ARGS)) || [ $$? = 1 ]
 	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
+	@$(CARGO) run --release -p truechimer-capture-bench -- all $(ARGS) || [ $$? = 1 ]
 
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)

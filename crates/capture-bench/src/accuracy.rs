@@ -100,9 +100,11 @@ fn about() -> Vec<String> {
 fn outcome(cases: &[Case], missing: &[(&str, Failure)]) -> Outcome {
     let mut about = about();
     let first = |failure: &Failure| failure.0.lines().next().unwrap_or_default().to_owned();
-    about.extend(missing.iter().map(|(method, failure)| {
-        format!("Not measured here: {method}: {}.", first(failure))
-    }));
+    about.extend(
+        missing
+            .iter()
+            .map(|(method, failure)| format!("Not measured here: {method}: {}.", first(failure))),
+    );
     let mut outcome = Outcome {
         name: "accuracy",
         title: "One-way delays against a path of known delay".to_owned(),

@@ -83,7 +83,6 @@ impl Relay {
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "each is its namesake")]
 pub enum Measure {
     Overhead,
     Arrival,

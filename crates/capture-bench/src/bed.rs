@@ -20,12 +20,10 @@ const NOBODY_MAC: &str = "02:00:00:00:48:02";
 #[derive(Debug)]
 pub struct Bed {
     pair: Pair,
-    /// Receive queues of the capturing side.
-    pub queues: u32,
 }
 
 impl Bed {
-    /// Makes it. Root is needed, and no user namespace: programs in the kernel are refused there.
+    /// Makes it, with so many receive queues on the capturing side. Root is needed, and no user namespace: programs in the kernel are refused there.
     ///
     /// # Errors
     /// Where that is not allowed, or `ip` or `ethtool` are missing.
@@ -33,7 +31,7 @@ impl Bed {
         let pair = Pair::by(Means::Root).map_err(|lacking| {
             Failure(format!("making network namespaces: {lacking}; run as root"))
         })?;
-        let bed = Bed { pair, queues };
+        let bed = Bed { pair };
         if queues > 1 {
             bed.system(bed.sender(), "ethtool", &["-L", WIRE, "tx", &queues.to_string()])?;
             bed.system(bed.receiver(), "ethtool", &["-L", WIRE, "rx", &queues.to_string()])?;

@@ -16,6 +16,7 @@ const SIZE: usize = 64;
 const EASY: f64 = 300e3;
 
 /// One tool, one way to give it processors, one rate.
+#[derive(Default)]
 struct Row {
     tool: &'static str,
     apart: bool,
@@ -45,7 +46,12 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
                 let order = Order::new(Source::Driver, SIZE, frames as u32).at(rate);
                 for tool in contest.tools(&TOOLS) {
                     let Some(trial) = contest.trial(&tool, &order, false) else { continue };
-                    let row = find(&mut rows, tool.name, apart, rate > 0.0);
+                    let paced = rate > 0.0;
+                    if !rows.iter().any(|row| row.is(tool.name, apart, paced)) {
+                        rows.push(Row { tool: tool.name, apart, paced, ..Row::default() });
+                    }
+                    let same = |row: &&mut Row| row.is(tool.name, apart, paced);
+                    let Some(row) = rows.iter_mut().find(same) else { continue };
                     row.took(&trial);
                     options.say(&format!(
                         "round {}, {}: {:.0} ns a packet, {} lost at {}",
@@ -62,17 +68,11 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     Ok(outcome(&rows, &contest, &split))
 }
 
-fn find<'a>(rows: &'a mut Vec<Row>, tool: &'static str, apart: bool, paced: bool) -> &'a mut Row {
-    let same = |row: &Row| row.tool == tool && row.apart == apart && row.paced == paced;
-    let at = rows.iter().position(same).unwrap_or_else(|| {
-        let (threads, total, offered, losses) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        rows.push(Row { tool, apart, paced, threads, total, offered, losses });
-        rows.len() - 1
-    });
-    &mut rows[at]
-}
-
 impl Row {
+    fn is(&self, tool: &str, apart: bool, paced: bool) -> bool {
+        self.tool == tool && self.apart == apart && self.paced == paced
+    }
+
     fn name(&self) -> String {
         let places = if self.apart { "own processors" } else { "any processor" };
         format!("{}, {places}", self.tool)
@@ -157,9 +157,7 @@ fn verdict(rows: &[Row]) -> String {
     let mut said = Vec::new();
     for (thread, inline) in pairs {
         for apart in [true, false] {
-            let of = |tool: &str| {
-                rows.iter().find(|row| row.tool == tool && row.apart == apart && !row.paced)
-            };
+            let of = |tool: &str| rows.iter().find(|row| row.is(tool, apart, false));
             let (Some(a), Some(b)) = (of(thread), of(inline)) else { continue };
             let pairs = a.losses.iter().zip(&b.losses);
             let less = pairs.clone().filter(|(a, b)| a < b).count();
@@ -191,7 +189,8 @@ mod tests {
             offered: Vec::new(),
             losses: losses.to_vec(),
         };
-        let rows = [row(PACKET, &[0.0, 0.1, 0.3], 150.0), row(PACKET_INLINE, &[0.1, 0.1, 0.2], 100.0)];
+        let rows =
+            [row(PACKET, &[0.0, 0.1, 0.3], 150.0), row(PACKET_INLINE, &[0.1, 0.1, 0.2], 100.0)];
         let text = verdict(&rows);
         assert!(text.contains("less than inline in 1 of 3 rounds"), "{text}");
         assert!(text.contains("more in 1") && text.contains("1.50 ×"), "{text}");

@@ -68,9 +68,8 @@ pub struct Marked {
 /// Reads what a captured frame says of itself; `None` if it is none of ours.
 #[must_use]
 pub fn marked(data: &[u8]) -> Option<Marked> {
-    let long = |at: usize| {
-        Some(u64::from_le_bytes(data.get(at..at.checked_add(8)?)?.try_into().ok()?))
-    };
+    let long =
+        |at: usize| Some(u64::from_le_bytes(data.get(at..at.checked_add(8)?)?.try_into().ok()?));
     if data.get(MARK_AT..RUN_AT)? != MARK {
         return None;
     }

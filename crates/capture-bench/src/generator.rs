@@ -117,7 +117,8 @@ impl Order {
         let longest = rate * LONGEST_GAP_NS as f64 * 1e-9;
         let burst = if rate > 0.0 { (longest.clamp(1.0, 64.0)) as u32 } else { 64 };
         let burst = burst.checked_next_power_of_two().unwrap_or(1);
-        let burst = if f64::from(burst) > longest.max(1.0) && rate > 0.0 { burst / 2 } else { burst };
+        let burst =
+            if f64::from(burst) > longest.max(1.0) && rate > 0.0 { burst / 2 } else { burst };
         Order { rate, burst: burst.clamp(1, 64), ..self }
     }
 
@@ -201,12 +202,8 @@ pub fn generate(order: &Order) -> Result<Sent, Failure> {
     };
     let recipe = Recipe { way, gap_ns: order.gap_ns()?, burst: order.burst, timed: order.timed };
     let generator = Generator::load(&recipe).map_err(failed)?;
-    let live = LiveFrames {
-        frame: &bytes,
-        ingress: interface,
-        repeat: order.frames,
-        batch: order.burst,
-    };
+    let live =
+        LiveFrames { frame: &bytes, ingress: interface, repeat: order.frames, batch: order.burst };
     let start = Instant::now();
     generator.program.run_live(&live).map_err(failed)?;
     let seconds = start.elapsed().as_secs_f64();

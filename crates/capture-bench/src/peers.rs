@@ -33,20 +33,10 @@ enum Program {
     Truechimer,
 }
 
-const TCPDUMP: Tool = Tool {
-    name: "tcpdump",
-    program: Program::Tcpdump,
-    arguments: &[],
-    xdp: false,
-    coarse: true,
-};
-const TRUECHIMER: Tool = Tool {
-    name: "",
-    program: Program::Truechimer,
-    arguments: &[],
-    xdp: false,
-    coarse: false,
-};
+const TCPDUMP: Tool =
+    Tool { name: "tcpdump", program: Program::Tcpdump, arguments: &[], xdp: false, coarse: true };
+const TRUECHIMER: Tool =
+    Tool { name: "", program: Program::Truechimer, arguments: &[], xdp: false, coarse: false };
 const XDP: Tool = Tool { xdp: true, ..TRUECHIMER };
 
 /// tcpdump with the ring of all.
@@ -86,21 +76,13 @@ pub fn all() -> Vec<Tool> {
             coarse: false,
             ..TCPDUMP
         },
-        Tool {
-            name: PACKET,
-            arguments: &["--method", "packet", "--ring", "64"],
-            ..TRUECHIMER
-        },
+        Tool { name: PACKET, arguments: &["--method", "packet", "--ring", "64"], ..TRUECHIMER },
         Tool {
             name: PACKET_INLINE,
             arguments: &["--method", "packet", "--ring", "64", "--inline"],
             ..TRUECHIMER
         },
-        Tool {
-            name: XDP_STAMP,
-            arguments: &["--method", "xdp", "--take", "--ring", "64"],
-            ..XDP
-        },
+        Tool { name: XDP_STAMP, arguments: &["--method", "xdp", "--take", "--ring", "64"], ..XDP },
         Tool {
             name: XDP_INLINE,
             arguments: &["--method", "xdp", "--take", "--ring", "64", "--inline"],
@@ -111,11 +93,7 @@ pub fn all() -> Vec<Tool> {
             arguments: &["--method", "xdp", "--take", "--ring", "64", "--stamp", "dequeue"],
             ..XDP
         },
-        Tool {
-            name: XDP_COPY,
-            arguments: &["--method", "xdp-copy", "--ring", "64"],
-            ..XDP
-        },
+        Tool { name: XDP_COPY, arguments: &["--method", "xdp-copy", "--ring", "64"], ..XDP },
     ]
 }
 
@@ -153,6 +131,16 @@ impl Tool {
         command
     }
 
+    /// What it says once its file is open.
+    #[must_use]
+    pub fn greeting(&self) -> &'static str {
+        match self.program {
+            Program::Tcpdump => "listening on",
+            Program::Dumpcap => "File:",
+            Program::Truechimer => "capturing on",
+        }
+    }
+
     /// How many packets it says it lost; `None` if it does not say.
     #[must_use]
     pub fn own_word(&self, said: &str) -> Option<u64> {
@@ -174,13 +162,11 @@ fn number_before(text: &str, words: &str) -> Option<u64> {
     text.split_once(words)?.0.split_whitespace().next_back()?.parse().ok()
 }
 
-/// The sum of what stands after `lost` in the last line that has it: `lost 1 kernel, 2 ring, 3
-/// writer`.
+/// The sum of the three counts of the last line like `received 9, lost 1 kernel, 2 ring, 3 writer`.
 fn lost(said: &str) -> Option<u64> {
-    let rest = said.rsplit_once("lost ")?.1.lines().next()?;
-    let parts = rest.split(&[',', ';'][..]).take(3);
-    let numbers = parts.map(|part| part.split_whitespace().next()?.parse::<u64>().ok());
-    numbers.sum()
+    let line = said.lines().rfind(|line| line.starts_with("received "))?;
+    let parts = line.split_once("lost ")?.1.split(&[',', ';'][..]).take(3);
+    parts.map(|part| part.split_whitespace().next()?.parse::<u64>().ok()).sum()
 }
 
 #[cfg(test)]
@@ -210,7 +196,7 @@ mod tests {
         assert_eq!(tool("dumpcap").own_word("nothing"), None);
         assert_eq!(tool("tcpdump").own_word(""), None);
         let ours = "9 packets, 1 packets/s; lost 1 kernel, 4 ring, 2 writer; stamps\n\
-                    received 30, lost 1 kernel, 14 ring, 2 writer\nmore";
+                    received 30, lost 1 kernel, 14 ring, 2 writer\nmethod: tags are lost then";
         assert_eq!(tool(PACKET).own_word(ours), Some(17));
         assert_eq!(tool(PACKET).own_word("lost all"), None);
     }

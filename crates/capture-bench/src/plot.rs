@@ -236,13 +236,19 @@ mod tests {
         assert_eq!(marks(&Axis::linear(""), &[]).len(), 6);
         assert_eq!(marks(&Axis::linear(""), &[0.0, 0.0]), [0.0, 1.0]);
         let log = marks(&Axis::log(""), &[3.0, 40.0]);
-        assert_eq!(log.iter().map(|v| v.round()).collect::<Vec<_>>(), [1., 2., 5., 10., 20., 50., 100.]);
+        assert_eq!(
+            log.iter().map(|v| v.round()).collect::<Vec<_>>(),
+            [1., 2., 5., 10., 20., 50., 100.]
+        );
         assert_eq!(marks(&Axis::log(""), &[1e-3, 1e3]).len(), 7);
     }
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([0.0, 0.05, 20.0, 5e3, 2e6, 1e-5].map(number), ["0", "0.05", "20", "5000", "2e6", "1e-5"]);
+        assert_eq!(
+            [0.0, 0.05, 20.0, 5e3, 2e6, 1e-5].map(number),
+            ["0", "0.05", "20", "5000", "2e6", "1e-5"]
+        );
     }
 
     #[test]

@@ -48,7 +48,12 @@ impl Spread {
     #[must_use]
     pub fn median(all: &[Spread]) -> Spread {
         let of = |part: fn(&Spread) -> f64| median(&all.iter().map(part).collect::<Vec<_>>());
-        Spread { p50: of(|s| s.p50), p99: of(|s| s.p99), p999: of(|s| s.p999), most: of(|s| s.most) }
+        Spread {
+            p50: of(|s| s.p50),
+            p99: of(|s| s.p99),
+            p999: of(|s| s.p999),
+            most: of(|s| s.most),
+        }
     }
 }
 
@@ -98,7 +103,8 @@ mod tests {
 
     #[test]
     fn spreads_are_of_magnitudes() {
-        let spread = Spread::of((0..=1000).map(|n| if n % 2 == 0 { n as f64 } else { -(n as f64) }));
+        let spread =
+            Spread::of((0..=1000).map(|n| if n % 2 == 0 { n as f64 } else { -(n as f64) }));
         assert_eq!(spread, Spread { p50: 500.0, p99: 990.0, p999: 999.0, most: 1000.0 });
         let twice = Spread::of([0.0]);
         assert_eq!(Spread::median(&[spread, twice, spread]), spread);

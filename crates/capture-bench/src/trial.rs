@@ -22,6 +22,10 @@ const QUIET: Duration = Duration::from_millis(300);
 /// Frames sent afterwards, so that the last of those that count are in no block that still fills.
 const FILLERS: u32 = 6000;
 const FILLER_RATE: f64 = 400e3;
+/// Where files are memory.
+const MEMORY: &str = "/dev/shm";
+/// What their names begin with; the number of the process that made them follows.
+const PREFIX: &str = "truechimer-bench-";
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 20;
 /// The number of the run that the fillers are of.
@@ -43,7 +47,7 @@ impl Spool {
     pub fn new() -> Result<Spool, Failure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/truechimer-bench-{}-{n}", std::process::id());
+        let path = format!("{MEMORY}/{PREFIX}{}-{n}", std::process::id());
         let file = File::options()
             .read(true)
             .write(true)
@@ -76,7 +80,8 @@ impl Spool {
     /// # Errors
     /// Where it cannot be read, or is no capture.
     pub fn frames(&mut self, mut each: impl FnMut(&Frame<'_>)) -> Result<(), Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::of("reading what was captured", error);
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::of("reading what was captured", error);
         if self.length() == 0 {
             return Ok(());
         }
@@ -87,6 +92,19 @@ impl Spool {
             each(&frame);
         }
         Ok(())
+    }
+}
+
+/// Removes the files of earlier runs that were killed before they could.
+fn tidy() {
+    let Ok(files) = std::fs::read_dir(MEMORY) else { return };
+    for file in files.flatten() {
+        let name = file.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+        let owner = owner.and_then(|(pid, _)| pid.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = std::fs::remove_file(file.path());
+        }
     }
 }
 
@@ -200,6 +218,7 @@ impl Stage {
     /// # Errors
     /// Where that cannot be made.
     pub fn new(queues: u32, truechimer: &Path) -> Result<Stage, Failure> {
+        tidy();
         let places = Places::split();
         let run = std::cell::Cell::new(1);
         Ok(Stage { bed: Bed::new(queues)?, places, truechimer: truechimer.to_owned(), run })
@@ -213,12 +232,8 @@ impl Stage {
         let mut spool = Spool::new()?;
         let log = Spool::new()?;
         let file = spool.path().to_string_lossy().into_owned();
-        let command = tool.command(
-            self.bed.receiver(),
-            self.places.tool.as_deref(),
-            &self.truechimer,
-            &file,
-        );
+        let command =
+            tool.command(self.bed.receiver(), self.places.tool.as_deref(), &self.truechimer, &file);
         let mut process = Process::start(command, log.path());
         let program = self.ready(tool, &mut process)?;
         spool.hide();
@@ -228,10 +243,8 @@ impl Stage {
         let program = if order.source == Source::Driver { program } else { 0 };
         let order = Order { run, program, ..order.clone() };
         let sent = order.send(&self.bed, &self.places.generator)?;
-        let rate = FILLER_RATE;
-        let source = if order.source == Source::Socket { Source::Socket } else { order.source };
         let (timed, run, frames) = (false, FILLER_RUN, FILLERS);
-        let fillers = Order { source, rate, run, frames, timed, burst: 64, ..order.clone() };
+        let fillers = Order { run, frames, timed, ..order.clone() }.at(FILLER_RATE);
         fillers.send(&self.bed, &self.places.generator)?;
         settle(&spool, &process);
         let threads = since(&before, threads(process.pid()));
@@ -243,20 +256,23 @@ impl Stage {
         }
         let (mut captured, mut disordered, mut next, mut found) = (0, 0, 0, Vec::new());
         let failed = |error| Failure::of(tool.name, format!("{error}\n{said}"));
-        spool.frames(|frame| {
-            let Some(mark) = marked(frame.data).filter(|mark| mark.run == order.run) else { return };
-            if mark.number < next {
-                disordered += 1;
-            } else {
-                next = mark.number + 1;
-            }
-            captured += 1;
-            if keep {
-                let time_ns = frame.unix_ns.unwrap_or(0);
-                found.push(Found { number: mark.number, time_ns, sent_ns: mark.sent_ns });
-            }
-        })
-        .map_err(failed)?;
+        spool
+            .frames(|frame| {
+                let Some(mark) = marked(frame.data).filter(|mark| mark.run == order.run) else {
+                    return;
+                };
+                if mark.number < next {
+                    disordered += 1;
+                } else {
+                    next = mark.number + 1;
+                }
+                captured += 1;
+                if keep {
+                    let time_ns = frame.unix_ns.unwrap_or(0);
+                    found.push(Found { number: mark.number, time_ns, sent_ns: mark.sent_ns });
+                }
+            })
+            .map_err(failed)?;
         let own_word = tool.own_word(&said);
         Ok(Trial { sent, captured, disordered, own_word, threads, found, said })
     }
@@ -268,31 +284,27 @@ impl Stage {
             if !process.is_running() {
                 return Err(Failure::of(tool.name, format!("has ended\n{}", process.output())));
             }
-            let program = if tool.xdp { self.bed.xdp_program()? } else { None };
-            let other = tool.xdp && process.output().contains("TPACKET");
-            if other {
+            let said = process.output();
+            if tool.xdp && said.contains("TPACKET") {
                 return Err(Failure::of(tool.name, "captures by packet sockets instead"));
             }
-            if program.is_some() || (!tool.xdp && has_packet_socket(process.pid())) {
-                // It may still be setting up what comes after that.
-                std::thread::sleep(Duration::from_millis(150));
-                return Ok(program.unwrap_or(0));
+            if said.contains(tool.greeting()) {
+                let program = if tool.xdp { self.bed.xdp_program()? } else { Some(0) };
+                if let Some(program) = program {
+                    // It may still be setting up what comes after that.
+                    std::thread::sleep(Duration::from_millis(150));
+                    return Ok(program);
+                }
             }
             if Instant::now() >= end {
-                return Err(Failure::of(tool.name, format!("does not start\n{}", process.output())));
+                return Err(Failure::of(
+                    tool.name,
+                    format!("does not start\n{}", process.output()),
+                ));
             }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-}
-
-/// Whether somebody in the process's namespace has a packet socket with a protocol.
-fn has_packet_socket(pid: u32) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/net/packet")).unwrap_or_default();
-    // sk RefCnt Type Proto Iface R Rmem User Inode
-    text.lines().skip(1).any(|line| {
-        line.split_whitespace().nth(3).is_some_and(|proto| proto != "0000")
-    })
 }
 
 /// Waits until the file has stopped growing.
@@ -360,6 +372,14 @@ mod tests {
         spool(&head).frames(|_| panic!("it is cut off")).unwrap();
         spool(&[]).frames(|_| panic!("there is none")).unwrap();
         assert!(spool(b"no capture at all").frames(|_| {}).is_err());
+    }
+
+    #[test]
+    fn only_files_of_the_dead_are_tidied_away() {
+        let (ours, dead) = (Spool::new().unwrap(), format!("{MEMORY}/{PREFIX}4294967295-0"));
+        File::create(&dead).unwrap();
+        tidy();
+        assert!(ours.path().exists() && !Path::new(&dead).exists());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!    was read is a count already.
 //! 2. **Count to time**, by the hand of the moment from the clock page, as any reader of the clock
 //!    does it ([`truechimer::Clock`]). Without a clock that promises a bound the time is the system
-//!    clock's, and says so ([`Quality`](crate::Quality)).
+//!    clock's, and says so ([`Quality`]).
 //!
 //! The count is what lasts: it can be turned into time again later, by better parameters
 //! ([`crate::restamp`], [`time_of`]).
@@ -19,9 +19,11 @@
 //! nearer pair, unseen: it is slewed by up to 1100 ppm, 0.55 µs half-way between pairs that are a
 //! millisecond apart. Steps and harder slews show in the pairs. Where a clock was stepped back, and
 //! showed the same time twice, both are in the error, unless [`Converter::not_before`] tells them
-//! apart. Counters of different processors are taken to agree, as the kernel takes them, which uses
-//! no TSC that does not. A stamp that no pair explains has no count
-//! ([`Quality::Uncounted`](crate::Quality)).
+//! apart. A stamp that no pair explains has no count ([`Quality::Uncounted`](crate::Quality)). A
+//! count that was read without a fence may have been read 50 ns from where the program has it.
+//!
+//! Not in the error: what the counters of two processors differ by. The kernel uses no TSC in which
+//! that shows.
 //!
 //! # When the counter breaks
 //! After a suspend, a migration or a jump no count from before compares with one from after. That
@@ -33,14 +35,14 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use truechimer::{Clock, OpenError, ReadError, View};
-use truechimer_counter::{Choice, Counter, CounterError, HostPair, HostReading, host_reading};
-use truechimer_time::{BootId, Count, CountSpan, CounterKind, Epoch, Period, Rate, Span};
-use truechimer_timehands::{Allowed, Hand, Made, Passed, Status};
+use truechimer_counter::{Choice, Counter, CounterError, HostPair, host_reading};
+use truechimer_time::{Count, CounterKind, Epoch, Span};
+use truechimer_timehands::Status;
 
 use crate::{Counted, Quality, RawStamp, Stamped};
 
+mod change;
 mod core;
 mod segment;
 pub(crate) mod tell;
@@ -49,69 +51,7 @@ mod tests;
 mod track;
 
 use self::core::{Core, Seen};
-
-/// The counter that counts are of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Identity {
-    /// Which counter.
-    pub kind: CounterKind,
-    /// In which boot of which machine.
-    pub boot: BootId,
-    /// How long a count lasts, to 500 ppm: nominal, not what a clock says of it.
-    pub period: Period,
-    /// The smallest step of the counter, ≥ 1: part of every count's error.
-    pub resolution: CountSpan,
-}
-
-/// The host's clocks at one count. Two of these show whether the counter ran on in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Continuity {
-    /// The count.
-    pub count: Count,
-    /// `CLOCK_MONOTONIC_RAW` then, ns.
-    pub raw_ns: i64,
-    /// `CLOCK_MONOTONIC` then, ns.
-    pub monotonic_ns: i64,
-    /// The time spent suspended since boot (`CLOCK_BOOTTIME` − `CLOCK_MONOTONIC`), ns.
-    pub suspended_ns: i64,
-    /// How long reading all that took, in counts.
-    pub width: CountSpan,
-}
-
-/// A hand as the clock page had it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Used {
-    /// Its number in the page; [`Stamped::generation`] refers to it.
-    pub generation: u64,
-    /// The clock parameters.
-    pub hand: Hand,
-    /// When they were made, by the host's clocks.
-    pub made: Made,
-}
-
-/// What has changed about the clock, and so what whoever keeps packets must keep with them: all
-/// packets that are converted after this are by what it says, until the next one.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Change {
-    /// The count at which it was seen.
-    pub at: Count,
-    /// The counter that the packets' counts are of. The same all through.
-    pub counter: Identity,
-    /// The epoch that packets are counted in from here on; 0 where no clock page says.
-    pub epoch: Epoch,
-    /// What the clock is worth; `None` where there is none that can be used.
-    pub status: Option<Status>,
-    /// Why it is not worth more, for people.
-    pub reason: Option<String>,
-    /// The hand that packets are converted by from here on, if that is another one.
-    pub hand: Option<Used>,
-    /// The host's clocks at about that count.
-    pub continuity: Continuity,
-}
+pub use change::{Change, Continuity, Identity, Used};
 
 /// A device's clock between two readings of the counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,15 +119,6 @@ const RECORD: Span = Span::from_secs(10);
 /// How much earlier or later than the program has it a counter may be read that is not fenced. No
 /// figure of the architecture: the processor's window of instructions, a few hundred of them.
 const UNFENCED: Span = Span::from_nanos(50);
-/// What the host's clocks may be apart by without the counter being broken: as readers of the clock
-/// allow it.
-const ALLOWED: Allowed = Allowed {
-    suspended: Span::from_millis(10),
-    back: Span::from_micros(100),
-    apart: Span::from_micros(100),
-    rate: Rate::from_ppb(1_000_000),
-};
-
 /// Turns stamps into counts and counts into time. Belongs to one thread at a time.
 #[derive(Debug)]
 pub struct Converter {
@@ -234,7 +165,7 @@ impl Converter {
             counter,
             clock,
             search: Search::Nowhere,
-            core: Core::new(identity, identity.period.counts(read), CountSpan::ZERO),
+            core: Core::new(identity, identity.period.counts(read)),
             told: None,
             watched: None,
             recorded: None,
@@ -428,35 +359,6 @@ impl Converter {
     }
 }
 
-impl From<HostReading> for Continuity {
-    fn from(reading: HostReading) -> Continuity {
-        let HostReading { count, raw_ns, suspended_ns, monotonic_ns, width } = reading;
-        Continuity { count, raw_ns, monotonic_ns, suspended_ns, width }
-    }
-}
-
-impl Continuity {
-    /// Whether the counter, whose counts last `period`, cannot have run on without a break since
-    /// `earlier`.
-    #[must_use]
-    pub fn broken_since(&self, earlier: &Continuity, period: Period) -> bool {
-        let width = period.span(self.width).abs() + period.span(earlier.width).abs();
-        let passed = Passed::new(
-            period,
-            self.count - earlier.count,
-            [earlier.raw_ns, self.raw_ns],
-            [earlier.suspended_ns, self.suspended_ns],
-        );
-        let broken = passed.broken(&Allowed {
-            suspended: ALLOWED.suspended + width,
-            back: ALLOWED.back + width,
-            apart: ALLOWED.apart + width,
-            rate: ALLOWED.rate,
-        });
-        broken.is_some()
-    }
-}
-
 /// The counter to capture by: that of the clock, or the best there is.
 ///
 /// # Errors
@@ -492,7 +394,7 @@ pub fn clock(search: &Search) -> Result<Option<Clock>, ConvertError> {
 ///
 /// # Errors
 /// If the clock has no time; if the count is of another counter or epoch than the clock has now, or
-/// of none (0), as when it was taken without a clock; and if the clock promises nothing for it.
+/// of none, as when it was taken without a clock; and if the clock promises nothing for it.
 pub fn time_of(clock: &Clock, kind: CounterKind, counted: &Counted) -> Result<Stamped, ReadError> {
     let view = clock.view()?;
     let Counted { count, error, epoch } = *counted;

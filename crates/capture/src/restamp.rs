@@ -15,11 +15,13 @@
 //!   Where two promises exclude each other, one of them was broken: that is counted, and the
 //!   nearer hand is believed.
 //!
-//! Only hands of the same counter, in the same boot and of the same epoch are any use. A capture
-//! without a clock has no epoch. Its counts can be joined with the hands of a clock that ran
-//! before, after, or unseen meanwhile, where the host's clocks show that the counter ran on without
-//! a break from the one to the other: the capture has them at its beginning, its end and every ten
-//! seconds ([`Continuity`](crate::convert::Continuity)). What they differ by is added to the bound.
+//! Only hands of the same counter, in the same boot and of the same epoch are any use. Those that do
+//! not stand in the capture must also be shown to be of the same stretch of the counter, where
+//! there is anything to show it by: the host's clocks, which a capture has at its beginning, its
+//! end and every ten seconds ([`Continuity`](crate::convert::Continuity)), a log and a page with
+//! their hands. The counts of a capture without a clock are of no known epoch. They are joined with
+//! the hands of a clock that ran before, after, or unseen meanwhile where those clocks show that
+//! the counter ran on without a break all the way. What they differ by is then added to the bound.
 
 use std::fmt;
 
@@ -97,6 +99,9 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+/// So many notes at the most.
+const NOTES: usize = 16;
+
 /// Works out times, packet by packet in the order of the file.
 #[derive(Debug)]
 pub struct Restamper {
@@ -156,7 +161,15 @@ impl Restamper {
         let Some(hands) = &mut self.hands else {
             return self.again(recorded, counted);
         };
-        let known = hands.known(&counted)?;
+        let Some(known) = hands.known(&counted) else {
+            if let Some(why) = hands.missing(counted.epoch)
+                && self.report.notes.len() < NOTES
+                && !self.report.notes.contains(&why)
+            {
+                self.report.notes.push(why);
+            }
+            return None;
+        };
         self.report.contradicted += u64::from(known.contradicted);
         Some(known.stamped(counted))
     }
@@ -164,6 +177,8 @@ impl Restamper {
     /// As it was done when it was captured.
     fn again(&mut self, recorded: &Recorded, counted: Counted) -> Option<Stamped> {
         if recorded.generation == 0 {
+            // Worked out since by hands of no number.
+            self.report.differing += u64::from(recorded.quality == Quality::Bounded);
             return None;
         }
         let current = self.current.filter(|used| used.generation == recorded.generation);
@@ -211,17 +226,16 @@ struct Known {
 }
 
 impl Known {
-    /// By the hands before and after the count, of which either may be missing. `extra` is what the
-    /// counts of either are not known by.
+    /// By the hands before and after the count, of which either may be missing; each with what its
+    /// counts and the packet's may be apart by.
     fn of(
-        before: Option<&Numbered>,
-        after: Option<&Numbered>,
+        before: Option<(Numbered, Span)>,
+        after: Option<(Numbered, Span)>,
         count: Count,
-        extra: Span,
     ) -> Option<Known> {
-        let usable = |hand: &&Numbered| hand.holds_at(count);
-        let alone = |by: &Numbered, contradicted| Known {
-            by: *by,
+        let usable = |(hand, _): &(Numbered, Span)| hand.holds_at(count);
+        let alone = |(by, extra): (Numbered, Span), contradicted| Known {
+            by,
             best: by.hand.time_at(count),
             bound: by.hand.bound_at(count) + extra,
             contradicted,
@@ -230,13 +244,13 @@ impl Known {
             (Some(one), Some(other)) => (one, other),
             (one, other) => return one.or(other).map(|by| alone(by, false)),
         };
-        let promise = |by: &Numbered| {
+        let promise = |(by, extra): (Numbered, Span)| {
             let (time, bound) = (by.hand.time_at(count), by.hand.bound_at(count) + extra);
             (time - bound, time, time + bound)
         };
         let (first, second) = (promise(one), promise(other));
         let (earliest, latest) = (first.0.max(second.0), first.2.min(second.2));
-        let (since, until) = (count - one.hand.base, other.hand.base - count);
+        let (since, until) = (count - one.0.hand.base, other.0.hand.base - count);
         let nearer = if since.abs() <= until.abs() { one } else { other };
         if earliest > latest {
             return Some(alone(nearer, true));
@@ -244,7 +258,7 @@ impl Known {
         let way = part(second.1 - first.1, since, since + until);
         let best = (first.1 + way).clamp(earliest, latest);
         let bound = (latest - best).max(best - earliest);
-        Some(Known { by: *nearer, best, bound, contradicted: false })
+        Some(Known { by: nearer.0, best, bound, contradicted: false })
     }
 
     fn stamped(self, counted: Counted) -> Stamped {

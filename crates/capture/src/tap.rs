@@ -203,8 +203,13 @@ pub struct Counted {
     pub count: Count,
     /// Bound of |`count` − true count|, ≥ 0.
     pub error: CountSpan,
-    /// In which unbroken stretch of the counter; 0 where no clock page said.
+    /// In which unbroken stretch of the counter; [`Counted::NO_EPOCH`] where no clock page said.
     pub epoch: Epoch,
+}
+
+impl Counted {
+    /// Stands for an epoch that nobody knows. No daemon gets there: they count from 0.
+    pub const NO_EPOCH: Epoch = Epoch(u32::MAX);
 }
 
 /// What a packet's time is worth.

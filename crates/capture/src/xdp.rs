@@ -33,10 +33,12 @@ mod attach;
 mod calls;
 mod chunk;
 mod copy;
+mod counts;
 mod frames;
 mod guard;
 mod memory;
 mod program;
+mod queue;
 mod queues;
 mod ring;
 mod socket;
@@ -47,9 +49,10 @@ use crate::filter::Filter;
 use crate::tap::TapError;
 
 pub use copy::{CopyCounts, XdpCopyTap};
+pub use counts::XdpCounts;
 pub(crate) use guard::standing;
 pub use guard::{Use, uses};
-pub use tap::{XdpCounts, XdpTap};
+pub use tap::XdpTap;
 
 /// How the interface runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -146,10 +146,10 @@ fn a_clock_may_come_later() {
     let mut converter = Converter::new(counter, None).unwrap().looking(search);
     let (ns, _, _, stamped, change) = stamp(&mut converter);
     let change = change.unwrap();
-    assert_eq!((change.status, change.hand, change.epoch), (None, None, Epoch(0)));
+    assert_eq!((change.status, change.hand, change.epoch), (None, None, Counted::NO_EPOCH));
     assert!(change.reason.is_some());
     assert_eq!((stamped.quality, stamped.unix_ns), (Quality::Unsynchronised, ns));
-    assert_eq!(stamped.counted.unwrap().epoch, Epoch(0));
+    assert_eq!(stamped.counted.unwrap().epoch, Counted::NO_EPOCH);
 
     let mut daemon = Daemon::within(directory, Choice::Auto);
     daemon.publish(|_| ());
@@ -287,8 +287,8 @@ fn counts_that_were_kept_have_a_time_later() {
     assert!(later.bound.unwrap() < first.bound.unwrap());
     assert_ne!(later.generation, first.generation);
     // Of no epoch, of another one, by a clock that promises nothing.
-    for epoch in [0, 5] {
-        let error = convert::time_of(&clock, kind, &Counted { epoch: Epoch(epoch), ..counted });
+    for epoch in [Counted::NO_EPOCH, Epoch(5)] {
+        let error = convert::time_of(&clock, kind, &Counted { epoch, ..counted });
         assert!(matches!(error, Err(ReadError::OtherEpoch { .. })), "{error:?}");
     }
     daemon.publish(|hand| hand.status = Status::Unknown);

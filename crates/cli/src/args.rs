@@ -571,7 +571,7 @@ fn positive_rate(text: &str) -> Result<Rate, String> {
     if rate > Rate::ZERO { Ok(rate) } else { Err("must be more than zero".into()) }
 }
 
-fn not_negative(text: &str) -> Result<Span, String> {
+pub fn not_negative(text: &str) -> Result<Span, String> {
     let span = Span::from_str(text).map_err(|why| why.to_string())?;
     if span.is_negative() { Err("must not be negative".into()) } else { Ok(span) }
 }

@@ -15,6 +15,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use serde::Serialize;
 use truechimer::Clock;
 use truechimer_capture::convert::{self, Converter, Search};
 use truechimer_capture::pipeline::{self, End, Progress, Summary};
@@ -106,8 +107,8 @@ pub struct Capture {
     /// Say nothing but errors and warnings
     #[arg(short, long)]
     quiet: bool,
-    /// JSON lines: packets (without -w) and the summary on standard output, with -w the state once
-    /// a second too; with '-w -' on standard error
+    /// JSON lines on standard output, each with a 'type': start, packet (without -w), state (once a
+    /// second, with -w), mark, summary; with '-w -' on standard error
     #[arg(long)]
     json: bool,
     /// How packets are taken
@@ -237,7 +238,9 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         convert_cpu: cores.convert,
         ..pipeline::Options::default()
     };
-    if !args.json {
+    if args.json && !args.quiet {
+        put(args, out, &live::Start::new(&facts, &opened.why))?;
+    } else {
         say.tell(&format!("capturing on {interface}: {}", live::described(&facts)));
     }
     let progress = Progress::default();
@@ -246,7 +249,15 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     let summary = std::thread::scope(|scope| {
         let run = std::thread::Builder::new().name("capture".into());
         let run = run.spawn_scoped(scope, || {
-            let summary = pipeline::run_with(opened.tap, opened.device, converter, sink, &options, &stop, &progress);
+            let summary = pipeline::run_with(
+                opened.tap,
+                opened.device,
+                converter,
+                sink,
+                &options,
+                &stop,
+                &progress,
+            );
             let _ = done.send(());
             summary
         });
@@ -350,6 +361,19 @@ struct Shown<'a> {
     stop: &'a AtomicBool,
 }
 
+/// An object in a line, where packets do not go.
+fn put(args: &Capture, out: &mut dyn Write, object: &impl Serialize) -> Result<(), Failure> {
+    let line = show::json(object)?;
+    if args.to_stdout() {
+        // If nobody wants to know, the packets still matter.
+        let _ = writeln!(io::stderr(), "{line}");
+    } else {
+        writeln!(out, "{line}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
 /// How often.
 const EVERY: Duration = Duration::from_secs(1);
 /// After a stop, when it is said that it is somebody else who takes his time.
@@ -392,13 +416,7 @@ impl Shown<'_> {
                 let since = now.0.saturating_duration_since(before.0);
                 let state = live::State::new(&before.1, &now.1, since, self.period);
                 if self.args.json {
-                    let line = show::json(&state)?;
-                    if self.args.to_stdout() {
-                        let _ = writeln!(io::stderr(), "{line}");
-                    } else {
-                        writeln!(self.out, "{line}")?;
-                        self.out.flush()?;
-                    }
+                    put(self.args, self.out, &state)?;
                 } else if overwrites {
                     let _ = write!(io::stderr(), "{state}");
                     drawn = true;
@@ -422,11 +440,8 @@ fn ended(
 ) -> Ended {
     let told = live::Told::new(&summary, why, period);
     if args.json && !args.quiet {
-        let line = show::json(&told)?;
-        if args.to_stdout() {
-            let _ = writeln!(io::stderr(), "{line}");
-        } else if !matches!(summary.end, End::Unread) {
-            writeln!(out, "{line}")?;
+        if !matches!(summary.end, End::Unread) {
+            put(args, out, &told)?;
         }
     } else {
         say.tell(&told.to_string());
@@ -442,7 +457,9 @@ fn ended(
             say.warn(&format!("the interface {} has vanished", summary.facts.interface));
             Ok(Outcome::Bad)
         }
-        End::Count | End::Duration | End::Stopped | End::Unread => {
+        // What came after that was for nobody.
+        End::Unread => Ok(Outcome::Good),
+        End::Count | End::Duration | End::Stopped => {
             if let Some(trouble) = &summary.written.trouble {
                 say.warn(trouble);
             }

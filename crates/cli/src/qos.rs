@@ -249,16 +249,15 @@ pub fn run(args: &Qos, out: &mut dyn Write) -> Ended {
         return Err(Failure::Said("-i: one interface, or two".into()));
     }
     if !args.between.is_empty() && (args.between.len() != 2 || args.files.len() != 1) {
-        return Err(Failure::Said("--between takes one file, and two interfaces in it: A,B".into()));
+        return Err(Failure::Said(
+            "--between takes one file, and two interfaces in it: A,B".into(),
+        ));
     }
     if let Some(path) = &args.html {
         ready(path)?;
     }
-    let found = if args.interface.is_empty() {
-        files::read(args)?
-    } else {
-        live::watch(args, out)?
-    };
+    let found =
+        if args.interface.is_empty() { files::read(args)? } else { live::watch(args, out)? };
     tell(args, &found, out)
 }
 

@@ -166,7 +166,8 @@ impl Distribution {
         for (value, n) in self.buckets().filter(|(value, _)| (low..=high).contains(value)) {
             *counts.entry(value.div_euclid(width)).or_insert(0u64) += n;
         }
-        let (Some((first, _)), Some((last, _))) = (counts.first_key_value(), counts.last_key_value())
+        let (Some((first, _)), Some((last, _))) =
+            (counts.first_key_value(), counts.last_key_value())
         else {
             return Vec::new();
         };

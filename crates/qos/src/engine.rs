@@ -437,8 +437,12 @@ impl Engine {
     /// Lets go of what was waited for long enough, or of the oldest if there is too much.
     fn expire(&mut self) {
         let timeout = self.options.timeout_ns;
+        // Both points must have come so far, unless one has long been silent.
+        let come = self.points.iter().filter_map(|point| Some(point.span?.1)).min();
+        let come = if self.points.len() == 2 { come.unwrap_or(i64::MIN) } else { self.now_ns };
+        let come = come.max(self.now_ns.saturating_sub(timeout)).min(self.now_ns);
         while let Some(&(at_ns, identity, serial)) = self.ages.front() {
-            let old = self.now_ns.saturating_sub(at_ns) > timeout;
+            let old = come.saturating_sub(at_ns) > timeout;
             let full = self.ages.len() > self.options.most_waiting;
             if !old && !full {
                 break;
@@ -547,12 +551,7 @@ fn rtp_header(choice: &RtpChoice, parsed: &Parsed<'_>) -> Option<Header> {
         RtpChoice::Auto => source >= 1024 && destination >= 1024,
         RtpChoice::Ports(ports) => ports.contains(&source) || ports.contains(&destination),
     };
-    // The first fragment's payload begins with UDP's header.
-    let payload = match parsed.ip.and_then(|ip| ip.fragment) {
-        Some(_) => parsed.payload.get(8..)?,
-        None => parsed.payload,
-    };
-    if wanted { header(payload, parsed.cut || parsed.ip?.fragment.is_some()) } else { None }
+    if wanted { header(parsed.payload, parsed.cut) } else { None }
 }
 
 fn follow_rtp(

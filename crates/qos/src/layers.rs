@@ -31,14 +31,8 @@ pub enum Layer {
 
 impl Layer {
     /// All of them, in their order.
-    pub const ALL: [Layer; 6] = [
-        Layer::Card,
-        Layer::Xdp,
-        Layer::Driver,
-        Layer::Stack,
-        Layer::Socket,
-        Layer::Application,
-    ];
+    pub const ALL: [Layer; 6] =
+        [Layer::Card, Layer::Xdp, Layer::Driver, Layer::Stack, Layer::Socket, Layer::Application];
 
     /// For people, and for files.
     #[must_use]

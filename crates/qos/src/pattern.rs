@@ -38,8 +38,10 @@ impl Pattern {
     #[must_use]
     pub fn number(&self, parsed: &Parsed<'_>) -> Option<u64> {
         let ip = parsed.ip.as_ref()?;
-        // Of a fragment's payload nobody knows which part it is.
-        if ip.fragment.is_some() || self.protocol.is_some_and(|p| p != ip.protocol) {
+        // Only the first fragment has it, if any.
+        if ip.fragment.is_some_and(|(offset, _)| offset > 0)
+            || self.protocol.is_some_and(|p| p != ip.protocol)
+        {
             return None;
         }
         if let Some(port) = self.port {
@@ -199,6 +201,7 @@ mod tests {
             destination: [127, 0, 0, 1].into(),
             protocol: 17,
             length: 0,
+            carried: 0,
             hop_limit: 64,
             identification: None,
             fragment: None,

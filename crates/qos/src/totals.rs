@@ -85,12 +85,16 @@ impl Totals {
     pub fn add(&mut self, flow: &Flow) {
         if let Some(path) = &flow.path {
             add(&mut self.ambiguous, &path.ambiguous);
-            add(&mut self.unwatched, &path.unwatched);
-            add(&mut self.recent, &path.recent);
             add(&mut self.dropped, &path.dropped);
             add(&mut self.unseen, &path.unseen);
             add(&mut self.one_sided, &path.one_sided());
+            let edges = [&path.unwatched, &path.recent];
+            if path.way.is_none() {
+                edges.into_iter().for_each(|edge| add(&mut self.one_sided, edge));
+            }
             if let Some((way, _)) = path.way {
+                add(&mut self.unwatched, &path.unwatched);
+                add(&mut self.recent, &path.recent);
                 let [forward, backward] = &mut self.ways;
                 let way = if way == Way::Forward { forward } else { backward };
                 way.flows += 1;

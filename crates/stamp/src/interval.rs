@@ -379,4 +379,69 @@ mod tests {
         let [Some((lo, hi)), None] = places(&left, &right, 50_000_000) else { panic!("one place") };
         assert_eq!((lo, hi), (0, 102));
     }
+
+    #[test]
+    fn what_is_placed_is_within_reach() {
+        for (shown, stepped) in [
+            (10_000_000, 0),
+            (10_004_000, 0),
+            (10_800_000, 0),
+            (9_200_000, 0),
+            (10_000_000, 200),
+            (12_000_000, 2_000_000),
+            (8_000_000, -2_000_000),
+            (-90_000_000, -100_000_000),
+        ] {
+            let left = pair(0, 50_000_000, 0);
+            let mut right = pair(10_000_000, 50_000_000 + shown, shown - stepped);
+            right.end = Count(10_000_200);
+            let make = [Interval::new, Interval::steady, Interval::unwatched];
+            for (index, make) in make.into_iter().enumerate() {
+                let interval = make(Count(0), Period::NANOSECOND, &left, &right);
+                let reach = interval.reach();
+                for at in -200..200 {
+                    let near = [0, shown, shown - stepped, stepped].map(|ns| 50_000_000 + ns + at);
+                    for ns in near {
+                        let placed = interval.places(ns).iter().any(Option::is_some);
+                        let reached =
+                            reach.iter().flatten().any(|(lo, hi)| (*lo..=*hi).contains(&ns));
+                        assert!(reached || !placed, "{index}, {shown}, {stepped}: {ns}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_nobody_watches_may_have_been_stepped() {
+        let left = pair(0, 0, 0);
+        // 3 µs in 10 ms: at the nominal rate with one step, or 300 ppm fast.
+        let right = pair(10_000_000, 10_003_000, 0);
+        let interval = Interval::unwatched(Count(0), Period::NANOSECOND, &left, &right);
+        for (unix_ns, at) in
+            [(10, 10), (3_010, 10), (9_999_990, 9_999_990), (10_002_990, 9_999_990)]
+        {
+            let [Some(place), None] = interval.places(unix_ns) else { panic!("one place") };
+            assert!((place.lo..=place.hi).contains(&at), "{unix_ns}: {place:?}");
+        }
+        // More than any slewing: nothing is said, of all that it can have shown.
+        let right = pair(10_000_000, 11_000_000, 0);
+        let interval = Interval::unwatched(Count(0), Period::NANOSECOND, &left, &right);
+        assert!(interval.is_torn() && interval.is_stepped());
+        assert_eq!(interval.places(5_000_000), [None, None]);
+        assert!(interval.reach()[0].is_some_and(|(lo, hi)| lo <= 0 && hi >= 10_000_000));
+        assert!(interval.reach()[1].is_some_and(|(lo, hi)| lo <= 1_000_000 && hi >= 11_000_000));
+    }
+
+    #[test]
+    fn a_clock_that_is_never_stepped_is_never_taken_to_be() {
+        // However long it took to read the pairs.
+        let (mut left, mut right) = (pair(0, 0, 0), pair(10_000_000, 10_000_000, 7));
+        (left.after, left.end) = (Count(40_000), Count(90_000));
+        (right.after, right.end) = (Count(10_040_000), Count(10_900_000));
+        let interval = Interval::steady(Count(0), Period::NANOSECOND, &left, &right);
+        assert!(!interval.is_stepped() && interval.slack() == Span::ZERO);
+        let [Some(place), None] = interval.places(5_000_000) else { panic!("one place") };
+        assert!(place.lo <= 5_000_000 && place.hi >= 5_040_000);
+    }
 }

@@ -68,9 +68,13 @@ mod tests {
 
     #[test]
     fn bounds_add_up_and_what_promises_nothing_is_left_out() {
-        let first = point(&[(1, 1000, Some(5)), (2, 2000, Some(5)), (3, 3000, None), (4, 0, Some(1))]);
+        let first =
+            point(&[(1, 1000, Some(5)), (2, 2000, Some(5)), (3, 3000, None), (4, 0, Some(1))]);
         let second = point(&[(1, 1110, Some(4)), (2, 2109, Some(4)), (3, 3100, Some(4))]);
-        let truth = [point(&[(1, 0, None), (2, 0, None), (3, 0, None)]), point(&[(1, 100, None), (2, 100, None), (3, 9, None)])];
+        let truth = [
+            point(&[(1, 0, None), (2, 0, None), (3, 0, None)]),
+            point(&[(1, 100, None), (2, 100, None), (3, 9, None)]),
+        ];
         let judged = judge([&first, &second], [&truth[0], &truth[1]]);
         assert_eq!(judged.len(), 2);
         assert_eq!(judged[0], Judged { delay_ns: 110.0, bound_ns: 9.0, true_ns: 100.0 });

@@ -103,16 +103,7 @@ impl Jitter {
     pub(super) fn report(&self, outcome: &mut Outcome) {
         let mut grid = Grid::new(
             "Jitter at a constant 20 kpps: medians over the rounds",
-            [
-                "program",
-                "stamp p50",
-                "p99",
-                "p99.9",
-                "worst",
-                "arrival p50",
-                "p99",
-                "p99.9",
-            ],
+            ["program", "stamp p50", "p99", "p99.9", "worst", "arrival p50", "p99", "p99.9"],
         );
         for row in &self.rows {
             let (stamp, gap) = (Spread::median(&row.spreads), Spread::median(&row.gaps));
@@ -129,9 +120,7 @@ impl Jitter {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let spread = |spread: &Spread| {
-            json!({ "p50": spread.p50, "p99": spread.p99, "p999": spread.p999, "worst": spread.most })
-        };
+        let spread = |spread: &Spread| json!({ "p50": spread.p50, "p99": spread.p99, "p999": spread.p999, "worst": spread.most });
         self.rows
             .iter()
             .map(|row| {

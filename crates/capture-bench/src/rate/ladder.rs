@@ -126,20 +126,17 @@ impl Ladder {
         );
         for name in self.names() {
             let cells = columns.iter().map(|column| {
-                let same =
-                    |step: &&Step| step.tool == name && (step.source, step.asked) == *column;
+                let same = |step: &&Step| step.tool == name && (step.source, step.asked) == *column;
                 self.steps.iter().find(same).map_or_else(|| "–".to_owned(), Step::text)
             });
             grid.row(std::iter::once(name.to_owned()).chain(cells));
         }
         outcome.grids.push(grid);
         let lines = self.names().into_iter().map(|name| {
-            let of_tool = self
-                .steps
-                .iter()
-                .filter(|step| step.tool == name && step.source == Source::Driver);
-            let points = of_tool
-                .map(|step| (median(&step.offered) / 1e6, median(&step.losses) * 100.0));
+            let of_tool =
+                self.steps.iter().filter(|step| step.tool == name && step.source == Source::Driver);
+            let points =
+                of_tool.map(|step| (median(&step.offered) / 1e6, median(&step.losses) * 100.0));
             (name.to_owned(), points.collect())
         });
         outcome.figures.push(Figure::Plot(Plot {

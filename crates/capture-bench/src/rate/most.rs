@@ -241,7 +241,11 @@ impl Most {
         };
         let (stamp, dequeue) = (best(peers::XDP_STAMP), best(peers::XDP_DEQUEUE));
         let what = "without loss at 64 bytes, against tcpdump's better ring";
-        outcome.goals.push(Goal::at_least(&format!("xdp with the stamp in XDP {what}"), 2.0, stamp));
+        outcome.goals.push(Goal::at_least(
+            &format!("xdp with the stamp in XDP {what}"),
+            2.0,
+            stamp,
+        ));
         outcome.goals.push(Goal::at_least(
             &format!("xdp with the stamp at dequeue {what}"),
             2.5,

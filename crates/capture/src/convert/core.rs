@@ -59,7 +59,7 @@ pub(crate) struct Core {
     system: Period,
     /// What is promised, if anything is.
     promise: Option<Promise>,
-    /// The epoch of counts; 0 for none.
+    /// The epoch of counts.
     epoch: Epoch,
     /// Counts before this one are of nobody knows which epoch.
     since: Option<Count>,
@@ -74,9 +74,9 @@ pub(crate) struct Core {
 
 impl Core {
     /// `read`: how far from the right moment a count may be that was read for it, besides the
-    /// counter's resolution. `apart`: how far the counters of two processors may be apart.
-    pub(crate) fn new(identity: Identity, read: CountSpan, apart: CountSpan) -> Core {
-        let own = identity.resolution.abs() + apart.abs();
+    /// counter's resolution.
+    pub(crate) fn new(identity: Identity, read: CountSpan) -> Core {
+        let own = identity.resolution.abs();
         let track = |nature| Track::new(nature, identity.period, own);
         Core {
             identity,
@@ -87,7 +87,7 @@ impl Core {
             newest: None,
             system: identity.period,
             promise: None,
-            epoch: Epoch(0),
+            epoch: Counted::NO_EPOCH,
             since: None,
             broken: None,
             breaks: 0,
@@ -179,7 +179,7 @@ impl Core {
             self.broken = Some(Broken { epoch, generation, monotonic_ns });
         }
         self.promise = None;
-        self.epoch = Epoch(0);
+        self.epoch = Counted::NO_EPOCH;
     }
 
     /// How long a count lasts by the system clock, unless it was stepped just then.
@@ -201,7 +201,7 @@ impl Core {
     pub(crate) fn see(&mut self, seen: Option<Seen>) {
         self.seen = seen;
         let Some(now) = seen else {
-            (self.promise, self.epoch) = (None, Epoch(0));
+            (self.promise, self.epoch) = (None, Counted::NO_EPOCH);
             return;
         };
         let CounterId { epoch, .. } = now.hand.counter;
@@ -225,7 +225,7 @@ impl Core {
         // The epoch that a hand names is over if its reader finds the counter broken.
         let interrupted = now.status == Status::Disrupted && now.hand.status != Status::Disrupted;
         let known = self.broken.is_none() && !interrupted;
-        self.epoch = if known { epoch } else { Epoch(0) };
+        self.epoch = if known { epoch } else { Counted::NO_EPOCH };
         // A hand that is void by now still holds for the time that it was made for.
         let holds = known && now.status != Status::Disrupted && now.hand.status.bound_holds();
         self.promise = holds.then_some(Promise { hand: now.hand, generation: now.generation });
@@ -264,7 +264,7 @@ impl Core {
     fn without(&self, stamp: RawStamp, found: Option<(Count, CountSpan)>) -> Stamped {
         let counted = found.map(|(count, error)| {
             let known = self.since.is_none_or(|since| count.at_or_after(since));
-            Counted { count, error, epoch: if known { self.epoch } else { Epoch(0) } }
+            Counted { count, error, epoch: if known { self.epoch } else { Counted::NO_EPOCH } }
         });
         Stamped {
             counted,

@@ -1,13 +1,12 @@
 //! The hands of one counter, from wherever they come.
 
-use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use truechimer::{Clock, Span};
-use truechimer_time::{BootId, Count, CounterId, Epoch};
+use truechimer::Clock;
+use truechimer_time::{BootId, Count, CountSpan, CounterId, Epoch, Span};
 use truechimer_timehands::{Hand, Made, Status};
 
-use super::link::{Links, Reference};
+use super::link::{Captured, Link, Reference, References};
 use super::log::{self, Said};
 use super::{Known, Numbered, RestampError};
 use crate::Counted;
@@ -16,7 +15,7 @@ use crate::convert::{Change, Identity};
 /// So many hands are kept at the most: 250 MB of them.
 const MOST: usize = 1 << 20;
 /// So many epochs may they be of.
-const EPOCHS: usize = 1 << 12;
+const EPOCHS: usize = 1 << 8;
 
 /// Hands to work out times by, from wherever they come.
 #[derive(Debug)]
@@ -25,23 +24,43 @@ pub struct Hands {
     /// The first and the last count that times are wanted of.
     first: Count,
     last: Count,
-    epochs: BTreeMap<Epoch, Row>,
-    /// How many there are in all.
+    rows: Vec<Row>,
+    /// How many hands there are in all, and how many sources.
     hands: usize,
-    links: Links,
+    sources: usize,
+    captured: Captured,
     /// How many changes lie before the next packet.
     passed: usize,
+    matching: Option<Matching>,
 }
 
-/// The hands of one epoch.
+/// The rows that packets go with which lie between the same changes and are of the same epoch.
+#[derive(Debug)]
+struct Matching {
+    passed: usize,
+    epoch: Epoch,
+    /// Each with what it adds to the bound.
+    rows: Vec<(usize, Span)>,
+}
+
+/// A hand with what it adds to the bound.
+type Beside = (Numbered, Span);
+
+/// The hands of one epoch, from one source: daemons that know nothing of each other may count
+/// epochs alike.
 #[derive(Debug, Default)]
 struct Row {
+    /// 0 is the capture itself.
+    source: usize,
+    epoch: Epoch,
     /// The newest from before the first count, the oldest from after the last one.
     outer: [Option<Numbered>; 2],
     /// Those between, in the end all of them, in the order of their bases.
     hands: Vec<Numbered>,
     /// How many of them are not after the count that was asked for last.
     place: usize,
+    /// What the host's clocks said.
+    references: References,
 }
 
 impl Hands {
@@ -49,19 +68,28 @@ impl Hands {
     /// hands that were made before or after that only the nearest is kept.
     #[must_use]
     pub fn new(counter: Identity, first: Count, last: Count) -> Hands {
-        let (epochs, links) = (BTreeMap::new(), Links::new(counter.period));
-        Hands { counter, first, last, epochs, hands: 0, links, passed: 0 }
+        Hands {
+            counter,
+            first,
+            last,
+            rows: Vec::new(),
+            hands: 0,
+            sources: 1,
+            captured: Captured::new(counter.period),
+            passed: 0,
+            matching: None,
+        }
     }
 
     /// What stands in the capture itself. All changes are to be given, in the order of the file.
     pub fn recorded(&mut self, change: &Change) {
-        self.links.recorded(&change.continuity);
+        self.captured.add(&change.continuity);
         // One that makes no sense is no use; the packets keep their times.
         if let Some(used) = &change.hand
             && self.is_ours(&used.hand)
+            && let Ok(row) = self.add(0, &used.hand, used.generation)
         {
-            let _ = self.add(&used.hand, used.generation);
-            self.made(&used.hand, &used.made);
+            self.refer(row, (&used.made).into());
         }
     }
 
@@ -72,24 +100,24 @@ impl Hands {
     /// If it is no such log, or none of its hands are of this counter and boot.
     pub fn log(&mut self, log: impl BufRead, name: &str) -> Result<u64, RestampError> {
         let refused = |why: String| RestampError::Refused(format!("{name}: {why}"));
+        let source = self.another_source();
         let (mut ours, mut others) = (0, None);
-        // The epoch of the newest hand, and what the clocks said since: of the same epoch unless the
+        // The row of the newest hand, and what the clocks said since: of the same epoch unless the
         // next hand is of another. Then it may be what showed the break.
-        let (mut epoch, mut pending) = (None, None);
+        let (mut row, mut pending) = (None, None);
         log::read(log, &mut |said| {
             match said {
                 Said::Hand(hand) if self.is_ours(&hand) => {
                     ours += 1;
-                    let new = hand.counter.epoch;
-                    if epoch.replace(new) != Some(new) {
+                    let new = self.add(source, &hand, 0)?;
+                    if row.replace(new) != Some(new) {
                         pending = None;
                     }
-                    self.add(&hand, 0)?;
                 }
                 Said::Hand(hand) => others = Some(hand.counter),
                 Said::Check(check) => {
-                    if let (Some(epoch), Some(check)) = (epoch, pending.replace(check)) {
-                        self.links.reference(epoch, check, self.first, self.last);
+                    if let (Some(row), Some(check)) = (row, pending.replace(check)) {
+                        self.refer(row, check);
                     }
                 }
             }
@@ -119,9 +147,15 @@ impl Hands {
             let why = format!("the clock is {}: wait until it has synchronised", view.status);
             return Err(refused(why));
         }
-        self.add(&view.hand, view.generation).map_err(refused)?;
-        self.made(&view.hand, &view.made);
+        let source = self.another_source();
+        let row = self.add(source, &view.hand, view.generation).map_err(refused)?;
+        self.refer(row, (&view.made).into());
         Ok(())
+    }
+
+    fn another_source(&mut self) -> usize {
+        self.sources += 1;
+        self.sources - 1
     }
 
     /// How many hands there are.
@@ -158,22 +192,31 @@ impl Hands {
         )
     }
 
-    /// Keeps a hand that promises something.
-    fn add(&mut self, hand: &Hand, generation: u64) -> Result<(), String> {
+    /// Keeps a hand that promises something. Returns its row.
+    fn add(&mut self, source: usize, hand: &Hand, generation: u64) -> Result<usize, String> {
         sensible(hand)?;
+        let epoch = hand.counter.epoch;
+        // It is nearly always the last one.
+        let known = self.rows.iter().rposition(|row| (row.source, row.epoch) == (source, epoch));
+        let at = match known {
+            Some(at) => at,
+            None if self.rows.len() >= EPOCHS => {
+                return Err(format!("hands of more than {EPOCHS} epochs: that is no counter"));
+            }
+            None => {
+                self.rows.push(Row { source, epoch, ..Row::default() });
+                self.rows.len() - 1
+            }
+        };
+        let Some(row) = self.rows.get_mut(at) else { return Ok(at) };
         if !hand.status.bound_holds() {
-            return Ok(());
+            return Ok(at);
         }
         if self.hands >= MOST {
             return Err(format!(
                 "more than {MOST} hands within the time of the capture: cut the capture in parts"
             ));
         }
-        let epoch = hand.counter.epoch;
-        if !self.epochs.contains_key(&epoch) && self.epochs.len() >= EPOCHS {
-            return Err(format!("hands of more than {EPOCHS} epochs: that is no counter"));
-        }
-        let row = self.epochs.entry(epoch).or_default();
         let new = Numbered { hand: *hand, generation };
         let [before, after] = &mut row.outer;
         let (place, nearer) = if !hand.base.at_or_after(self.first) {
@@ -185,28 +228,28 @@ impl Hands {
         } else {
             self.hands += 1;
             row.hands.push(new);
-            return Ok(());
+            return Ok(at);
         };
         if nearer {
             self.hands += usize::from(place.replace(new).is_none());
         }
-        Ok(())
+        Ok(at)
     }
 
-    fn made(&mut self, hand: &Hand, made: &Made) {
-        let Made { count, raw_ns, suspended_ns, .. } = *made;
-        let reference = Reference { count, raw_ns, suspended_ns, width: Default::default() };
-        self.links.reference(hand.counter.epoch, reference, self.first, self.last);
+    fn refer(&mut self, row: usize, reference: Reference) {
+        if let Some(row) = self.rows.get_mut(row) {
+            row.references.add(reference, self.first, self.last);
+        }
     }
 
     /// Puts everything in order, and returns what is to be said.
     pub(super) fn settle(&mut self) -> Vec<String> {
         let first = self.first;
-        for row in self.epochs.values_mut() {
+        for row in &mut self.rows {
             row.hands.extend(row.outer.iter_mut().filter_map(Option::take));
             row.hands.sort_by_key(|known| (known.hand.base - first).0);
         }
-        self.links.settle()
+        self.captured.settle().into_iter().collect()
     }
 
     /// Another change lies before the next packet.
@@ -216,13 +259,79 @@ impl Hands {
 
     /// What is known of the time at a packet's count.
     pub(super) fn known(&mut self, counted: &Counted) -> Option<Known> {
-        let (epoch, extra) = match counted.epoch {
-            Epoch(0) => self.links.epoch(self.passed)?,
-            epoch => (epoch, Span::ZERO),
+        let (passed, epoch) = (self.passed, counted.epoch);
+        let same = |known: &Matching| (known.passed, known.epoch) == (passed, epoch);
+        if !self.matching.as_ref().is_some_and(same) {
+            self.matching = Some(Matching { passed, epoch, rows: self.matching(epoch) });
+        }
+        let (mut before, mut after): (Option<Beside>, Option<Beside>) = (None, None);
+        for (at, extra) in &self.matching.as_ref()?.rows {
+            let Some(row) = self.rows.get_mut(*at) else { continue };
+            let (one, other) = row.around(counted.count, self.first);
+            let later = |one: &Numbered, than: &Numbered| {
+                one.hand.base != than.hand.base && one.hand.base.at_or_after(than.hand.base)
+            };
+            if let Some(one) = one
+                && before.is_none_or(|(known, _)| later(one, &known))
+            {
+                before = Some((*one, *extra));
+            }
+            if let Some(other) = other
+                && after.is_none_or(|(known, _)| later(&known, other))
+            {
+                after = Some((*other, *extra));
+            }
+        }
+        Known::of(before, after, counted.count)
+    }
+
+    /// Why there are no hands for packets of this epoch here, if there are none.
+    pub(super) fn missing(&self, epoch: Epoch) -> Option<String> {
+        let none = self.matching.as_ref().is_none_or(|known| known.rows.is_empty());
+        let of = || self.rows.iter().any(|row| row.epoch == epoch);
+        let why = match epoch {
+            _ if !none => return None,
+            Counted::NO_EPOCH => {
+                "some packets were counted without a clock, and nothing shows that the counter ran \
+                 on from them to any of the hands"
+            }
+            _ if of() => {
+                "some packets are of an epoch that the hands are of by name, but the counter lost \
+                 its continuity between them: those are of another daemon"
+            }
+            _ => "some packets are of an epoch that none of the hands is of",
         };
-        let row = self.epochs.get_mut(&epoch)?;
-        let (before, after) = row.around(counted.count, self.first);
-        Known::of(before, after, counted.count, extra)
+        Some(match epoch {
+            Counted::NO_EPOCH => why.to_owned(),
+            Epoch(number) => format!("{why} ({number})"),
+        })
+    }
+
+    /// The rows that packets of this epoch go with at this place.
+    fn matching(&self, epoch: Epoch) -> Vec<(usize, Span)> {
+        let mut found: Vec<(usize, Span)> = Vec::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            let known = epoch != Counted::NO_EPOCH;
+            if known && row.epoch != epoch {
+                continue;
+            }
+            let link = self.captured.link(self.passed, &row.references);
+            match (known, link) {
+                (true, _) if row.source == 0 => found.push((at, Span::ZERO)),
+                (true, Link::Joined(_) | Link::Open) => found.push((at, Span::ZERO)),
+                (false, Link::Joined(apart)) => {
+                    // Of two epochs of one clock it can only be one.
+                    let of = |at: usize| self.rows.get(at).map(|row| row.source);
+                    match found.iter_mut().find(|(other, _)| of(*other) == Some(row.source)) {
+                        Some(other) if apart < other.1 => *other = (at, apart),
+                        Some(_) => {}
+                        None => found.push((at, apart)),
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
     }
 }
 
@@ -254,6 +363,13 @@ fn sensible(hand: &Hand) -> Result<(), String> {
     match fields.iter().find(|(_, wrong)| *wrong) {
         Some((field, _)) => Err(format!("a hand's {field} is below 0, which no daemon writes")),
         None => Ok(()),
+    }
+}
+
+impl From<&Made> for Reference {
+    fn from(made: &Made) -> Reference {
+        let Made { count, raw_ns, suspended_ns, .. } = *made;
+        Reference { count, raw_ns, suspended_ns, width: CountSpan::ZERO }
     }
 }
 

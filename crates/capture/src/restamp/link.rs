@@ -1,10 +1,8 @@
-//! Whether counts that were taken without a clock belong to an epoch of one: by the host's clocks,
-//! which were read while capturing, and by the daemon.
-
-use std::collections::BTreeMap;
+//! Whether counts belong to the stretch of the counter that hands are of: by the host's clocks, which
+//! were read while capturing, and by the daemon.
 
 use serde::Deserialize;
-use truechimer_time::{Count, CountSpan, Epoch, Period, Rate, Span};
+use truechimer_time::{Count, CountSpan, Period, Rate, Span};
 use truechimer_timehands::{Allowed, Passed};
 
 use crate::convert::Continuity;
@@ -41,37 +39,30 @@ impl From<&Continuity> for Reference {
     }
 }
 
-/// All that says what belongs together.
-#[derive(Debug)]
-pub(super) struct Links {
-    nominal: Period,
-    /// From the capture, in its order.
-    captured: Vec<Reference>,
-    epochs: BTreeMap<Epoch, Vec<Reference>>,
-    /// How long a count lasts by the raw clock, and how well that is known.
-    period: (Period, Rate),
-    /// Of the packets that so many changes lie before: their epoch, and what it adds to the bound.
-    found: Option<(usize, Option<(Epoch, Span)>)>,
+/// What the host's clocks say of a capture and of a stretch of the counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Link {
+    /// The counter ran on from the one to the other, and the two are at most this far apart.
+    Joined(Span),
+    /// It did, as far as there is anything to tell it by.
+    Open,
+    /// It did not.
+    Broken,
 }
 
-impl Links {
-    pub(super) fn new(nominal: Period) -> Links {
-        let (captured, epochs) = (Vec::new(), BTreeMap::new());
-        Links { nominal, captured, epochs, period: (nominal, NOMINAL), found: None }
-    }
+/// The host's clocks in one epoch of a clock.
+#[derive(Debug, Default)]
+pub(super) struct References(Vec<Reference>);
 
-    pub(super) fn recorded(&mut self, continuity: &Continuity) {
-        self.captured.push(continuity.into());
-    }
-
-    /// A daemon read the clocks in this epoch. Of those from before `first` and after `last` the
-    /// nearest stay.
-    pub(super) fn reference(&mut self, epoch: Epoch, new: Reference, first: Count, last: Count) {
-        let known = self.epochs.entry(epoch).or_default();
+impl References {
+    /// The clocks were read once more. Of what was read before `first` and after `last` the nearest
+    /// stay.
+    pub(super) fn add(&mut self, new: Reference, first: Count, last: Count) {
         let side = |reference: &Reference| {
             let count = reference.count;
             i32::from(!last.at_or_after(count)) - i32::from(!count.at_or_after(first))
         };
+        let known = &mut self.0;
         let new_side = side(&new);
         if new_side != 0
             && let Some(other) = known.iter_mut().find(|other| side(other) == new_side)
@@ -91,54 +82,60 @@ impl Links {
         }
         known.push(new);
     }
+}
+
+/// The host's clocks during a capture.
+#[derive(Debug)]
+pub(super) struct Captured {
+    nominal: Period,
+    /// In the order of the capture.
+    looks: Vec<Reference>,
+    /// How long a count lasts by the raw clock, and how well that is known.
+    period: (Period, Rate),
+}
+
+impl Captured {
+    pub(super) fn new(nominal: Period) -> Captured {
+        Captured { nominal, looks: Vec::new(), period: (nominal, NOMINAL) }
+    }
+
+    pub(super) fn add(&mut self, continuity: &Continuity) {
+        self.looks.push(continuity.into());
+    }
 
     /// To be called when all is there. Returns what is to be said of it.
-    pub(super) fn settle(&mut self) -> Vec<String> {
-        if let (Some(first), Some(last)) = (self.captured.first(), self.captured.last())
-            && self
-                .captured
-                .iter()
-                .zip(self.captured.iter().skip(1))
-                .all(|(one, other)| self.apart(one, other).is_some())
-        {
-            let raw = i128::from(last.raw_ns) - i128::from(first.raw_ns);
-            let raw = Span::from_nanos_wide(raw);
-            let learnt = Period::from_ratio(raw, last.count - first.count);
-            let width = self.nominal.span(first.width).abs() + self.nominal.span(last.width).abs();
-            let fine = raw >= BASELINE && width <= PRECISION.over(raw);
-            if let Some(period) = learnt.filter(|_| fine) {
-                self.period = (period, RATE);
-            }
-        } else if self.captured.len() > 1 {
-            return vec!["the counter lost its continuity during the capture".to_owned()];
+    pub(super) fn settle(&mut self) -> Option<String> {
+        let (first, last) = (self.looks.first()?, self.looks.last()?);
+        let mut steps = self.looks.iter().zip(self.looks.iter().skip(1));
+        if !steps.all(|(one, other)| self.apart(one, other).is_some()) {
+            return Some("the counter lost its continuity during the capture".to_owned());
         }
-        Vec::new()
+        let raw = Span::from_nanos_wide(i128::from(last.raw_ns) - i128::from(first.raw_ns));
+        let width = self.nominal.span(first.width).abs() + self.nominal.span(last.width).abs();
+        let fine = raw >= BASELINE && width <= PRECISION.over(raw);
+        let learnt = Period::from_ratio(raw, last.count - first.count).filter(|_| fine);
+        if let Some(period) = learnt {
+            self.period = (period, RATE);
+        }
+        None
     }
 
-    /// The epoch of packets between this change and the next, counted from 1, with what it adds to
-    /// their bound. `None` where it cannot be shown.
-    pub(super) fn epoch(&mut self, passed: usize) -> Option<(Epoch, Span)> {
-        match self.found {
-            Some((at, found)) if at == passed => found,
-            _ => {
-                let found = self.find(passed);
-                self.found = Some((passed, found));
-                found
-            }
-        }
-    }
-
-    fn find(&self, passed: usize) -> Option<(Epoch, Span)> {
-        let before = self.captured.get(passed.checked_sub(1)?)?;
+    /// How packets that so many changes lie before go with an epoch.
+    pub(super) fn link(&self, passed: usize, references: &References) -> Link {
+        let before = passed.checked_sub(1).and_then(|at| self.looks.get(at));
         // Whether the counter ran on until the packets only the next look can tell.
-        let after = self.captured.get(passed)?;
-        let apart = |epoch: &Epoch, references: &Vec<Reference>| {
-            let nearest = references.iter().min_by_key(|one| (one.count - before.count).abs())?;
-            let apart = self.apart(before, nearest)?.max(self.apart(after, nearest)?);
-            Some((*epoch, apart))
-        };
-        let all = self.epochs.iter().filter_map(|(epoch, known)| apart(epoch, known));
-        all.min_by_key(|(_, apart)| *apart)
+        let looks = [before, self.looks.get(passed)];
+        let Some(near) = looks.iter().flatten().next() else { return Link::Open };
+        let nearest = references.0.iter().min_by_key(|one| (one.count - near.count).abs());
+        let Some(nearest) = nearest else { return Link::Open };
+        let mut most = Span::ZERO;
+        for look in looks.into_iter().flatten() {
+            match self.apart(look, nearest) {
+                Some(apart) => most = most.max(apart),
+                None => return Link::Broken,
+            }
+        }
+        if looks.iter().all(Option::is_some) { Link::Joined(most) } else { Link::Open }
     }
 
     /// How far apart counter and clocks went from one to the other at the most; `None` if the

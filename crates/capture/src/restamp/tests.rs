@@ -305,14 +305,14 @@ fn logs_of_others_are_refused() {
 fn without_a_clock(at: i64, suspended: [i64; 2], lines: &[String]) -> Stamped {
     let changes = [(at, suspended[0]), (at + 20 * S, suspended[1])].map(|(at, suspended)| Change {
         continuity: continuity(at, suspended),
-        ..change(at, 0, None)
+        ..change(at, u32::MAX, None)
     });
     let mut hands = hands(at, at + 20 * S);
     changes.iter().for_each(|change| hands.recorded(change));
     hands.log(log(lines).as_bytes(), "day.log").unwrap();
     let mut restamper = Restamper::best(hands);
     restamper.change(&changes[0]);
-    restamper.stamp(&packet(at + 10 * S, 10, 0))
+    restamper.stamp(&packet(at + 10 * S, 10, u32::MAX))
 }
 
 #[test]
@@ -374,4 +374,60 @@ fn recorded_hands_give_recorded_times_only() {
     assert_eq!(restamper.stamp(&right), stamped);
     let Report { packets, bounded, kept, differing, .. } = *restamper.report();
     assert_eq!((packets, bounded, kept, differing), (3, 2, 1, 2));
+}
+
+#[test]
+fn epochs_of_another_daemon_are_not_taken_for_ours() {
+    // Captured with a clock in its epoch 6. Another daemon, with a page of its own, was in its
+    // epoch 6, too, before the machine slept.
+    let changes = [(100 * S, 30_000_000), (120 * S, 30_000_000)].map(|(at, suspended)| Change {
+        continuity: continuity(at, suspended),
+        ..change(at, 6, None)
+    });
+    let log_of = |suspended| {
+        log(&[
+            hand_line(&hand(0, Span::ZERO, Span::from_micros(1), 6)),
+            check_line(S, suspended),
+            check_line(2 * S, suspended),
+            check_line(3 * S, suspended),
+        ])
+    };
+    for (suspended, quality) in [(30_000_000, Quality::Bounded), (0, Quality::Unsynchronised)] {
+        let mut hands = hands(100 * S, 120 * S);
+        changes.iter().for_each(|change| hands.recorded(change));
+        hands.log(log_of(suspended).as_bytes(), "day.log").unwrap();
+        let mut restamper = Restamper::best(hands);
+        restamper.change(&changes[0]);
+        assert_eq!(restamper.stamp(&packet(110 * S, 0, 6)).quality, quality);
+        let told = restamper.report().notes.iter().any(|note| note.contains("another daemon"));
+        assert_eq!(told, quality != Quality::Bounded, "{:?}", restamper.report());
+        // The reason is given once for each epoch.
+        for _ in 0..3 {
+            restamper.stamp(&packet(110 * S, 0, 5));
+        }
+        let none = restamper.report().notes.iter().filter(|note| note.ends_with("is of (5)"));
+        assert_eq!(none.count(), 1, "{:?}", restamper.report());
+    }
+}
+
+#[test]
+fn hands_of_several_sources_are_joined() {
+    // The capture has one from before, a log one from after; of the same clock.
+    let off = Span::from_micros(30);
+    let mut first = change(0, 2, Some(hand(0, off, Span::from_micros(40), 2)));
+    first.continuity = continuity(0, 0);
+    let changes = [first, change(20 * S, 2, None)];
+    let mut hands = hands(S, 9 * S);
+    changes.iter().for_each(|change| hands.recorded(change));
+    let lines = [hand_line(&hand(10 * S, -off, Span::from_micros(40), 2))];
+    hands.log(log(&lines).as_bytes(), "day.log").unwrap();
+    let mut restamper = Restamper::best(hands);
+    restamper.change(&changes[0]);
+    for at in [S, 5 * S, 9 * S] {
+        let stamped = restamper.stamp(&packet(at, 0, 2));
+        // Either alone is worth 40 µs.
+        let worth = if at == 5 * S { 25 } else { 35 };
+        assert!(stamped.bound.unwrap() < Span::from_micros(worth), "{stamped:?}");
+        assert!((stamped.instant.unwrap() - truth(at)).abs() <= stamped.bound.unwrap());
+    }
 }

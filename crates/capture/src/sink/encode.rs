@@ -45,13 +45,13 @@ pub fn record(method: u8, stamp: RawStamp, stamped: &Stamped) -> PacketRecord {
     }
 }
 
-/// A bound as a packet's record has it: in whole ns, rounded up, with one more for the rounding of
-/// the time itself; `None` if it is too large for that, 4.29 s.
+/// A bound as a packet's record has it: in whole ns, rounded up; `None` if it is too large for that,
+/// 4.29 s.
 #[must_use]
 pub fn bound_ns(bound: Span) -> Option<u32> {
     let nanos = bound.as_nanos();
     let up = i128::from(Span::from_nanos_wide(nanos) < bound);
-    u32::try_from(nanos + up + 1).ok()
+    u32::try_from(nanos + up).ok().filter(|bound| *bound != u32::MAX)
 }
 
 /// The record of a change; none if it is too long for an option, which no real one is.

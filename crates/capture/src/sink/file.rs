@@ -21,9 +21,9 @@ const BATCH: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a full disk is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The state of the clock is repeated with every so many packets: whoever keeps part of a file is
-/// likely to keep one of them.
-const REPEAT: u64 = 1000;
+/// The state of the clock is repeated after so many bytes, of which it takes 1 or 2 %: whoever
+/// keeps part of a file is likely to keep one of them.
+const REPEAT: usize = 64 << 10;
 /// More records than this do not wait for a packet to travel with. Those in the middle are dropped:
 /// what came right after the last packet and right before the next is of most use to them.
 const WAITING: usize = 16;
@@ -31,8 +31,8 @@ const WAITING: usize = 16;
 /// A capture in pcapng, in one file, in a row of files, or on standard output.
 ///
 /// Each file is complete in itself: it begins with the interface, the counter and the clock as
-/// they are then. The first file begins with the first packet, flush or end; so a change before
-/// those stands at its beginning.
+/// they are then. The first file begins with the first packet, with a flush after the first change,
+/// or a second after all; so a change before those stands at its beginning.
 #[derive(Debug)]
 pub struct CaptureFile {
     facts: Facts,
@@ -50,8 +50,8 @@ pub struct CaptureFile {
     /// Its status and epoch: people are told when they change.
     told: Option<(Option<Status>, u32)>,
     waiting: VecDeque<Attached>,
-    /// Packets until the state is repeated.
-    until_repeat: u64,
+    /// Bytes until the state is repeated.
+    until_repeat: usize,
     /// Packets that were lost to a full disk since the last one that was not.
     unwritten: u64,
     /// What of that a mark says that is not written yet.
@@ -322,7 +322,7 @@ impl Sink for CaptureFile {
             }
             self.until_repeat = REPEAT;
         }
-        self.until_repeat -= 1;
+        let before = self.buffer.len();
         let record = encode::record(self.method, packet.stamp, stamped);
         self.tally.add(stamped.quality, record.bound_ns);
         encode::packet(
@@ -334,6 +334,7 @@ impl Sink for CaptureFile {
             self.waiting.make_contiguous(),
         );
         self.waiting.clear();
+        self.until_repeat = self.until_repeat.saturating_sub(self.buffer.len() - before);
         self.written.packets += 1;
         if self.buffer.len() >= BATCH || self.again.is_some() {
             self.write_out()?;
@@ -382,7 +383,9 @@ impl Sink for CaptureFile {
         if self.finished {
             return Err(SinkError::Closed);
         }
-        if self.stuck() {
+        // What the clock is should stand at the very beginning.
+        let early = !self.headed && self.state.is_none() && self.begun.elapsed() < PATIENCE;
+        if early || self.stuck() {
             return Ok(());
         }
         self.begin();

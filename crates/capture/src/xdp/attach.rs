@@ -2,9 +2,9 @@
 
 use truechimer_bpf::{BpfError, Link as Attached, Program, XdpMode};
 
-use super::calls::Asker;
-use super::{Mode, failed, system};
-use crate::link::Link;
+use super::calls::{Asker, Promiscuous};
+use super::{Mode, RIGHTS, failed, system};
+use crate::link::{Link, Watcher};
 use crate::tap::TapError;
 
 /// An interface that XDP can be had on.
@@ -41,6 +41,36 @@ impl Place {
         // A driver that does not tell has no such setting.
         let strips_tags = asker.strips_tags(interface).unwrap_or(false);
         Ok(Place { link, asker, mtu, strips_tags })
+    }
+
+    /// Hears what becomes of it.
+    pub fn watch(&self) -> Result<Watcher, TapError> {
+        let name = &self.link.name;
+        Watcher::open(self.link.index).map_err(system(format!("watching {name}"), |_| None))
+    }
+
+    /// Has it hear packets for everybody, if that is wished for and means anything.
+    pub fn promiscuous(&self, wish: bool) -> Result<Option<Promiscuous>, TapError> {
+        if !wish || self.link.is_loopback {
+            return Ok(None);
+        }
+        let doing = format!("setting {} promiscuous", self.link.name);
+        Promiscuous::on(self.link.index).map(Some).map_err(system(doing, |_| Some(RIGHTS)))
+    }
+
+    /// The variety of a tap, for people: how the program is run, what else, and what there is to
+    /// regret.
+    pub fn detail(&self, mode: XdpMode, what: &str, regret: Option<String>) -> String {
+        let mode = match mode {
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+        };
+        let mut detail = format!("{mode}, {what}");
+        for note in regret.into_iter().chain(self.strips_tags.then(|| TAGS.to_owned())) {
+            detail.push_str("; ");
+            detail.push_str(&note);
+        }
+        detail
     }
 
     /// Attaches the program; says how, and if that is not what was wished for most, why.
@@ -96,13 +126,5 @@ impl Place {
 }
 
 /// What becomes of VLAN tags that the card takes out, for people.
-pub(super) const TAGS: &str =
+const TAGS: &str =
     "the card may take VLAN tags out, which are lost then: `ethtool -K IF rxvlan off` keeps them";
-
-/// The name of a mode, for people.
-pub(super) fn name(mode: XdpMode) -> &'static str {
-    match mode {
-        XdpMode::Native => "native",
-        XdpMode::Generic => "generic",
-    }
-}

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use truechimer_bpf::{Link as Attached, Program, RingBuffer, XdpMode};
+use truechimer_bpf::{Link as Attached, Program, RingBuffer};
 use truechimer_time::CountSpan;
 
-use super::attach::{self, Place};
+use super::attach::Place;
 use super::calls::Promiscuous;
 use super::chunk::Copied;
 use super::program::{self, Counted, Counters, Record};
 use super::stamp::Source;
-use super::{ETHERNET, LEAST_SNAP, RIGHTS, StampAt, XdpOptions, failed, system};
+use super::{ETHERNET, LEAST_SNAP, StampAt, XdpOptions, failed, system};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, Tap, TapError};
@@ -75,8 +75,7 @@ impl XdpCopyTap {
             });
         }
         let source = Source::open(options.stamp, options.counter)?;
-        let watcher = Watcher::open(place.link.index)
-            .map_err(system(format!("watching {}", options.interface), |_| None))?;
+        let watcher = place.watch()?;
         let snap = options.snap_length.max(LEAST_SNAP);
         // A filter must see the whole packet, or what a frame of this interface can hold of it.
         let keep = if options.filter.is_some() { u32::from(u16::MAX) } else { snap };
@@ -88,18 +87,11 @@ impl XdpCopyTap {
         let ring = RingBuffer::new(bytes).map_err(failed)?;
         let program = program::copy(&ring, &counters, source.stamp(), keep).map_err(failed)?;
         let (attached, mode, regret) = place.attach(&program, options.mode)?;
-        let promiscuous =
-            match options.promiscuous && !place.link.is_loopback {
-                true => Some(Promiscuous::on(place.link.index).map_err(system(
-                    format!("setting {} promiscuous", options.interface),
-                    |_| Some(RIGHTS),
-                ))?),
-                false => None,
-            };
+        let promiscuous = place.promiscuous(options.promiscuous)?;
         let facts = Facts {
             interface: options.interface.clone(),
             method: Method::XdpCopy,
-            detail: detail(&place, mode, regret),
+            detail: place.detail(mode, "packets pass", regret),
             link_type: ETHERNET,
             snap_length: snap,
             stamped_by: source.described(),
@@ -229,14 +221,4 @@ impl Tap for XdpCopyTap {
         self.attached = None;
         Ok(())
     }
-}
-
-fn detail(place: &Place, mode: XdpMode, regret: Option<String>) -> String {
-    let mut detail = format!("{}, packets pass", attach::name(mode));
-    let tags = place.strips_tags.then(|| attach::TAGS.to_owned());
-    for note in regret.into_iter().chain(tags) {
-        detail.push_str("; ");
-        detail.push_str(&note);
-    }
-    detail
 }

@@ -1,42 +1,28 @@
 //! AF_XDP sockets, one for each receive queue.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use truechimer_bpf::{Link as Attached, Map, Program, XdpMode};
+use truechimer_bpf::{Link as Attached, Map, Program};
 use truechimer_time::CountSpan;
 
-use super::attach::{self, Place};
+use super::attach::Place;
 use super::calls::Promiscuous;
 use super::chunk::{Copied, Framed, View};
-use super::frames::Intake;
-use super::memory::Mapping;
-use super::program::{Counted, Counters, redirect};
-use super::socket::{self, Socket, Statistics};
+use super::counts::{Astray, XdpCounts};
+use super::program::{Counted, Counters, Stamp, redirect};
+use super::queue::{FRAME, Plan, Queue};
+use super::socket::{self, Statistics};
 use super::stamp::Source;
-use super::{ETHERNET, LEAST_SNAP, RIGHTS, XdpOptions, failed, guard, queues, system};
+use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
 use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
 
-/// Bytes of a frame; the kernel takes powers of two, no less.
-const FRAME: u32 = 2048;
-/// What the kernel keeps free in front of each packet.
-const HEADROOM: u32 = 256;
-/// Ethernet header and two VLAN tags.
-const FRAMING: u32 = 14 + 8;
-/// A queue has as many frames as this at least.
-const LEAST_FRAMES: u64 = 64;
-/// Ring memory that nobody means: all of it is locked at once.
-const MOST_RING: u64 = 4 << 30;
 /// How many frames are taken out of a ring at a time.
 const BATCH: u32 = 512;
-/// More packets than can be between the program and the rings of one queue: what the driver takes
-/// before it lets user space know.
-const IN_FLIGHT: u64 = 256;
-/// A queue that was only just given up is not free for a moment.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes packets off an interface, and away from the host, by AF_XDP.
 #[derive(Debug)]
@@ -61,47 +47,6 @@ pub struct XdpTap {
     _promiscuous: Option<Promiscuous>,
 }
 
-#[derive(Debug)]
-struct Queue {
-    number: u32,
-    intake: Intake,
-    socket: Arc<Socket>,
-}
-
-/// Packets that the program sent to a socket and that nobody has counted since: those on their way,
-/// and those lost in between.
-#[derive(Clone, Copy, Debug)]
-struct Astray {
-    lost: u64,
-    seen: u64,
-    since: Instant,
-}
-
-/// What became of the packets so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct XdpCounts {
-    /// The program sent them to a socket.
-    pub seen: u64,
-    /// They were taken out of the rings.
-    pub taken: u64,
-    /// Of those: refused by the filter.
-    pub refused: u64,
-    /// Frames in the rings, not taken yet.
-    pub waiting: u64,
-    /// Dropped by the kernel: a receive ring was full.
-    pub ring_full: u64,
-    /// Dropped by the kernel: no frame was free, or the packet was too long for one.
-    pub dropped: u64,
-    /// Of those, as a rule: how often no frame was free.
-    pub fill_empty: u64,
-    /// Frames whose description made no sense.
-    pub invalid: u64,
-    /// Passed on to the host: their queue is not captured from.
-    pub elsewhere: u64,
-    /// Passed on to the host: the driver leaves no room for a stamp.
-    pub unnoted: u64,
-}
-
 impl XdpTap {
     /// Opens it; packets are captured from now on.
     ///
@@ -115,7 +60,7 @@ impl XdpTap {
         let source = Source::open(options.stamp, options.counter)?;
         let snap = options.snap_length.max(LEAST_SNAP);
         let numbers = match &options.queues {
-            Some(numbers) => numbers.clone(),
+            Some(numbers) => BTreeSet::from_iter(numbers.iter().copied()).into_iter().collect(),
             None => queues::of(&place.asker, &options.interface, place.link.index),
         };
         let Some(last) = numbers.iter().copied().max() else {
@@ -125,9 +70,7 @@ impl XdpTap {
                 mend: None,
             });
         };
-        let watcher = Watcher::open(place.link.index)
-            .map_err(system(format!("watching {}", options.interface), |_| None))?;
-
+        let watcher = place.watch()?;
         let counters = Counters::new().map_err(failed)?;
         let sockets = Map::xsk_map(last.saturating_add(1)).map_err(failed)?;
         // A filter must see the whole packet.
@@ -140,30 +83,19 @@ impl XdpTap {
         for &number in &numbers {
             opened.push(Queue::open(place.link.index, number, &plan)?);
         }
-        let promiscuous =
-            match options.promiscuous && !place.link.is_loopback {
-                true => Some(Promiscuous::on(place.link.index).map_err(system(
-                    format!("setting {} promiscuous", options.interface),
-                    |_| Some(RIGHTS),
-                ))?),
-                false => None,
-            };
+        let promiscuous = place.promiscuous(options.promiscuous)?;
         let zero_copy = opened.iter().filter(|queue| queue.socket.is_zero_copy().unwrap_or(false));
         let copy = if zero_copy.count() == opened.len() { "zero-copy" } else { "copy" };
         for queue in &opened {
-            sockets.set_fd(queue.number, queue.socket.as_fd().as_fd()).map_err(failed)?;
+            sockets.set_fd(queue.number, queue.socket.as_fd()).map_err(failed)?;
         }
 
         let many = if opened.len() == 1 { "" } else { "s" };
-        let mut detail = format!("{}, {copy}, {} queue{many}", attach::name(mode), opened.len());
-        for note in regret.into_iter().chain(place.strips_tags.then(|| attach::TAGS.to_owned())) {
-            detail.push_str("; ");
-            detail.push_str(&note);
-        }
+        let detail = format!("{copy}, {} queue{many}", opened.len());
         let facts = Facts {
             interface: options.interface.clone(),
             method: Method::Xdp,
-            detail,
+            detail: place.detail(mode, &detail, regret),
             link_type: ETHERNET,
             snap_length: snap,
             stamped_by: source.described(),
@@ -188,7 +120,7 @@ impl XdpTap {
             facts,
             taken: 0,
             refused: 0,
-            astray: Astray { lost: 0, seen: 0, since: Instant::now() },
+            astray: Astray::new(),
             _promiscuous: promiscuous,
         })
     }
@@ -245,7 +177,7 @@ impl XdpTap {
             }
             let held = queue.intake.take(BATCH);
             let taken = match self.source.stamp() {
-                super::program::Stamp::None => Some(self.source.counter.read()),
+                Stamp::None => Some(self.source.counter.read()),
                 _ => None,
             };
             let view = View {
@@ -372,108 +304,3 @@ impl XdpTap {
         Ok(Next::Nothing)
     }
 }
-
-impl XdpCounts {
-    /// Seen, and neither in the rings nor taken nor known to be dropped.
-    fn unaccounted(&self) -> u64 {
-        let known = self.taken + self.waiting + self.dropped + self.ring_full + self.invalid;
-        self.seen.saturating_sub(known)
-    }
-
-    fn losses(&self, astray: u64) -> Losses {
-        let no_frame = self.dropped.min(self.fill_empty);
-        let ring = self.ring_full + no_frame;
-        let kernel = self.dropped - no_frame + self.invalid + self.unnoted + astray;
-        Losses { received: self.taken - self.refused + ring + kernel, ring, kernel }
-    }
-}
-
-impl Astray {
-    /// How many were lost in between. Exact once packets have stopped coming; before, it is what is
-    /// more than can be on the way.
-    fn note(&mut self, counts: &XdpCounts, queues: u64) -> u64 {
-        let between = counts.unaccounted();
-        let at_rest = counts.seen == self.seen && self.since.elapsed() > Duration::from_millis(20);
-        if counts.seen != self.seen {
-            (self.seen, self.since) = (counts.seen, Instant::now());
-        }
-        let on_the_way = if at_rest { 0 } else { IN_FLIGHT.saturating_mul(queues) };
-        self.lost = self.lost.max(between.saturating_sub(on_the_way));
-        self.lost
-    }
-}
-
-/// What every queue gets.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    frames: u32,
-    huge: bool,
-    flags: u16,
-}
-
-impl Plan {
-    fn new(options: &XdpOptions, place: &Place, mode: XdpMode, queues: usize) -> Plan {
-        let frames = options.ring_bytes.min(MOST_RING) / u64::from(FRAME) / queues.max(1) as u64;
-        let frames = frames.max(LEAST_FRAMES) as u32;
-        // In the stack a packet may be many segments in one, whatever the MTU.
-        let long = place.mtu.saturating_add(FRAMING) > FRAME - HEADROOM || mode == XdpMode::Generic;
-        let copy = !options.zero_copy || mode == XdpMode::Generic;
-        let mut flags = libc::XDP_USE_NEED_WAKEUP;
-        flags |= if long { libc::XDP_USE_SG } else { 0 };
-        flags |= if copy { libc::XDP_COPY } else { 0 };
-        Plan { frames, huge: options.huge_pages, flags }
-    }
-}
-
-impl Queue {
-    fn open(interface: u32, number: u32, plan: &Plan) -> Result<Queue, TapError> {
-        let error = |doing: &str| {
-            system(format!("{doing} for queue {number}"), |errno| match errno {
-                libc::EPERM | libc::EACCES => Some(RIGHTS),
-                libc::EAFNOSUPPORT => Some("the kernel has no AF_XDP: use the method `packet`"),
-                libc::ENOBUFS | libc::ENOMEM => Some(
-                    "ask for a smaller ring, raise `ulimit -l`, or give CAP_IPC_LOCK: the memory is locked",
-                ),
-                libc::EBUSY => Some("another AF_XDP socket has this queue"),
-                libc::EINVAL => Some("is there such a queue? `ethtool -l IF` tells"),
-                _ => None,
-            })
-        };
-        let socket = Socket::new().map_err(error("opening an AF_XDP socket"))?;
-        let bytes = plan.frames as usize * FRAME as usize;
-        let memory = Mapping::anonymous(bytes, plan.huge).map_err(error("getting memory"))?;
-        socket.register(&memory, FRAME).map_err(error("registering memory"))?;
-        // Room for all frames in either ring: giving back never waits, and packets are lost for
-        // one reason only.
-        let rings = socket.rings(plan.frames.next_power_of_two());
-        let rings = rings.map_err(error("making the rings"))?;
-        bind(&socket, interface, number, plan.flags).map_err(error("binding an AF_XDP socket"))?;
-        let socket = Arc::new(socket);
-        let intake = Intake::new(memory, FRAME, plan.frames, rings, Some(socket.clone()));
-        Ok(Queue { number, intake, socket })
-    }
-}
-
-/// Binds, without packets over several frames where the kernel has none, and patiently.
-fn bind(socket: &Socket, interface: u32, queue: u32, flags: u16) -> std::io::Result<()> {
-    let begin = Instant::now();
-    let mut flags = flags;
-    loop {
-        let error = match socket.bind(interface, queue, flags) {
-            Ok(()) => return Ok(()),
-            Err(error) => error,
-        };
-        let several = flags & libc::XDP_USE_SG;
-        match error.raw_os_error() {
-            Some(libc::EINVAL | libc::EOPNOTSUPP) if several != 0 => flags &= !several,
-            Some(libc::EBUSY) if begin.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            _ => return Err(error),
-        }
-    }
-}
-
-#[cfg(test)]
-#[path = "tap_tests.rs"]
-mod tests;

@@ -20,6 +20,7 @@ pub fn with_wire(queues: u32, test: impl FnOnce() + Send + 'static) {
     let inside = std::thread::Builder::new().name(name).spawn(move || {
         if or_skip(namespace()).is_some() {
             wire(queues);
+            carries();
             test();
         }
     });
@@ -62,6 +63,13 @@ fn wire(queues: u32) {
     ]);
     for end in [NEAR, FAR] {
         ip(&["link", "set", end, "up"]);
+    }
+}
+
+/// Waits until the wire carries: what is sent before is dropped.
+pub fn carries() {
+    for end in [NEAR, FAR] {
+        until("the wire carries", || ip(&["link", "show", end]).contains("state UP"));
     }
 }
 

@@ -125,6 +125,39 @@ fn scaled(number: f64, unit: &str) -> String {
     }
 }
 
+/// What is captured, as it begins.
+#[derive(Serialize, Debug)]
+pub struct Start<'a> {
+    r#type: &'static str,
+    interface: &'a str,
+    link_type: u16,
+    snap_length: u32,
+    method: &'static str,
+    detail: &'a str,
+    why: &'a str,
+    stamped_by: &'a str,
+    ring_bytes: u64,
+}
+
+impl Start<'_> {
+    /// By this tap.
+    pub fn new<'a>(facts: &'a Facts, why: &'a str) -> Start<'a> {
+        let Facts { interface, method, detail, link_type, snap_length, stamped_by, ring_bytes } =
+            facts;
+        Start {
+            r#type: "start",
+            interface,
+            link_type: *link_type,
+            snap_length: *snap_length,
+            method: method.name(),
+            detail,
+            why,
+            stamped_by,
+            ring_bytes: *ring_bytes,
+        }
+    }
+}
+
 /// The state, once a second.
 #[derive(Serialize, Debug)]
 pub struct State {

@@ -8,7 +8,7 @@ use std::path::Path;
 use truechimer_capture::convert::Change;
 use truechimer_capture::filter::Filter;
 use truechimer_pcapng::records::{self, PacketRecord, Quality, Record};
-use truechimer_pcapng::{Blocks, Content, Options, Pcap, PacketBlock, Section, Torn, code, kind};
+use truechimer_pcapng::{Blocks, Content, Options, PacketBlock, Pcap, Section, Torn, code, kind};
 use truechimer_qos::{
     At, Counted, DifferenceClock, Direction, Engine, Note, Observation, Severity,
 };
@@ -46,8 +46,10 @@ pub fn read(args: &Qos) -> Result<Found, Failure> {
         input.advance()?;
     }
     engine.finish();
+    let short = distinct(inputs.iter().map(|input| input.name.clone()).collect());
+    inputs.iter_mut().zip(&short).for_each(|(input, short)| input.name.clone_from(short));
     let names = if args.between.is_empty() {
-        distinct(inputs.iter().map(|input| input.name.clone()).collect())
+        short
     } else {
         args.between.iter().map(|name| format!("interface {name}")).collect()
     };

@@ -3,9 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use truechimer_capture::layers::{self as kernel, Journey};
-use truechimer_qos::{
-    At, Counted, DifferenceClock, Layer, Layered, Layers, LayersReport,
-};
+use truechimer_qos::{At, Counted, DifferenceClock, Layer, Layered, Layers, LayersReport};
 use truechimer_time::{Count, CountSpan, Epoch, Period, Rate};
 
 use super::{Qos, nanos};

@@ -196,11 +196,7 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
     Ok(Found { engine, names: args.interface.clone(), notes, layers })
 }
 
-fn open(
-    interface: &str,
-    filter: Option<&str>,
-    _counter: Counter,
-) -> Result<Box<dyn Tap>, Failure> {
+fn open(interface: &str, filter: Option<&str>, _counter: Counter) -> Result<Box<dyn Tap>, Failure> {
     let mut options = PacketOptions::new(interface);
     options.snap_length = SNAP_LENGTH;
     if let Some(text) = filter {
@@ -315,8 +311,7 @@ impl Shown<'_> {
             }
         }
         // Standard output is for what comes of it.
-        let _ = writeln!(io::stderr(), "{line}");
+        let _ = writeln!(io::stderr(), "{}", line.replace('\u{a0}', " "));
         Ok(())
     }
 }
-

@@ -84,7 +84,13 @@ fn summary(report: &Report) -> Section {
         section = section.text(&format!("{word}{}.", note.text));
     }
     let mut points = Table::new("Points").head([
-        "point", "packets", "bytes", "not IP", "without a bound", "worst bound", "lasted",
+        "point",
+        "packets",
+        "bytes",
+        "not IP",
+        "without a bound",
+        "worst bound",
+        "lasted",
     ]);
     for point in &report.points {
         let lasted = point.first_ns.zip(point.last_ns).map(|(a, b)| b.saturating_sub(a));
@@ -102,8 +108,18 @@ fn summary(report: &Report) -> Section {
     }
     let mut ways = Table::new("Between them, all flows together")
         .head([
-            "way", "flows", "arrived", "lost", "share", "min", "median", "p95", "p99", "p99.9",
-            "max", "bound", "below zero",
+            "way",
+            "flows",
+            "arrived",
+            "lost",
+            "share",
+            "min",
+            "median",
+            "p95",
+            "p99",
+            "max",
+            "bound",
+            "below zero",
         ])
         .share(Share::Rows);
     for way in &report.ways {
@@ -120,7 +136,6 @@ fn summary(report: &Report) -> Section {
                 seconds(way.delay.median_ns),
                 seconds(way.delay.p95_ns),
                 seconds(way.delay.p99_ns),
-                seconds(way.delay.p999_ns),
                 seconds(way.delay.max_ns),
                 bound(way.bound_max_ns),
                 bad(way.negative, Tone::Bad),
@@ -151,7 +166,8 @@ fn over_time(title: &str, about: &str, start: i64, bins: &Bins) -> Chart {
         .unit(Unit::Seconds)
         .band(
             "least to greatest",
-            values().map(|(at, bin)| (middle(at), bin.least as f64 * 1e-9, bin.greatest as f64 * 1e-9)),
+            values()
+                .map(|(at, bin)| (middle(at), bin.least as f64 * 1e-9, bin.greatest as f64 * 1e-9)),
         )
         .line("mean", values().map(|(at, bin)| (middle(at), bin.mean().unwrap_or(f64::NAN) * 1e-9)))
         .with(bound_line("mean + bound", 1.0, &middle, bins))
@@ -166,7 +182,13 @@ fn bound_line(name: &str, sign: f64, middle: &dyn Fn(i64) -> f64, bins: &Bins) -
     Series::line(name, rows).dashed().behind().colour(3)
 }
 
-fn delays(title: &str, start: i64, delays: &Distribution, ipdv: &Distribution, bins: &Bins) -> Section {
+fn delays(
+    title: &str,
+    start: i64,
+    delays: &Distribution,
+    ipdv: &Distribution,
+    bins: &Bins,
+) -> Section {
     let lost: Vec<(f64, f64)> = bins
         .iter()
         .filter(|(_, bin)| bin.values + bin.lost > 0)
@@ -183,13 +205,19 @@ fn delays(title: &str, start: i64, delays: &Distribution, ipdv: &Distribution, b
             start,
             bins,
         ))
-        .chart(histogram("Distribution of the delay", "Without the outermost thousandth.", &[("delay", delays)]));
+        .chart(histogram(
+            "Distribution of the delay",
+            "Without the outermost thousandth.",
+            &[("delay", delays)],
+        ));
     if !ipdv.is_empty() {
         let about = "Delay of a packet less that of the one sent before it (RFC 5481, IPDV).";
-        section = section.chart(histogram("Distribution of its variation", about, &[("IPDV", ipdv)]));
+        section =
+            section.chart(histogram("Distribution of its variation", about, &[("IPDV", ipdv)]));
     }
     if lost.iter().any(|(_, share)| *share > 0.0) {
-        let chart = Chart::time("Losses over time").unit(Unit::Share).with(Series::steps("lost", lost));
+        let chart =
+            Chart::time("Losses over time").unit(Unit::Share).with(Series::steps("lost", lost));
         section = section.chart(chart);
     }
     section
@@ -245,7 +273,11 @@ fn round_trips(report: &Report, totals: &Totals, start: i64) -> Option<Section> 
                 ],
             );
             charts.push(over_time(&name, "", start, &rtt.bins));
-            charts.push(histogram(&format!("Distribution: {name}"), "", &[("round trip", &rtt.times)]));
+            charts.push(histogram(
+                &format!("Distribution: {name}"),
+                "",
+                &[("round trip", &rtt.times)],
+            ));
         }
     }
     section = section.table(table);
@@ -287,8 +319,19 @@ fn flows(report: &Report) -> Section {
     let two = report.points.len() == 2;
     let head: &[&str] = if two {
         &[
-            "flow", "packets", "lost", "share", "dup", "late", "min", "median", "p99", "max",
-            "bound", "jitter", "ambiguous",
+            "flow",
+            "packets",
+            "lost",
+            "share",
+            "dup",
+            "late",
+            "min",
+            "median",
+            "p99",
+            "max",
+            "bound",
+            "jitter",
+            "ambiguous",
         ]
     } else {
         &["flow", "packets", "bytes", "gap", "lost", "share", "dup", "late", "jitter", "rtt", "max"]
@@ -373,7 +416,11 @@ fn one(report: &Report, flow: &FlowReport, kept: &Flow, start: i64) -> Section {
     if let Some(reordering) = reordering.filter(|reordering| reordering.reordered > 0) {
         let density = &reordering.density;
         let chart = |title: &str, about: &str, rows: Vec<(f64, f64)>| {
-            Chart::xy(title).about(about).x("packets", Unit::None).y("share", Unit::Share).points("", rows)
+            Chart::xy(title)
+                .about(about)
+                .x("packets", Unit::None)
+                .y("share", Unit::Share)
+                .points("", rows)
         };
         let rd = density.displacement.iter().map(|(d, share)| (*d as f64, *share)).collect();
         let rbd = density.occupancy.iter().map(|(b, share)| (*b as f64, *share)).collect();

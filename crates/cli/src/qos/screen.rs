@@ -15,7 +15,18 @@ use crate::table::{Side, Table};
 const WIDTH: usize = 96;
 
 fn shown(unit: &Unit, value: Option<f64>) -> String {
-    value.map_or_else(|| "-".into(), |value| unit.show(value, 3).replace('\u{a0}', " "))
+    value.map_or_else(|| "-".into(), |value| unit.show(value, 3))
+}
+
+/// Numbers and their units are kept together until they are written.
+fn plain(text: &str) -> String {
+    text.replace('\u{a0}', " ")
+}
+
+fn write(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    table.write(&mut buffer)?;
+    out.write_all(plain(&String::from_utf8_lossy(&buffer)).as_bytes())
 }
 
 /// A span in ns.
@@ -30,8 +41,8 @@ fn float_span(ns: Option<f64>) -> String {
 /// The bound of a span, or that there is none.
 pub fn bound(ns: Option<u64>) -> String {
     match ns {
-        Some(ns) => format!("± {}", span(Some(i64::try_from(ns).unwrap_or(i64::MAX)))),
-        None => "± ?".into(),
+        Some(ns) => format!("±\u{a0}{}", span(Some(i64::try_from(ns).unwrap_or(i64::MAX)))),
+        None => "±\u{a0}?".into(),
     }
 }
 
@@ -44,7 +55,7 @@ pub fn rate(bits: Option<f64>) -> String {
         ..1e9 => (1e6, "Mb/s"),
         _ => (1e9, "Gb/s"),
     };
-    format!("{:.1} {unit}", bits / factor)
+    format!("{:.1}\u{a0}{unit}", bits / factor)
 }
 
 fn share(count: u64, ratio: Option<f64>) -> String {
@@ -64,7 +75,7 @@ fn wrapped(out: &mut dyn Write, first: &str, text: &str) -> io::Result<()> {
     let mut empty = true;
     for word in text.split(' ') {
         if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", plain(&line))?;
             line.clone_from(&indent);
             empty = true;
         }
@@ -74,7 +85,7 @@ fn wrapped(out: &mut dyn Write, first: &str, text: &str) -> io::Result<()> {
         line.push_str(word);
         empty = false;
     }
-    writeln!(out, "{line}")
+    writeln!(out, "{}", plain(&line))
 }
 
 /// The names of where packets leave and arrive.
@@ -176,7 +187,7 @@ fn ways(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     let (from, to) = ends(&report.points, Way::Forward);
     wrapped(out, "", &format!("one-way delay; 1 is {from}, 2 is {to}"))?;
-    table.write(out)
+    write(&table, out)
 }
 
 /// Two lines for each flow: its name, its figures.
@@ -214,7 +225,7 @@ pub fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for flow in &report.flows {
         table.row(if two { between(flow) } else { alone(flow) });
     }
-    table.write(&mut buffer)?;
+    write(&table, &mut buffer)?;
     let text = String::from_utf8_lossy(&buffer).into_owned();
     let mut lines = text.lines();
     writeln!(out, "{}", lines.next().unwrap_or_default())?;
@@ -388,7 +399,8 @@ fn reordering(reordering: &ReorderReport, out: &mut dyn Write) -> io::Result<()>
     );
     line(out, "reordered", &text)?;
     let density = &reordering.density;
-    let most = |shares: &mut dyn Iterator<Item = String>| shares.take(7).collect::<Vec<_>>().join(" ");
+    let most =
+        |shares: &mut dyn Iterator<Item = String>| shares.take(7).collect::<Vec<_>>().join(" ");
     let rd = most(&mut density.displacement.iter().map(|(d, s)| format!("{d:+}:{s:.3}")));
     let rbd = most(&mut density.occupancy.iter().map(|(b, s)| format!("{b}:{s:.3}")));
     line(out, "density", &format!("RD {rd}; RBD {rbd}"))
@@ -443,9 +455,12 @@ pub fn layers(report: &LayersReport, out: &mut dyn Write) -> io::Result<()> {
         ("max", Side::Right),
         ("bound", Side::Right),
     ]);
-    for pair in report.pairs.iter().filter(|pair| pair.adjacent).chain(
-        report.pairs.iter().filter(|pair| !pair.adjacent),
-    ) {
+    for pair in report
+        .pairs
+        .iter()
+        .filter(|pair| pair.adjacent)
+        .chain(report.pairs.iter().filter(|pair| !pair.adjacent))
+    {
         table.row(vec![
             pair.from.name().into(),
             pair.to.name().into(),
@@ -459,7 +474,7 @@ pub fn layers(report: &LayersReport, out: &mut dyn Write) -> io::Result<()> {
         ]);
     }
     writeln!(out, "layers: {} packets", report.packets)?;
-    table.write(out)
+    write(&table, out)
 }
 
 #[cfg(test)]
@@ -468,10 +483,10 @@ mod tests {
 
     #[test]
     fn figures_read_well() {
-        assert_eq!(span(Some(-1_234_567)), "-1.23 ms");
-        assert_eq!((span(None), bound(None)), ("-".into(), "± ?".into()));
-        assert_eq!(bound(Some(u64::MAX)), "± 9 220 000 000 s".replace(' ', "\u{202f}").replace("\u{202f}s", " s").replacen("±\u{202f}", "± ", 1));
-        assert_eq!(rate(Some(64_000.0)), "64.0 kb/s");
+        assert_eq!(plain(&span(Some(-1_234_567))), "−1.23 ms");
+        assert_eq!((span(None), plain(&bound(None))), ("-".into(), "± ?".into()));
+        assert_eq!(plain(&bound(Some(20_000))), "± 20.0 µs");
+        assert_eq!(plain(&rate(Some(64_000.0))), "64.0 kb/s");
         assert_eq!(share(3, Some(0.015)), "3 (1.50%)");
     }
 

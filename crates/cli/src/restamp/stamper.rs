@@ -41,6 +41,8 @@ pub struct Stampers {
     by: By,
     hands: BTreeMap<Place, Hands>,
     restampers: BTreeMap<Place, Restamper>,
+    /// The states that were told last: they are repeated now and then.
+    told: BTreeMap<Place, Change>,
     /// By how much times moved, ns.
     pub shifts: Spread,
     /// Times that moved.
@@ -69,6 +71,7 @@ impl Stampers {
             by,
             hands,
             restampers: BTreeMap::new(),
+            told: BTreeMap::new(),
             shifts: Spread::default(),
             changed: 0,
             foreign: 0,
@@ -122,8 +125,12 @@ impl Stampers {
 
     /// States of the clock that stand before the next packet of an interface.
     pub fn changes(&mut self, place: Place, changes: &[Change]) {
-        let restamper = self.restamper(place);
-        changes.iter().for_each(|change| restamper.change(change));
+        for change in changes {
+            if self.told.get(&place) != Some(change) {
+                self.told.insert(place, change.clone());
+                self.restamper(place).change(change);
+            }
+        }
     }
 
     /// A packet without a record.
@@ -148,7 +155,7 @@ impl Stampers {
             By::Nothing => Anew { unix_ns, record: *record },
             By::Recorded | By::Best => {
                 let stamped = self.restamper(place).stamp(&recorded);
-                renew(record, &recorded, &stamped)
+                renew(self.by, record, &recorded, &stamped)
             }
         };
         self.after.add(anew.record.bound_ns.map(u64::from));
@@ -175,21 +182,19 @@ impl Stampers {
 }
 
 /// The record with what is new in it. Where nothing is, to the last bit the old one.
-fn renew(old: &PacketRecord, recorded: &Recorded, stamped: &Stamped) -> Anew {
-    let same = stamped.unix_ns == recorded.unix_ns
-        && stamped.quality == recorded.quality
-        && stamped.generation == recorded.generation;
-    let bound_ns = match stamped.bound {
-        Some(bound) => truechimer_capture::sink::bound_ns(bound),
-        // It kept its time, and with it what that was worth.
-        None if same => old.bound_ns,
-        None => None,
-    };
+fn renew(by: By, old: &PacketRecord, recorded: &Recorded, stamped: &Stamped) -> Anew {
+    let unix_ns = stamped.unix_ns;
+    // Somebody has cut the hand that it is by out of the file: what was promised then still is.
+    let lost = stamped.quality != Quality::Bounded && unix_ns == recorded.unix_ns;
+    if by == By::Recorded && lost {
+        return Anew { unix_ns, record: *old };
+    }
     let quality = match stamped.quality {
         Quality::Bounded => records::Quality::Bounded,
         Quality::Unsynchronised => records::Quality::Unsynchronised,
         Quality::Uncounted => records::Quality::Uncounted,
     };
+    let bound_ns = stamped.bound.and_then(truechimer_capture::sink::bound_ns);
     let record = PacketRecord { quality, generation: stamped.generation, bound_ns, ..*old };
-    Anew { unix_ns: stamped.unix_ns, record }
+    Anew { unix_ns, record }
 }

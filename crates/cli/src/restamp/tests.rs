@@ -1,1 +1,298 @@
+use std::path::{Path, PathBuf};
 
+use clap::Parser;
+use truechimer::{Count, CountSpan, CounterKind, Epoch, Hand, Instant, Leaps, Made, Period, Rate};
+use truechimer::{Span, Status};
+use truechimer_capture::convert::{Change, Continuity, Identity, Used};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink};
+use truechimer_capture::{
+    Counted, Direction, Facts, KernelClock, Method, Packet, Quality, RawStamp, Stamped,
+};
+use truechimer_time::{BootId, CounterId};
+
+use super::*;
+use crate::args::{Command, CommandLine};
+use crate::scratch::Scratch;
+
+const BOOT: BootId = BootId([7; 16]);
+/// 2026-11-22.
+const START: i64 = 1_795_300_000;
+
+/// A hand made at count `second` · 10⁹ of a counter that is 10 ppm fast, `off` ns ahead.
+fn used(generation: u64, second: u64, off: i64) -> Used {
+    let base = Count(second * 1_000_000_000);
+    let period = Period::NANOSECOND.scaled(Rate::from_ppb(-10_000));
+    let time = Instant::from_nanos(i128::from(START) * 1_000_000_000 + i128::from(off))
+        + period.span(base - Count(0));
+    Used {
+        generation,
+        hand: Hand {
+            counter: CounterId { kind: CounterKind::Tsc, boot: BOOT, epoch: Epoch(3) },
+            base,
+            time,
+            period,
+            difference: period,
+            difference_error: Rate::from_ppb(10),
+            path_bound: Span::from_micros(20),
+            statistical_bound: Span::from_nanos(3001),
+            growth: Rate::from_ppb(500),
+            status: Status::Synchronised,
+            leaps: Leaps::default(),
+            void_after: Count(1 << 60),
+        },
+        made: Made {
+            count: base,
+            monotonic_ns: base.0 as i64,
+            raw_ns: base.0 as i64,
+            suspended_ns: 0,
+            device: None,
+        },
+    }
+}
+
+fn change(at: u64, hand: Option<Used>) -> Change {
+    Change {
+        at: Count(at),
+        counter: Identity {
+            kind: CounterKind::Tsc,
+            boot: BOOT,
+            period: Period::NANOSECOND,
+            resolution: CountSpan(1),
+        },
+        epoch: Epoch(3),
+        status: hand.map(|used| used.hand.status),
+        reason: hand.is_none().then(|| "no daemon".to_owned()),
+        hand,
+        continuity: Continuity {
+            count: Count(at),
+            raw_ns: at as i64,
+            monotonic_ns: at as i64,
+            suspended_ns: 0,
+            width: CountSpan(30),
+        },
+    }
+}
+
+/// What the capture made of a count.
+fn stamped(count: u64, used: Option<&Used>) -> Stamped {
+    let counted = Counted { count: Count(count), error: CountSpan(40), epoch: Epoch(3) };
+    let Some(Used { generation, hand, .. }) = used else {
+        return Stamped {
+            counted: Some(counted),
+            unix_ns: START * 1_000_000_000 + count as i64,
+            instant: None,
+            bound: None,
+            quality: Quality::Unsynchronised,
+            generation: 0,
+        };
+    };
+    let instant = hand.time_at(counted.count);
+    let utc = hand.leaps.utc(instant);
+    // As the converter has it: the count's error, 0.1 % more for the rate, 1 ns for the rounding.
+    let error = hand.period.span(counted.error).0;
+    let error = Span(error + (error >> 10)) + Span::from_nanos(1);
+    Stamped {
+        counted: Some(counted),
+        unix_ns: utc.unix_nanos() as i64,
+        instant: Some(instant),
+        bound: Some(hand.bound_at(counted.count) + error),
+        quality: Quality::Bounded,
+        generation: *generation,
+    }
+}
+
+/// A capture of five seconds in which the clock is lost for one, with packets of others in between.
+fn capture(path: &Path) {
+    let facts = Facts {
+        interface: "wire".into(),
+        method: Method::Packet,
+        detail: "made up".into(),
+        link_type: 1,
+        snap_length: 200,
+        stamped_by: "a test".into(),
+        ring_bytes: 0,
+    };
+    let options = FileOptions { path: path.to_owned(), ..FileOptions::default() };
+    let mut sink = CaptureFile::create(&facts, options).unwrap();
+    for second in 1..=5u64 {
+        let hand = (second != 3).then(|| used(second, second, second as i64 * 700));
+        sink.change(&change(second * 1_000_000_000 + 5, hand)).unwrap();
+        for n in 1..=100u64 {
+            let count = second * 1_000_000_000 + n * 9_000_001;
+            let packet = Packet {
+                stamp: RawStamp::Clock(KernelClock::Realtime, 1),
+                data: &[n as u8; 60],
+                tag: None,
+                length: 60,
+                direction: Direction::In,
+                queue: 0,
+            };
+            sink.packet(&packet, &stamped(count, hand.as_ref())).unwrap();
+        }
+    }
+    sink.finish().unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    truechimer_pcapng::write::packet(&mut bytes, 0, 5, &[b"not ours"], 8).end();
+    // A block that nobody knows.
+    bytes.extend([0x99, 0, 0, 0x80, 16, 0, 0, 0, 1, 2, 3, 4, 16, 0, 0, 0]);
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn restamp(words: &[&str]) -> Result<String, String> {
+    let line = [&["truechimer", "restamp"], words].concat();
+    let Command::Restamp(args) = CommandLine::try_parse_from(line).unwrap().command else {
+        panic!("another command")
+    };
+    let mut out = Vec::new();
+    match run(&args, &mut out) {
+        Ok(_) => Ok(String::from_utf8(out).unwrap()),
+        Err(Failure::Said(why)) => Err(why),
+        Err(why) => panic!("{why:?}"),
+    }
+}
+
+fn json(words: &[&str]) -> serde_json::Value {
+    let text = restamp(words).unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+struct Files {
+    _scratch: Scratch,
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Files {
+    fn new() -> Files {
+        let scratch = Scratch::new().unwrap();
+        let (from, to) = (scratch.path().join("from.pcapng"), scratch.path().join("to.pcapng"));
+        capture(&from);
+        Files { _scratch: scratch, from, to }
+    }
+
+    fn names(&self) -> (&str, &str) {
+        (self.from.to_str().unwrap(), self.to.to_str().unwrap())
+    }
+}
+
+#[test]
+fn by_the_recorded_hands_it_is_the_same_file() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    let summary = json(&["--by", "recorded", "--json", "-o", to, from]);
+    assert_eq!((&summary["packets"], &summary["recorded"]), (&501.into(), &500.into()));
+    assert_eq!((&summary["changed"], &summary["foreign"]), (&0.into(), &1.into()));
+    assert_eq!((&summary["bounded"], &summary["kept"]), (&400.into(), &100.into()));
+    assert!(std::fs::read(from).unwrap() == std::fs::read(to).unwrap());
+
+    // Whatever was done to its times is undone; the rest was not touched.
+    let mut moved = std::fs::read(from).unwrap();
+    let mut blocks = Blocks::new(std::io::Cursor::new(moved.clone()));
+    while let Some(block) = blocks.next_block().unwrap() {
+        if block.kind == truechimer_pcapng::kind::PACKET {
+            moved[block.offset as usize + 17] ^= 1;
+        }
+    }
+    std::fs::write(to, &moved).unwrap();
+    let again = json(&["--by", "recorded", "--json", "-o", to, to]);
+    assert_eq!(again["changed"], 400);
+    let (was, is) = (std::fs::read(from).unwrap(), std::fs::read(to).unwrap());
+    let differing = was.iter().zip(&is).filter(|(a, b)| a != b).count();
+    // One byte of each packet whose time is the system clock's, or of others.
+    assert_eq!((was.len(), differing), (is.len(), 101));
+}
+
+#[test]
+fn by_all_hands_times_get_better() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    let summary = json(&["--json", "-o", to, from]);
+    assert_eq!((&summary["bounded_before"], &summary["bounded"]), (&400.into(), &500.into()));
+    assert!(summary["changed"].as_u64().unwrap() > 300, "{summary}");
+    assert_eq!(summary["contradicted"], 0);
+    assert!(summary["largest_bound_ns"].as_u64() <= summary["largest_bound_before_ns"].as_u64());
+    // The truth is known: the hands are 700, 1400, … ns ahead.
+    let truth = used(0, 0, 0).hand;
+    let list = restamp(&["--list", "--json", to]).unwrap();
+    let mut seen = 0;
+    for line in list.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let (Some(count), Some(bound)) = (row["count"].as_u64(), row["bound_ns"].as_i64()) else {
+            continue;
+        };
+        let true_ns = truth.leaps.utc(truth.time_at(Count(count))).unix_nanos() as i64;
+        let off = row["unix_ns"].as_i64().unwrap() - true_ns;
+        assert!(off.abs() <= bound, "{off} ns, ± {bound}");
+        seen += 1;
+    }
+    assert_eq!(seen, 500);
+    // Done once more, nothing changes.
+    let again = json(&["--json", to]);
+    assert_eq!(again["changed"], 0);
+}
+
+#[test]
+fn it_is_listed_as_it_stands() {
+    let files = Files::new();
+    let (from, _) = files.names();
+    let list = restamp(&["--list", from]).unwrap();
+    let lines: Vec<_> = list.lines().collect();
+    let first: Vec<_> = lines[0].split_whitespace().collect();
+    assert_eq!(first[0], "1");
+    assert!(first[1].starts_with("2026-11-21T21:06:41.00"), "{first:?}");
+    assert_eq!(first[2..], ["±", "23.048", "µs", "bounded", "packet", "=", "1009000001", "3", "1"]);
+    assert!(lines[200].contains("± -") && lines[200].contains("unsynchronised"), "{}", lines[200]);
+    assert!(lines[500].contains("foreign"), "{}", lines[500]);
+    assert!(list.contains("nothing written"), "{list}");
+}
+
+#[test]
+fn what_cannot_be_restamped_is_told() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    let told = |words: &[&str]| restamp(words).unwrap_err();
+    assert!(told(&["nowhere"]).starts_with("nowhere: "));
+    std::fs::write(to, b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0")
+        .unwrap();
+    assert!(
+        told(&[to])
+            .ends_with("a pcap file holds no raw counts; the pcapng of 'truechimer capture' does")
+    );
+    std::fs::write(to, b"").unwrap();
+    assert!(told(&[to]).ends_with(": the file is empty"));
+    let mut bytes = Vec::new();
+    truechimer_pcapng::write::section(&mut bytes).text(4, "Dumpcap").end();
+    truechimer_pcapng::write::interface(&mut bytes, 1, 0).end();
+    truechimer_pcapng::write::packet(&mut bytes, 0, 5, &[b"x"], 1).end();
+    std::fs::write(to, &bytes).unwrap();
+    assert!(told(&[to]).contains("none of its 1 packets bears a raw count (written by Dumpcap)"));
+    assert!(
+        told(&["--by", "recorded", "--log", "x", from]).contains("--by recorded takes no hands")
+    );
+    assert!(told(&["-o", "-", "--list", from]).contains("standard output cannot take both"));
+    assert!(told(&["--log", to, from]).starts_with(to));
+    assert!(told(&["--page", to, from]).contains(to));
+
+    // Damage is named with its place, and leaves nothing behind.
+    let mut damaged = std::fs::read(from).unwrap();
+    let at = damaged.windows(6).rposition(|six| six == b"TChm\x01P").unwrap();
+    damaged[at + 7] |= 0x80;
+    std::fs::write(to, &damaged).unwrap();
+    let out = format!("{to}.out");
+    let why = told(&["-o", &out, to]);
+    assert!(why.contains("block 50") && why.contains("unknown flags"), "{why}");
+    assert!(!Path::new(&out).exists());
+    assert_eq!(std::fs::read_dir(Path::new(to).parent().unwrap()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_torn_file_is_restamped_up_to_there() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    let bytes = std::fs::read(from).unwrap();
+    std::fs::write(from, &bytes[..bytes.len() / 2]).unwrap();
+    let summary = json(&["--by", "recorded", "--json", "-o", to, from]);
+    assert!(summary["torn"].as_str().unwrap().contains("readable up to there"), "{summary}");
+    let (was, is) = (std::fs::read(from).unwrap(), std::fs::read(to).unwrap());
+    assert!(is.len() < was.len() && was.starts_with(&is));
+}

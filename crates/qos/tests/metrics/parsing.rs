@@ -108,14 +108,48 @@ fn padding_of_short_frames_is_no_payload() {
 }
 
 proptest! {
+    /// Where etherparse understands a whole packet, we understand the same.
+    #[test]
+    fn as_etherparse_has_it(
+        sizes in 0usize..300, ports: (u16, u16), sequence: u32, ack: u32, six: bool,
+        stamps in prop::option::of(any::<(u32, u32)>()), is_udp: bool,
+    ) {
+        let frame = match (is_udp, six) {
+            (true, true) => crate::frames::udp6(ports, &vec![1; sizes]),
+            (true, false) => udp(1, 2, ports, 77, &vec![1; sizes]),
+            _ => tcp(&Segment {
+                ports, back: false, flags: "AF", sequence, acknowledgement: ack, data: sizes,
+                timestamps: stamps,
+            }),
+        };
+        let theirs = etherparse::SlicedPacket::from_ethernet(&frame).unwrap();
+        let ours = parse(link::ETHERNET, &frame);
+        match (theirs.transport.unwrap(), ours.transport) {
+            (etherparse::TransportSlice::Udp(t), Transport::Udp { source, destination }) => {
+                prop_assert_eq!((t.source_port(), t.destination_port()), (source, destination));
+                prop_assert_eq!(t.payload(), ours.payload);
+            }
+            (etherparse::TransportSlice::Tcp(t), Transport::Tcp(tcp)) => {
+                prop_assert_eq!((t.source_port(), t.destination_port()), (tcp.source, tcp.destination));
+                prop_assert_eq!((t.sequence_number(), t.acknowledgment_number()), (tcp.sequence, tcp.acknowledgement));
+                prop_assert_eq!((t.syn(), t.ack(), t.fin(), t.rst()), (tcp.syn, tcp.ack, tcp.fin, tcp.rst));
+                prop_assert_eq!(t.payload(), ours.payload);
+                prop_assert_eq!((tcp.data_length as usize, tcp.timestamps), (sizes, stamps));
+            }
+            other => prop_assert!(false, "{other:?}"),
+        }
+        prop_assert!(!ours.cut);
+    }
+
     #[test]
     fn any_bytes_are_survived(
         data in prop::collection::vec(any::<u8>(), 0..200), which in 0usize..9,
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
-        kind in 0..4, keep in any::<prop::sample::Index>(),
+        kind in 0..5, keep in any::<prop::sample::Index>(),
     ) {
         let mut engine = Engine::new(Options { points: 2, ..Options::default() });
         let mut frame = match kind {
+            3 => [&[0u8; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 99, data.first().map_or(0, |b| b % 64), 9], &data].concat(),
             0 => udp(1, 2, (5004, 53), 1, &rtp(0, 1, 2, 3)),
             1 => echo(true, 1),
             2 => tcp(&Segment {

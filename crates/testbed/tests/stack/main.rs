@@ -8,6 +8,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod bed;
+mod capture;
 mod embedded;
 mod follow;
 mod hostile;

@@ -11,7 +11,7 @@ use super::world::{Dice, HZ, MS, START, World, counts};
 use crate::convert::core::{Core, Seen};
 use crate::convert::{Change, Continuity, Used};
 use crate::restamp::{Recorded, Restamper};
-use crate::{KernelClock, Quality, RawStamp, Stamped};
+use crate::{Counted, KernelClock, Quality, RawStamp, Stamped};
 
 /// The leap-free second at which the worlds begin: TAI.
 const BEGAN: i64 = START / 1_000_000_000 + 37;
@@ -54,7 +54,7 @@ fn seen(world: &World, at: i64, generation: u64, hand: Hand) -> Seen {
 }
 
 fn core() -> Core {
-    Core::new(World::identity(), CountSpan(counts(50)), CountSpan::ZERO)
+    Core::new(World::identity(), CountSpan(counts(50)))
 }
 
 /// One with two pairs around the first millisecond, and a clock.
@@ -110,19 +110,19 @@ fn no_promise_no_bound() {
             assert_eq!((stamped.unix_ns, stamped.bound), (world.realtime(at), None));
             assert_eq!((stamped.instant, stamped.generation), (None, 0));
         }
-        (stamped.quality, stamped.counted.unwrap().epoch.0)
+        (stamped.quality, stamped.counted.unwrap().epoch)
     };
     let as_hand = |status: Status| {
         move |seen: &mut Seen| {
             (seen.hand.status, seen.status) = (status, status);
         }
     };
-    assert_eq!(with(&|_| ()), (Quality::Bounded, 4));
-    assert_eq!(with(&as_hand(Status::Holdover)), (Quality::Bounded, 4));
-    assert_eq!(with(&as_hand(Status::Unknown)), (Quality::Unsynchronised, 4));
-    assert_eq!(with(&as_hand(Status::Disrupted)), (Quality::Unsynchronised, 4));
+    assert_eq!(with(&|_| ()), (Quality::Bounded, Epoch(4)));
+    assert_eq!(with(&as_hand(Status::Holdover)), (Quality::Bounded, Epoch(4)));
+    assert_eq!(with(&as_hand(Status::Unknown)), (Quality::Unsynchronised, Epoch(4)));
+    assert_eq!(with(&as_hand(Status::Disrupted)), (Quality::Unsynchronised, Epoch(4)));
     // A page that nobody tends any more.
-    assert_eq!(with(&|seen| seen.status = Status::Holdover), (Quality::Bounded, 4));
+    assert_eq!(with(&|seen| seen.status = Status::Holdover), (Quality::Bounded, Epoch(4)));
     // Void by now, but not for the time of the packet; and void for that, too.
     let void = |after: i64| {
         move |seen: &mut Seen| {
@@ -130,16 +130,19 @@ fn no_promise_no_bound() {
             seen.hand.void_after = World::steady(5).truth(after);
         }
     };
-    assert_eq!(with(&void(MS * 3 / 4)), (Quality::Bounded, 4));
-    assert_eq!(with(&void(MS / 4)), (Quality::Unsynchronised, 4));
+    assert_eq!(with(&void(MS * 3 / 4)), (Quality::Bounded, Epoch(4)));
+    assert_eq!(with(&void(MS / 4)), (Quality::Unsynchronised, Epoch(4)));
     // The reader found a break that the hand does not know of: its epoch is over.
-    assert_eq!(with(&|seen| seen.status = Status::Disrupted), (Quality::Unsynchronised, 0));
+    assert_eq!(
+        with(&|seen| seen.status = Status::Disrupted),
+        (Quality::Unsynchronised, Counted::NO_EPOCH)
+    );
     // No page at all.
     let mut core = synchronised(&world);
     core.see(None);
     let stamped = core.convert(real(&world, at));
     assert_eq!(stamped.quality, Quality::Unsynchronised);
-    assert_eq!(stamped.counted.unwrap().epoch, Epoch(0));
+    assert_eq!(stamped.counted.unwrap().epoch, Counted::NO_EPOCH);
 }
 
 #[test]
@@ -180,7 +183,7 @@ fn an_epoch_is_not_stretched_across_its_end() {
     core.see(Some(seen(&world, 3 * MS, 9, hand(&world, 3 * MS, Span::ZERO, 5))));
     let before = core.convert(RawStamp::Count(world.count(2 * MS)));
     assert_eq!(before.quality, Quality::Unsynchronised);
-    assert_eq!(before.counted.unwrap().epoch, Epoch(0));
+    assert_eq!(before.counted.unwrap().epoch, Counted::NO_EPOCH);
     let after = core.convert(RawStamp::Count(world.count(4 * MS)));
     assert_eq!((after.quality, after.counted.unwrap().epoch), (Quality::Bounded, Epoch(5)));
     // Stamps between pairs of before: nobody knows.
@@ -217,7 +220,7 @@ fn a_jump_of_the_counter_ends_what_is_promised() {
         let counted = stamped.counted.unwrap();
         let off = counted.count - (world.truth(at) + CountSpan(by));
         assert!(off.abs() <= counted.error);
-        assert_eq!((stamped.quality, counted.epoch), (Quality::Unsynchronised, Epoch(0)));
+        assert_eq!((stamped.quality, counted.epoch), (Quality::Unsynchronised, Counted::NO_EPOCH));
         // A newer hand of the same epoch may have been made before the daemon looked.
         core.see(Some(seen(&world, 3 * MS, 8, hand(&world, 0, Span::ZERO, 4))));
         assert!(core.is_broken());
@@ -267,7 +270,7 @@ fn capture(seed: u64) -> (Vec<Result<Change, Recorded>>, Vec<Stamped>) {
     };
     let mut core = core();
     let (mut file, mut all) = (vec![], vec![]);
-    let (mut generation, mut epoch) = (0, 1);
+    let (mut generation, mut epoch) = (0, 0);
     core.pair(world.pair(&mut dice, 0).0);
     for ms in 1..80 {
         core.pair(world.pair(&mut dice, ms * MS).0);

@@ -12,7 +12,7 @@ fn rested(astray: &mut Astray) {
 
 #[test]
 fn packets_on_their_way_are_not_lost() {
-    let mut astray = Astray { lost: 0, seen: 0, since: Instant::now() };
+    let mut astray = Astray::new();
     assert_eq!(astray.note(&counts(1000, 700, 100), 1), 0, "200 may be on their way");
     assert_eq!(astray.note(&counts(1000, 700, 100), 1), 0, "and still");
     assert_eq!(astray.note(&counts(2000, 1500, 0), 1), 244, "500 cannot be, all of them");

@@ -1,0 +1,75 @@
+//! What Wireshark's tools leave of our records.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::Command;
+
+use truechimer_capture::sink::{CaptureFile, Sink};
+use truechimer_pcapng::records::{self, Record};
+use truechimer_pcapng::{Blocks, Content, Section, code};
+use truechimer_timehands::Status;
+
+use crate::made::{Scratch, change, facts, frame, packet, stamped};
+use crate::options;
+
+/// How many packets there are, how many bear our record, and how many states of the clock stand in
+/// the file; the interfaces' with them.
+fn left(path: &Path) -> (usize, usize, usize) {
+    let mut blocks = Blocks::new(BufReader::new(File::open(path).unwrap()));
+    let (mut section, mut left) = (Section::new(), (0, 0, 0));
+    while let Some(block) = blocks.next_block().unwrap() {
+        let options = match section.take(&block).unwrap() {
+            Content::Packet(packet) => {
+                left.0 += 1;
+                packet.options
+            }
+            Content::Interface(_, options) => options,
+            _ => continue,
+        };
+        for option in options.map(Result::unwrap).filter(|option| option.code == code::CUSTOM) {
+            match records::read(option.value).unwrap() {
+                Some(Record::Packet(_)) => left.1 += 1,
+                Some(Record::Change(_)) => left.2 += 1,
+                _ => {}
+            }
+        }
+    }
+    left
+}
+
+#[test]
+fn records_survive_the_tools_of_others() {
+    let scratch = Scratch::new();
+    let (one, two, out) =
+        (scratch.file("one.pcapng"), scratch.file("two.pcapng"), scratch.file("out.pcapng"));
+    for (path, interface) in [(&one, "left"), (&two, "right")] {
+        let facts = truechimer_capture::Facts { interface: interface.into(), ..facts() };
+        let mut sink = CaptureFile::create(&facts, options(path)).unwrap();
+        sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+        let data = frame(150);
+        for n in 0..10 {
+            if n == 7 {
+                sink.change(&change(20, Some(Status::Synchronised), Some(6))).unwrap();
+            }
+            sink.packet(&packet(&data), &stamped(n)).unwrap();
+        }
+        sink.finish().unwrap();
+    }
+    assert_eq!(left(&one), (10, 10, 2));
+    let (one, two, to) = (one.to_str().unwrap(), two.to_str().unwrap(), out.to_str().unwrap());
+    for (words, expected) in [
+        (&["editcap", one, to][..], (10, 10, 2)),
+        (&["editcap", "-s", "60", "-r", one, to, "2-4"], (3, 3, 1)),
+        (&["mergecap", "-w", to, one, two], (20, 20, 4)),
+        (&["tshark", "-r", one, "-w", to], (10, 10, 2)),
+        (&["tshark", "-r", one, "-Y", "frame.number > 7", "-w", to], (3, 3, 2)),
+    ] {
+        let Ok(output) = Command::new(words[0]).args(&words[1..]).output() else {
+            eprintln!("SKIPPED: {} is not here", words[0]);
+            continue;
+        };
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(left(&out), expected, "{words:?}");
+    }
+}
