@@ -1,5 +1,6 @@
 //! Two hosts and a wire, on which frames are made and captured.
 
+use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::process::{Command, Output};
 
@@ -14,6 +15,9 @@ pub const WIRE: &str = "wire";
 /// An address on the wire that nobody has: what is sent there is captured, and goes no further.
 pub const NOBODY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 72);
 const NOBODY_MAC: &str = "02:00:00:00:48:02";
+
+/// Goes first, as far as that is possible, and becomes its arguments.
+const FOREMOST: &str = "echo -20 2>/dev/null >/proc/self/autogroup || :; exec nice -n -10 \"$@\"";
 
 /// Two namespaces joined by a veth pair, gone when this process is, however it ends: each is kept
 /// by a process that waits for its input to end.
@@ -54,6 +58,22 @@ impl Bed {
     #[must_use]
     pub fn receiver(&self) -> &Namespace {
         &self.pair.client
+    }
+
+    /// A command that runs `program` on one of the sides, before whatever else the machine does, on
+    /// the processors `cpus` (as taskset names them).
+    ///
+    /// It has a session of its own: where the scheduler shares time out among sessions, niceness
+    /// alone decides nothing between them. Both end with it.
+    #[must_use]
+    pub fn foremost(side: &Namespace, program: impl AsRef<OsStr>, cpus: Option<&str>) -> Command {
+        let mut command = side.command("setsid");
+        command.args(["sh", "-c", FOREMOST, "sh"]);
+        if let Some(cpus) = cpus {
+            command.args(["taskset", "-c", cpus]);
+        }
+        command.arg(program);
+        command
     }
 
     /// A command of the system, on one of the sides.

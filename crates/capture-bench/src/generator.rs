@@ -6,7 +6,7 @@
 mod program;
 
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,6 @@ use crate::frame;
 use crate::outcome::Failure;
 pub use program::LONGEST_GAP_NS;
 use program::{Generator, Recipe, Way};
-
-/// How much the generator, and every program that captures, goes before whatever else the machine
-/// does.
-pub const NICE: &str = "-10";
 
 /// Where frames come from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, clap::ValueEnum)]
@@ -171,8 +167,8 @@ impl Order {
     /// Starts to send.
     fn start(&self, side: &Namespace, cpus: &str) -> Result<Child, Failure> {
         let own = std::env::current_exe().map_err(|e| Failure::of("our own program", e))?;
-        let mut command: Command = side.command("nice");
-        command.args(["-n", NICE, "taskset", "-c", cpus]).arg(own).args(self.arguments());
+        let mut command = Bed::foremost(side, own, Some(cpus));
+        command.args(self.arguments());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().map_err(|error| Failure::of("starting the generator", error))
     }

@@ -4,8 +4,7 @@ use std::process::Command;
 
 use truechimer_testbed::namespace::Namespace;
 
-use crate::bed::WIRE;
-use crate::generator::NICE;
+use crate::bed::{Bed, WIRE};
 
 /// The ring that all get where the same ring is asked for, MiB.
 pub const RING_MIB: u32 = 64;
@@ -112,12 +111,7 @@ impl Tool {
             Program::Dumpcap => truechimer_testbed::binary::system("dumpcap"),
             Program::Truechimer => truechimer.to_owned(),
         };
-        let mut command = side.command("nice");
-        command.args(["-n", NICE]);
-        if let Some(cpus) = cpus {
-            command.args(["taskset", "-c", cpus]);
-        }
-        command.arg(program);
+        let mut command = Bed::foremost(side, program, cpus);
         let snap = SNAP.to_string();
         match self.program {
             // Without -Z it would become a user who may not write the file.

@@ -6,6 +6,8 @@ mod layered;
 mod live;
 mod page;
 mod screen;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 use std::path::PathBuf;

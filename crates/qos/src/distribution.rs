@@ -179,22 +179,6 @@ impl Distribution {
             })
             .collect()
     }
-
-    /// The same with every value's sign changed.
-    #[must_use]
-    pub fn negated(&self) -> Distribution {
-        let mut negated = Distribution { shift: self.shift, ..Distribution::default() };
-        for (bucket, n) in &self.buckets {
-            // The bucket that holds −(the highest value of this one).
-            negated.buckets.insert((bucket ^ -1).saturating_add(i64::from(self.shift == 0)), *n);
-        }
-        negated.n = self.n;
-        negated.sum = -self.sum;
-        negated.squares = self.squares;
-        negated.least = self.greatest.saturating_neg();
-        negated.greatest = self.least.saturating_neg();
-        negated
-    }
 }
 
 #[cfg(test)]
@@ -253,17 +237,6 @@ mod tests {
             prop_assert_eq!((merged.len(), merged.min(), merged.max()), (all.len(), all.min(), all.max()));
             prop_assert_eq!(merged.resolution(), all.resolution());
             prop_assert!(merged.buckets().eq(all.buckets()));
-        }
-
-        #[test]
-        fn negated_is_of_negated_values(values in prop::collection::vec(-9_999i64..9_999, 1..2000)) {
-            let made = of(&values).negated();
-            let other = of(&values.iter().map(|v| -v).collect::<Vec<_>>());
-            prop_assert_eq!((made.len(), made.min(), made.max()), (other.len(), other.min(), other.max()));
-            for q in [0.0, 0.5, 0.99] {
-                let off = (made.quantile(q).unwrap() - other.quantile(q).unwrap()).unsigned_abs();
-                prop_assert!(off <= made.resolution());
-            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The same packet at several layers of one host, and how long it took from one to the next.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 
@@ -131,10 +132,9 @@ impl Layers {
     pub fn packet(&mut self, stamps: &[Layered]) {
         let mut by_layer = BTreeMap::new();
         for stamp in stamps {
-            if by_layer.contains_key(&stamp.layer) {
-                self.repeated += 1;
-            } else {
-                by_layer.insert(stamp.layer, stamp);
+            match by_layer.entry(stamp.layer) {
+                Entry::Occupied(_) => self.repeated += 1,
+                Entry::Vacant(place) => drop(place.insert(stamp)),
             }
         }
         if by_layer.is_empty() {

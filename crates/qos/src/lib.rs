@@ -17,6 +17,7 @@ mod density;
 mod distribution;
 mod engine;
 mod flow;
+mod identity;
 mod jitter;
 mod layers;
 mod loss;

@@ -152,7 +152,7 @@ fn condition(text: &str) -> Result<Condition, String> {
 
 fn hex(text: &str) -> Result<Vec<u8>, String> {
     let wrong = || format!("'{text}' is not bytes in hexadecimal, two digits each");
-    if text.len() % 2 != 0 || !text.is_ascii() || text.len() > 2 * MOST {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() || text.len() > 2 * MOST {
         return Err(wrong());
     }
     let pair = |at| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());

@@ -224,7 +224,7 @@ pub struct SeenReport {
     pub lasted_ns: i64,
     /// Packets a second from the first to the last.
     pub packets_per_s: Option<f64>,
-    /// Bits a second, of the bytes as captured.
+    /// Bits a second: so many packets of the mean length.
     pub bits_per_s: Option<f64>,
     /// Most bits a second in one bin, on an Ethernet: with preamble, checksum and gap.
     pub peak_wire_bits_per_s: Option<f64>,
@@ -253,7 +253,8 @@ impl SeenReport {
             bytes: seen.bytes,
             lasted_ns,
             packets_per_s: over(seen.packets.saturating_sub(1)),
-            bits_per_s: over(seen.bytes.saturating_mul(8)),
+            bits_per_s: over(seen.packets.saturating_sub(1))
+                .map(|packets| packets * 8.0 * seen.bytes as f64 / seen.packets as f64),
             peak_wire_bits_per_s: peak
                 .map(|bytes| bytes as f64 * 8.0 / (seen.bins.width_ns() as f64 / 1e9)),
             gap: Spread::of(&seen.gaps),

@@ -13,7 +13,7 @@ use truechimer_time::{
 };
 use truechimer_timehands::{Hand, Made, Status};
 
-/// 2026-11-22, ns.
+/// 2026-11-21T22:26:40Z, ns.
 pub const START: i64 = 1_795_300_000_000_000_000;
 
 /// A directory of this test's own, which goes with it.

@@ -1,6 +1,7 @@
 //! Packets from files.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Cursor, Read};
 use std::path::Path;
@@ -159,13 +160,14 @@ impl Input {
 
     fn passes(&mut self, packet: &Held) -> Result<bool, Failure> {
         let Some(text) = &self.filter else { return Ok(true) };
-        if !self.filters.contains_key(&packet.link_type) {
-            let made = Filter::compile(text, None, packet.link_type, 262_144);
-            let made = made.map_err(|why| Failure::Said(why.to_string()))?;
-            self.filters.insert(packet.link_type, made);
-        }
-        let filter = self.filters.get(&packet.link_type);
-        Ok(filter.is_none_or(|filter| filter.matches(&packet.data, packet.length)))
+        let filter = match self.filters.entry(packet.link_type) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                let made = Filter::compile(text, None, packet.link_type, 262_144);
+                place.insert(made.map_err(|why| Failure::Said(why.to_string()))?)
+            }
+        };
+        Ok(filter.matches(&packet.data, packet.length))
     }
 
     fn next(&mut self) -> Result<Option<Held>, Failure> {

@@ -251,8 +251,8 @@ fn round_trips(report: &Report, totals: &Totals, start: i64) -> Option<Section> 
         .share(Share::Rows);
     let mut section = Section::new("Round trips").continues().text(
         "From a packet that asks for an answer to the answer, at one point. Measured by the \
-         counter where packets have counts: over so short a time that is good to nanoseconds, \
-         whatever the time of day is worth.",
+         counter where packets have counts: then the bound is that of both stamps and of the \
+         counter's rate, whatever the time of day is worth.",
     );
     let mut charts = Vec::new();
     for (point, rtts) in report.points.iter().zip(&totals.rtts) {

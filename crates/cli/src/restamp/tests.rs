@@ -15,7 +15,7 @@ use crate::args::{Command, CommandLine};
 use crate::scratch::Scratch;
 
 const BOOT: BootId = BootId([7; 16]);
-/// 2026-11-22.
+/// 2026-11-21T22:26:40Z.
 const START: i64 = 1_795_300_000;
 
 /// A hand made at count `second` · 10⁹ of a counter that is 10 ppm fast, `off` ns ahead.
@@ -239,8 +239,8 @@ fn it_is_listed_as_it_stands() {
     let lines: Vec<_> = list.lines().collect();
     let first: Vec<_> = lines[0].split_whitespace().collect();
     assert_eq!(first[0], "1");
-    assert!(first[1].starts_with("2026-11-21T21:06:41.00"), "{first:?}");
-    assert_eq!(first[2..], ["±", "23.048", "µs", "bounded", "packet", "=", "1009000001", "3", "1"]);
+    assert!(first[1].starts_with("2026-11-21T22:26:41.00899"), "{first:?}");
+    assert_eq!(first[2..], ["±", "23.047", "µs", "bounded", "packet", "=", "1009000001", "3", "1"]);
     assert!(lines[200].contains("± -") && lines[200].contains("unsynchronised"), "{}", lines[200]);
     assert!(lines[500].contains("foreign"), "{}", lines[500]);
     assert!(list.contains("nothing written"), "{list}");

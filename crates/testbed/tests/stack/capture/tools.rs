@@ -54,7 +54,8 @@ pub fn theirs(network: &Namespace, dir: &Dir, name: &str, filter: &str) -> Captu
     let log = dir.join(&format!("{name}.theirs.log"));
     if is_root() {
         let mut command = network.command(binary::system("tcpdump"));
-        command.args(["-i", "wire", "-U", "--immediate-mode", "--nano", "-Z", "root", "-w"]);
+        // Not --immediate-mode: its ring has room for a dozen packets, and it loses some.
+        command.args(["-i", "wire", "-U", "-B", "8192", "--nano", "-Z", "root", "-w"]);
         let mut process = Process::start(with(command, &file, &[filter]), &log);
         process.expect_output("listening on", SOON);
         return Capture { process, file };
@@ -87,11 +88,7 @@ impl Capture {
     /// Waits until the file has these bytes.
     pub fn until(&mut self, words: &[u8]) {
         let end = Instant::now() + SOON;
-        loop {
-            let bytes = std::fs::read(&self.file).unwrap_or_default();
-            if bytes.windows(words.len()).any(|window| window == words) {
-                return;
-            }
+        while !self.has(words) {
             let late = Instant::now() >= end;
             assert!(
                 self.process.is_running() && !late,
@@ -102,6 +99,12 @@ impl Capture {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether the file has these bytes by now.
+    pub fn has(&self, words: &[u8]) -> bool {
+        let bytes = std::fs::read(&self.file).unwrap_or_default();
+        bytes.windows(words.len()).any(|window| window == words)
     }
 
     pub fn ended(&mut self) -> ExitStatus {

@@ -1,0 +1,144 @@
+//! The command on files of which everything is known.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use super::{Qos, run};
+use crate::args::{Command, CommandLine};
+use crate::failure::{Failure, Outcome};
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("truechimer-qos-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    /// A capture (pcap) of 100 numbered packets every 100 ms, `late` ns later, without some.
+    fn capture(&self, name: &str, late: i64, hop_limit: u8, lost: &[u32]) -> String {
+        let mut file = Vec::new();
+        for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65_535, 101] {
+            file.extend(word.to_le_bytes());
+        }
+        for n in (0..100u32).filter(|n| !lost.contains(n)) {
+            let ns = 1_700_000_000_000_000_000 + i64::from(n) * 100_000_000 + late;
+            let mut packet = vec![0x45, 0, 0, 32, 0, n as u8, 0, 0, hop_limit, 17, 0, 0];
+            packet.extend([10, 0, 0, 1, 10, 0, 0, 2, 0x1f, 0x90, 0x23, 0x28, 0, 12, 0, 0]);
+            packet.extend(n.to_be_bytes());
+            for word in [(ns / 1_000_000_000) as u32, (ns % 1_000_000_000) as u32, 32, 32] {
+                file.extend(word.to_le_bytes());
+            }
+            file.extend(packet);
+        }
+        let path = self.0.join(name);
+        fs::write(&path, file).unwrap();
+        path.display().to_string()
+    }
+}
+
+fn parsed(words: &[&str]) -> Qos {
+    let line = ["truechimer", "qos"].iter().chain(words);
+    match CommandLine::try_parse_from(line).unwrap().command {
+        Command::Qos(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn output(words: &[&str]) -> (Outcome, String) {
+    let mut out = Vec::new();
+    let outcome = run(&parsed(words), &mut out).unwrap();
+    (outcome, String::from_utf8(out).unwrap())
+}
+
+#[test]
+fn two_files_give_one_way_delays_and_losses() {
+    let folder = Folder::new("delays");
+    let a = folder.capture("a.pcap", 0, 64, &[]);
+    let b = folder.capture("b.pcap", 5_000_000, 63, &[7, 8, 30]);
+    let (outcome, text) = output(&[&a, &b, "--assume", "20us,30us"]);
+    assert_eq!(outcome, Outcome::Good);
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    for part in
+        ["1 > 2", "97", "3 (3.00%)", "5.00 ms", "± 50.0 µs", "10.0.0.1:8080 > 10.0.0.2:9000"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let (_, json) = output(&[&a, &b, "--json", "--assume", "20us"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let path = &json["flows"][0]["path"];
+    assert_eq!(path["delay"]["median_ns"], 5_000_000);
+    assert_eq!((&path["loss"]["lost"], &path["loss"]["longest_run"]), (&3.into(), &2.into()));
+    assert_eq!((&path["bound_max_ns"], &path["evidence"]), (&40_000.into(), &"hop-limit".into()));
+    let (_, csv) = output(&[&a, &b, "--csv"]);
+    let columns = |line: &str| line.split(',').count();
+    let head = columns(csv.lines().next().unwrap());
+    assert_eq!(csv.lines().count(), 4);
+    assert!(csv.lines().all(|line| columns(line) == head), "{csv}");
+    let (_, series) = output(&[&a, &b, "--csv", "--series", "--interval", "5s"]);
+    assert!(series.lines().filter(|line| line.contains(",between,")).count() >= 2, "{series}");
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_said_and_is_the_exit_status() {
+    let folder = Folder::new("clock");
+    let a = folder.capture("a.pcap", 0, 64, &[]);
+    let b = folder.capture("b.pcap", -9_000_000, 63, &[]);
+    let (outcome, text) = output(&[&a, &b]);
+    assert_eq!(outcome, Outcome::Bad);
+    assert!(text.contains("problem: 100 of 100 packets"), "{text}");
+    // In that direction all is well.
+    assert_eq!(output(&[&b, &a, "--direction", "forward"]).0, Outcome::Good);
+}
+
+#[test]
+fn numbers_in_one_file_and_a_page() {
+    let folder = Folder::new("numbers");
+    let b = folder.capture("b.pcap", 0, 63, &[7, 8, 30]);
+    let page = folder.0.join("page.html").display().to_string();
+    let (_, text) = output(&[&b, "--sequence", "udp:9000@0:be32", "-v", "--html", &page]);
+    assert!(text.contains("lost          3 (3.00%) of 100, in 2 runs"), "{text}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("10.0.0.1:8080") && page.contains("Time between packets"));
+    assert_eq!(output(&[&b, "--flow", "10.9.9.9"]).1.lines().count(), 2);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = Folder::new("errors");
+    let path = folder.0.join("no.pcap");
+    fs::write(&path, "no capture at all").unwrap();
+    let name = path.display().to_string();
+    for (words, part) in [
+        (vec![name.as_str()], "no.pcap"),
+        (vec!["/nonexistent.pcap"], "nonexistent"),
+        (vec![name.as_str(), "--between", "a"], "--between"),
+    ] {
+        match run(&parsed(&words), &mut Vec::new()) {
+            Err(Failure::Said(why)) => assert!(why.contains(part), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    for words in [
+        &["x", "--rtp", "many"][..],
+        &["x", "--rtp-clock", "200=8000"],
+        &["x", "--rtp-clock", "0"],
+        &["x", "--sequence", "udp@0"],
+        &["x", "-i", "lo"],
+        &[],
+    ] {
+        let line = ["truechimer", "qos"].iter().chain(words);
+        assert!(CommandLine::try_parse_from(line).is_err(), "{words:?}");
+    }
+}
