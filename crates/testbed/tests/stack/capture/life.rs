@@ -272,9 +272,11 @@ fn steering_is_put_back_whatever_happens() {
             let line = line.unwrap_or_else(|| panic!("no `{name}`: {output}"));
             line.trim().trim_matches(['0', ',']).to_owned()
         };
-        if value("meanwhile").is_empty() && output.contains("softirq=0: ") {
-            or_skip::<()>(Err(Lacking(format!("packet steering cannot be set here: {output}"))));
-            return;
+        if !is_root() {
+            // It is not for root in a user namespace to set; the capture goes on without.
+            assert!(output.contains("softirq=0: ") && output.contains("takes root"), "{output}");
+            assert_eq!(value("meanwhile"), "", "{output}");
+            continue;
         }
         assert_eq!((value("before"), value("meanwhile")), (String::new(), "1".into()), "{output}");
         assert_eq!(value("after"), "", "{signal}: {output}");
