@@ -67,7 +67,21 @@ fn permission(capabilities: &str) -> String {
     if let Ok(setting) = setting {
         mend.push_str(&format!(" (kernel.unprivileged_bpf_disabled is {})", setting.trim()));
     }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if counts_locked_memory(&release) {
+        mend.push_str(
+            "; before Linux 5.11, also raise the limit of locked memory: `ulimit -l unlimited`",
+        );
+    }
     mend
+}
+
+/// Whether a kernel of this release counts what BPF takes against `RLIMIT_MEMLOCK`, and says
+/// "not permitted" where that is too little.
+fn counts_locked_memory(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());
+    let version: Option<(u32, u32)> = numbers.next().zip(numbers.next());
+    version.is_some_and(|version| version < (5, 11))
 }
 
 impl fmt::Display for BpfError {
@@ -86,3 +100,23 @@ impl fmt::Display for BpfError {
 }
 
 impl std::error::Error for BpfError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_count_locked_memory() {
+        for (release, counts) in [
+            ("5.10.0-28-amd64", true),
+            ("4.19.0\n", true),
+            ("5.11.0", false),
+            ("6.1.0-18", false),
+            ("6.18.44-x\n", false),
+            ("", false),
+            ("odd", false),
+        ] {
+            assert_eq!(counts_locked_memory(release), counts, "{release}");
+        }
+    }
+}

@@ -63,11 +63,19 @@ impl Link {
         };
         let result = sys::link_create(program.as_fd(), interface, XDP, flags);
         Link::made(program, &format!("interface {interface}"), result, |errno| match errno {
-            libc::EBUSY => Some("another XDP program is there: `ip link` shows it"),
+            libc::EBUSY | libc::EEXIST => {
+                Some("another XDP program is there, maybe in the other mode: `ip link` shows it")
+            }
             libc::EOPNOTSUPP if mode == XdpMode::Native => {
                 Some("its driver has no XDP, or not with its present settings; generic XDP has")
             }
-            libc::EINVAL | libc::ENODEV => Some("there is no such interface in this namespace"),
+            libc::EINVAL if mode == XdpMode::Native => Some(
+                "there is no such interface in this namespace, its driver refuses (too large an \
+                 MTU, too many queues?), or the kernel is older than 5.9",
+            ),
+            libc::EINVAL | libc::ENODEV => Some(
+                "there is no such interface in this namespace, or the kernel is older than 5.9",
+            ),
             _ => None,
         })
     }

@@ -153,10 +153,11 @@ fn base(
             // Descheduled in between (the clock may be slewed), or no event.
             continue;
         }
-        // The clock is read in whole nanoseconds at both ends, and may be slewed by 500 ppm.
+        // The clock is read in whole nanoseconds at both ends, and may be slewed by 1000 ppm:
+        // 500 by the kernel's NTP code, as much by adjtime; 100 for the nominal period.
         let passed = (*clock_there - clock) as f64;
-        let least = ((passed - 1.0) / nanos_per_count * 0.999_4).floor() as i128;
-        let most = ((passed + 1.0) / nanos_per_count * 1.000_6).ceil() as i128;
+        let least = ((passed - 1.0) / nanos_per_count * 0.998_9).floor() as i128;
+        let most = ((passed + 1.0) / nanos_per_count * 1.001_1).ceil() as i128;
         let low = i128::from(before) + least - i128::from(*last);
         let high = i128::from(after) + most - i128::from(*first);
         let known = interval.unwrap_or((low, high));

@@ -121,6 +121,8 @@ impl Program {
         refused.log = String::from_utf8_lossy(said).trim().to_owned();
         if !refused.log.is_empty() {
             refused.why = format!("the verifier refused it ({})", refused.why);
+            // It takes more from those who have all rights.
+            refused.mend = refused.mend.map(|mend| format!("if rights are missing: {mend}"));
         }
         Err(refused)
     }

@@ -107,7 +107,9 @@ impl RingBuffer {
 
     /// Waits until there is a record, `timeout` at most; says whether there is.
     pub fn wait(&self, timeout: Duration) -> Result<bool, BpfError> {
-        let timeout = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // Rounded up: a wait of less than a millisecond is none, again and again.
+        let timeout = timeout.as_nanos().div_ceil(1_000_000);
+        let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         sys::readable(self.map.as_fd(), timeout)
             .map_err(|error| BpfError::system("waiting for a ring buffer", &error, "cap_bpf"))
     }

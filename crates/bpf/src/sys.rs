@@ -165,8 +165,24 @@ pub(crate) struct Load<'a> {
     pub licence: &'a CStr,
 }
 
+/// How often a signal may cut the verifier short before that is an error.
+const INTERRUPTED: usize = 20;
+
 /// With `log`, the verifier writes there.
-pub(crate) fn program_load(load: &Load<'_>, log: Option<&mut Vec<u8>>) -> io::Result<OwnedFd> {
+pub(crate) fn program_load(load: &Load<'_>, mut log: Option<&mut Vec<u8>>) -> io::Result<OwnedFd> {
+    let mut result = program_load_once(load, log.as_deref_mut());
+    for _ in 0..INTERRUPTED {
+        match &result {
+            Err(why) if matches!(why.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
+                result = program_load_once(load, log.as_deref_mut());
+            }
+            _ => break,
+        }
+    }
+    result
+}
+
+fn program_load_once(load: &Load<'_>, log: Option<&mut Vec<u8>>) -> io::Result<OwnedFd> {
     let count = u32::try_from(load.code.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut attr = Attr::new()
         .u32(0, load.kind)

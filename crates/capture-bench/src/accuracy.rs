@@ -85,8 +85,9 @@ fn about() -> Vec<String> {
         ),
         "The judge is a pair of tcpdumps (--nano) beside the captures: both read the kernel's stamp \
          by the one system clock that the namespaces share, so that their difference is the true \
-         delay. The error is our delay minus that. For xdp-copy the two stamp at places a \
-         microsecond or so apart at either end, of which only the variation matters."
+         delay. The error is our delay minus that. xdp-copy stamps before that, on a busy machine \
+         by tens of microseconds: there the judge is the difference of the two raw counts, at the \
+         rate that tcpdump's stamps give the counter."
             .to_owned(),
         "Both namespaces share one counter, as one machine must; the two clocks are two \
          daemons, with requests, stamps, estimates and bounds of their own, and that is what the \

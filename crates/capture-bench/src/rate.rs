@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
             "All programs write into memory (tmpfs), keep {SNAP} bytes of each frame, and have \
              their turn in every round, each trial with a fresh process. Loss is the difference \
              between the frames sent, which the generator counts, and those of them in the file, \
-             read by a reader of its own; what a program says of itself is shown beside it. Rings \
+             counted after the program has ended; what a program says of itself is shown beside it. Rings \
              are {RING_MIB} MiB but for tcpdump (2 MiB) and dumpcap (2 MiB) as they come."
         ),
         contest.stage.places.text(),

@@ -40,6 +40,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
         let next = tap.next(Duration::from_millis(100))?;
+        if let Next::Gone = next {
+            return Err("the interface is gone".into());
+        }
         converter.pair(realtime_pair(counter, 8));
         converter.refresh();
         if let Next::Chunk(chunk) = next {
@@ -61,6 +64,9 @@ fn run() -> Result<(), Box<dyn Error>> {
             Err(why) => println!("{}  no time: {why}", counted.count.0),
         }
     }
+    // Counts of two epochs do not compare.
+    let epoch = kept.last().map(|last| last.epoch);
+    kept.retain(|counted| Some(counted.epoch) == epoch);
     if let (Some(first), Some(last)) = (kept.first(), kept.last()) {
         let hand = clock.view()?.hand;
         let (span, error) = hand.elapsed(last.count - first.count);

@@ -364,6 +364,9 @@ mod tests {
             Use::PacketSockets(2),
             Use::PortOf("br0".into()),
             Use::Below("eth0.7".into()),
+            Use::Inspected,
+            Use::FurtherAddresses(1),
+            Use::Listened,
         ];
         for one in every {
             let choice = decide(&Situation { uses: vec![one.clone()], ..card() });

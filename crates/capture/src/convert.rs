@@ -18,9 +18,15 @@
 //! The counter's step; how wide the pairs are; and what the kernel's clock may have done since the
 //! nearer pair, unseen: it is slewed by up to 1100 ppm, 0.55 µs half-way between pairs that are a
 //! millisecond apart. Steps and harder slews show in the pairs. Where a clock was stepped back, and
-//! showed the same time twice, both are in the error, unless [`Converter::not_before`] tells them
-//! apart. A stamp that no pair explains has no count ([`Quality::Uncounted`](crate::Quality)). A
-//! count that was read without a fence may have been read 50 ns from where the program has it.
+//! showed the same time twice, the order of packets tells which time it was: none is stamped more
+//! than half a second before one that was converted before it. Where that does not tell, both are
+//! in the error. A stamp that no pair explains has no count
+//! ([`Quality::Uncounted`](crate::Quality)). A count that was read without a fence may have been
+//! read 50 ns from where the program has it.
+//!
+//! What does not show is what was undone before the next pair: two steps that cancel each other, a
+//! hard slew one way and then the other way. Pairs are a millisecond apart while packets come, half
+//! a second otherwise.
 //!
 //! Not in the error: what the counters of two processors differ by. The kernel uses no TSC in which
 //! that shows.
@@ -36,8 +42,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use truechimer::{Clock, OpenError, ReadError, View};
-use truechimer_counter::{Choice, Counter, CounterError, HostPair, host_reading};
-use truechimer_time::{Count, CounterKind, Epoch, Span};
+use truechimer_counter::{Choice, Counter, CounterError, HostPair, host_reading, realtime_pair};
+use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Span};
 use truechimer_timehands::Status;
 
 use crate::{Counted, Quality, RawStamp, Stamped};
@@ -110,6 +116,8 @@ impl From<CounterError> for ConvertError {
     }
 }
 
+/// The narrowest of so many readings is the first pair.
+const TRIES: u32 = 8;
 /// How often a quiet clock is looked at, and how often one is looked for.
 const LOOK: Span = Span::from_millis(1);
 const SEARCH: Span = Span::from_secs(1);
@@ -119,6 +127,7 @@ const RECORD: Span = Span::from_secs(10);
 /// How much earlier or later than the program has it a counter may be read that is not fenced. No
 /// figure of the architecture: the processor's window of instructions, a few hundred of them.
 const UNFENCED: Span = Span::from_nanos(50);
+
 /// Turns stamps into counts and counts into time. Belongs to one thread at a time.
 #[derive(Debug)]
 pub struct Converter {
@@ -141,19 +150,22 @@ pub struct Converter {
 /// What a change is compared with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Told {
-    generation: u64,
+    hand: Option<Used>,
     epoch: Epoch,
     status: Option<Status>,
     reason: Option<String>,
 }
 
 impl Converter {
-    /// One that converts by this clock, which must be of this counter. It takes a tenth of a second
-    /// to measure how long a count lasts, where nobody states it.
+    /// One that converts by this clock, which must be of this counter. It takes a first pair, so make
+    /// it before the tap; then a tenth of a second to measure how long a count lasts, where nobody
+    /// states it.
     ///
     /// # Errors
     /// If the counter stands still, or the boot's name cannot be read.
     pub fn new(counter: Counter, clock: Option<Clock>) -> Result<Converter, ConvertError> {
+        // There may be packets already.
+        let first = realtime_pair(counter, TRIES);
         let identity = Identity {
             kind: counter.kind(),
             boot: truechimer_counter::boot_id()?,
@@ -161,7 +173,7 @@ impl Converter {
             resolution: truechimer_counter::resolution(counter),
         };
         let read = if counter.is_fenced() { Span::ZERO } else { UNFENCED };
-        Ok(Converter {
+        let mut converter = Converter {
             counter,
             clock,
             search: Search::Nowhere,
@@ -173,7 +185,9 @@ impl Converter {
             searched: None,
             breaks: 0,
             trouble: None,
-        })
+        };
+        converter.pair(first);
+        Ok(converter)
     }
 
     /// The same, and while it has no clock that a daemon tends it looks for one there, once a second.
@@ -213,10 +227,17 @@ impl Converter {
     }
 
     /// No packet that is converted from here on was stamped before this count. Only of use where a
-    /// clock was stepped back and showed the same time twice: it tells which time it was. Otherwise
-    /// the bound covers both.
+    /// clock was stepped back and showed the same time twice: it tells which time it was. For
+    /// `CLOCK_REALTIME` the order of the packets does so, too, unless they are more than half a
+    /// second apart. Otherwise the bound covers both times.
     pub fn not_before(&mut self, count: Count) {
         self.core.not_before(count);
+    }
+
+    /// Counts that are handed in are off by so much because of the way they are made
+    /// ([`crate::Facts::stamp_error`]): it is in their error from here on.
+    pub fn stamp_error(&mut self, error: CountSpan) {
+        self.core.stamp_error(error);
     }
 
     /// Looks at the clock; to be called once for each batch, after its pair and before its packets.
@@ -227,18 +248,28 @@ impl Converter {
         let period = self.identity().period;
         let past =
             |at: Option<Count>, long: Span| at.is_none_or(|at| period.span(now - at).abs() > long);
-        if !past(self.looked, LOOK) && self.core.breaks == self.breaks && !self.is_new() {
+        let (broke, stepped) = (self.core.breaks != self.breaks, self.core.take_stepped());
+        if !past(self.looked, LOOK) && !broke && !stepped && !self.is_new() {
             return None;
         }
         self.looked = Some(now);
-        if past(self.watched.map(|watched| watched.count), WATCH) {
+        if broke {
+            // It would only be seen once more.
+            self.watched = None;
+        }
+        // A machine that wakes up steps its clock.
+        if stepped || past(self.watched.map(|watched| watched.count), WATCH) {
             self.watch();
         }
+        let watched = self.core.breaks;
         if past(self.searched, SEARCH) {
             self.searched = Some(now);
             self.look_for();
         }
         let told = self.look();
+        if self.core.breaks != watched {
+            self.watched = None;
+        }
         let broke = std::mem::replace(&mut self.breaks, self.core.breaks) != self.core.breaks;
         if !broke && self.told.as_ref() == Some(&told) && !past(self.recorded, RECORD) {
             return None;
@@ -280,7 +311,8 @@ impl Converter {
 
     /// Whether the page holds a hand that was not seen yet.
     fn is_new(&self) -> bool {
-        let seen = self.told.as_ref().map_or(0, |told| told.generation);
+        let hand = self.told.as_ref().and_then(|told| told.hand);
+        let seen = hand.map_or(0, |used| used.generation);
         self.clock.as_ref().is_some_and(|clock| clock.page().ring().generation() != seen)
     }
 
@@ -337,12 +369,12 @@ impl Converter {
         let broken = self.core.is_broken();
         let status = seen.map(|seen| if broken { Status::Disrupted } else { seen.status });
         let reason = if broken { Some(why.to_owned()) } else { reason };
-        let generation = seen.map_or(0, |seen| seen.generation);
-        Told { generation, epoch: self.core.epoch(), status, reason }
+        Told { hand: self.core.used(), epoch: self.core.epoch(), status, reason }
     }
 
     fn change(&mut self, at: Count, told: Told) -> Change {
-        let before = self.told.as_ref().map_or(0, |told| told.generation);
+        // Not by its number: another page begins to count anew.
+        let before = self.told.as_ref().and_then(|told| told.hand);
         let continuity = Continuity::from(host_reading(self.counter));
         self.recorded = Some(at);
         let change = Change {
@@ -351,7 +383,7 @@ impl Converter {
             epoch: told.epoch,
             status: told.status,
             reason: told.reason.clone(),
-            hand: self.core.used().filter(|used| used.generation != before),
+            hand: told.hand.filter(|_| told.hand != before),
             continuity,
         };
         self.told = Some(told);
@@ -391,6 +423,8 @@ pub fn clock(search: &Search) -> Result<Option<Clock>, ConvertError> {
 
 /// The time of a count that was kept, of a counter of this kind, by what the clock knows now: the
 /// bound grows with the distance.
+///
+/// The count must be of the present boot of this machine: nothing here can tell.
 ///
 /// # Errors
 /// If the clock has no time; if the count is of another counter or epoch than the clock has now, or

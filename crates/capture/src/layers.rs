@@ -11,9 +11,13 @@
 //! | application | a read of it returns (`sock_recv_length`); of a stream, bytes are taken out of it (`skb_copy_datagram_iovec`) |
 //!
 //! All times are `CLOCK_MONOTONIC`, which is slewed but never stepped: differences of them are good to
-//! 500 ppm whatever the system clock does. Datagrams are followed one by one, a read being told by
-//! the order in which they went into the socket's queue; of a stream the segments that the kernel
-//! did not merge with others before they were read.
+//! 500 ppm whatever the system clock does.
+//!
+//! Datagrams are followed one by one; of a fragmented one, the fragment that completed it. A read is
+//! told by what stands first in the socket's queue before it: where several threads read one socket
+//! at the very same moment nobody can tell who got what, and those are counted
+//! ([`Unfollowed::mixed`]) and left out. Of a stream, the segments are followed that the kernel did
+//! not merge with others before they were read; looking at one (`MSG_PEEK`) counts as reading it.
 
 mod datagrams;
 mod event;
@@ -35,8 +39,10 @@ use crate::TapError;
 
 /// Memory for what the programs say, in bytes: 25 000 packets.
 const RING_BYTES: u32 = 4 << 20;
-/// The network namespace of this process.
-const NETWORK: &str = "/proc/self/ns/net";
+/// As many records are looked at before [`Layers::next`] returns, however fast more come.
+const MOST_RECORDS: usize = 16_384;
+/// The network namespace of this thread.
+const NETWORK: &str = "/proc/thread-self/ns/net";
 
 /// Watches the packets that come in by an interface on their way up.
 ///
@@ -54,7 +60,7 @@ impl fmt::Debug for Layers {
 }
 
 impl Layers {
-    /// Begins to watch an interface of this process's network namespace.
+    /// Begins to watch an interface of this thread's network namespace.
     ///
     /// # Errors
     /// Where the kernel has no such tracepoints or does not say where its fields are
@@ -101,7 +107,7 @@ impl Layers {
         let ring = self.programs.ring();
         ring.wait(timeout).map_err(failed)?;
         let follow = &mut self.follow;
-        ring.consume(|record| {
+        ring.consume_some(MOST_RECORDS, |record| {
             if let Some(journey) = Event::parse(record).and_then(|event| follow.see(event)) {
                 each(journey);
             }

@@ -72,6 +72,8 @@ pub const RING_BYTES: u64 = 64 << 20;
 /// bound of each stamp, which grows with the time until its packet is seen.
 pub const LATENCY: Duration = Duration::from_millis(1);
 
+/// How long is waited, at most, while the next block is in somebody's hands.
+const HELD: Duration = Duration::from_millis(20);
 /// How many changes of the interface wait to be told, at most.
 const REMEMBERED: usize = 64;
 
@@ -118,6 +120,8 @@ pub struct PacketTap {
     facts: Facts,
     /// Restores the card's settings in the end.
     stamping: Option<hardware::Stamping>,
+    /// The interface that sees packets for others because of this.
+    promiscuous: Option<u32>,
 }
 
 impl PacketTap {
@@ -160,7 +164,7 @@ impl PacketTap {
         }
         socket.bind(index).map_err(|why| prepare::not_bound(options, &why))?;
         if options.promiscuous && index != 0 {
-            socket.promiscuous(index).map_err(failed("seeing packets for others on"))?;
+            socket.promiscuous(index, true).map_err(failed("seeing packets for others on"))?;
         }
         let is_down = watcher.as_ref().is_some_and(|watcher| !watcher.is_up());
         let changes = is_down.then(|| (Change::Down, Instant::now())).into_iter().collect();
@@ -177,6 +181,7 @@ impl PacketTap {
                 false => "kernel at arrival (CLOCK_REALTIME)".to_owned(),
             },
             ring_bytes: plan.bytes(),
+            stamp_error: truechimer_time::CountSpan(0),
         };
         let view = View { is_cooked, snap_length: options.snap_length };
         let mut tap = PacketTap {
@@ -192,6 +197,7 @@ impl PacketTap {
             losses: Losses::default(),
             facts,
             stamping,
+            promiscuous: (options.promiscuous && index != 0).then_some(index),
         };
         tap.watch_all()?;
         Ok(tap)
@@ -261,6 +267,17 @@ impl PacketTap {
     }
 }
 
+impl Drop for PacketTap {
+    /// A chunk that lives on keeps the ring mapped, and with that the socket open: it is to do no
+    /// more.
+    fn drop(&mut self) {
+        let _ = self.stop();
+        if let Some(index) = self.promiscuous {
+            let _ = self.socket.promiscuous(index, false);
+        }
+    }
+}
+
 impl Tap for PacketTap {
     fn facts(&self) -> &Facts {
         &self.facts
@@ -284,8 +301,13 @@ impl Tap for PacketTap {
                 });
             }
             let until = end.into_iter().chain(due).min();
+            // Whoever gives a block back is not heard of, and was perhaps about to.
+            let until = match self.ring.is_held(self.next) {
+                true => until.into_iter().chain(now.checked_add(HELD)).min(),
+                false => until,
+            };
             let left = until.map(|until| until.saturating_duration_since(now));
-            if left == Some(Duration::ZERO) {
+            if end.is_some_and(|end| end <= now) {
                 return Ok(Next::Nothing);
             }
             match self.socket.wait(left) {
@@ -298,6 +320,8 @@ impl Tap for PacketTap {
         }
     }
 
+    /// The kernel counts in 32 bits and begins anew when asked: to be asked before 2³² packets have
+    /// come, half a minute at the very fastest.
     fn losses(&mut self) -> Result<Losses, TapError> {
         let new =
             self.socket.statistics().map_err(|why| self.failed("counting losses on", &why))?;

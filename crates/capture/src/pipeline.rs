@@ -22,7 +22,13 @@
 //! ```text
 //! received = written + ring + kernel + dropped + surplus + left
 //! ```
-
+//! where `left` is 0 unless the end was the tap's or the sink's: in the end the tap is
+//! [stopped](crate::Tap::stop), and what it still holds is taken.
+//!
+//! # How old a packet may be that is taken
+//! A clock that was stepped back has shown the same time twice, and a stamp by it may be of either
+//! time. The pipeline takes it that a packet can be fetched half a second after it was stamped at
+//! the latest; the kernel needs a few milliseconds. Nothing else rests on that.
 
 mod progress;
 mod queue;
@@ -41,6 +47,7 @@ use std::time::{Duration, Instant};
 
 use truechimer_counter::affinity::Pinned;
 use truechimer_counter::{Counter, HostPair};
+use truechimer_time::{Count, CountSpan, Span};
 
 use crate::convert::{Converter, DevicePair};
 use crate::sink::{Sink, SinkError, Written};
@@ -48,11 +55,14 @@ use crate::{Facts, RawStamp, Stamped, Tap, TapError};
 
 pub use progress::{Live, Progress, Tally};
 pub use queue::Limits;
+use queue::Queue;
 pub use reader::is_unread;
 pub use spread::Spread;
-use queue::Queue;
 use take::{Ended, Taker};
 use write::{Finished, Threaded, Writer};
+
+/// A packet can be fetched so long after it was stamped, at the latest.
+const MOST_ON_THE_WAY: Span = Span::from_millis(500);
 
 /// How to run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -88,7 +98,11 @@ impl Options {
         // Small packets in a packet socket's ring take a hundred bytes, in AF_XDP's a frame of 2
         // or 4 KiB. A quarter of the frames is enough to keep the other thread busy, and leaves
         // the kernel the rest.
-        let packets = (facts.ring_bytes / (4 * 4096)).clamp(256, 65_536);
+        let packets = match self.when_full {
+            WhenFull::Wait => (facts.ring_bytes / (4 * 4096)).clamp(256, 65_536),
+            // Who drops by himself does no better than the kernel does when the frames are gone.
+            WhenFull::Drop => u64::MAX,
+        };
         self.limits.unwrap_or(Limits { items: 1024, packets })
     }
 }
@@ -105,8 +119,8 @@ pub struct Summary {
     /// All that was counted. `received = written + ring + kernel + dropped + surplus + left`, where
     /// received, ring and kernel are the [`losses`](Live::losses).
     pub live: Live,
-    /// Packets that the kernel had received and that nobody took any more: they came after the
-    /// end.
+    /// Packets that the kernel had received and that nobody took any more. 0 unless the tap or the
+    /// sink failed.
     pub left: u64,
     /// What the sink says. Of [`Live::written`] it could not write [`Written::unwritten`].
     pub written: Written,
@@ -173,6 +187,13 @@ pub trait Convert: Send {
     /// The sink's.
     fn refresh(&mut self, sink: &mut dyn Sink) -> Result<(), SinkError>;
 
+    /// Packets that are converted from here on could not be fetched yet at this count. As
+    /// [`Converter::not_before`].
+    fn quiet(&mut self, count: Count);
+
+    /// As [`Converter::stamp_error`].
+    fn stamp_error(&mut self, error: CountSpan);
+
     /// As [`Converter::convert`].
     fn convert(&mut self, stamp: RawStamp) -> Stamped;
 
@@ -203,6 +224,15 @@ impl Convert for Converter {
         }
     }
 
+    fn quiet(&mut self, count: Count) {
+        let way = self.identity().period.counts(MOST_ON_THE_WAY);
+        self.not_before(count - way);
+    }
+
+    fn stamp_error(&mut self, error: CountSpan) {
+        Converter::stamp_error(self, error);
+    }
+
     fn convert(&mut self, stamp: RawStamp) -> Stamped {
         Converter::convert(self, stamp)
     }
@@ -229,13 +259,13 @@ pub fn run<C: Convert>(
 
 /// Takes packets off `tap` and writes them to `sink`, until `stop` is set or the options say that
 /// it is enough, or something ends it. What the tap's ring holds when it is stopped is still
-/// written, if that takes no longer than two seconds. The sink is finished in any case but that of
+/// written, however long that takes. The sink is finished in any case but that of
 /// its own failure. The calling thread is the capture thread. Where packets are stamped by the
 /// network card, `device` is to read its clock.
 pub fn run_with<C: Convert>(
     tap: Box<dyn Tap>,
     device: Option<Device>,
-    converter: C,
+    mut converter: C,
     sink: Box<dyn Sink>,
     options: &Options,
     stop: &AtomicBool,
@@ -243,6 +273,7 @@ pub fn run_with<C: Convert>(
 ) -> Summary {
     let began = Instant::now();
     let facts = tap.facts().clone();
+    converter.stamp_error(facts.stamp_error);
     let count = options.count.map(NonZeroU64::get);
     let _pinned = pin(options.capture_cpu, "capture", progress);
     let mut taker = Taker::new(tap, device, converter.counter(), options, progress);
@@ -264,8 +295,10 @@ pub fn run_with<C: Convert>(
                 Err(why) => return (Ended::Refused, Err(format!("it cannot be started: {why}"))),
             };
             let mut outlet = Threaded::new(&queue, options.when_full, count, progress);
+            // A tap that panics must not leave the other thread waiting.
+            let ending = queue.ending();
             let ended = taker.run(&mut outlet, stop);
-            queue.end();
+            drop(ending);
             (ended, other.join().map_err(|panic| words(&*panic)))
         })
     };

@@ -134,9 +134,7 @@ impl Cores {
                 && Some(cpu) == same
             {
                 let mend = if online < 2 { "" } else { "; give each its own" };
-                said.push(format!(
-                    "{one} and {other} share CPU {cpu}: packets are {fate}{mend}"
-                ));
+                said.push(format!("{one} and {other} share CPU {cpu}: packets are {fate}{mend}"));
             }
         }
     }
@@ -188,7 +186,11 @@ mod tests {
         let here = here();
         let (_folder, machine) = machine(
             "cores",
-            &[(&online, &format!("{here},6000-6002\n")), (&present, "0-6010\n"), (&isolated, "6001\n")],
+            &[
+                (&online, &format!("{here},6000-6002\n")),
+                (&present, "0-6010\n"),
+                (&isolated, "6001\n"),
+            ],
         );
         let cores = Cores { capture: Some(6005), convert: Some(7000), softirq: Some(6001) };
         let (left, said) = cores.check(&machine, false);

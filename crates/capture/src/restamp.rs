@@ -132,8 +132,8 @@ impl Restamper {
         if let Some(hands) = &mut self.hands {
             hands.next();
         }
-        if change.hand.is_some() {
-            self.current = change.hand;
+        if let Some(used) = change.hand {
+            self.current = Some(used).filter(|used| hands::sensible(&used.hand).is_ok());
         }
     }
 

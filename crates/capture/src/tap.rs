@@ -135,6 +135,9 @@ pub struct Facts {
     pub stamped_by: String,
     /// The memory that packets wait in, in bytes.
     pub ring_bytes: u64,
+    /// Stamps that are counts may be off by so much because of the way they are made, ≥ 0; 0 where
+    /// the counter itself is read.
+    pub stamp_error: CountSpan,
 }
 
 /// What was taken and what was lost, since the tap was opened. Never goes back.

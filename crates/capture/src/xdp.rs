@@ -31,12 +31,14 @@ use truechimer_counter::Counter;
 
 mod attach;
 mod calls;
+mod cells;
 mod chunk;
 mod copy;
 mod counts;
 mod frames;
 mod guard;
 mod memory;
+mod pace;
 mod program;
 mod queue;
 mod queues;

@@ -186,6 +186,78 @@ fn a_page_that_was_replaced_is_found_again() {
 }
 
 #[test]
+fn a_hand_of_another_page_is_told_whatever_its_number() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    daemon.publish(|_| ());
+    let path = daemon.directory.join("clock");
+    let mut converter = Converter::new(daemon.counter, Some(daemon.clock()))
+        .unwrap()
+        .looking(Search::At(path.clone()));
+    let mut restamper = Restamper::recorded();
+    let (.., first, change) = stamp(&mut converter);
+    restamper.change(&change.unwrap());
+    // Another daemon's page, whose first hand has the number of the other's first, and a second more.
+    fs::remove_file(&path).unwrap();
+    daemon.writer = PageWriter::create(&path).unwrap();
+    daemon.publish(|hand| hand.time += Span::from_secs(1));
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let (ns, .., stamped, change) = stamp(&mut converter);
+        change.iter().for_each(|change| restamper.change(change));
+        assert_eq!(restamper.stamp(&Recorded::from(&stamped)), stamped);
+        if stamped.unix_ns - (ns + AHEAD_NS) > 500_000_000 {
+            assert_eq!(stamped.generation, first.generation, "this test is about that");
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "it is looked for once a second");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(restamper.report().differing, 0);
+}
+
+#[test]
+fn a_time_is_what_the_clock_says_of_that_moment() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    daemon.publish(|_| ());
+    let clock = daemon.clock();
+    let mut converter = Converter::new(daemon.counter, Some(daemon.clock())).unwrap();
+    for step in 0..200 {
+        // In good standing, far from its base, and void by now.
+        let hand = daemon.publish(|hand| match step % 3 {
+            0 => {}
+            1 => {
+                let away = hand.period.counts(Span::from_secs(100));
+                hand.base = hand.base - away;
+                hand.time = hand.time - Span::from_secs(100);
+            }
+            _ => hand.void_after = hand.base + hand.period.counts(Span::from_millis(1)),
+        });
+        let moment = clock.moment().unwrap();
+        if step % 3 == 2 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let counter = converter.counter();
+        converter.pair(realtime_pair(counter, 8));
+        converter.refresh();
+        let stamped = converter.convert(RawStamp::Count(moment.count));
+        let reading = clock.time_of(moment).unwrap();
+        if !hand.void_after.at_or_after(moment.count) {
+            // Held up.
+            assert_eq!((stamped.bound, reading.bound()), (None, None));
+            continue;
+        }
+        assert_eq!(stamped.instant, Some(reading.best), "{step}");
+        assert_eq!(stamped.counted.unwrap().epoch, moment.epoch);
+        let (ours, its) = (stamped.bound.unwrap(), reading.bound().unwrap());
+        // That the counter goes in steps and is not fenced is in ours.
+        let own = hand.period.span(stamped.counted.unwrap().error) + Span::from_nanos(3);
+        assert!(its <= ours && ours <= its + own, "{its} {ours}");
+        let unix = reading.utc().unix_nanos();
+        assert_eq!(i128::from(stamped.unix_ns), unix);
+    }
+}
+
+#[test]
 fn every_change_is_told_and_makes_restamping_identity() {
     let mut daemon = Daemon::new(Choice::Auto);
     daemon.publish(|_| ());

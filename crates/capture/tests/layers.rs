@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use truechimer_capture::layers::{Journey, Layer, Layers};
@@ -20,9 +22,13 @@ fn open() -> Option<Layers> {
 
 /// The journeys of packets to this port, until there are `wanted`.
 fn journeys(layers: &mut Layers, port: u16, wanted: usize) -> Vec<Journey> {
+    journeys_within(layers, port, wanted, Duration::from_secs(20))
+}
+
+fn journeys_within(layers: &mut Layers, port: u16, wanted: usize, time: Duration) -> Vec<Journey> {
     let mut found = Vec::new();
     let began = Instant::now();
-    while found.len() < wanted && began.elapsed() < Duration::from_secs(20) {
+    while found.len() < wanted && began.elapsed() < time {
         let each = |journey: Journey| {
             // Ethernet, IPv4 without options, ports.
             if journey.bytes.get(36..38) == Some(&port.to_be_bytes()) {
@@ -102,4 +108,210 @@ fn a_segment_is_followed_to_its_reader() {
 fn an_interface_that_is_not_there_is_named() {
     let error = Layers::open("no-such-one").unwrap_err().to_string();
     assert!(error.contains("no-such-one"), "{error}");
+}
+
+/// `CLOCK_MONOTONIC`, ns.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for a time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Sends a numbered datagram and reads it; when the read began and ended.
+fn round(from: &UdpSocket, to: &UdpSocket, number: u8) -> (u64, u64) {
+    from.send_to(&[number; 100], to.local_addr().unwrap()).unwrap();
+    let before = now();
+    let mut buffer = [0; 200];
+    assert_eq!((to.recv(&mut buffer).unwrap(), buffer[0]), (100, number));
+    (before, now())
+}
+
+/// No journey says that its datagram was read when another was.
+fn none_is_mistaken(found: &[Journey], reads: &[(u64, u64)]) {
+    for journey in found {
+        let number = usize::from(journey.bytes[42]);
+        let at = journey.at(Layer::Application).unwrap();
+        let Some((from, to)) = reads.get(number) else { panic!("{number} was never read") };
+        assert!((from..=to).contains(&&at), "{number} was read in {from}..{to}, not at {at}");
+    }
+}
+
+/// What came through so far.
+fn so_far(layers: &mut Layers, port: u16) -> Vec<Journey> {
+    journeys_within(layers, port, usize::MAX, Duration::from_millis(300))
+}
+
+#[test]
+fn a_read_that_nobody_sees_puts_no_other_out_of_place() {
+    let Some(mut layers) = open() else { return };
+    let (from, to) = (udp(), udp());
+    let port = to.local_addr().unwrap().port();
+    let mut reads = vec![(0, 0)];
+    from.send_to(&[0; 100], to.local_addr().unwrap()).unwrap();
+    // The datagram is gone with that, but no read has succeeded.
+    // SAFETY: the kernel refuses to write there.
+    let got = unsafe { libc::recv(to.as_raw_fd(), 8 as *mut libc::c_void, 100, 0) };
+    assert_eq!((got, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EFAULT)));
+    for number in 1..20 {
+        reads.push(round(&from, &to, number));
+    }
+    let found = so_far(&mut layers, port);
+    none_is_mistaken(&found, &reads);
+    assert!(found.len() >= 18, "{} of 19", found.len());
+}
+
+#[test]
+fn a_socket_that_was_closed_leaves_nothing_to_its_successor() {
+    let Some(mut layers) = open() else { return };
+    let from = udp();
+    let mut all = Vec::new();
+    // The kernel gives the memory of a socket to the next one.
+    for _ in 0..5 {
+        let closed = udp();
+        (0..3).for_each(|_| {
+            from.send_to(&[99; 100], closed.local_addr().unwrap()).unwrap();
+        });
+        let address = closed.local_addr().unwrap();
+        drop(closed);
+        let to = UdpSocket::bind(address).unwrap();
+        let reads: Vec<_> = (0..5).map(|number| round(&from, &to, number)).collect();
+        let found = so_far(&mut layers, address.port());
+        none_is_mistaken(&found, &reads);
+        all.extend(found);
+    }
+    assert!(all.len() >= 20, "{} of 25", all.len());
+}
+
+fn udp() -> UdpSocket {
+    UdpSocket::bind("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn senders_on_several_processors_and_one_reader() {
+    let Some(mut layers) = open() else { return };
+    const EACH: u32 = 3000;
+    let to = udp();
+    to.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let address = to.local_addr().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut reads = std::collections::HashMap::new();
+        let mut buffer = [0; 200];
+        loop {
+            let before = now();
+            let Ok(100) = to.recv(&mut buffer) else { return reads };
+            reads.insert(u32::from_be_bytes(buffer[..4].try_into().unwrap()), (before, now()));
+        }
+    });
+    let cpus = std::thread::available_parallelism().unwrap().get().min(4) as u32;
+    let senders: Vec<_> =
+        (0..cpus).map(|of| std::thread::spawn(move || send(of, address))).collect();
+    fn send(of: u32, address: SocketAddr) {
+        let from = udp();
+        for n in 0..EACH {
+            let mut bytes = [0; 100];
+            bytes[..4].copy_from_slice(&(of * EACH + n).to_be_bytes());
+            from.send_to(&bytes, address).unwrap();
+            if n % 8 == 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    while !reader.is_finished() {
+        found.extend(so_far(&mut layers, address.port()));
+    }
+    found.extend(so_far(&mut layers, address.port()));
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    let reads = reader.join().unwrap();
+    let mistaken = found.iter().filter(|journey| {
+        let number = u32::from_be_bytes(journey.bytes[42..46].try_into().unwrap());
+        let at = journey.at(Layer::Application).unwrap();
+        reads.get(&number).is_none_or(|(from, to)| !(*from..=*to).contains(&at))
+    });
+    let mistaken = mistaken.count();
+    println!(
+        "{} datagrams, {} read, {} followed, {mistaken} mistaken, {:?}, lost {}",
+        cpus * EACH,
+        reads.len(),
+        found.len(),
+        layers.unfollowed(),
+        layers.lost().unwrap()
+    );
+    assert_eq!(mistaken, 0);
+    assert!(found.len() * 2 > reads.len());
+}
+
+#[test]
+fn a_segment_that_was_merged_is_read_by_nobody_else() {
+    let Some(mut layers) = open() else { return };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut from = TcpStream::connect(address).unwrap();
+    from.set_nodelay(true).unwrap();
+    let (mut to, _) = listener.accept().unwrap();
+    let mut reads = Vec::new();
+    for _ in 0..20 {
+        (0..5).for_each(|_| from.write_all(&[7; 500]).unwrap());
+        // The kernel's buffers of the merged ones are used again for these.
+        let (mine, other) = UnixDatagram::pair().unwrap();
+        let mut buffer = [0; 3000];
+        for _ in 0..20 {
+            mine.send(&[1; 10]).unwrap();
+        }
+        for _ in 0..20 {
+            other.recv(&mut buffer).unwrap();
+        }
+        let before = now();
+        to.read_exact(&mut buffer[..2500]).unwrap();
+        reads.push((before, now()));
+    }
+    let found = so_far(&mut layers, address.port());
+    assert!(!found.is_empty());
+    for journey in found {
+        let at = journey.at(Layer::Application).unwrap();
+        assert!(reads.iter().any(|(from, to)| (*from..=*to).contains(&at)), "{journey:?}");
+    }
+}
+
+#[test]
+fn what_the_kernel_answers_itself_is_read_by_nobody() {
+    let Some(mut layers) = open() else { return };
+    // Gets a copy of every echo request; the kernel answers.
+    // SAFETY: three numbers; the descriptor is checked, and ours.
+    let raw = unsafe {
+        let fd =
+            libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        <std::net::UdpSocket as std::os::fd::FromRawFd>::from_raw_fd(fd)
+    };
+    let echo = [8, 0, 0xf7, 0xfd, 0, 1, 0, 1];
+    for _ in 0..20 {
+        raw.send_to(&echo, "127.0.0.1:0").unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let mut found = Vec::new();
+    layers.next(Duration::from_millis(100), |journey| found.push(journey)).unwrap();
+    found.retain(|journey| journey.bytes.get(23) == Some(&1));
+    assert_eq!(found, [], "nothing was read");
+}
+
+#[test]
+fn the_interface_is_that_of_the_thread_s_own_namespace() {
+    let inside = std::thread::spawn(|| {
+        // SAFETY: it is about this thread alone, which does nothing else.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            println!("SKIPPED: no network namespace: {}", std::io::Error::last_os_error());
+            return;
+        }
+        let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+        assert!(up.unwrap().success());
+        let Some(mut layers) = open() else { return };
+        let (from, to) = (udp(), udp());
+        let reads: Vec<_> = (0..5).map(|number| round(&from, &to, number)).collect();
+        let found = so_far(&mut layers, to.local_addr().unwrap().port());
+        none_is_mistaken(&found, &reads);
+        assert_eq!(found.len(), 5);
+    });
+    inside.join().unwrap();
 }

@@ -54,8 +54,10 @@ Methods:
   auto       what fits the interface and takes nothing away; the summary says why
 
 It takes root, or once and for all:
-  sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep $(command -v truechimer)
-of which cap_net_raw is enough for 'packet'.
+  sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep \
+      $(command -v truechimer)
+of which cap_net_raw is enough for 'packet', and all but cap_ipc_lock (the memory of 'xdp') for
+'xdp-copy'. Moving interrupts (--cores softirq=…) takes root.
 
 Examples:
   truechimer capture -i eth0                            a line for each packet
@@ -66,7 +68,8 @@ Examples:
   truechimer capture -i eth0 -w fast.pcapng --ring 512 --cores capture=1,convert=2,softirq=0
   truechimer capture -D                                 interfaces that there are
 
-Signals: INT and TERM end it; what the ring holds is still written. A second one ends it at once.
+Signals: INT, TERM and HUP end it; what the ring holds is still written. A second INT or TERM ends
+it at once.
 
 Exit status: 0 ended by --count, --duration, a signal, or a reader of -w - that has gone; 1 the
 interface has vanished, or the disk was full for some packets (the file is whole up to there); 2
@@ -85,7 +88,7 @@ pub struct Capture {
     /// A filter in words
     #[arg(value_name = "FILTER")]
     words: Vec<String>,
-    /// Keep so many bytes of each packet; 0 is the default
+    /// Keep so many bytes of each packet; 0 is the default, 262144, which is all of any packet
     #[arg(short, long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(..=262_144))]
     snap_length: u32,
@@ -107,6 +110,9 @@ pub struct Capture {
     /// Say nothing but errors and warnings
     #[arg(short, long)]
     quiet: bool,
+    /// Say nothing but errors: Wireshark shows anything else as one
+    #[arg(long, hide = true)]
+    pub errors_only: bool,
     /// JSON lines on standard output, each with a 'type': start, packet (without -w), state (once a
     /// second, with -w), mark, summary; with '-w -' on standard error
     #[arg(long)]
@@ -205,8 +211,15 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
                 .into(),
         ));
     }
-    let stop = signals::stop()?;
-    let say = Say { quiet: args.quiet };
+    if args.files.is_some() && args.rotate_size.is_none() && args.rotate_time.is_none() {
+        return Err(Failure::Said(
+            "--files keeps the last of several files: say when another one begins, with \
+             --rotate-size or --rotate-time"
+                .into(),
+        ));
+    }
+    let stop = signals::finish()?;
+    let say = Say { quiet: args.quiet, errors_only: args.errors_only };
     let search = args.page.page.clone().map_or(Search::Usual, Search::At);
     let clock = convert::clock(&search).map_err(said)?;
     let counter = convert::choose(clock.as_ref()).map_err(said)?;
@@ -278,10 +291,17 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
 #[derive(Clone, Copy)]
 struct Say {
     quiet: bool,
+    errors_only: bool,
 }
 
 impl Say {
     fn warn(self, text: &str) {
+        if !self.errors_only {
+            self.error(text);
+        }
+    }
+
+    fn error(self, text: &str) {
         // If that cannot be said, there is nobody to say it to.
         let _ = writeln!(io::stderr(), "truechimer: {}", show::plain(text));
     }
@@ -418,7 +438,8 @@ impl Shown<'_> {
                 if self.args.json {
                     put(self.args, self.out, &state)?;
                 } else if overwrites {
-                    let _ = write!(io::stderr(), "{state}");
+                    // On one line, however narrow: what does not fit is not shown.
+                    let _ = write!(io::stderr(), "\x1b[?7l{state}\x1b[?7h");
                     drawn = true;
                 } else {
                     let _ = writeln!(io::stderr(), "{state}");
@@ -454,14 +475,14 @@ fn ended(
         }
         End::Fault(what) => Err(Failure::new("the conversion thread has failed", what)),
         End::Gone => {
-            say.warn(&format!("the interface {} has vanished", summary.facts.interface));
+            say.error(&format!("the interface {} has vanished", summary.facts.interface));
             Ok(Outcome::Bad)
         }
         // What came after that was for nobody.
         End::Unread => Ok(Outcome::Good),
         End::Count | End::Duration | End::Stopped => {
             if let Some(trouble) = &summary.written.trouble {
-                say.warn(trouble);
+                say.error(trouble);
             }
             Ok(Outcome::of(summary.written.unwritten == 0))
         }

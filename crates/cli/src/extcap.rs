@@ -213,7 +213,9 @@ fn check(interface: &str, text: Option<&str>, out: &mut dyn Write) -> Ended {
 /// Captures as `truechimer capture` does.
 fn capture(args: &Extcap, interface: &str, out: &mut dyn Write) -> Ended {
     let mut words: Vec<OsString> =
-        ["truechimer", "capture", "--quiet", "--interface", interface].map(OsString::from).into();
+        ["truechimer", "capture", "--quiet", "--errors-only", "--interface", interface]
+            .map(OsString::from)
+            .into();
     let mut add = |name: &str, value: Option<OsString>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             let mut word = OsString::from(format!("--{name}="));

@@ -9,11 +9,15 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
 use truechimer_qos::rtp::Clocks;
-use truechimer_qos::{Engine, Options, Pattern, Report, RtpChoice, Severity, Totals, Way};
+use truechimer_qos::{
+    Engine, FEW, FlowReport, Options, Pattern, Report, RtpChoice, Severity, Totals, Way,
+};
 use truechimer_time::Span;
 
 use crate::args;
@@ -25,12 +29,13 @@ use crate::simulate::{command, ready, save};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 One file or interface shows what can be seen from one place: packets, rates, gaps, round trips (TCP,
-ICMP echo, DNS, numbered packets), and by sequence numbers (RTP, --sequence) losses, duplicates,
-reordering and jitter. Two show what happened between them: one-way delay, its variation, and losses
-of any flow, packet by packet. A packet's delay is as good as both its times: its bound is the sum
-of theirs. Times of 'truechimer capture' have a bound; those of other programs have none, unless
---assume gives them one. A delay below zero by more than its bound means that a clock is wrong, and
-the output says which file promised nothing.
+ICMP echo, DNS, NTP, numbered packets, the first answer of any UDP conversation), and by sequence
+numbers (RTP, --sequence) losses, duplicates, reordering and jitter. Two show what happened between
+them: one-way delay, its variation, and losses of any flow, packet by packet. A packet's delay is as
+good as both its times: its bound is the sum of theirs, or where both have counts of one counter that
+of their difference. Times of 'truechimer capture' have a bound; those of other programs have none,
+unless --assume gives them one. A delay below zero by more than its bound means that a clock is
+wrong, and the output says which file promised nothing.
 
 Packets are told apart by headers and the first bytes of what they carry; TTL, checksums and link
 layer may change on the way. Of packets that are alike and on their way at the same time nobody
@@ -43,14 +48,25 @@ Sequence numbers anywhere in a payload, --sequence PROTOCOL[:PORT]@OFFSET:FIELD[
 FIELD is u8, be16, be32, be64, le16, le32 or le64. One that comes back from the other side with the
 same number is an answer, and gives a round-trip time.
 
+Flows of fewer than three packets that differ only by the port of one end, such as those of a
+client that takes a new port for each request, are one row: 192.0.2.1:* > 192.0.2.2:123 (40 flows). A
+column that would be empty in all rows is left out.
+
 Columns (-v has all of it):
+  rate      of bytes as captured, from the first packet to the last
   gap       median of the time between packets
+  resent    TCP segments sent again
   lost      by sequence numbers, or between the points, with their share of those sent
   dup       copies too many
   late      packets overtaken by later ones (RFC 4737)
   jitter    RFC 3550, at the end; of RTP by its clock, between two points by the true delays
-  rtt       median round trip; of several kinds the most frequent
+  rtt       median and greatest round trip: from a packet to its answer at this point; of several
+            kinds the most frequent
   delay     one way, with the greatest bound of one
+
+Layers (--layers), in the order in which an arriving packet passes them: driver, where the driver
+hands it to the network stack; stack, where packet sockets see it; socket, in the queue of the
+socket that it is for; application, where that has read it.
 
 Definitions: delay RFC 7679, loss RFC 7680 and 3357, delay variation RFC 5481, duplicates RFC 5560,
 reordering RFC 4737, density RFC 5236, jitter RFC 3550. Percentiles are exact while there are no
@@ -85,9 +101,12 @@ pub struct Qos {
     /// Show only flows whose name has TEXT in it, such as 192.0.2.1:5004
     #[arg(long, value_name = "TEXT", help_heading = OUTPUT)]
     flow: Option<String>,
-    /// Show so many flows, those with the most packets; 0 for all
+    /// Show so many rows, those with the most packets; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = OUTPUT)]
     top: usize,
+    /// Show each flow by itself, however few packets it has
+    #[arg(long, help_heading = OUTPUT)]
+    ungrouped: bool,
     /// Everything that is known of each flow
     #[arg(short, long, help_heading = OUTPUT)]
     verbose: bool,
@@ -222,18 +241,86 @@ impl Qos {
         }
     }
 
-    /// The flows that are to be shown, and how many there are besides.
-    fn choose(&self, report: &mut Report) -> usize {
+    /// Leaves the flows and groups in the report that are to be shown.
+    fn choose(&self, report: &mut Report, most: usize) -> More {
+        if self.ungrouped || self.csv {
+            report.groups.clear();
+        }
         if let Some(text) = &self.flow {
+            report.groups.retain(|group| group.name.contains(text.as_str()));
             report.flows.retain(|flow| flow.name.contains(text.as_str()));
         }
-        let more = match self.top {
-            0 => 0,
-            top => report.flows.len().saturating_sub(top),
+        let shown: HashSet<String> = report.groups.iter().map(|group| group.name.clone()).collect();
+        report.flows.retain(|flow| flow.group.as_ref().is_none_or(|group| !shown.contains(group)));
+        let mut more = More::default();
+        if !self.json && !self.csv && !self.ungrouped && self.top > 0 {
+            fold(report, &mut more);
+        }
+        let mut packets: Vec<u64> = report.flows.iter().map(|flow| flow.packets).collect();
+        packets.extend(report.groups.iter().map(|group| group.packets));
+        let most = match self.top {
+            0 => most,
+            top => top.min(most),
         };
-        report.flows.truncate(report.flows.len() - more);
+        if packets.len() <= most {
+            return more;
+        }
+        packets.sort_unstable_by_key(|packets| Reverse(*packets));
+        // Of those that have as many packets as the last that is shown the first ones are.
+        let least = packets.get(most.saturating_sub(1)).copied().unwrap_or(u64::MAX);
+        let mut left = packets.iter().take(most).filter(|packets| **packets == least).count();
+        let mut keep = |packets: u64, flows: u64| {
+            let last = packets == least && left > 0 && most > 0;
+            left -= usize::from(last);
+            let keep = packets > least || last;
+            if !keep {
+                more.add(flows, packets);
+            }
+            keep
+        };
+        report.groups.retain(|group| keep(group.packets, group.flows));
+        report.flows.retain(|flow| keep(flow.packets, 1));
         more
     }
+}
+
+/// What is not shown.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct More {
+    flows: u64,
+    packets: u64,
+    /// Packets of the one that has the most.
+    most: u64,
+}
+
+impl More {
+    fn add(&mut self, flows: u64, packets: u64) {
+        self.flows += flows;
+        self.packets += packets;
+        self.most = self.most.max(packets);
+    }
+}
+
+/// Flows of so few packets that there is nothing to say of them are not shown, where there are
+/// many of them and others besides.
+fn fold(report: &mut Report, more: &mut More) {
+    let idle = |flow: &FlowReport| {
+        flow.packets < FEW
+            && flow.seen.iter().flatten().all(|seen| seen.rtt.is_empty())
+            && flow.path.as_ref().is_none_or(|path| path.way.is_none())
+    };
+    let idlers = report.flows.iter().filter(|flow| idle(flow)).count();
+    let others = report.flows.len() - idlers + report.groups.len();
+    if idlers <= 3 || others == 0 {
+        return;
+    }
+    report.flows.retain(|flow| {
+        let idle = idle(flow);
+        if idle {
+            more.add(1, flow.packets);
+        }
+        !idle
+    });
 }
 
 /// What came of it.
@@ -270,7 +357,7 @@ fn tell(args: &Qos, found: &Found, out: &mut dyn Write) -> Ended {
     report.notes.extend(found.notes.iter().cloned());
     report.notes.sort_by_key(|note| std::cmp::Reverse(note.severity));
     let totals = found.engine.totals();
-    let more = args.choose(&mut report);
+    let more = args.choose(&mut report, usize::MAX);
     if let Some(path) = &args.html {
         let page = page::page(&report, &found.engine, &totals, &command());
         save(path, &page.render())?;

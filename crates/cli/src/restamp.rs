@@ -34,8 +34,10 @@ without a count, and those of others, keep their times.
 --by best       by all hands before and after each packet: the time that none of them excludes,
                 and a bound that is no larger
 
-Columns of --list: packet, time, bound of its error (- where nothing is promised), quality, method,
-by how much it is later than in the file, count, epoch, and the hand that it is by.
+Columns of --list: the packet's number; its time, and the bound of that time's error ('-': nothing
+is promised); what that is worth, and how it was captured; 'moved': by how much the time is later
+(+) or earlier (-) than in the file, '=' the same; the raw count, the counter's epoch, and the
+number of the hand (the state of the clock) that the time is by.
 
 Examples:
   truechimer restamp --list day.pcapng

@@ -46,6 +46,17 @@ pub fn optional(span: Option<Span>) -> String {
     span.map_or_else(|| "-".into(), |span| span.to_string())
 }
 
+/// Whole nanoseconds in the unit that fits, without decimals that say nothing: `148 ns`, `8.2 µs`.
+pub fn nanos(ns: u64) -> String {
+    let text = Span::from_nanos_wide(i128::from(ns)).to_string();
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    }
+}
+
 /// How long ago or for how long, to the nearest unit that people count in.
 pub fn age(span: Span) -> String {
     let ms = span.as_nanos() / 1_000_000;

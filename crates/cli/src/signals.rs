@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGXFSZ};
 
 use crate::failure::Failure;
 
@@ -16,6 +16,19 @@ pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|why| Failure::new("cannot handle signals", why))?;
     }
+    Ok(flag)
+}
+
+/// Set by TERM, INT and HUP; the second TERM or INT ends the process at once. For those who write
+/// files that should be whole: a full disk quota is an error of the write, and no signal. HUP stays
+/// ignored where it was (nohup).
+pub fn finish() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = stop()?;
+    let failed = |why| Failure::new("cannot handle signals", why);
+    if !is_ignored(SIGHUP) {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&flag)).map_err(failed)?;
+    }
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(failed)?;
     Ok(flag)
 }
 

@@ -6,12 +6,16 @@ use std::marker::PhantomData;
 
 use crate::cpus::MOST;
 
+/// The kernel's mask is made of these: on 32-bit machines with the high byte first, wider words
+/// would be another mask.
+type Word = libc::c_ulong;
+const BITS: usize = Word::BITS as usize;
 /// Words of the kernel's mask, which is larger than libc's own type.
-const WORDS: usize = MOST as usize / 64;
+const WORDS: usize = MOST as usize / BITS;
 
 /// A set of processors, as the kernel's mask has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cpus([u64; WORDS]);
+pub struct Cpus([Word; WORDS]);
 
 impl Cpus {
     /// The processors on which the calling thread may run.
@@ -19,7 +23,7 @@ impl Cpus {
     /// # Errors
     /// Where the kernel does not tell.
     pub fn allowed() -> io::Result<Cpus> {
-        let mut mask = [0_u64; WORDS];
+        let mut mask: [Word; WORDS] = [0; WORDS];
         // SAFETY: the mask is as long as said and any bits are valid in it; 0 is the calling thread.
         let result = unsafe {
             libc::sched_getaffinity(
@@ -35,8 +39,8 @@ impl Cpus {
     #[must_use]
     pub fn one(cpu: usize) -> Cpus {
         let mut mask = [0; WORDS];
-        if let Some(word) = mask.get_mut(cpu / 64) {
-            *word = 1 << (cpu % 64);
+        if let Some(word) = mask.get_mut(cpu / BITS) {
+            *word = 1 << (cpu % BITS);
         }
         Cpus(mask)
     }
@@ -44,12 +48,12 @@ impl Cpus {
     /// Whether this processor is among them.
     #[must_use]
     pub fn contains(&self, cpu: usize) -> bool {
-        self.0.get(cpu / 64).is_some_and(|word| word & (1 << (cpu % 64)) != 0)
+        self.0.get(cpu / BITS).is_some_and(|word| word & (1 << (cpu % BITS)) != 0)
     }
 
     /// Their numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..64 * WORDS).filter(|&cpu| self.contains(cpu))
+        (0..BITS * WORDS).filter(|&cpu| self.contains(cpu))
     }
 
     /// Lets the calling thread run on these and no others.

@@ -79,6 +79,28 @@ impl Distribution {
         }
     }
 
+    /// Adds all the values of another less `by`: as exactly as that one still has them.
+    pub fn merge_less(&mut self, other: &Distribution, by: i64) {
+        if other.n == 0 {
+            return;
+        }
+        let mut moved = Distribution {
+            n: other.n,
+            sum: other.sum - i128::from(by) * i128::from(other.n),
+            squares: 0.0,
+            least: other.least.saturating_sub(by),
+            greatest: other.greatest.saturating_sub(by),
+            shift: other.shift,
+            buckets: BTreeMap::new(),
+        };
+        for (bucket, n) in &other.buckets {
+            let value = other.middle(*bucket).saturating_sub(by);
+            *moved.buckets.entry(value >> other.shift).or_default() += n;
+            moved.squares += (value as f64).powi(2) * *n as f64;
+        }
+        self.merge(&moved);
+    }
+
     /// How many values.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -238,6 +260,15 @@ mod tests {
             prop_assert_eq!(merged.resolution(), all.resolution());
             prop_assert!(merged.buckets().eq(all.buckets()));
         }
+    }
+
+    #[test]
+    fn moved_values() {
+        let mut made = of(&[7]);
+        made.merge_less(&of(&[100, 102, 105]), 100);
+        assert!(made.buckets().eq(of(&[0, 2, 5, 7]).buckets()));
+        assert_eq!((made.min(), made.max(), made.mean()), (Some(0), Some(7), Some(3.5)));
+        assert_eq!(made.deviation(), of(&[0, 2, 5, 7]).deviation());
     }
 
     #[test]

@@ -1,12 +1,18 @@
 //! Packets in, flows and their metrics out.
 
+mod media;
+mod questions;
+
 use std::collections::{HashMap, VecDeque};
 
+use media::{follow_rtp, rtp_header};
+
 use crate::flow::{Flow, FlowKey, Seen};
+use crate::group::Groups;
 use crate::identity::identity;
 use crate::path::{Alone, Passing, Path, Way, way};
-use crate::rtp::{Clocks, Header, Stream, header};
-use crate::rtt::{Kind, Stamp, dns};
+use crate::rtp::Clocks;
+use crate::rtt::{Kind, Stamp};
 use crate::table::Table;
 use crate::totals::Totals;
 use crate::{At, Counted, DifferenceClock, Direction, Parsed, Pattern, Sequence, Transport, parse};
@@ -36,7 +42,7 @@ pub struct Options {
     pub patterns: Vec<Pattern>,
     /// Which way flows go; `None`: told from the packets of each.
     pub way: Option<Way>,
-    /// How long a packet, or an answer, is waited for before it is lost, ns (RFC 7680 section 2.4).
+    /// How long a packet, or an answer, is waited for before it is lost, ns (RFC 7680's Tmax).
     pub timeout_ns: i64,
     /// The width of bins over time, ns.
     pub bin_ns: i64,
@@ -100,6 +106,9 @@ pub struct PointTotals {
     pub unbounded: u64,
     /// Packets with a count.
     pub counted: u64,
+    /// Of packets cut off within the bytes of the payload that they are told apart by: the least
+    /// that is there.
+    pub shortest: Option<usize>,
     /// The greatest bound of a time, ns.
     pub worst_bound: Option<u64>,
     /// Unix ns of the first and the last packet.
@@ -141,12 +150,14 @@ pub struct Engine {
     points: Vec<PointTotals>,
     watched: [Option<(i64, i64)>; 2],
     clocks: [Option<DifferenceClock>; 2],
+    one_counter: bool,
     outstanding: HashMap<Identity, Entry>,
     ages: VecDeque<(i64, Identity, u64)>,
     questions: HashMap<Question, (u64, Stamp)>,
     question_ages: VecDeque<(i64, Question, u64)>,
     serial: u64,
     gone: Totals,
+    gone_groups: Groups,
     given_up: GivenUp,
     now_ns: i64,
 }
@@ -161,12 +172,14 @@ impl Engine {
             points: vec![PointTotals::default(); points],
             watched: [None; 2],
             clocks: [None; 2],
+            one_counter: false,
             outstanding: HashMap::new(),
             ages: VecDeque::new(),
             questions: HashMap::new(),
             question_ages: VecDeque::new(),
             serial: 0,
             gone: Totals::default(),
+            gone_groups: Groups::default(),
             given_up: GivenUp::default(),
             now_ns: i64::MIN,
             options,
@@ -188,6 +201,12 @@ impl Engine {
         }
     }
 
+    /// Whether the counts of both points are of one counter of one host: spans between them are
+    /// measured by it then.
+    pub fn set_one_counter(&mut self, one: bool) {
+        self.one_counter = one;
+    }
+
     /// A packet.
     pub fn observe(&mut self, packet: &Observation<'_>) {
         let parsed = parse(packet.link_type, packet.data);
@@ -196,6 +215,14 @@ impl Engine {
         totals.bytes += u64::from(packet.length);
         let cut = (packet.data.len() as u64) < u64::from(packet.length);
         totals.cut += u64::from(cut);
+        if cut
+            && parsed.cut
+            && parsed.ip.is_some()
+            && parsed.payload.len() < self.options.identity_bytes
+        {
+            let shortest = totals.shortest.unwrap_or(usize::MAX);
+            totals.shortest = Some(shortest.min(parsed.payload.len()));
+        }
         totals.counted += u64::from(packet.counted.is_some());
         match packet.at.bound_ns {
             Some(bound) => totals.worst_bound = totals.worst_bound.max(Some(bound)),
@@ -247,6 +274,7 @@ impl Engine {
             self.given_up.flows += 1;
             self.given_up.packets += out.packets();
             self.gone.add(&out);
+            self.gone_groups.gone(&out);
         }
         let Some(flow) = flow else { return };
         flow.touched = true;
@@ -256,6 +284,7 @@ impl Engine {
         });
         let Some(seen) = seen else { return };
         seen.passed(stamp, packet.length, cut, clock);
+        seen.largest = seen.largest.max(parsed.ip.map_or(0, |ip| ip.total()));
         if let Some((n, number)) = pattern {
             flow.pattern = Some(n);
             let bits = options.patterns.get(n).map_or(64, Pattern::bits);
@@ -272,83 +301,8 @@ impl Engine {
         if self.options.points == 2 {
             let identity = identity(parsed, pattern, self.options.identity_bytes);
             let explicit = explicit || matches!(parsed.transport, Transport::Echo { .. });
-            self.meet((number, identity), packet, parsed, explicit);
+            self.meet((number, identity), packet, stamp, parsed, explicit);
         }
-    }
-
-    fn questions_and_answers(
-        &mut self,
-        packet: &Observation<'_>,
-        parsed: &Parsed<'_>,
-        key: &FlowKey,
-        number: u64,
-        pattern: Option<(usize, u64)>,
-        stamp: Stamp,
-    ) {
-        let point = packet.point;
-        let clock = self.clocks.get(point).copied().flatten();
-        let clock = clock.as_ref();
-        match parsed.transport {
-            Transport::Tcp(tcp) => {
-                if let Some(seen) = self.flows.by_number(number).and_then(|f| f.seen_mut(point)) {
-                    seen.tcp.sent(&tcp, stamp);
-                    seen.retransmitted = seen.tcp.retransmitted;
-                }
-                let asker = self.flows.find(&key.reversed());
-                if let Some(seen) = asker.and_then(|flow| flow.seen_mut(point)) {
-                    let answered = seen.tcp.answered(&tcp);
-                    if let Some((syn, asked)) = answered.acknowledged {
-                        let kind = if syn { Kind::TcpHandshake } else { Kind::TcpAck };
-                        seen.rtt(kind).add(&asked, &stamp, clock);
-                    }
-                    if let Some(asked) = answered.echoed {
-                        seen.rtt(Kind::TcpTimestamp).add(&asked, &stamp, clock);
-                    }
-                }
-            }
-            Transport::Echo { request, sequence, .. } => {
-                if request {
-                    self.ask(point, Kind::Echo, number, sequence.into(), stamp);
-                } else {
-                    self.answer(point, Kind::Echo, key, sequence.into(), stamp);
-                }
-            }
-            Transport::Udp { source, destination } => {
-                if let Some((id, answer)) = dns((source, destination), parsed.payload) {
-                    if answer {
-                        self.answer(point, Kind::Dns, key, id.into(), stamp);
-                    } else {
-                        self.ask(point, Kind::Dns, number, id.into(), stamp);
-                    }
-                }
-            }
-            Transport::Other => {}
-        }
-        if let Some((_, id)) = pattern
-            && !self.answer(point, Kind::Number, key, id, stamp)
-        {
-            self.ask(point, Kind::Number, number, id, stamp);
-        }
-    }
-
-    fn ask(&mut self, point: usize, kind: Kind, flow: u64, id: u64, stamp: Stamp) {
-        let question = (point as u8, kind, flow, id);
-        self.serial += 1;
-        // One asked again is answered at the earliest from the first time on: of which, nobody
-        // knows, so that it is timed from the last and only if that is what is left.
-        self.questions.insert(question, (self.serial, stamp));
-        self.question_ages.push_back((stamp.at.unix_ns, question, self.serial));
-    }
-
-    fn answer(&mut self, point: usize, kind: Kind, key: &FlowKey, id: u64, stamp: Stamp) -> bool {
-        let clock = self.clocks.get(point).copied().flatten();
-        let Some(asker) = self.flows.find(&key.reversed()) else { return false };
-        let question = (point as u8, kind, asker.number, id);
-        let Some((_, asked)) = self.questions.remove(&question) else { return false };
-        if let Some(seen) = asker.seen_mut(point) {
-            seen.rtt(kind).add(&asked, &stamp, clock.as_ref());
-        }
-        true
     }
 
     /// Looks for the same packet at the other point.
@@ -356,16 +310,18 @@ impl Engine {
         &mut self,
         identity: Identity,
         packet: &Observation<'_>,
+        stamp: Stamp,
         parsed: &Parsed<'_>,
         explicit: bool,
     ) {
         let (point, other) = (packet.point, 1 - packet.point);
+        let clock = self.clocks.get(point).and_then(Option::as_ref).filter(|_| self.one_counter);
         let Some(path) = self.flows.by_number(identity.0).and_then(|flow| flow.path.as_mut())
         else {
             return;
         };
         let hop_limit = parsed.ip.map_or(0, |ip| ip.hop_limit);
-        let passing = Passing { at: packet.at, hop_limit, direction: packet.direction };
+        let passing = Passing { stamp, hop_limit, direction: packet.direction };
         let entry = self.outstanding.get_mut(&identity);
         let new = match entry {
             None => true,
@@ -384,11 +340,12 @@ impl Engine {
                             entry.met = true;
                             let met = entry.passing.get(other).copied().flatten();
                             if let (Some(met), Some(index)) = (met, entry.index.get(other)) {
+                                let after = stamp.since(&met.stamp, clock).0;
                                 let hint = || match point {
-                                    1 => way(&met, &passing),
-                                    _ => way(&passing, &met),
+                                    1 => way(&met, &passing, after),
+                                    _ => way(&passing, &met, after.reversed()),
                                 };
-                                path.met(point, packet.at, (*index, met.at), hint);
+                                path.met(point, packet.at, *index, after, hint);
                                 // Its copies came first: the clocks say so, at least.
                                 if path.arrives_at(other) {
                                     path.duplicates += u64::from(there.saturating_sub(1));
@@ -474,7 +431,12 @@ impl Engine {
         }
         self.given_up.waiting += u64::from(dropped);
         let point = usize::from(entry.copies.first() == Some(&0));
-        let why = if dropped { Alone::Dropped } else { self.fate(at_ns, 1 - point) };
+        let resized = self.flows.by_number(identity.0).is_some_and(|flow| flow.is_resized());
+        let why = match self.fate(at_ns, 1 - point) {
+            _ if dropped => Alone::Dropped,
+            Alone::Lost if resized => Alone::Resized,
+            why => why,
+        };
         let index = entry.index.get(point).copied().unwrap_or(0);
         if let Some(path) = self.flows.by_number(identity.0).and_then(|flow| flow.path.as_mut()) {
             path.alone(point, index, why);
@@ -521,6 +483,22 @@ impl Engine {
         totals
     }
 
+    /// Flows of few packets by what they have in common, those included that made room.
+    #[must_use]
+    pub fn groups(&self) -> Groups {
+        self.gone_groups.clone().with(self.flows.iter())
+    }
+
+    pub(crate) fn keyed(&self, key: &FlowKey) -> Option<&Flow> {
+        self.flows.keyed(key)
+    }
+
+    /// The flow with this number.
+    #[must_use]
+    pub fn flow(&self, number: u64) -> Option<&Flow> {
+        self.flows.numbered(number)
+    }
+
     /// What each point saw.
     #[must_use]
     pub fn points(&self) -> &[PointTotals] {
@@ -537,52 +515,5 @@ impl Engine {
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
-    }
-}
-
-fn rtp_header(choice: &RtpChoice, parsed: &Parsed<'_>) -> Option<Header> {
-    let Transport::Udp { source, destination } = parsed.transport else { return None };
-    if parsed.ip.is_none_or(|ip| ip.fragment.is_some_and(|(offset, _)| offset > 0)) {
-        return None;
-    }
-    let wanted = match choice {
-        RtpChoice::Never => false,
-        // Well-known ports carry no RTP.
-        RtpChoice::Auto => source >= 1024 && destination >= 1024,
-        RtpChoice::Ports(ports) => ports.contains(&source) || ports.contains(&destination),
-    };
-    if wanted { header(parsed.payload, parsed.cut) } else { None }
-}
-
-fn follow_rtp(
-    flow: &mut Flow,
-    packet: &Observation<'_>,
-    header: &Header,
-    sure: bool,
-    clocks: &Clocks,
-) {
-    let at_ns = packet.at.leap_free_ns.unwrap_or(packet.at.unix_ns);
-    if flow.rtp.is_none() && sure {
-        flow.rtp = Some(header.ssrc);
-    }
-    if flow.rtp == Some(header.ssrc) {
-        if let Some(seen) = flow.seen_mut(packet.point) {
-            let stream = seen.rtp.get_or_insert_with(|| Stream::new(header.ssrc));
-            stream.arrived(header, at_ns, clocks);
-        }
-        return;
-    }
-    // Each packet counts once, whether one point saw it or two.
-    let detector = flow.detector.get_or_insert_default();
-    detector.look(packet.point, *header, at_ns);
-    if !detector.is_sure() {
-        return;
-    }
-    flow.rtp = Some(header.ssrc);
-    for (point, header, at_ns) in flow.detector.take().map(|d| d.seen).unwrap_or_default() {
-        if let Some(seen) = flow.seen_mut(point) {
-            let stream = seen.rtp.get_or_insert_with(|| Stream::new(header.ssrc));
-            stream.arrived(&header, at_ns, clocks);
-        }
     }
 }

@@ -10,6 +10,20 @@ use crate::rtp::{Detector, Stream};
 use crate::rtt::{Kind, Rtt, Stamp, TcpSide};
 use crate::{Bins, DifferenceClock, Distribution, Parsed, Sequence, Transport};
 
+pub(crate) fn protocol_name(protocol: u8) -> String {
+    match protocol {
+        1 => "icmp".into(),
+        2 => "igmp".into(),
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        47 => "gre".into(),
+        50 => "esp".into(),
+        58 => "icmp6".into(),
+        132 => "sctp".into(),
+        other => format!("ip{other}"),
+    }
+}
+
 /// What tells one flow from another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowKey {
@@ -51,17 +65,7 @@ impl FlowKey {
     /// The protocol's name, or its number.
     #[must_use]
     pub fn protocol_name(&self) -> String {
-        match self.protocol {
-            1 => "icmp".into(),
-            2 => "igmp".into(),
-            6 => "tcp".into(),
-            17 => "udp".into(),
-            47 => "gre".into(),
-            50 => "esp".into(),
-            58 => "icmp6".into(),
-            132 => "sctp".into(),
-            other => format!("ip{other}"),
-        }
+        protocol_name(self.protocol)
     }
 
     fn end(&self, socket: &SocketAddr) -> String {
@@ -92,6 +96,9 @@ impl fmt::Display for FlowKey {
     }
 }
 
+/// The largest IP packet of an ordinary Ethernet (IEEE 802.3), in bytes.
+const ETHERNET: u32 = 1500;
+
 /// What one point saw of a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
@@ -101,6 +108,9 @@ pub struct Seen {
     pub bytes: u64,
     /// Packets of which not all bytes were captured.
     pub cut: u64,
+    /// The length of the largest packet with its IP header, as that says; 65536 of one too long
+    /// to say.
+    pub largest: u32,
     /// Unix ns of the first packet.
     pub first_ns: i64,
     /// Of the last.
@@ -127,6 +137,7 @@ impl Seen {
             packets: 0,
             bytes: 0,
             cut: 0,
+            largest: 0,
             first_ns: at_ns,
             last_ns: at_ns,
             gaps: Distribution::default(),
@@ -157,6 +168,11 @@ impl Seen {
         if let Some(before) = self.before.replace(stamp) {
             self.gaps.add(stamp.since(&before, clock).0.ns);
         }
+    }
+
+    /// When the only packet so far passed.
+    pub(crate) fn only(&self) -> Option<Stamp> {
+        self.before.filter(|_| self.packets == 1)
     }
 
     pub(crate) fn rtt(&mut self, kind: Kind) -> &mut Rtt {
@@ -200,6 +216,14 @@ impl Flow {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.seen.iter().flatten().map(|seen| seen.bytes).sum()
+    }
+
+    /// Whether packets were larger at one point than at the other, and larger than an Ethernet
+    /// carries: there they are such as the network card has yet to cut up, or has joined.
+    #[must_use]
+    pub fn is_resized(&self) -> bool {
+        let [Some(a), Some(b)] = &self.seen else { return false };
+        a.largest != b.largest && a.largest.max(b.largest) > ETHERNET
     }
 
     pub(crate) fn seen_mut(&mut self, point: usize) -> Option<&mut Seen> {

@@ -17,6 +17,7 @@ mod density;
 mod distribution;
 mod engine;
 mod flow;
+mod group;
 mod identity;
 mod jitter;
 mod layers;
@@ -39,6 +40,7 @@ pub use density::{Densities, Density};
 pub use distribution::Distribution;
 pub use engine::{Engine, GivenUp, Observation, Options, PointTotals, RtpChoice};
 pub use flow::{Flow, FlowKey, Seen};
+pub use group::{FEW, Group, GroupKey, Groups};
 pub use jitter::Jitter;
 pub use layers::{Layer, LayerReport, Layered, Layers, LayersReport};
 pub use loss::{Losses, NOTICEABLE};
@@ -47,8 +49,8 @@ pub use path::{Bounds, Evidence, Path, Way};
 pub use pattern::Pattern;
 pub use reorder::Reordering;
 pub use report::{
-    FlowReport, LossReport, Note, NumbersReport, PathReport, PointReport, ReorderReport, Report,
-    RtpReport, RttReport, SeenReport, Severity, Spread, WayReport,
+    FlowReport, GroupReport, LossReport, Note, NumbersReport, PathReport, PointReport,
+    ReorderReport, Report, RtpReport, RttReport, SeenReport, Severity, Spread, WayReport,
 };
 pub use rtt::{Kind, Rtt};
 pub use sequence::{Fate, Sequence};

@@ -2,8 +2,8 @@
 
 use crate::Distribution;
 
-/// A loss closer than this many packets to the one before is noticeable (the example value of
-/// RFC 3357 section 5.1).
+/// A loss at most this many packets after the one before is noticeable: the loss constraint that
+/// RFC 3357 has for an example.
 pub const NOTICEABLE: u64 = 99;
 
 /// Losses of a stream, in the order in which its packets were sent: RFC 7680 and RFC 3357.
@@ -13,8 +13,7 @@ pub struct Losses {
     pub arrived: u64,
     /// Packets that were lost.
     pub lost: u64,
-    /// Losses of which the one before is less than [`NOTICEABLE`] packets ago (RFC 3357 section
-    /// 5.1).
+    /// Losses of which the one before is at most [`NOTICEABLE`] packets ago (RFC 3357).
     pub noticeable: u64,
     run: u64,
     since_loss: u64,
@@ -44,7 +43,7 @@ impl Losses {
         }
         self.lost += packets;
         self.run += packets;
-        // Distance (RFC 3357 section 4.4.1): how many packets after the loss before.
+        // Distance (RFC 3357 section 5.4): how many packets after the loss before.
         if self.seen_loss {
             let distance = self.since_loss + 1;
             self.distances.add(clamped(distance));
@@ -73,7 +72,7 @@ impl Losses {
         (sent > 0).then(|| self.lost as f64 / sent as f64)
     }
 
-    /// The lengths of the runs of losses (loss periods, RFC 3357 section 4.4.2), in packets.
+    /// The lengths of the runs of losses (loss periods, RFC 3357 section 5.4), in packets.
     #[must_use]
     pub fn runs(&self) -> Distribution {
         let mut runs = self.runs.clone();
@@ -83,7 +82,7 @@ impl Losses {
         runs
     }
 
-    /// The distances from one loss to the next (RFC 3357 section 4.4.1), in packets.
+    /// The distances from one loss to the next (RFC 3357 section 5.4), in packets.
     #[must_use]
     pub fn distances(&self) -> &Distribution {
         &self.distances
@@ -101,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_rfc() {
-        // RFC 3357 section 4: ten packets, five of them lost, the last two one after the other.
+        // RFC 3357's own: ten packets, five of them lost, the last two one after the other.
         let lost = [2, 5, 7, 9, 10];
         let mut losses = Losses::default();
         for packet in 1..=10 {

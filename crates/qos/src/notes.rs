@@ -68,17 +68,48 @@ pub(crate) fn notes(report: &Report, engine: &Engine, totals: &Totals) -> Vec<No
     }
     for (point, n) in report.points.iter().zip(totals.unseen).filter(|(_, n)| *n > 0) {
         let text = format!(
-            "{}: {n} packets arrived that the other point did not see: its capture lost them",
-            point.name
+            "{}: {n} packets arrived that the other point did not see: its capture lost them, or they \
+             took longer than {} (--timeout)",
+            point.name,
+            span(report.timeout_ns)
         );
         say(Severity::Warning, text);
     }
     for (point, n) in report.points.iter().zip(totals.one_sided).filter(|(_, n)| *n > 0) {
         let text = format!(
-            "{}: {n} packets are of flows that only this point saw; they are no losses",
+            "{}: {n} packets are of flows that only this point saw (or that have other addresses at \
+             the other, as behind NAT); they are no losses",
             point.name
         );
         say(Severity::Note, text);
+    }
+    for (point, n) in report.points.iter().zip(totals.resized).filter(|(_, n)| *n > 0) {
+        let text = format!(
+            "{}: {n} packets have no counterpart because segmentation offload (TSO, GSO, GRO) cuts \
+             them up or joins them after the capture saw them; they are in no delay or loss: \
+             'ethtool -K NAME tso off gso off gro off' before the capture shows them as they are",
+            point.name
+        );
+        say(Severity::Warning, text);
+    }
+    if let [a, b] = engine.points()
+        && a.shortest != b.shortest
+        && report
+            .ways
+            .iter()
+            .map(|way| way.lost)
+            .chain(totals.unseen)
+            .chain(totals.one_sided)
+            .any(|n| n > 0)
+        && let Some(shortest) = a.shortest.into_iter().chain(b.shortest).min()
+    {
+        let text = format!(
+            "the captures cut packets off at different lengths, so that those of which fewer than \
+             {} bytes of payload are there look different at both points: '--identity-bytes \
+             {shortest}' compares what both have",
+            engine.options().identity_bytes
+        );
+        say(Severity::Warning, text);
     }
     let given_up = report.given_up;
     if given_up.flows > 0 {
@@ -152,7 +183,7 @@ fn negative(report: &Report, way: &WayReport, bounded: bool) -> String {
 /// Both directions of a conversation that seem to go the same way.
 fn contradiction(report: &Report, engine: &Engine) -> Option<String> {
     let by_time = |key: &FlowKey| {
-        let flow = engine.flows().find(|flow| flow.key == *key)?;
+        let flow = engine.keyed(key)?;
         let (way, evidence) = flow.path.as_ref()?.way?;
         let told = matches!(evidence, Evidence::Time | Evidence::UnboundedTime);
         told.then_some((way, flow.path.as_ref()?.delays.min()?))

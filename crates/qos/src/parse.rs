@@ -62,6 +62,18 @@ pub struct Ip {
     pub fragment: Option<(u16, bool)>,
 }
 
+impl Ip {
+    /// The length of the packet with its fixed header; 65536 if it is too long for the field.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        match (self.length, self.source) {
+            (0, _) => 65_536,
+            (length, IpAddr::V4(_)) => length.into(),
+            (length, IpAddr::V6(_)) => u32::from(length) + 40,
+        }
+    }
+}
+
 /// The transport's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transport {

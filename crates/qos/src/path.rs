@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::bins::{loss, value};
+use crate::rtt::Stamp;
 use crate::{At, Bins, Density, Distribution, Jitter, Losses, Measured, Reordering};
 
 /// Which way a flow goes between the two points.
@@ -53,12 +54,21 @@ pub(crate) enum Alone {
     Recent,
     /// There was no memory to wait for it.
     Dropped,
+    /// Segmentation offload cuts packets of this flow up, or joins them, between the points.
+    Resized,
 }
+
+/// How many packets of one flow at one point are kept until one before them is decided.
+const MOST: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
     Waiting,
-    Met { index: u64, at: At },
+    /// The other point saw it as number `index` there, so long `after` this one.
+    Met {
+        index: u64,
+        after: Measured,
+    },
     Ambiguous,
     Alone(Alone),
 }
@@ -80,6 +90,13 @@ struct Queue {
 impl Queue {
     fn push(&mut self, at: At, fate: Fate) -> u64 {
         self.items.push_back(Item { at, fate });
+        // Of packets that are alike any number may pass while one before them is waited for.
+        if self.items.len() > MOST
+            && let Some(front) = self.items.front_mut()
+            && front.fate == Fate::Waiting
+        {
+            front.fate = Fate::Alone(Alone::Dropped);
+        }
         self.first + self.items.len() as u64 - 1
     }
 
@@ -180,6 +197,8 @@ pub struct Path {
     pub recent: [u64; 2],
     /// The same, for want of memory.
     pub dropped: [u64; 2],
+    /// Packets that only this point saw because segmentation offload cuts them up, or joins them.
+    pub resized: [u64; 2],
     /// Packets seen only where they arrive (or at a point of which that is not known).
     pub unseen: [u64; 2],
     /// Delays, bounds and losses over time, at the origin.
@@ -208,6 +227,7 @@ impl Path {
             unwatched: [0; 2],
             recent: [0; 2],
             dropped: [0; 2],
+            resized: [0; 2],
             unseen: [0; 2],
             bins: Bins::new(bin_ns),
             queues: Default::default(),
@@ -238,16 +258,18 @@ impl Path {
         self.drain();
     }
 
-    /// A packet that passed the other point as number `other` now passes this one.
+    /// A packet that passed the other point as number `other` now passes this one, so long after.
     pub(crate) fn met(
         &mut self,
         point: usize,
         at: At,
-        other: (u64, At),
+        other: u64,
+        after: Measured,
         hint: impl FnOnce() -> (Way, Evidence),
     ) {
-        let index = self.queue(point).push(at, Fate::Met { index: other.0, at: other.1 });
-        self.queue(1 - point).set(other.0, Fate::Met { index, at });
+        let before = Fate::Met { index: other, after: after.reversed() };
+        let index = self.queue(point).push(at, before);
+        self.queue(1 - point).set(other, Fate::Met { index, after });
         if self.way.is_none() {
             let (way, evidence) = hint();
             self.way = Some((way, evidence));
@@ -292,6 +314,7 @@ impl Path {
             Fate::Alone(Alone::Unwatched) => &mut self.unwatched,
             Fate::Alone(Alone::Recent) => &mut self.recent,
             Fate::Alone(Alone::Dropped) => &mut self.dropped,
+            Fate::Alone(Alone::Resized) => &mut self.resized,
             Fate::Alone(Alone::Lost) => &mut self.unseen,
             Fate::Waiting | Fate::Met { .. } => return,
         };
@@ -314,8 +337,7 @@ impl Path {
 
     fn left(&mut self, point: usize, item: &Item) {
         match item.fate {
-            Fate::Met { at, .. } => {
-                let delay = at.since(&item.at);
+            Fate::Met { after: delay, .. } => {
                 self.delay(item.at.unix_ns, delay);
                 self.losses.arrived(1);
                 if let Some(before) = self.before.replace(delay.ns) {
@@ -346,13 +368,13 @@ impl Path {
     }
 
     fn arrived(&mut self, point: usize, item: &Item) {
-        let Fate::Met { index, at } = item.fate else {
+        let Fate::Met { index, after } = item.fate else {
             return self.count(point, item.fate);
         };
         let arrived_ns = item.at.leap_free_ns.unwrap_or(item.at.unix_ns);
         self.reordering.arrived(index, arrived_ns);
         self.density.arrived(index);
-        self.jitter.arrived(item.at.since(&at).ns.into());
+        self.jitter.arrived(after.reversed().ns.into());
     }
 
     /// Packets found lost of which it is not known which way they went, at each point.
@@ -372,13 +394,12 @@ impl Path {
     }
 }
 
-/// Which way a packet went that passed the first point at `first` and the second at `second`.
-pub(crate) fn way(first: &Passing, second: &Passing) -> (Way, Evidence) {
+/// Which way a packet went that passed the first point and, so much later, the second.
+pub(crate) fn way(first: &Passing, second: &Passing, took: Measured) -> (Way, Evidence) {
     let by = |forward: bool| if forward { Way::Forward } else { Way::Backward };
     if first.hop_limit != second.hop_limit {
         return (by(first.hop_limit > second.hop_limit), Evidence::HopLimit);
     }
-    let took = second.at.since(&first.at);
     if took.bound_ns.is_some() && (took.is_negative() || took.reversed().is_negative()) {
         return (by(took.ns > 0), Evidence::Time);
     }
@@ -393,7 +414,7 @@ pub(crate) fn way(first: &Passing, second: &Passing) -> (Way, Evidence) {
 /// A packet at a point, as far as it tells which way the packet goes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Passing {
-    pub(crate) at: At,
+    pub(crate) stamp: Stamp,
     pub(crate) hop_limit: u8,
     pub(crate) direction: crate::Direction,
 }

@@ -16,12 +16,12 @@ struct Summit {
     at_ns: i64,
 }
 
-/// The metrics of RFC 4737 over one stream. Duplicates must be left out (its section 3.3).
+/// The metrics of RFC 4737 over one stream. Duplicates must be left out.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reordering {
     /// Packets taken in.
     pub arrived: u64,
-    /// Reordered packets: those with a number below one that arrived before (section 3.3).
+    /// Reordered packets: those with a number below one that arrived before.
     pub reordered: u64,
     /// Of them those that were later than can be told exactly.
     pub beyond: u64,
@@ -54,7 +54,7 @@ impl Reordering {
         self.reordered += 1;
         self.runs.add(i64::try_from(self.run).unwrap_or(i64::MAX));
         self.run = 0;
-        // The earliest arrival with a greater number was the highest so far: section 4.2.
+        // The earliest arrival with a greater number was the highest so far.
         let first = self.summits.partition_point(|summit| summit.sequence <= sequence);
         if let Some(summit) = self.summits.get(first) {
             let oldest = self.summits.len() == REACH && first == 0;
@@ -63,37 +63,37 @@ impl Reordering {
             self.extents.add(i64::try_from(extent).unwrap_or(i64::MAX));
             self.late.add(at_ns.saturating_sub(summit.at_ns));
         }
-        // n-reordering, section 5.2: how many right before it have greater numbers.
+        // n-reordering: how many right before it have greater numbers.
         let degree = self.recent.iter().rev().take_while(|other| **other > sequence).count() as u64;
         *self.degrees.entry(degree).or_default() += 1;
     }
 
-    /// Reordered ÷ arrived (section 4.1).
+    /// Reordered ÷ arrived: the reordered ratio.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (self.arrived > 0).then(|| self.reordered as f64 / self.arrived as f64)
     }
 
-    /// Reordering extents, in packets (section 4.2).
+    /// Reordering extents, in packets: how far back the first arrival with a greater number is.
     #[must_use]
     pub fn extents(&self) -> &Distribution {
         &self.extents
     }
 
-    /// Late-time offsets, ns: how long after the first packet with a greater number (section 4.3).
+    /// Late-time offsets, ns: how long after the first packet with a greater number.
     #[must_use]
     pub fn late_times(&self) -> &Distribution {
         &self.late
     }
 
     /// How many packets are `n`-reordered: `n` packets right before them have greater numbers
-    /// (section 5.2). With n = 3 a TCP sender takes them for lost.
+    /// With n = 3 a TCP sender takes them for lost.
     #[must_use]
     pub fn n_reordered(&self, n: u64) -> u64 {
         self.degrees.range(n..).map(|(_, packets)| packets).sum()
     }
 
-    /// Runs of packets in order between reordered ones (section 4.6), in packets.
+    /// Runs of packets in order between reordered ones, in packets.
     #[must_use]
     pub fn free_runs(&self) -> &Distribution {
         &self.runs
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_4_of_section_7_1() {
+    fn one_packet_reordered() {
         let table = [
             (1, 68),
             (2, 88),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_5_and_6_of_section_7_2() {
+    fn two_packets_reordered() {
         let order = [1, 2, 3, 4, 7, 5, 6, 8, 9, 10];
         let made = of(&order.map(|s| (s, s as i64)));
         assert_eq!(made.reordered, 2);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_4_to_6_of_section_7_3() {
+    fn three_packets_reordered() {
         let order = [1, 2, 3, 7, 8, 9, 10, 4, 5, 6, 11];
         let made = of(&order.map(|s| (s, s as i64)));
         assert_eq!(made.reordered, 3);

@@ -1,204 +1,18 @@
 //! What came of it, in plain numbers.
 
+mod parts;
+
+pub use parts::{LossReport, NumbersReport, ReorderReport, RtpReport, Spread};
+
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
-use crate::density::Densities;
 use crate::flow::{Flow, Seen};
 use crate::path::{Bounds, Evidence, Path, Way};
-use crate::totals::WayTotals;
-use crate::{Distribution, Engine, GivenUp, Losses, Reordering, Sequence};
-
-/// A distribution in a few numbers, ns (or packets, where that is said).
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Spread {
-    /// Values.
-    pub n: u64,
-    /// The least.
-    pub min_ns: Option<i64>,
-    /// Half of the values are not above it.
-    pub median_ns: Option<i64>,
-    /// The 95th percentile.
-    pub p95_ns: Option<i64>,
-    /// The 99th.
-    pub p99_ns: Option<i64>,
-    /// The 99.9th.
-    pub p999_ns: Option<i64>,
-    /// The greatest.
-    pub max_ns: Option<i64>,
-    /// The mean.
-    pub mean_ns: Option<f64>,
-    /// The standard deviation.
-    pub deviation_ns: Option<f64>,
-    /// Percentiles are right to ± half of it; 1: exact.
-    pub resolution_ns: u64,
-}
-
-impl Spread {
-    /// That of a distribution.
-    #[must_use]
-    pub fn of(values: &Distribution) -> Spread {
-        Spread {
-            n: values.len(),
-            min_ns: values.min(),
-            median_ns: values.quantile(0.5),
-            p95_ns: values.quantile(0.95),
-            p99_ns: values.quantile(0.99),
-            p999_ns: values.quantile(0.999),
-            max_ns: values.max(),
-            mean_ns: values.mean(),
-            deviation_ns: values.deviation(),
-            resolution_ns: values.resolution(),
-        }
-    }
-
-    /// Every value less `by`.
-    fn less(mut self, by: i64) -> Spread {
-        for value in [
-            &mut self.min_ns,
-            &mut self.median_ns,
-            &mut self.p95_ns,
-            &mut self.p99_ns,
-            &mut self.p999_ns,
-            &mut self.max_ns,
-        ] {
-            *value = value.map(|value| value.saturating_sub(by));
-        }
-        self.mean_ns = self.mean_ns.map(|mean| mean - by as f64);
-        self
-    }
-}
-
-/// Losses and their runs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct LossReport {
-    /// Packets that arrived.
-    pub arrived: u64,
-    /// Packets lost.
-    pub lost: u64,
-    /// Lost ÷ sent.
-    pub ratio: Option<f64>,
-    /// Runs of losses (loss periods, RFC 3357).
-    pub runs: u64,
-    /// The longest, in packets.
-    pub longest_run: Option<i64>,
-    /// Their mean length, in packets.
-    pub mean_run: Option<f64>,
-    /// Median distance from one loss to the next, in packets (RFC 3357).
-    pub median_distance: Option<i64>,
-    /// Losses less than 100 packets after the one before.
-    pub noticeable: u64,
-}
-
-impl LossReport {
-    fn of(losses: &Losses) -> LossReport {
-        let runs = losses.runs();
-        LossReport {
-            arrived: losses.arrived,
-            lost: losses.lost,
-            ratio: losses.ratio(),
-            runs: runs.len(),
-            longest_run: runs.max(),
-            mean_run: runs.mean(),
-            median_distance: losses.distances().quantile(0.5),
-            noticeable: losses.noticeable,
-        }
-    }
-}
-
-/// Reordering.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct ReorderReport {
-    /// Packets overtaken (RFC 4737 section 3.3).
-    pub reordered: u64,
-    /// Reordered ÷ arrived.
-    pub ratio: Option<f64>,
-    /// The greatest extent, in packets (section 4.2).
-    pub max_extent: Option<i64>,
-    /// The mean extent, in packets.
-    pub mean_extent: Option<f64>,
-    /// Packets overtaken by more than can be told exactly.
-    pub beyond: u64,
-    /// Late-time offset (section 4.3).
-    pub late: Spread,
-    /// n, and how many packets are n-reordered (section 5.2); 3 is what matters to TCP.
-    pub n_reordered: Vec<(u64, u64)>,
-    /// The mean of the runs in order between reordered packets, in packets (section 4.6).
-    pub mean_free_run: Option<f64>,
-    /// RD and RBD (RFC 5236).
-    pub density: Densities,
-}
-
-impl ReorderReport {
-    fn of(reordering: &Reordering, density: Densities) -> ReorderReport {
-        let degrees = [1, 2, 3, 4, 8, 16, 32, 64].map(|n| (n, reordering.n_reordered(n)));
-        ReorderReport {
-            reordered: reordering.reordered,
-            ratio: reordering.ratio(),
-            max_extent: reordering.extents().max(),
-            mean_extent: reordering.extents().mean(),
-            beyond: reordering.beyond,
-            late: Spread::of(reordering.late_times()),
-            n_reordered: degrees.into_iter().filter(|(_, packets)| *packets > 0).collect(),
-            mean_free_run: reordering.free_runs().mean(),
-            density,
-        }
-    }
-}
-
-/// RTP at one point.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct RtpReport {
-    /// Synchronisation source.
-    pub ssrc: u32,
-    /// The payload type of the last packet.
-    pub payload_type: u8,
-    /// Whether there was more than one.
-    pub mixed_types: bool,
-    /// Its clock rate; without it there is no jitter.
-    pub clock_hz: Option<u32>,
-    /// Jitter (RFC 3550) after the last packet, ns.
-    pub jitter_ns: Option<f64>,
-    /// Its mean.
-    pub jitter_mean_ns: Option<f64>,
-    /// Its greatest value.
-    pub jitter_max_ns: Option<f64>,
-    /// Delay less the least delay, by the sender's timestamps: PDV (RFC 5481 section 4.2), with
-    /// what the sender's clock drifts in it.
-    pub pdv: Spread,
-}
-
-/// Sequence numbers at one point.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct NumbersReport {
-    /// Numbers that did not come.
-    pub loss: LossReport,
-    /// Copies beyond the first.
-    pub copies: u64,
-    /// Packets of which copies came.
-    pub replicated: u64,
-    /// Packets that came after they had been counted as lost.
-    pub late: u64,
-    /// Packets with numbers far from all others.
-    pub strays: u64,
-    /// How often the numbers began anew.
-    pub restarts: u64,
-    /// Reordering.
-    pub reordering: ReorderReport,
-}
-
-impl NumbersReport {
-    fn of(sequence: &Sequence) -> NumbersReport {
-        NumbersReport {
-            loss: LossReport::of(&sequence.losses()),
-            copies: sequence.copies,
-            replicated: sequence.replicated,
-            late: sequence.late,
-            strays: sequence.strays,
-            restarts: sequence.restarts,
-            reordering: ReorderReport::of(sequence.reordering(), sequence.density().densities()),
-        }
-    }
-}
+use crate::rtt::{Kind, Rtt};
+use crate::totals::{Totals, WayTotals};
+use crate::{Engine, GivenUp, Group, GroupKey};
 
 /// Round trips of one kind.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -267,18 +81,9 @@ impl SeenReport {
                 jitter_ns: stream.jitter.last(),
                 jitter_mean_ns: stream.jitter.mean(),
                 jitter_max_ns: stream.jitter.max(),
-                pdv: Spread::of(&stream.transit).less(stream.transit.min().unwrap_or(0)),
+                pdv: Spread::of(&stream.variation()),
             }),
-            rtt: seen
-                .rtts
-                .iter()
-                .map(|(kind, rtt)| RttReport {
-                    kind: *kind,
-                    time: Spread::of(&rtt.times),
-                    bound_max_ns: greatest(&rtt.bounds),
-                    by_counter: rtt.by_counter,
-                })
-                .collect(),
+            rtt: rtts(&seen.rtts),
             retransmitted: seen.retransmitted,
         }
     }
@@ -329,6 +134,8 @@ pub struct PathReport {
     pub recent: [u64; 2],
     /// The same, forgotten for want of memory.
     pub dropped: [u64; 2],
+    /// The same, because segmentation offload cuts them up, or joins them.
+    pub resized: [u64; 2],
     /// Packets that only the point saw at which they arrive.
     pub unseen: [u64; 2],
     /// Packets that only this point saw, of a flow never seen at both.
@@ -360,6 +167,7 @@ impl PathReport {
             unwatched: path.unwatched,
             recent: path.recent,
             dropped: path.dropped,
+            resized: path.resized,
             unseen: path.unseen,
             one_sided: path.one_sided(),
             waiting: path.waiting(),
@@ -388,6 +196,69 @@ pub struct FlowReport {
     pub path: Option<PathReport>,
     /// Packets at all points: what flows are ordered by.
     pub packets: u64,
+    /// The name of the group that it is in, if it has few packets and is not the only one.
+    pub group: Option<String>,
+}
+
+/// Flows of fewer than three packets each that differ in nothing but the port of one end.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GroupReport {
+    /// The whole of it: `udp 192.0.2.1:* > 192.0.2.2:123`.
+    pub name: String,
+    /// The protocol.
+    pub protocol: String,
+    /// How many flows.
+    pub flows: u64,
+    /// Packets at each point.
+    pub seen_packets: Vec<u64>,
+    /// Bytes at each point.
+    pub seen_bytes: Vec<u64>,
+    /// Packets at all points.
+    pub packets: u64,
+    /// TCP segments sent again, at all points.
+    pub retransmitted: u64,
+    /// Round trips, at each point.
+    pub rtt: Vec<Vec<RttReport>>,
+    /// What happened between the points, one way and the other; what has no flow is left out.
+    pub ways: Vec<WayReport>,
+}
+
+impl GroupReport {
+    /// That of a group at so many points.
+    #[must_use]
+    pub fn of(key: &GroupKey, group: &Group, points: usize) -> GroupReport {
+        let at_points = |counts: &[u64; 2]| counts.iter().copied().take(points).collect();
+        GroupReport {
+            name: key.to_string(),
+            protocol: key.protocol_name(),
+            flows: group.flows,
+            seen_packets: at_points(&group.packets),
+            seen_bytes: at_points(&group.bytes),
+            packets: group.packets.iter().sum(),
+            retransmitted: group.retransmitted,
+            rtt: group.totals.rtts.iter().take(points).map(rtts).collect(),
+            ways: ways(&group.totals),
+        }
+    }
+}
+
+fn rtts(of: &BTreeMap<Kind, Rtt>) -> Vec<RttReport> {
+    let report = |(kind, rtt): (&Kind, &Rtt)| RttReport {
+        kind: *kind,
+        time: Spread::of(&rtt.times),
+        bound_max_ns: greatest(&rtt.bounds),
+        by_counter: rtt.by_counter,
+    };
+    of.iter().map(report).collect()
+}
+
+fn ways(totals: &Totals) -> Vec<WayReport> {
+    [Way::Forward, Way::Backward]
+        .into_iter()
+        .zip(&totals.ways)
+        .filter(|(_, totals)| totals.flows > 0)
+        .map(|(way, totals)| WayReport::of(way, totals))
+        .collect()
 }
 
 impl FlowReport {
@@ -412,6 +283,7 @@ impl FlowReport {
                 .collect(),
             path: flow.path.as_deref().map(PathReport::of),
             packets: flow.packets(),
+            group: None,
         }
     }
 }
@@ -521,6 +393,8 @@ pub struct Report {
     pub flows_seen: u64,
     /// The flows, those with the most packets first.
     pub flows: Vec<FlowReport>,
+    /// Flows of few packets that have all but a port in common, those with the most packets first.
+    pub groups: Vec<GroupReport>,
     /// What had to be given up for want of memory.
     pub given_up: GivenUp,
     /// How long a packet was waited for, ns.
@@ -535,7 +409,7 @@ impl Report {
     /// That of an engine whose points are called so.
     #[must_use]
     pub fn of(engine: &Engine, names: &[String]) -> Report {
-        let totals = engine.totals();
+        let (totals, groups) = (engine.totals(), engine.groups());
         let points: Vec<PointReport> = engine
             .points()
             .iter()
@@ -552,21 +426,24 @@ impl Report {
                 last_ns: point.span.map(|(_, last)| last),
             })
             .collect();
-        let mut flows: Vec<FlowReport> =
-            engine.flows().map(|flow| FlowReport::of(flow, points.len())).collect();
-        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.packets), flow.number));
-        let ways = [Way::Forward, Way::Backward]
-            .into_iter()
-            .zip(&totals.ways)
-            .filter(|(_, totals)| totals.flows > 0)
-            .map(|(way, totals)| WayReport::of(way, totals))
+        let mut flows: Vec<FlowReport> = engine
+            .flows()
+            .map(|flow| {
+                let group = groups.of(flow).map(|(key, _)| key.to_string());
+                FlowReport { group, ..FlowReport::of(flow, points.len()) }
+            })
             .collect();
+        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.packets), flow.number));
+        let mut grouped: Vec<GroupReport> =
+            groups.iter().map(|(key, group)| GroupReport::of(key, group, points.len())).collect();
+        grouped.sort_by_key(|group| std::cmp::Reverse(group.packets));
         let mut report = Report {
             version: 1,
             points,
-            ways,
+            ways: ways(&totals),
             flows_seen: engine.flows_made(),
             flows,
+            groups: grouped,
             given_up: engine.given_up(),
             timeout_ns: engine.options().timeout_ns,
             notes: Vec::new(),

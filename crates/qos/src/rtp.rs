@@ -139,9 +139,10 @@ pub struct Stream {
     pub sequence: Sequence,
     /// Jitter (RFC 3550); empty without a clock rate.
     pub jitter: Jitter,
-    /// Arrival minus timestamp, from an origin of its own, ns: less its least value the delay
-    /// variation (PDV) by the sender's clock.
-    pub transit: Distribution,
+    /// Arrival minus timestamp, ns, from an origin of its own since the stream began, or began anew.
+    transit: Distribution,
+    /// What it was before, each time less its least value.
+    earlier: Distribution,
     origin: Option<(u32, i64, i128)>,
 }
 
@@ -155,6 +156,7 @@ impl Stream {
             sequence: Sequence::new(16),
             jitter: Jitter::default(),
             transit: Distribution::default(),
+            earlier: Distribution::default(),
             origin: None,
         }
     }
@@ -164,15 +166,17 @@ impl Stream {
         let changed = self.origin.is_some() && self.payload_type != header.payload_type;
         self.mixed |= changed;
         self.payload_type = header.payload_type;
-        let hz = clocks.of(header.payload_type);
-        if hz != self.clock_hz || matches!(fate, Fate::Restart(_)) {
-            self.clock_hz = hz;
-            self.origin = None;
-            self.jitter.interrupted();
-        }
-        let Some(hz) = hz else { return fate };
+        // Events and comfort noise among the media have its clock, known or not (RFC 4733).
+        let Some(hz) = clocks.of(header.payload_type).or(self.clock_hz) else { return fate };
         if fate == Fate::Stray {
             return fate;
+        }
+        if self.clock_hz != Some(hz) || matches!(fate, Fate::Restart(_)) {
+            self.clock_hz = Some(hz);
+            self.origin = None;
+            self.earlier = self.variation();
+            self.transit = Distribution::default();
+            self.jitter.interrupted();
         }
         let (timestamp, first_ns, ticks) = self.origin.unwrap_or((header.timestamp, at_ns, 0));
         let ticks = ticks + i128::from(header.timestamp.wrapping_sub(timestamp) as i32);
@@ -182,6 +186,15 @@ impl Stream {
         self.jitter.arrived(transit);
         self.transit.add(i64::try_from(transit).unwrap_or(i64::MAX));
         fate
+    }
+
+    /// Delay less the least delay (PDV) by the sender's clock, ns. A stream that begins anew has
+    /// another least delay.
+    #[must_use]
+    pub fn variation(&self) -> Distribution {
+        let mut all = self.earlier.clone();
+        all.merge_less(&self.transit, self.transit.min().unwrap_or(0));
+        all
     }
 }
 
@@ -231,6 +244,43 @@ mod tests {
         assert_eq!(Clocks::default().of(96), None);
     }
 
+    fn stream(packets: &[(u8, u16, u32, i64)]) -> Stream {
+        let mut stream = Stream::new(1);
+        for &(payload_type, sequence, timestamp, ms) in packets {
+            let header = Header { payload_type, marker: false, sequence, timestamp, ssrc: 1 };
+            stream.arrived(&header, ms * 1_000_000, &Clocks::default());
+        }
+        stream
+    }
+
+    #[test]
+    fn events_of_a_type_without_a_clock_do_not_break_the_stream() {
+        let made = stream(&[(0, 1, 0, 0), (0, 2, 160, 21), (101, 3, 320, 43), (0, 4, 480, 60)]);
+        assert_eq!((made.clock_hz, made.mixed), (Some(8_000), true));
+        let variation = made.variation();
+        assert_eq!((variation.len(), variation.min()), (4, Some(0)));
+        assert_eq!(variation.max(), Some(3_000_000));
+    }
+
+    #[test]
+    fn each_beginning_has_a_least_delay_of_its_own() {
+        // After the second beginning the first packet is the latest: 0 is not the least there.
+        let made = stream(&[
+            (0, 1, 0, 0),
+            (0, 2, 160, 20),
+            (0, 40_000, 777, 900),
+            (0, 40_001, 937, 925),
+            (0, 40_002, 1097, 940),
+            (0, 40_003, 1257, 960),
+        ]);
+        assert_eq!(made.sequence.restarts, 1);
+        let variation = made.variation();
+        assert_eq!(
+            (variation.len(), variation.min(), variation.max()),
+            (5, Some(0), Some(5_000_000))
+        );
+    }
+
     #[test]
     fn a_perfect_stream_has_no_jitter_even_when_its_timestamp_rolls_over() {
         let mut stream = Stream::new(1);
@@ -245,7 +295,8 @@ mod tests {
             stream.arrived(&header, i64::from(n) * 20_000_000, &Clocks::default());
         }
         assert_eq!(stream.jitter.max(), Some(0.0));
-        assert_eq!((stream.transit.min(), stream.transit.max()), (Some(0), Some(0)));
+        let variation = stream.variation();
+        assert_eq!((variation.min(), variation.max()), (Some(0), Some(0)));
         assert_eq!(stream.sequence.lost(), 0);
     }
 }

@@ -24,8 +24,14 @@ pub enum Kind {
     Echo,
     /// A DNS query.
     Dns,
+    /// An NTP request: its transmit timestamp comes back as the answer's origin timestamp
+    /// (RFC 5905).
+    Ntp,
     /// A numbered packet by one with the same number that went back.
     Number,
+    /// The first packet of a UDP conversation, if it was the only one until the first came back.
+    /// Nothing but that says that the one answers the other.
+    FirstAnswer,
 }
 
 impl Kind {
@@ -38,7 +44,9 @@ impl Kind {
             Kind::TcpTimestamp => "TCP timestamp",
             Kind::Echo => "ICMP echo",
             Kind::Dns => "DNS",
+            Kind::Ntp => "NTP",
             Kind::Number => "number",
+            Kind::FirstAnswer => "UDP, first answer",
         }
     }
 }
@@ -206,6 +214,22 @@ pub(crate) fn dns(ports: (u16, u16), payload: &[u8]) -> Option<(u16, bool)> {
     Some((u16::from_be_bytes([high, low]), flags & 0x80 != 0))
 }
 
+/// What a packet of NTP asks or answers: the timestamp that comes back, and whether it has. Modes
+/// other than client and server have no answers of this kind, interleaved ones another timestamp.
+pub(crate) fn ntp(ports: (u16, u16), payload: &[u8]) -> Option<(u64, bool)> {
+    if ports.0 != 123 && ports.1 != 123 {
+        return None;
+    }
+    let header = payload.first_chunk::<48>()?;
+    let stamp = |at: usize| Some(u64::from_be_bytes(*header.get(at..)?.first_chunk()?));
+    let (stamp, answer) = match header.first()? & 7 {
+        3 => (stamp(40)?, false),
+        4 => (stamp(24)?, true),
+        _ => return None,
+    };
+    (stamp != 0).then_some((stamp, answer))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,6 +312,19 @@ mod tests {
         }
         assert_eq!((side.timed.len(), side.values.len()), (TIMED, TIMED));
         assert_eq!(side.untimed, 1000 - TIMED as u64);
+    }
+
+    #[test]
+    fn ntp_by_its_timestamps() {
+        let mut packet = [0; 48];
+        (packet[0], packet[31], packet[47]) = (0x23, 7, 9);
+        assert_eq!(ntp((40_000, 123), &packet), Some((9, false)));
+        packet[0] = 0x24;
+        assert_eq!(ntp((123, 40_000), &packet), Some((7, true)));
+        packet[0] = 0x25;
+        assert_eq!(ntp((123, 40_000), &packet), None);
+        assert_eq!(ntp((124, 40_000), &packet), None);
+        assert_eq!(ntp((123, 40_000), &packet[..47]), None);
     }
 
     #[test]

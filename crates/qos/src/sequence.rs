@@ -4,6 +4,10 @@ use std::collections::VecDeque;
 
 use crate::{Density, Losses, Reordering};
 
+/// Two packets in a row that are numbered one after the other and this far below the highest are a
+/// new beginning, if what they say was there, or is settled (RFC 3550 appendix A.1: MAX_MISORDER).
+const MISORDER: i64 = 100;
+
 /// A number is given up for lost once one this much higher has come.
 const WINDOW: u64 = 1024;
 
@@ -25,7 +29,8 @@ pub enum Fate {
 /// A stream of packets with sequence numbers of 8 to 64 bits, which may roll over.
 ///
 /// Numbers that jump far ahead (RFC 3550 appendix A.1: 3000; of fields wider than 16 bits 2²⁰) or
-/// back are strays, until two follow one another there: then the sender has begun anew.
+/// back are strays, until two follow one another there: then the sender has begun anew. So it has
+/// if two that follow one another are far back among numbers that are long done with.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sequence {
     bits: u32,
@@ -36,13 +41,14 @@ pub struct Sequence {
     open: VecDeque<u32>,
     low: u64,
     settled: bool,
-    probe: Option<u64>,
+    /// The number that would follow one that was far back, or away, and what that counted as.
+    probe: Option<(u64, Fate)>,
     losses: Losses,
     reordering: Reordering,
     density: Density,
-    /// Copies beyond the first (RFC 5560 section 3).
+    /// Copies beyond the first (RFC 5560).
     pub copies: u64,
-    /// Packets of which more than one copy came (RFC 5560 section 5).
+    /// Packets of which more than one copy came (RFC 5560: replicated).
     pub replicated: u64,
     /// Packets that came too late, after they had been counted as lost.
     pub late: u64,
@@ -88,20 +94,25 @@ impl Sequence {
         let unused = 64 - self.bits;
         let step = ((number.wrapping_sub(raw) << unused) as i64) >> unused;
         if step > self.ahead || step < -self.ahead {
-            if self.probe == Some(number << unused >> unused) {
-                self.settle_all();
-                self.restarts += 1;
-                return Fate::Restart(self.begin(number, highest + (1 << 32), at_ns));
+            if let Some(fate) = self.restarted(number, at_ns) {
+                return fate;
             }
-            self.probe = Some(number.wrapping_add(1) << unused >> unused);
             self.strays += 1;
-            return Fate::Stray;
+            return self.probing(number, Fate::Stray);
         }
-        self.probe = None;
         let extended = highest.saturating_add_signed(step);
+        let there = extended.checked_sub(self.low).and_then(|at| self.open.get(at as usize));
+        let done = there.map_or(self.settled && extended < self.low, |copies| *copies > 0);
+        if step < -MISORDER && done && self.ahead > MISORDER {
+            if let Some(fate) = self.restarted(number, at_ns) {
+                return fate;
+            }
+        } else {
+            self.probe = None;
+        }
         let Some(back) = self.place(extended) else {
             self.late += 1;
-            return Fate::Late;
+            return self.probing(number, Fate::Late);
         };
         if step > 0 {
             self.highest = Some((number, extended));
@@ -119,9 +130,44 @@ impl Sequence {
             more => {
                 self.copies += 1;
                 self.replicated += u64::from(more == 2);
-                Fate::Duplicate
+                match step < -MISORDER {
+                    true => self.probing(number, Fate::Duplicate),
+                    false => Fate::Duplicate,
+                }
             }
         }
+    }
+
+    fn probing(&mut self, number: u64, fate: Fate) -> Fate {
+        let unused = 64 - self.bits;
+        self.probe = Some((number.wrapping_add(1) << unused >> unused, fate));
+        fate
+    }
+
+    /// Whether this number follows the one before it, which was out of place as it is itself.
+    fn restarted(&mut self, number: u64, at_ns: i64) -> Option<Fate> {
+        let unused = 64 - self.bits;
+        let (expected, before) = self.probe?;
+        if expected != number << unused >> unused {
+            return None;
+        }
+        // What came before it was no copy then, and not late.
+        match before {
+            Fate::Duplicate => {
+                self.copies = self.copies.saturating_sub(1);
+                self.replicated = self.replicated.saturating_sub(1);
+                self.strays += 1;
+            }
+            Fate::Late => {
+                self.late = self.late.saturating_sub(1);
+                self.strays += 1;
+            }
+            _ => {}
+        }
+        let highest = self.highest.map_or(1 << 62, |(_, highest)| highest);
+        self.settle_all();
+        self.restarts += 1;
+        Some(Fate::Restart(self.begin(number, highest + (1 << 32), at_ns)))
     }
 
     fn begin(&mut self, number: u64, extended: u64, at_ns: i64) -> u64 {
@@ -243,6 +289,30 @@ mod tests {
         let losses = made.losses();
         assert_eq!((losses.lost, losses.arrived), (1, 13));
         assert_eq!((made.strays, made.restarts), (2, 1));
+    }
+
+    #[test]
+    fn a_sender_that_begins_anew_nearby() {
+        // 500 packets, and the same numbers again; then from beyond the window.
+        for packets in [500u64, 2_500] {
+            let mut made = Sequence::new(16);
+            for n in (0..packets).chain(0..packets) {
+                made.arrived(n, 0);
+            }
+            assert_eq!((made.restarts, made.strays, made.late, made.copies), (1, 1, 0, 0));
+            let losses = made.losses();
+            assert_eq!((losses.lost, losses.arrived), (0, 2 * packets - 1));
+        }
+        // Copies that come between others are no beginning.
+        let mut made = Sequence::new(16);
+        for n in 0..300 {
+            made.arrived(n, 0);
+        }
+        for n in 300..400 {
+            made.arrived(n, 0);
+            made.arrived(n - 200, 0);
+        }
+        assert_eq!((made.restarts, made.copies), (0, 100));
     }
 
     #[test]

@@ -75,6 +75,14 @@ impl Table {
         }
     }
 
+    pub(crate) fn numbered(&self, number: u64) -> Option<&Flow> {
+        self.numbers.get(&number).and_then(|place| self.slots.get(*place))
+    }
+
+    pub(crate) fn keyed(&self, key: &FlowKey) -> Option<&Flow> {
+        self.places.get(key).and_then(|place| self.slots.get(*place))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Flow> {
         self.slots.iter()
     }

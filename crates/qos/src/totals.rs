@@ -46,6 +46,8 @@ pub struct Totals {
     pub recent: [u64; 2],
     /// The same, for want of memory.
     pub dropped: [u64; 2],
+    /// The same, because segmentation offload cuts them up, or joins them.
+    pub resized: [u64; 2],
     /// Packets that only this point saw, though they should have passed the other before.
     pub unseen: [u64; 2],
     /// Packets that only this point saw, in flows that were never seen at both.
@@ -86,6 +88,7 @@ impl Totals {
         if let Some(path) = &flow.path {
             add(&mut self.ambiguous, &path.ambiguous);
             add(&mut self.dropped, &path.dropped);
+            add(&mut self.resized, &path.resized);
             add(&mut self.unseen, &path.unseen);
             add(&mut self.one_sided, &path.one_sided());
             let edges = [&path.unwatched, &path.recent];

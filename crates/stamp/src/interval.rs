@@ -154,6 +154,12 @@ impl<'a> Interval<'a> {
         self.step_error.is_some()
     }
 
+    /// Whether it was: the pairs show a step that reading them does not explain.
+    #[must_use]
+    pub fn is_surely_stepped(&self) -> bool {
+        self.step_error.is_some_and(|error| self.step.abs() > error)
+    }
+
     /// What the clock may have been stepped by without [`Interval::is_stepped`]: a reading may be
     /// this far beyond those of the pairs and yet be from between them.
     #[must_use]

@@ -54,7 +54,7 @@ impl<'n> Chronyd<'n> {
         let mut command = self.network.command(binary::system("chronyd"));
         command.args(["-d", "-x", "-f"]).arg(&self.configuration);
         let mut process = Process::start(command, &self.log);
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(60);
         while query(self.network, SERVER, 123).is_none() {
             assert!(
                 process.is_running() && Instant::now() < end,

@@ -12,7 +12,7 @@ use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::{binary, temp};
 
 use super::RATE;
-use super::judge::{Judged, Passed, Point, judge};
+use super::judge::{Judge, Judged, Passed, Point, judge};
 use crate::bed::{Bed, NOBODY, WIRE, output};
 use crate::frame::marked;
 use crate::generator::{Order, Source};
@@ -182,12 +182,13 @@ impl Hosts {
                 return Err(Failure::of("a capture does not end", process.output()));
             }
         }
+        let by = if method == "packet" { Judge::Stamps } else { Judge::Counts };
         let mut points = Vec::new();
         for file in &mut files {
             points.push(point(file, method)?);
         }
         match points.as_slice() {
-            [a, b, c, d] => Ok((judge([a, b], [c, d]), sent)),
+            [a, b, c, d] => Ok((judge(by, [a, b], [c, d]), sent)),
             _ => Ok((Vec::new(), sent)),
         }
     }
@@ -212,9 +213,10 @@ fn point(file: &mut Spool, method: &str) -> Result<Point, Failure> {
         let (Some(mark), Some(unix_ns)) = (marked(frame.data), frame.unix_ns) else { return };
         let by = frame.record.map(|record| method_name(record.method));
         other = other.or(by.filter(|name| *name != method));
+        let count = frame.record.and_then(|record| Some(record.counted?.0.0));
         let promised = frame.record.filter(|record| record.quality == Quality::Bounded);
         let bound_ns = promised.and_then(|record| record.bound_ns);
-        point.entry(mark.number).or_insert(Passed { unix_ns, bound_ns });
+        point.entry(mark.number).or_insert(Passed { unix_ns, bound_ns, count });
     })?;
     match other {
         Some(other) => Err(Failure(format!("{method}: captures by {other} instead"))),

@@ -16,6 +16,11 @@ const JUMP: Span = Span::from_micros(50);
 /// After a jump that shows between pairs the daemon has looked, too, once this has passed: it does
 /// so every second. Until then no hand of the same epoch is believed.
 const LOOKED_NS: i64 = 2_000_000_000;
+/// A packet is stamped before it is put among the others that were fetched before it, by no more
+/// than this: a processor of a virtual machine may be held up for a fifth of a second in between.
+const OUT_OF_ORDER: Span = Span::from_millis(500);
+/// A step of `CLOCK_REALTIME` that may be a suspend; shorter ones there are not.
+const SUSPEND: Span = Span::from_millis(10);
 
 /// The clock page at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +45,6 @@ struct Promise {
 #[derive(Clone, Copy, Debug)]
 struct Broken {
     epoch: Epoch,
-    generation: u64,
     /// `CLOCK_MONOTONIC` when it was seen.
     monotonic_ns: i64,
 }
@@ -51,10 +55,16 @@ pub(crate) struct Core {
     identity: Identity,
     /// The error of a count that was read.
     read: CountSpan,
+    /// The part of it that is not the stamps' own.
+    reading: CountSpan,
     realtime: Track,
     monotonic: Track,
     device: Track,
     newest: Option<HostPair>,
+    /// The newest stamp of `CLOCK_REALTIME` since then.
+    latest: Option<i64>,
+    /// Whether the pairs show what may be a suspend.
+    stepped: bool,
     /// How long a count lasts by the system clock, as the newest pairs have it.
     system: Period,
     /// What is promised, if anything is.
@@ -68,8 +78,8 @@ pub(crate) struct Core {
     pub(crate) breaks: u64,
     /// The page, if it is there and of our counter.
     seen: Option<Seen>,
-    /// Epoch and generation of the last hand of our counter.
-    last: Option<(Epoch, u64)>,
+    /// The epoch of the last hand of our counter.
+    last: Option<Epoch>,
 }
 
 impl Core {
@@ -81,10 +91,13 @@ impl Core {
         Core {
             identity,
             read: own + read.abs(),
+            reading: own + read.abs(),
             realtime: track(Nature::Stepped),
             monotonic: track(Nature::Steady),
             device: track(Nature::Unwatched),
             newest: None,
+            latest: None,
+            stepped: false,
             system: identity.period,
             promise: None,
             epoch: Counted::NO_EPOCH,
@@ -121,11 +134,19 @@ impl Core {
             return;
         }
         if let Some(last) = self.newest {
+            let ahead = |pair: &HostPair| i128::from(pair.unix_ns) - i128::from(pair.monotonic_ns);
+            self.stepped |= Span::from_nanos_wide(ahead(&pair) - ahead(&last)).abs() > SUSPEND;
             if self.jumped(&last, &pair) {
                 self.broke(pair.before, pair.monotonic_ns);
             } else {
                 self.learn(&last, &pair);
             }
+        }
+        if let Some(ns) = self.latest.take()
+            && let Some((count, error)) = self.realtime.count(ns)
+        {
+            let before = self.identity.period.counts(OUT_OF_ORDER);
+            self.realtime.not_before(count - error - before);
         }
         self.newest = Some(pair);
         self.realtime.push(pair);
@@ -148,9 +169,23 @@ impl Core {
     }
 
     pub(crate) fn not_before(&mut self, count: Count) {
+        // Of a counter that went back since, this is about another time.
+        if self.newest.is_none_or(|newest| !newest.end.at_or_after(count)) {
+            return;
+        }
         for track in [&mut self.realtime, &mut self.monotonic, &mut self.device] {
             track.not_before(count);
         }
+    }
+
+    /// Whether the pairs showed what may be a suspend since this was asked last.
+    pub(crate) fn take_stepped(&mut self) -> bool {
+        std::mem::take(&mut self.stepped)
+    }
+
+    /// Counts are off by so much besides.
+    pub(crate) fn stamp_error(&mut self, error: CountSpan) {
+        self.read = CountSpan(self.reading.0.saturating_add(error.0.max(0)));
     }
 
     /// Whether the counter cannot have run on between these two.
@@ -171,12 +206,12 @@ impl Core {
         for track in [&mut self.realtime, &mut self.monotonic, &mut self.device] {
             track.clear();
         }
-        self.newest = None;
+        (self.newest, self.latest) = (None, None);
         self.system = self.identity.period;
         self.since = Some(count);
         self.breaks += 1;
-        if let Some((epoch, generation)) = self.last {
-            self.broken = Some(Broken { epoch, generation, monotonic_ns });
+        if let Some(epoch) = self.last {
+            self.broken = Some(Broken { epoch, monotonic_ns });
         }
         self.promise = None;
         self.epoch = Counted::NO_EPOCH;
@@ -205,7 +240,7 @@ impl Core {
             return;
         };
         let CounterId { epoch, .. } = now.hand.counter;
-        if let Some((before, _)) = self.last.replace((epoch, now.generation))
+        if let Some(before) = self.last.replace(epoch)
             && before != epoch
         {
             // The daemon saw what the pairs may not have shown.
@@ -216,8 +251,7 @@ impl Core {
         }
         let looked = |broken: Broken| {
             broken.epoch != epoch
-                || now.generation > broken.generation
-                    && now.made.monotonic_ns.saturating_sub(broken.monotonic_ns) >= LOOKED_NS
+                || now.made.monotonic_ns.saturating_sub(broken.monotonic_ns) >= LOOKED_NS
         };
         if self.broken.is_some_and(looked) {
             self.broken = None;
@@ -234,7 +268,10 @@ impl Core {
     #[inline]
     pub(crate) fn convert(&mut self, stamp: RawStamp) -> Stamped {
         let found = match stamp {
-            RawStamp::Clock(KernelClock::Realtime, ns) => self.realtime.count(ns),
+            RawStamp::Clock(KernelClock::Realtime, ns) => {
+                self.latest = Some(ns);
+                self.realtime.count(ns)
+            }
             RawStamp::Clock(KernelClock::Monotonic, ns) => self.monotonic.count(ns),
             RawStamp::Clock(KernelClock::Device, ns) => self.device.count(ns),
             RawStamp::Count(count) => Some((count, self.read)),
@@ -243,7 +280,7 @@ impl Core {
         if let Some((count, error)) = found
             && let Some(promise) = &self.promise
             && promise.hand.void_after.at_or_after(count)
-            && self.since.is_none_or(|since| count.at_or_after(since))
+            && self.is_of_now(stamp, count)
         {
             let counted = Counted { count, error, epoch: self.epoch };
             let (instant, bound, unix_ns) = tell(&promise.hand, count, error);
@@ -259,11 +296,23 @@ impl Core {
         self.without(stamp, found)
     }
 
+    /// Whether the count is from after the last break. A counter that went back shows what it showed
+    /// before the break again: but a count that was read then is later than any pair of since.
+    #[inline]
+    fn is_of_now(&self, stamp: RawStamp, count: Count) -> bool {
+        self.since.is_none_or(|since| {
+            let newest = || self.newest.as_ref().map(|pair| pair.end + self.read);
+            let read = matches!(stamp, RawStamp::Count(_));
+            count.at_or_after(since)
+                && (!read || newest().is_some_and(|newest| newest.at_or_after(count)))
+        })
+    }
+
     /// By the system clock.
     #[inline(never)]
     fn without(&self, stamp: RawStamp, found: Option<(Count, CountSpan)>) -> Stamped {
         let counted = found.map(|(count, error)| {
-            let known = self.since.is_none_or(|since| count.at_or_after(since));
+            let known = self.is_of_now(stamp, count);
             Counted { count, error, epoch: if known { self.epoch } else { Counted::NO_EPOCH } }
         });
         Stamped {

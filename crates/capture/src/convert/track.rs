@@ -21,6 +21,10 @@ const NEAR: u64 = 10_000;
 /// The same for a clock that is never stepped: 1 s.
 const FAR: u64 = 1_000_000_000;
 
+/// A stretch may reach so far beyond its pairs before it is looked at for every stamp, ns: where the
+/// kernel's clock is slow to read any two pairs may hide a step of as much as that takes.
+const WIDE: i64 = 1_000_000;
+
 /// What may happen to a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Nature {
@@ -98,14 +102,18 @@ impl Track {
         self.lines = [None; 2];
         if let Some(last) = self.pairs.back() {
             let interval = self.interval(last, &pair);
-            let odd = interval.is_stepped() || pair.unix_ns < last.unix_ns;
-            let slack = interval.slack().as_nanos_i64().saturating_add(3);
+            let reach = interval.reach();
+            let beyond = |(lo, hi): (i64, i64)| {
+                last.unix_ns.saturating_sub(lo).max(hi.saturating_sub(pair.unix_ns))
+            };
+            let beyond = reach.into_iter().flatten().map(beyond).max().unwrap_or(0);
+            let odd = interval.is_surely_stepped() || pair.unix_ns < last.unix_ns || beyond > WIDE;
             if odd {
                 self.odd.push_back(self.first + self.stretches.len() as u64);
             } else {
-                self.slack = self.slack.max(slack);
+                self.slack = self.slack.max(beyond.saturating_add(1));
             }
-            self.stretches.push_back(Stretch { reach: interval.reach() });
+            self.stretches.push_back(Stretch { reach });
         }
         if self.pairs.len() >= PAIRS {
             self.pairs.pop_front();
@@ -129,9 +137,16 @@ impl Track {
         self.earliest = None;
     }
 
+    /// How many stretches are looked at for every stamp that no line tells of.
+    #[cfg(test)]
+    pub(crate) fn odd_ones(&self) -> usize {
+        self.odd.len()
+    }
+
     /// No stamp that is asked for from here on is from before this count.
     pub(crate) fn not_before(&mut self, count: Count) {
-        self.earliest = Some(count);
+        // What was known to be over stays so.
+        self.earliest = Some(self.earliest.map_or(count, |known| known.latest(count)));
         // A clock that only went forward shows no time twice.
         if !self.odd.is_empty() {
             self.lines = [None; 2];
@@ -179,6 +194,9 @@ impl Track {
         self.candidates(ns, |index| {
             let Some(interval) = self.stretch(index) else { return };
             any = true;
+            if interval.extent().1 < earliest {
+                return;
+            }
             torn |= interval.is_torn();
             for place in interval.places(ns).into_iter().flatten().filter_map(causal) {
                 found = Some(found.map_or(place, |known| known.hull(place)));

@@ -118,7 +118,8 @@ impl Handle {
         link_type: u16,
         snap_length: u32,
     ) -> Result<Handle, FilterError> {
-        let snap = c_int::try_from(snap_length).unwrap_or(c_int::MAX);
+        // libpcap refuses to compile for packets of which nothing is kept.
+        let snap = c_int::try_from(snap_length.max(1)).unwrap_or(c_int::MAX);
         // SAFETY: two numbers.
         let pcap = unsafe { (library.open_dead)(own_number(link_type), snap) };
         Handle::new(library, pcap, NO_MASK)

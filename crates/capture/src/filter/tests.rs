@@ -89,6 +89,19 @@ fn the_snap_length_is_what_is_kept() {
 }
 
 #[test]
+fn a_filter_chooses_packets_of_which_nothing_is_kept() {
+    if library().is_none() {
+        return;
+    }
+    let mut packet = vec![0; 12];
+    packet.extend([8, 0, 0x45]);
+    for snap_length in [0, 1, u32::MAX] {
+        let filter = Filter::compile("ip", None, 1, snap_length).unwrap();
+        assert!(filter.matches(&packet, 60) && !filter.matches(&[0; 60], 60), "{snap_length}");
+    }
+}
+
+#[test]
 fn a_live_handle_without_an_interface() {
     if library().is_none() {
         return;

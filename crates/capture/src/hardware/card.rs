@@ -17,12 +17,14 @@ pub(super) trait Card: Send {
     fn set(&self, setting: Setting) -> io::Result<Setting>;
 }
 
-/// A card stamps all packets that it receives. Its former setting comes back when this is dropped.
+/// A card stamps all packets that it receives. Its former setting comes back when this is dropped,
+/// unless somebody has changed it since: then theirs stays. Of a driver that does not tell its
+/// setting (few do not), it is taken to have been off.
 pub struct Stamping {
     card: Box<dyn Card>,
     clock: u32,
-    /// What to put back, if anything was changed.
-    before: Option<Setting>,
+    /// If anything was changed: what to put back, and what the card made of ours.
+    changed: Option<(Setting, Setting)>,
 }
 
 impl Stamping {
@@ -66,7 +68,7 @@ impl Stamping {
         // Drivers that cannot say are taken to do nothing yet.
         let before = card.setting().unwrap_or_default();
         if before.receive_filter == ALL {
-            return Ok(Stamping { card, clock, before: None });
+            return Ok(Stamping { card, clock, changed: None });
         }
         let setting = Setting { receive_filter: ALL, ..before };
         let made = card.set(setting).map_err(|why| match why.raw_os_error() {
@@ -76,7 +78,7 @@ impl Stamping {
             ),
             _ => failed(&why.to_string(), None),
         })?;
-        let stamping = Stamping { card, clock, before: Some(before) };
+        let stamping = Stamping { card, clock, changed: Some((before, made)) };
         if made.receive_filter != ALL {
             // Dropping it puts back what was.
             return Err(failed("the card agreed to stamp some packets only", OTHERWISE));
@@ -93,16 +95,19 @@ impl Stamping {
 
 impl Drop for Stamping {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
-            let _ = self.card.set(before);
+        let Some((before, made)) = self.changed else { return };
+        if self.card.setting().is_ok_and(|now| now != made) {
+            return;
         }
+        // Nobody is left to be told.
+        let _ = self.card.set(before);
     }
 }
 
 impl fmt::Debug for Stamping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stamping { card: _, clock, before } = self;
-        f.debug_struct("Stamping").field("clock", clock).field("before", before).finish()
+        let Stamping { card: _, clock, changed } = self;
+        f.debug_struct("Stamping").field("clock", clock).field("changed", changed).finish()
     }
 }
 
@@ -159,6 +164,16 @@ mod tests {
         assert_eq!(*now.lock().unwrap(), Setting { receive_filter: ALL, ..before });
         drop(stamping);
         assert_eq!(*now.lock().unwrap(), before);
+    }
+
+    #[test]
+    fn what_another_program_has_set_since_stays() {
+        let (made, now) = card(|_| {});
+        let stamping = Stamping::by(made, "eth0").unwrap();
+        let theirs = Setting { flags: 0, transmit: 1, receive_filter: 9 };
+        *now.lock().unwrap() = theirs;
+        drop(stamping);
+        assert_eq!(*now.lock().unwrap(), theirs);
     }
 
     #[test]

@@ -1,127 +1,171 @@
-//! Which datagram a read has taken out of a socket: told by their order.
+//! Which datagram a read has taken out of a socket: told by which buffer stands first in the
+//! socket's queue.
+//!
+//! No tracepoint names the buffer that a read of a datagram took. But every report about a socket
+//! comes with the buffer that was first in its queue then, and what is first is read next. A reader
+//! takes a datagram out and says so a little later; what puts one in says so when it may be out
+//! already: so of the buffers that were seen first since the last report of a read, a read is of
+//! the last, or if that is still first, of the one before it.
 
 use std::collections::{HashMap, VecDeque};
 
-/// How many sockets are remembered, and how many datagrams in all of them.
+/// How many sockets are remembered.
 const MOST_SOCKETS: usize = 4096;
-const MOST_QUEUED: usize = 65_536;
+/// Of how many datagrams the order is remembered, for each socket that several threads read.
+const MOST_ORDERED: usize = 1024;
+/// Stands for a buffer that is no concern of ours.
+const FOREIGN: u64 = 0;
 
-/// A datagram that is no concern of ours, or one of ours.
-type Place<T> = Option<T>;
-
-/// The queues of all sockets.
-///
-/// What went into a queue first comes out first. Both ends are seen, by reports that may be late:
-/// a reader takes a datagram out and says so a little later; what puts one in says so when it may
-/// be out already. So the queue here may be ahead of the kernel's by what readers are busy with,
-/// and behind by one. The kernel's own count, which comes with every arrival, keeps the two
-/// together.
-#[derive(Debug)]
-pub(super) struct Queues<T> {
-    sockets: HashMap<u64, Queue<T>>,
-    queued: usize,
+/// What is known of all sockets.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    sockets: HashMap<u64, Heads>,
 }
 
-impl<T> Default for Queues<T> {
-    fn default() -> Self {
-        Queues { sockets: HashMap::new(), queued: 0 }
-    }
+/// What stood first in the queue of a socket.
+#[derive(Debug, Default)]
+struct Heads {
+    /// The last that was seen there since the last report of a read, and when it was.
+    last: Option<u64>,
+    seen_ns: u64,
+    /// What was seen there before that.
+    before: Option<u64>,
+    /// When the last read was that was reported.
+    read_ns: u64,
+    /// The last read of which nobody could tell what it took, if that left the queue empty; and
+    /// when the last and the one before were.
+    untold: Option<Read>,
+    untold_ns: [u64; 2],
+    readers: Readers,
+    /// With several readers: ours in the queue, in the order of their arrival.
+    order: VecDeque<u64>,
 }
 
-#[derive(Debug)]
-struct Queue<T> {
-    places: VecDeque<Place<T>>,
-    /// How many of the places were there when the kernel's queue was last known to be empty: if
-    /// they still are when it is again, nobody will ever say that they were read.
-    from_before: usize,
-    /// A read of a datagram whose arrival was not reported yet.
-    early: Option<Read>,
-}
-
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        Queue { places: VecDeque::new(), from_before: 0, early: None }
-    }
+/// Who reads a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Readers {
+    #[default]
+    Nobody,
+    /// One thread, by its number.
+    One(u32),
+    Several,
 }
 
 /// A read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Read {
     pub monotonic_ns: u64,
-    pub length: u32,
+    /// The bytes that were read; `None` if it failed.
+    pub length: Option<u32>,
     pub pid: u32,
+    pub thread: u32,
 }
 
-impl<T> Queues<T> {
-    /// A datagram is in the socket's queue, which has `waiting` in it now. Returns it at once if
-    /// it is out already, and whatever will never be read.
-    pub fn queued(&mut self, socket: u64, datagram: Place<T>, waiting: u32) -> Queued<T> {
-        if self.queued >= MOST_QUEUED || self.sockets.len() >= MOST_SOCKETS {
-            // A program that has stopped reading; the memory is for those that do.
-            let forgotten = self.sockets.drain().flat_map(|(_, queue)| queue.places).flatten();
-            let unread = forgotten.collect();
-            self.queued = 0;
-            return Queued { read: self.queued(socket, datagram, waiting).read, unread };
+/// What a read took.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Taken {
+    /// What was in this buffer; may be none of ours.
+    Buffer(u64),
+    /// Nobody knows.
+    Unknown,
+    /// Several threads read at once, and what was in these is out: who got which, nobody knows.
+    Mixed(Vec<u64>),
+}
+
+impl Sockets {
+    fn heads(&mut self, socket: u64) -> &mut Heads {
+        if self.sockets.len() >= MOST_SOCKETS && !self.sockets.contains_key(&socket) {
+            // Most are closed by now; those that are not are soon known again.
+            self.sockets.clear();
         }
-        let queue = self.sockets.entry(socket).or_default();
-        let mut unread = Vec::new();
-        self.queued -= queue.places.len();
-        match (waiting as usize).min(MOST_QUEUED) {
-            0 => {
-                if let Some(read) = queue.early.take() {
-                    self.queued += queue.places.len();
-                    return Queued { read: datagram.map(|datagram| (datagram, read)), unread };
-                }
-            }
-            1 => {
-                unread.extend(queue.places.drain(..queue.from_before).flatten());
-                queue.from_before = queue.places.len();
-            }
-            // Some were there before we looked, or were not reported.
-            waiting if queue.places.len() < waiting - 1 => {
-                unread.extend(queue.places.drain(..).flatten());
-                queue.places.extend(std::iter::repeat_with(|| None).take(waiting - 1));
-                queue.from_before = 0;
-            }
-            _ => {}
-        }
-        queue.early = None;
-        queue.places.push_back(datagram);
-        self.queued += queue.places.len();
-        Queued { read: None, unread }
+        self.sockets.entry(socket).or_default()
     }
 
-    /// A process has read from the socket: the datagram that it must have been, if it is ours and
-    /// `fits`; all that was thought to be in the queue, if it does not fit.
-    pub fn read(
+    /// A datagram was put into the socket's queue, ours if it has a buffer, which came in at
+    /// `arrived_ns`; then `first` stood first there, `None` if it was empty. The read of it, if that
+    /// was reported before.
+    pub fn queued(
         &mut self,
         socket: u64,
-        read: Read,
-        fits: impl Fn(&T) -> bool,
-    ) -> Result<Option<T>, Vec<T>> {
-        let Some(queue) = self.sockets.get_mut(&socket) else { return Ok(None) };
-        let Some(place) = queue.places.pop_front() else {
-            queue.early = Some(read);
-            return Ok(None);
-        };
-        self.queued -= 1;
-        queue.from_before = queue.from_before.saturating_sub(1);
-        match place {
-            Some(datagram) if !fits(&datagram) => {
-                let queue = self.sockets.remove(&socket).unwrap_or_default();
-                self.queued -= queue.places.len();
-                Err([Some(datagram)].into_iter().chain(queue.places).flatten().collect())
+        own: Option<(u64, u64)>,
+        first: Option<u64>,
+        monotonic_ns: u64,
+    ) -> Option<Read> {
+        let heads = self.heads(socket);
+        // What was seen before a read that was reported is told by that read, which saw more.
+        let is_news = monotonic_ns > heads.read_ns;
+        match (first, own) {
+            (Some(first), _) if is_news => heads.see(first, monotonic_ns),
+            (None, Some((own, arrived_ns))) if heads.untold_ns[0] <= arrived_ns => {
+                // Out, and the read of it is still to be reported; unless it or another may be.
+                let next = if heads.last.is_none() { own } else { FOREIGN };
+                if is_news {
+                    (heads.before, heads.last) = (None, Some(next));
+                }
             }
-            place => Ok(place),
+            (None, Some((_, arrived_ns)))
+                if !is_news
+                    && heads.untold_ns[1] <= arrived_ns
+                    && heads.readers != Readers::Several =>
+            {
+                return heads.untold.take();
+            }
+            (None, _) if is_news => (heads.before, heads.last) = (None, Some(FOREIGN)),
+            _ => {}
         }
+        if let (Readers::Several, Some((own, _))) = (heads.readers, own) {
+            if heads.order.len() >= MOST_ORDERED {
+                heads.order.pop_front();
+            }
+            heads.order.push_back(own);
+        }
+        None
+    }
+
+    /// A process has read from the socket; then `first` stood first there.
+    pub fn read(&mut self, socket: u64, read: &Read, first: Option<u64>) -> Taken {
+        let heads = self.heads(socket);
+        heads.readers = match heads.readers {
+            Readers::Nobody => Readers::One(read.thread),
+            Readers::One(thread) if thread == read.thread => Readers::One(thread),
+            Readers::One(_) | Readers::Several => Readers::Several,
+        };
+        // What was seen after this read, but reported before it, is newer.
+        let first = heads.last.filter(|_| heads.seen_ns > read.monotonic_ns).or(first);
+        let taken = if first.is_some() && first == heads.last { heads.before } else { heads.last };
+        (heads.before, heads.last) = (None, first);
+        heads.read_ns = read.monotonic_ns;
+        if matches!(taken, None | Some(FOREIGN)) {
+            heads.untold = first.is_none().then_some(*read);
+            heads.untold_ns = [read.monotonic_ns, heads.untold_ns[0]];
+        }
+        let mixed = heads.skipped(taken, first);
+        if !mixed.is_empty() {
+            return Taken::Mixed(mixed.into_iter().chain(taken).collect());
+        }
+        taken.map_or(Taken::Unknown, Taken::Buffer)
     }
 }
 
-/// What an arrival tells.
-#[derive(Debug)]
-pub(super) struct Queued<T> {
-    /// The datagram, if it was read before this.
-    pub read: Option<(T, Read)>,
-    /// Datagrams whose read nobody will report.
-    pub unread: Vec<T>,
+impl Heads {
+    /// `first` stands first now.
+    fn see(&mut self, first: u64, monotonic_ns: u64) {
+        if self.last != Some(first) {
+            (self.before, self.last) = (self.last, Some(first));
+        }
+        self.seen_ns = monotonic_ns;
+    }
+
+    /// What besides `taken` has left the queue and was not reported.
+    fn skipped(&mut self, taken: Option<u64>, first: Option<u64>) -> Vec<u64> {
+        if let Some(at) = self.order.iter().position(|buffer| Some(*buffer) == taken) {
+            self.order.remove(at);
+        }
+        // Where a stranger is first, nobody knows which of ours are before it.
+        let left = match first.map(|first| self.order.iter().position(|own| *own == first)) {
+            None => self.order.len(),
+            Some(place) => place.unwrap_or(0),
+        };
+        self.order.drain(..left).collect()
+    }
 }

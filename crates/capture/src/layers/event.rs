@@ -28,7 +28,7 @@ pub enum What {
         /// The buffer.
         buffer: u64,
     },
-    /// A process has taken bytes out of a buffer, or the kernel is done with it.
+    /// A process has taken bytes out of a buffer.
     Read {
         /// The buffer.
         buffer: u64,
@@ -41,17 +41,26 @@ pub enum What {
         buffer: Option<u64>,
         /// The socket.
         socket: u64,
-        /// How many datagrams are in the queue, this one included unless it was already taken out.
-        waiting: u32,
+        /// The buffer that stood first in the queue after that; `None` if it was empty.
+        first: Option<u64>,
     },
-    /// A process has read a datagram.
+    /// A process has read from a datagram socket.
     Received {
         /// The socket.
         socket: u64,
-        /// How many bytes of it.
-        length: u32,
+        /// How many bytes; `None` if it failed, which may have taken a datagram as well.
+        length: Option<u32>,
         /// The process.
         pid: u32,
+        /// Its thread.
+        thread: u32,
+        /// The buffer that stood first in the queue after that; `None` if it was empty.
+        first: Option<u64>,
+    },
+    /// A buffer came in by another interface: what was in it before is gone.
+    Foreign {
+        /// The buffer.
+        buffer: u64,
     },
 }
 
@@ -62,6 +71,7 @@ pub(super) mod kind {
     pub const READ: u32 = 3;
     pub const DATAGRAM_QUEUED: u32 = 4;
     pub const RECEIVED: u32 = 5;
+    pub const FOREIGN: u32 = 6;
 }
 
 /// Where the fields of a record are, in bytes, and how long they are; numbers are in the machine's
@@ -69,7 +79,7 @@ pub(super) mod kind {
 pub(super) mod layout {
     /// u32: which kind.
     pub const KIND: i16 = 0;
-    /// u32: the length of the packet or of what was read; how many wait.
+    /// u32: the length of the packet; what a read returned (signed).
     pub const LENGTH: i16 = 4;
     /// u64: `CLOCK_MONOTONIC`, ns.
     pub const MONOTONIC: i16 = 8;
@@ -79,8 +89,12 @@ pub(super) mod layout {
     pub const SOCKET: i16 = 24;
     /// u32: the process.
     pub const PID: i16 = 32;
-    /// u32: how many of the bytes count.
+    /// u32: how many of the bytes count; the thread.
     pub const COPIED: i16 = 36;
+    /// u64: the buffer that is first in the socket's queue, in records without bytes.
+    pub const FIRST: i16 = 40;
+    /// How long a record without bytes is.
+    pub const SHORT: i16 = 48;
     /// The packet's first bytes.
     pub const BYTES: i16 = 40;
     /// How many there is room for: Ethernet, two tags, IPv6 with an extension, UDP, RTP and more.
@@ -105,20 +119,26 @@ impl Event {
         let socket = long(layout::SOCKET)?;
         let length = word(layout::LENGTH)?;
         let pid = word(layout::PID)?;
+        let some = |address: u64| (address != 0).then_some(address);
         let what = match word(layout::KIND)? {
             kind::ARRIVED => {
                 let copied = word(layout::COPIED)?.min(layout::MOST_BYTES as u32) as usize;
                 let bytes = record.get(layout::BYTES as usize..)?.get(..copied)?.to_vec();
-                let driver_ns = (socket != 0).then_some(socket);
+                let driver_ns = some(socket);
                 What::Arrived { buffer, driver_ns, length, bytes }
             }
             kind::QUEUED => What::Queued { buffer },
             kind::READ => What::Read { buffer, pid },
             kind::DATAGRAM_QUEUED => {
-                let buffer = (buffer != 0).then_some(buffer);
-                What::DatagramQueued { buffer, socket, waiting: length }
+                let first = some(long(layout::FIRST)?);
+                What::DatagramQueued { buffer: some(buffer), socket, first }
             }
-            kind::RECEIVED => What::Received { socket, length, pid },
+            kind::RECEIVED => {
+                let length = u32::try_from(length.cast_signed()).ok();
+                let (thread, first) = (word(layout::COPIED)?, some(long(layout::FIRST)?));
+                What::Received { socket, length, pid, thread, first }
+            }
+            kind::FOREIGN => What::Foreign { buffer },
             _ => return None,
         };
         Some(Event { monotonic_ns: long(layout::MONOTONIC)?, what })

@@ -17,6 +17,8 @@ const INET6: i32 = 10;
 const UDP: i32 = 17;
 /// Reads that take nothing out of the queue: MSG_PEEK, MSG_ERRQUEUE.
 const NOT_TAKEN: i32 = 0x2 | 0x2000;
+/// What reads return that found nothing: EAGAIN, ERESTARTSYS.
+const NOTHING_THERE: [i32; 2] = [-11, -512];
 /// A link-layer header is no longer than this.
 const LONGEST_LINK_HEADER: i32 = 64;
 
@@ -42,8 +44,9 @@ struct Fields {
     number: i16,
     family: i16,
     protocol: i16,
-    waiting: i16,
-    waiting_apart: i32,
+    came_by: i16,
+    queue: i16,
+    queue_apart: i32,
 }
 
 impl Fields {
@@ -65,8 +68,9 @@ impl Fields {
             number: at("net", "ns.inum")?,
             family: at("sock", "__sk_common.skc_family")?,
             protocol: at("sock", "sk_protocol")?,
-            waiting: at("sock", "sk_receive_queue.qlen")?,
-            waiting_apart: i32::from(at("udp_sock", "reader_queue.qlen")?),
+            came_by: at("sk_buff", "skb_iif")?,
+            queue: at("sock", "sk_receive_queue.next")?,
+            queue_apart: i32::from(at("udp_sock", "reader_queue.next")?),
         })
     }
 }
@@ -77,7 +81,7 @@ struct Maps {
     driver: Map,
     /// The buffer that this processor is taking through the stack; 0 for none of ours.
     current: Map,
-    /// By buffer: it is of our interface, and not done with.
+    /// By buffer: the last that came in by it was of our interface.
     ours: Map,
     /// The datagram sockets that took one of ours.
     sockets: Map,
@@ -140,9 +144,7 @@ impl Programs {
         };
         let writer = Writer { fields, maps, ring: &ring, whose };
         // From the top down: what comes from below is known by whoever is above.
-        for tracepoint in ["skb_copy_datagram_iovec", "consume_skb"] {
-            attach(tracepoint, "layer_read", &writer.read())?;
-        }
+        attach("skb_copy_datagram_iovec", "layer_read", &writer.read())?;
         attach("sock_recv_length", "layer_received", &writer.received())?;
         attach("sk_data_ready", "layer_socket", &writer.socket())?;
         attach("netif_receive_skb", "layer_stack", &writer.stack())?;
@@ -187,8 +189,9 @@ struct Writer<'a> {
 /// Where on the stack keys and values are put for the kernel's helpers.
 const KEY: i16 = -8;
 const VALUE: i16 = -16;
-/// A number that is kept over calls.
-const WAITING: i16 = -24;
+/// Numbers that are kept over calls: what a read returned, what is first in a queue.
+const RESULT: i16 = -24;
+const FIRST: i16 = -32;
 
 impl Writer<'_> {
     /// Goes to `other` unless the buffer in R6 came in by the interface that is meant. Uses R7.
@@ -291,8 +294,29 @@ impl Writer<'_> {
         asm.bind(other);
         Self::own(&mut asm, &self.maps.current);
         asm.jump_if(Cond::Eq, R0, 0, end).store(Size::U64, R0, 0, 0);
+        // A buffer that had one of ours in it, and has it no longer.
+        Self::look_up(&mut asm, &self.maps.ours, R6);
+        asm.jump_if(Cond::Eq, R0, 0, end);
+        Self::take_away(&mut asm, &self.maps.ours);
+        asm.call(Helper::KtimeGetNs).mov(R7, R0).mov(R8, R6).mov(R6, 0);
+        self.short(&mut asm, kind::FOREIGN, Kept::default());
         asm.bind(end).give(0);
         asm
+    }
+
+    /// Keeps on the stack which buffer is first in the queue of the datagram socket R6; 0 if none.
+    fn first(&self, asm: &mut Asm) {
+        let found = asm.label();
+        let (queue, apart) = (self.fields.queue, self.fields.queue_apart);
+        // A reader moves what waits to a queue of its own, out of the way of arrivals. An empty
+        // queue leads back to itself.
+        asm.store(Size::U64, R10, VALUE, 0);
+        asm.mov(R1, R10).add(R1, i32::from(VALUE)).mov(R2, 8).mov(R3, R6).add(R3, apart);
+        asm.call(Helper::ProbeReadKernel).load(Size::U64, R1, R10, VALUE);
+        asm.mov(R2, R6).add(R2, apart).jump_if(Cond::Ne, R1, R2, found);
+        asm.load(Size::U64, R1, R6, queue).mov(R2, R6).add(R2, i32::from(queue));
+        asm.jump_if(Cond::Ne, R1, R2, found).mov(R1, 0);
+        asm.bind(found).store(Size::U64, R10, FIRST, R1);
     }
 
     /// A socket tells whoever waits that there is something: what this processor was taking
@@ -316,15 +340,10 @@ impl Writer<'_> {
         asm.jump(known).bind(foreign);
         Self::look_up(&mut asm, &self.maps.sockets, R6);
         asm.jump_if(Cond::Eq, R0, 0, end).bind(known);
-        // A reader moves what waits to a queue of its own, out of the way of arrivals.
-        asm.store(Size::U64, R10, VALUE, 0);
-        asm.mov(R1, R10).add(R1, i32::from(VALUE)).mov(R2, 4).mov(R3, R6);
-        asm.add(R3, fields.waiting_apart).call(Helper::ProbeReadKernel);
-        asm.load(Size::U32, R1, R10, VALUE).load(Size::U32, R2, R6, fields.waiting).add(R1, R2);
-        asm.store(Size::U64, R10, WAITING, R1);
-        self.short(&mut asm, kind::DATAGRAM_QUEUED, Some(WAITING));
+        self.first(&mut asm);
+        self.short(&mut asm, kind::DATAGRAM_QUEUED, Kept { first: true, ..Kept::default() });
         asm.bind(stream).jump_if(Cond::Eq, R8, 0, end);
-        self.short(&mut asm, kind::QUEUED, None);
+        self.short(&mut asm, kind::QUEUED, Kept::default());
         asm.bind(end).give(0);
         asm
     }
@@ -334,16 +353,19 @@ impl Writer<'_> {
         let mut asm = Asm::new();
         let end = asm.label();
         asm.load(Size::U64, R6, R1, 0).load(Size::U64, R8, R1, 8).load(Size::U64, R2, R1, 16);
-        asm.jump_if32(Cond::SLt, R8, 0, end).jump_if(Cond::Set, R2, NOT_TAKEN, end);
+        for nothing in NOTHING_THERE {
+            asm.jump_if32(Cond::Eq, R8, nothing, end);
+        }
+        asm.jump_if(Cond::Set, R2, NOT_TAKEN, end).store(Size::U64, R10, RESULT, R8);
         Self::look_up(&mut asm, &self.maps.sockets, R6);
-        asm.jump_if(Cond::Eq, R0, 0, end).call(Helper::KtimeGetNs).mov(R7, R0);
-        asm.store(Size::U64, R10, WAITING, R8).mov(R8, 0);
-        self.short(&mut asm, kind::RECEIVED, Some(WAITING));
+        asm.jump_if(Cond::Eq, R0, 0, end).call(Helper::KtimeGetNs).mov(R7, R0).mov(R8, 0);
+        self.first(&mut asm);
+        self.short(&mut asm, kind::RECEIVED, Kept { result: true, first: true });
         asm.bind(end).give(0);
         asm
     }
 
-    /// Bytes are taken out of a buffer, or it is done with.
+    /// Bytes are taken out of a buffer.
     fn read(&self) -> Asm {
         let mut asm = Asm::new();
         let end = asm.label();
@@ -351,26 +373,40 @@ impl Writer<'_> {
         Self::look_up(&mut asm, &self.maps.ours, R8);
         asm.jump_if(Cond::Eq, R0, 0, end).mov(R6, 0);
         Self::take_away(&mut asm, &self.maps.ours);
+        // The kernel merges segments and says nothing of it. Then the buffer may hold what never
+        // came in by any interface: a message between processes, say.
+        asm.load(Size::U32, R1, R8, self.fields.came_by).jump_if32(Cond::Eq, R1, 0, end);
         asm.call(Helper::KtimeGetNs).mov(R7, R0);
-        self.short(&mut asm, kind::READ, None);
+        self.short(&mut asm, kind::READ, Kept::default());
         asm.bind(end).give(0);
         asm
     }
 
-    /// A record without bytes, and the end: R6 is the socket, R7 the time, R8 the buffer; the length
-    /// is on the stack.
-    fn short(&self, asm: &mut Asm, kind: u32, length: Option<i16>) {
-        self.reserve(asm, layout::BYTES);
+    /// A record without bytes, and the end: R6 is the socket, R7 the time, R8 the buffer; more is on
+    /// the stack.
+    fn short(&self, asm: &mut Asm, kind: u32, kept: Kept) {
+        self.reserve(asm, layout::SHORT);
         asm.mov(R9, R0);
         asm.store(Size::U32, R9, layout::KIND, kind.cast_signed());
-        match length {
-            Some(place) => asm.load(Size::U64, R1, R10, place),
-            None => asm.mov(R1, 0),
-        };
-        asm.store(Size::U32, R9, layout::LENGTH, R1).store(Size::U32, R9, layout::COPIED, 0);
+        asm.mov(R1, 0).mov(R2, 0);
+        if kept.result {
+            asm.load(Size::U64, R1, R10, RESULT);
+        }
+        if kept.first {
+            asm.load(Size::U64, R2, R10, FIRST);
+        }
+        asm.store(Size::U32, R9, layout::LENGTH, R1).store(Size::U64, R9, layout::FIRST, R2);
         asm.store(Size::U64, R9, layout::MONOTONIC, R7).store(Size::U64, R9, layout::BUFFER, R8);
         asm.store(Size::U64, R9, layout::SOCKET, R6).call(Helper::CurrentPidTgid);
+        asm.store(Size::U32, R9, layout::COPIED, R0);
         asm.alu(Alu::Shr, R0, 32).store(Size::U32, R9, layout::PID, R0);
         asm.mov(R1, R9).mov(R2, 0).call(Helper::RingbufSubmit).give(0);
     }
+}
+
+/// What of a record is on the stack; the rest is 0.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    result: bool,
+    first: bool,
 }

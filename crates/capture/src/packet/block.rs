@@ -146,7 +146,7 @@ pub(super) fn walk(block: &[u8], view: View, each: &mut dyn FnMut(&Packet<'_>)) 
             None => view.snap_length,
         };
         let kept = entry.kept.saturating_add(before as u32).min(room);
-        let data = block.get(start..start + kept as usize)?;
+        let data = block.get(start..)?.get(..kept as usize)?;
         let (stamp, early) = entry.stamp();
         late += u64::from(!early);
         let length = entry.length.saturating_add(before as u32 + cut).max(kept);
@@ -170,7 +170,7 @@ pub(super) fn cook(block: &mut [u8]) {
         if entry.next == 0 {
             return;
         }
-        at += entry.next as usize;
+        at = at.saturating_add(entry.next as usize);
     }
 }
 
@@ -182,7 +182,7 @@ fn entries<'a>(block: &'a [u8], mut each: impl FnMut(&'a [u8], usize, Entry) -> 
         if each(block, at, entry).is_none() || next == 0 {
             return;
         }
-        at += next;
+        at = at.saturating_add(next);
     }
 }
 

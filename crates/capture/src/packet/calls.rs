@@ -93,15 +93,16 @@ impl Socket {
         self.set(libc::PACKET_IGNORE_OUTGOING, &(1 as c_int))
     }
 
-    /// Sees packets for others.
-    pub(super) fn promiscuous(&self, index: u32) -> io::Result<()> {
+    /// Sees packets for others, or does not any more.
+    pub(super) fn promiscuous(&self, index: u32, on: bool) -> io::Result<()> {
         let request = libc::packet_mreq {
             mr_ifindex: c_int::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
             mr_type: libc::PACKET_MR_PROMISC as c_ushort,
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        self.set(libc::PACKET_ADD_MEMBERSHIP, &request)
+        let option = if on { libc::PACKET_ADD_MEMBERSHIP } else { libc::PACKET_DROP_MEMBERSHIP };
+        self.set(option, &request)
     }
 
     /// Begins to take packets of all protocols, of one interface or (0) of all.

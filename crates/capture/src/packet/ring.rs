@@ -62,6 +62,11 @@ impl Ring {
         self.held.len()
     }
 
+    /// Whether somebody holds the block of this number.
+    pub(super) fn is_held(&self, index: usize) -> bool {
+        self.held.get(index).is_some_and(|held| held.load(Ordering::Relaxed))
+    }
+
     /// The block of this number, if the kernel has handed it over and nobody holds it.
     pub(super) fn take(ring: &Arc<Ring>, index: usize) -> Option<Held> {
         let held = ring.held.get(index)?;
@@ -129,6 +134,60 @@ impl Drop for Held {
         // Only now: who finds it free must not find the old status.
         if let Some(held) = self.ring.held.get(self.index) {
             held.store(false, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+    use super::*;
+
+    const BLOCK: usize = 65_536;
+
+    /// A ring of two blocks in ordinary memory; we are the kernel.
+    fn ring() -> Arc<Ring> {
+        // SAFETY: a name that ends with 0; the descriptor is checked and nobody else's.
+        let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), 0)) };
+        // SAFETY: numbers.
+        assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 2 * BLOCK as libc::off_t) }, 0);
+        Arc::new(Ring::map(file.as_fd(), 2, BLOCK).unwrap())
+    }
+
+    fn hand_over(ring: &Ring, index: usize) {
+        ring.status(index).store(libc::TP_STATUS_USER, Ordering::Release);
+    }
+
+    #[test]
+    fn a_block_is_in_one_pair_of_hands() {
+        let ring = ring();
+        assert!(Ring::take(&ring, 0).is_none() && Ring::take(&ring, 2).is_none());
+        hand_over(&ring, 0);
+        let held = Ring::take(&ring, 0).unwrap();
+        // The kernel's word stands, but somebody has it.
+        assert!(ring.is_held(0) && Ring::take(&ring, 0).is_none() && !ring.is_held(1));
+        drop(held);
+        assert_eq!(ring.status(0).load(Ordering::Acquire), libc::TP_STATUS_KERNEL);
+        assert!(!ring.is_held(0) && Ring::take(&ring, 0).is_none());
+    }
+
+    #[test]
+    fn a_block_outlives_everything_else() {
+        let ring = ring();
+        hand_over(&ring, 1);
+        let mut held = Ring::take(&ring, 1).unwrap();
+        drop(ring);
+        held.bytes_mut()[BLOCK - 1] = 7;
+        let there = std::thread::spawn(move || held.bytes()[BLOCK - 1]);
+        assert_eq!(there.join().unwrap(), 7);
+    }
+
+    #[test]
+    fn nonsense_is_not_mapped() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        for (blocks, size) in [(0, 4096), (1, 100), (usize::MAX, 4096), (1, 4096)] {
+            assert!(Ring::map(file.as_fd(), blocks, size).is_err());
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use truechimer_counter::HostPair;
+use truechimer_time::Count;
 
 use super::progress::guard;
 use crate::convert::DevicePair;
@@ -26,6 +27,8 @@ pub(super) struct Batch {
     pub packets: u64,
     /// The tap's counters, if they were looked at.
     pub losses: Option<Losses>,
+    /// The tap was found empty after this count and before the first packet.
+    pub quiet: Option<Count>,
 }
 
 pub(super) enum Pair {
@@ -52,6 +55,7 @@ impl Batch {
         self.items.extend(later.items);
         self.packets += later.packets;
         self.losses = later.losses.or(self.losses);
+        self.quiet = if self.packets == later.packets { later.quiet } else { self.quiet };
         self
     }
 
@@ -114,6 +118,15 @@ pub(super) enum Got {
     Over,
 }
 
+/// See [`Queue::ending`].
+pub(super) struct Ending<'a>(&'a Queue);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
 impl Queue {
     pub fn new(limits: Limits) -> Queue {
         let (filled, emptied) = (Condvar::new(), Condvar::new());
@@ -164,13 +177,18 @@ impl Queue {
         Got::Batch(batch)
     }
 
+    /// Nothing more will be put in once this is dropped, however that comes.
+    pub fn ending(&self) -> Ending<'_> {
+        Ending(self)
+    }
+
     /// How many packets are in it.
     pub fn packets(&self) -> u64 {
         guard(&self.state).packets
     }
 
     /// Nothing more will be put in.
-    pub fn end(&self) {
+    fn end(&self) {
         guard(&self.state).over = true;
         self.filled.notify_one();
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use truechimer_counter::{Counter, realtime_pair};
+use truechimer_time::Count;
 
 use super::queue::{Batch, Item, Limits, MOST_PAIRS, Pair};
 use super::{Device, Options, Progress};
@@ -23,8 +24,12 @@ const BETWEEN_LOSSES: Duration = Duration::from_millis(250);
 const BETWEEN_DEVICE_PAIRS: Duration = Duration::from_millis(100);
 /// The narrowest of so many readings is a pair: below 1 µs together.
 const TRIES: u32 = 8;
-/// A stop writes what was in the ring by then, but takes no longer than this to fetch it.
-const DRAIN: Duration = Duration::from_secs(2);
+/// A tap that was stopped and gives nothing for so long has nothing more, if its counters agree.
+const SETTLED: Duration = Duration::from_millis(25);
+/// Otherwise it is asked again, so often at the most.
+const MOST_ASKED: u32 = 60;
+/// One that still counts more after it was found complete so often takes packets on and on.
+const MOST_GROWN: u32 = 4;
 /// While the conversion thread is behind, so many pairs are taken as often as it is looked at,
 /// and further ones more rarely.
 const SOME_PAIRS: usize = 200;
@@ -74,6 +79,12 @@ pub(super) struct Taker<'a> {
     /// The losses, as last told.
     losses: Losses,
     taken: u64,
+    /// The tap had nothing when it was looked at last.
+    empty: bool,
+    /// The count before it was last found empty, unless a batch bears it already.
+    quiet: Option<Count>,
+    /// Enough are taken: all others are surplus.
+    enough: bool,
 }
 
 impl<'a> Taker<'a> {
@@ -99,14 +110,16 @@ impl<'a> Taker<'a> {
             asked: now,
             losses: Losses::default(),
             taken: 0,
+            empty: false,
+            quiet: None,
+            enough: false,
         };
         taker.pair();
         taker
     }
 
-    /// Takes packets until there is a reason to end, which it returns
-    /// after having asked the tap for
-    /// its final losses.
+    /// Takes packets until there is a reason to end, which it returns after having stopped the tap,
+    /// taken what it still held, and asked it for its final losses.
     pub fn run(&mut self, outlet: &mut dyn Outlet, stop: &AtomicBool) -> Ended {
         let until = self.options.duration.and_then(|span| Instant::now().checked_add(span));
         let mut ended = loop {
@@ -122,10 +135,13 @@ impl<'a> Taker<'a> {
                 break ended;
             }
         };
-        if matches!(ended, Ended::Stopped | Ended::Duration)
-            && let Some(instead) = self.drain(outlet)
+        if !matches!(ended, Ended::Gone | Ended::Failed(_))
+            && let Err(why) = self.tap.stop()
         {
-            ended = instead;
+            self.progress.note(format!("what comes after the end is still counted: {why}"));
+        }
+        if matches!(ended, Ended::Stopped | Ended::Duration | Ended::Count) {
+            ended = self.drain(outlet, ended);
         }
         // The last chunks have no pair after them yet.
         self.pair();
@@ -142,6 +158,7 @@ impl<'a> Taker<'a> {
 
     /// Waits for one chunk at the most.
     fn step(&mut self, outlet: &mut dyn Outlet, now: Instant, wait: Duration) -> Option<Ended> {
+        self.empty = false;
         let since = now.saturating_duration_since(self.paired);
         let owes = !self.batch.items.is_empty();
         if since >= if owes { BETWEEN_PAIRS } else { IDLE_PAIR } {
@@ -157,9 +174,15 @@ impl<'a> Taker<'a> {
             }
         }
         let wait = if owes { wait.min(BETWEEN_PAIRS) } else { wait };
-        let mark = match self.tap.next(wait) {
+        let count = self.counter.read();
+        let next = self.tap.next(wait);
+        self.empty = matches!(next, Ok(Next::Nothing));
+        let mark = match next {
             Ok(Next::Chunk(chunk)) => return self.chunk(chunk, outlet),
-            Ok(Next::Nothing) => return (!outlet.idle()).then_some(Ended::Refused),
+            Ok(Next::Nothing) => {
+                self.quiet = Some(count);
+                return (!outlet.idle()).then_some(Ended::Refused);
+            }
             Ok(Next::Down) => {
                 self.progress.down.store(true, Ordering::Relaxed);
                 self.progress.downs.fetch_add(1, Ordering::Relaxed);
@@ -183,6 +206,13 @@ impl<'a> Taker<'a> {
         }
         self.taken += packets;
         self.progress.taken.fetch_add(packets, Ordering::Relaxed);
+        if self.enough {
+            self.progress.surplus.fetch_add(packets, Ordering::Relaxed);
+            return None;
+        }
+        if self.batch.packets == 0 {
+            self.batch.quiet = self.quiet.take();
+        }
         self.batch.chunk(chunk);
         // What was dropped here does not count towards the number asked for.
         let lost = self.progress.dropped.load(Ordering::Relaxed);
@@ -201,24 +231,50 @@ impl<'a> Taker<'a> {
         None
     }
 
-    /// Fetches what the ring holds now, and not what comes meanwhile.
-    fn drain(&mut self, outlet: &mut dyn Outlet) -> Option<Ended> {
+    /// Fetches what the tap, which was stopped, still holds. What comes meanwhile to one that cannot
+    /// be stopped is left there.
+    fn drain(&mut self, outlet: &mut dyn Outlet, mut ended: Ended) -> Ended {
         let _ = self.ask();
-        let offered = self.losses.received;
-        let began = Instant::now();
+        let mut offered = self.losses.received;
+        let (mut asked, mut grown) = (0, 0);
         loop {
-            let lost = self.losses.ring.saturating_add(self.losses.kernel);
-            let known = self.taken.saturating_add(lost);
-            if known >= offered || began.elapsed() >= DRAIN {
-                return None;
+            if matches!(ended, Ended::Count) && !self.enough {
+                self.enough = true;
+                self.pair();
+                self.send(outlet, true);
             }
-            let before = self.taken;
-            match self.step(outlet, Instant::now(), Duration::ZERO) {
-                None if self.taken == before => return None,
+            match self.step(outlet, Instant::now(), SETTLED) {
                 None => {}
-                ended => return ended,
+                Some(Ended::Count) => ended = Ended::Count,
+                // It has what it wanted.
+                Some(Ended::Refused) if self.enough && !self.empty => {}
+                Some(Ended::Refused) if self.enough => return ended,
+                Some(instead) => return instead,
+            }
+            // With something to hand on it does not wait for long.
+            if !self.empty && self.known() < offered || self.empty && !self.batch.items.is_empty() {
+                continue;
+            }
+            let failed = self.ask().is_err();
+            let received = self.losses.received;
+            if self.empty {
+                asked += 1;
+                if failed || self.known() >= received || asked >= MOST_ASKED {
+                    return ended;
+                }
+            } else if received > offered {
+                // Some were on their way.
+                (offered, grown) = (received, grown + 1);
+                if grown > MOST_GROWN {
+                    return ended;
+                }
             }
         }
+    }
+
+    /// How many packets were taken or lost.
+    fn known(&self) -> u64 {
+        self.taken.saturating_add(self.losses.ring).saturating_add(self.losses.kernel)
     }
 
     fn pair(&mut self) {

@@ -26,6 +26,7 @@ enum Step {
     Up,
     Gone,
     Fail,
+    Panic,
     /// The user has had enough.
     Stop,
 }
@@ -41,6 +42,9 @@ struct FakeTap {
     capacity: u64,
     at_most: usize,
     losses: Losses,
+    /// Packets that were on their way when it was stopped; `None` if it cannot be stopped.
+    on_the_way: Option<u64>,
+    stopped: bool,
 }
 
 struct FakeChunk {
@@ -84,6 +88,7 @@ impl FakeTap {
                 snap_length: 8,
                 stamped_by: "nobody".into(),
                 ring_bytes: 8 * capacity,
+                stamp_error: CountSpan(7),
             },
             script: script.into(),
             stop: Arc::default(),
@@ -92,6 +97,8 @@ impl FakeTap {
             capacity,
             at_most,
             losses: Losses::default(),
+            on_the_way: Some(0),
+            stopped: false,
         }
     }
 
@@ -119,7 +126,13 @@ impl Tap for FakeTap {
     }
 
     fn next(&mut self, _timeout: Duration) -> Result<Next, TapError> {
-        match self.script.pop_front() {
+        let step = if self.stopped { Some(Step::Lose(0)) } else { self.script.pop_front() };
+        if self.stopped
+            && let Some(more) = self.on_the_way.replace(0)
+        {
+            self.arrive(more);
+        }
+        match step {
             Some(Step::Arrive(packets)) => self.arrive(packets),
             Some(Step::Lose(packets)) => {
                 self.losses.received += packets;
@@ -129,6 +142,7 @@ impl Tap for FakeTap {
             Some(Step::Up) => return Ok(Next::Up),
             Some(Step::Gone) => return Ok(Next::Gone),
             Some(Step::Fail) => return Err(broken()),
+            Some(Step::Panic) => panic!("as wished"),
             Some(Step::Stop) => self.stop.store(true, Ordering::SeqCst),
             None if self.waiting.is_empty() => self.stop.store(true, Ordering::SeqCst),
             None => {}
@@ -142,6 +156,11 @@ impl Tap for FakeTap {
 
     fn losses(&mut self) -> Result<Losses, TapError> {
         Ok(self.losses)
+    }
+
+    fn stop(&mut self) -> Result<(), TapError> {
+        self.stopped = self.on_the_way.is_some();
+        Ok(())
     }
 }
 
@@ -224,6 +243,9 @@ struct FakeConverter {
     counter: Counter,
     last: Option<HostPair>,
     devices: Arc<AtomicU64>,
+    /// When the tap was last said to be empty.
+    quiet: Option<Count>,
+    error: CountSpan,
 }
 
 fn converter() -> FakeConverter {
@@ -231,6 +253,8 @@ fn converter() -> FakeConverter {
         counter: Counter::open(Choice::Raw).unwrap(),
         last: None,
         devices: Arc::default(),
+        quiet: None,
+        error: CountSpan(0),
     }
 }
 
@@ -252,11 +276,21 @@ impl Convert for FakeConverter {
         Ok(())
     }
 
+    fn quiet(&mut self, count: Count) {
+        assert!(self.quiet.is_none_or(|last| count.at_or_after(last)), "back in time");
+        assert!(self.last.is_some_and(|pair| pair.after.at_or_after(count)), "in future");
+        self.quiet = Some(count);
+    }
+
+    fn stamp_error(&mut self, error: CountSpan) {
+        self.error = error;
+    }
+
     fn convert(&mut self, stamp: RawStamp) -> Stamped {
         assert!(self.last.is_some(), "a packet without a pair");
         let RawStamp::Count(count) = stamp else { panic!("another stamp") };
         Stamped {
-            counted: Some(Counted { count, error: CountSpan(3), epoch: Epoch(0) }),
+            counted: Some(Counted { count, error: self.error, epoch: Epoch(0) }),
             unix_ns: count.0 as i64,
             instant: None,
             bound: None,
@@ -274,6 +308,7 @@ impl Convert for FakeConverter {
 fn try_out(tap: FakeTap, sink: FakeSink, options: &Options) -> (Summary, Seen, Arc<Progress>) {
     let progress = sink.until_waited.clone().unwrap_or_default();
     let (stop, held, seen) = (tap.stop.clone(), tap.held.clone(), sink.seen.clone());
+    let can_stop = tap.on_the_way.is_some();
     let panics = sink.panic_at.is_some();
     let summary = run(Box::new(tap), converter(), Box::new(sink), options, &stop, &progress);
     let Live { losses, taken, dropped, written, surplus, .. } = summary.live;
@@ -283,12 +318,16 @@ fn try_out(tap: FakeTap, sink: FakeSink, options: &Options) -> (Summary, Seen, A
         "{summary:?}"
     );
     assert_eq!(taken, written + dropped + surplus, "{summary:?}");
+    if can_stop && matches!(summary.end, End::Stopped | End::Duration | End::Count) {
+        assert_eq!(summary.left, 0, "{summary:?}");
+    }
     let numbers = guard(&seen.numbers).clone();
     if !panics {
         assert_eq!((numbers.len() as u64, summary.written.packets), (written, written));
         assert_eq!(summary.live.bytes, 8 * written);
         assert_eq!(summary.live.tally.unsynchronised, written);
-        assert_eq!(summary.live.tally.errors.count(), written);
+        let errors = &summary.live.tally.errors;
+        assert_eq!((errors.count(), errors.max()), (written, if written > 0 { 7 } else { 0 }));
     }
     assert!(numbers.is_sorted_by(|one, next| one < next), "in order, each once: {numbers:?}");
     if !options.limits.is_some_and(|_| panics) {
@@ -336,7 +375,8 @@ fn the_count_is_exact_and_the_rest_is_told() {
         let (summary, seen, _) = try_out(tap, FakeSink::default(), &options);
         assert!(matches!(summary.end, End::Count), "{summary:?}");
         assert_eq!(*guard(&seen.numbers), (0..37).collect::<Vec<_>>());
-        assert_eq!((summary.live.written, summary.live.surplus), (37, 3));
+        let Live { losses, written, surplus, .. } = summary.live;
+        assert_eq!((written, surplus), (37, losses.received - 37), "to the packet");
     }
 }
 
@@ -344,12 +384,28 @@ fn the_count_is_exact_and_the_rest_is_told() {
 fn a_stop_writes_what_the_ring_held_and_no_more() {
     for inline in [false, true] {
         let script = [vec![Step::Arrive(50), Step::Stop], vec![Step::Arrive(10); 1000]].concat();
-        let tap = FakeTap::new(script, 100_000, 8);
+        let tap = FakeTap { on_the_way: Some(2), ..FakeTap::new(script.clone(), 100_000, 8) };
         let options = Options { inline, ..Options::default() };
         let (summary, ..) = try_out(tap, FakeSink::default(), &options);
         assert!(matches!(summary.end, End::Stopped), "{summary:?}");
-        assert!((50..60).contains(&summary.live.written), "{summary:?}");
-        assert!(summary.left > 0);
+        assert_eq!((summary.live.written, summary.live.losses.received), (52, 52), "{summary:?}");
+
+        let tap = FakeTap { on_the_way: None, ..FakeTap::new(script, 100_000, 8) };
+        let (summary, ..) = try_out(tap, FakeSink::default(), &options);
+        assert!((50..500).contains(&summary.live.written), "{summary:?}");
+        assert!(summary.left > 0, "one that goes on is left in the end: {summary:?}");
+    }
+}
+
+#[test]
+fn a_full_ring_is_emptied_in_the_end() {
+    for count in [None, NonZeroU64::new(1)] {
+        let tap = FakeTap::new(vec![Step::Arrive(5000), Step::Stop], 3000, 8);
+        let options = Options { count, ..Options::default() };
+        let (summary, ..) = try_out(tap, FakeSink::default(), &options);
+        let Live { losses, written, surplus, .. } = summary.live;
+        assert_eq!((losses.received - losses.ring, summary.left), (written + surplus, 0));
+        assert!(losses.received >= 5000);
     }
 }
 
@@ -406,6 +462,17 @@ fn a_panic_of_the_other_thread_is_told() {
     let sink = FakeSink { panic_at: Some(5), ..FakeSink::default() };
     let (summary, ..) = try_out(tap, sink, &Options::default());
     assert!(matches!(&summary.end, End::Fault(what) if what.contains("as wished")), "{summary:?}");
+}
+
+#[test]
+fn a_panic_of_the_tap_leaves_a_whole_file_and_nobody_waiting() {
+    let tap = FakeTap::new(vec![Step::Arrive(5), Step::Panic], 100, 8);
+    let sink = FakeSink::default();
+    let seen = sink.seen.clone();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        try_out(tap, sink, &Options::default());
+    }));
+    assert!(panicked.is_err() && seen.finished.load(Ordering::SeqCst));
 }
 
 #[test]
@@ -471,10 +538,11 @@ proptest! {
         count in proptest::option::of(1..500_u64),
         fail_at in proptest::option::of(0..500_u64),
         closed in any::<bool>(),
+        on_the_way in proptest::option::of(0..10_u64),
     ) {
         script.extend(end);
         script.extend(after);
-        let tap = FakeTap::new(script, capacity, at_most);
+        let tap = FakeTap { on_the_way, ..FakeTap::new(script, capacity, at_most) };
         let sink = FakeSink { fail_at, closed, ..FakeSink::default() };
         let options = Options {
             inline,

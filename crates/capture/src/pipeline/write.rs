@@ -62,6 +62,9 @@ impl<'a, C: Convert> Writer<'a, C> {
                 Pair::Device(pair) => self.converter.device_pair(pair),
             }
         }
+        if let Some(quiet) = batch.quiet {
+            self.converter.quiet(quiet);
+        }
         if self.failed.is_none()
             && let Err(error) = self.converter.refresh(&mut *self.sink)
         {

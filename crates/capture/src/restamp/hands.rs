@@ -29,6 +29,9 @@ pub struct Hands {
     hands: usize,
     sources: usize,
     captured: Captured,
+    /// The sources that the capture itself is, each from so many changes on: another one after each
+    /// break of the counter.
+    own: Vec<(usize, usize)>,
     /// How many changes lie before the next packet.
     passed: usize,
     matching: Option<Matching>,
@@ -50,7 +53,6 @@ type Beside = (Numbered, Span);
 /// epochs alike.
 #[derive(Debug, Default)]
 struct Row {
-    /// 0 is the capture itself.
     source: usize,
     epoch: Epoch,
     /// The newest from before the first count, the oldest from after the last one.
@@ -76,6 +78,7 @@ impl Hands {
             hands: 0,
             sources: 1,
             captured: Captured::new(counter.period),
+            own: vec![(0, 0)],
             passed: 0,
             matching: None,
         }
@@ -83,11 +86,15 @@ impl Hands {
 
     /// What stands in the capture itself. All changes are to be given, in the order of the file.
     pub fn recorded(&mut self, change: &Change) {
-        self.captured.add(&change.continuity);
+        if let Some(changes) = self.captured.add(&change.continuity) {
+            let source = self.another_source();
+            self.own.push((changes, source));
+        }
+        let source = self.own.last().map_or(0, |(_, source)| *source);
         // One that makes no sense is no use; the packets keep their times.
         if let Some(used) = &change.hand
             && self.is_ours(&used.hand)
-            && let Ok(row) = self.add(0, &used.hand, used.generation)
+            && let Ok(row) = self.add(source, &used.hand, used.generation)
         {
             self.refer(row, (&used.made).into());
         }
@@ -248,6 +255,7 @@ impl Hands {
         for row in &mut self.rows {
             row.hands.extend(row.outer.iter_mut().filter_map(Option::take));
             row.hands.sort_by_key(|known| (known.hand.base - first).0);
+            row.references.settle(first);
         }
         self.captured.settle().into_iter().collect()
     }
@@ -310,14 +318,19 @@ impl Hands {
     /// The rows that packets of this epoch go with at this place.
     fn matching(&self, epoch: Epoch) -> Vec<(usize, Span)> {
         let mut found: Vec<(usize, Span)> = Vec::new();
+        let own = self.own.partition_point(|(changes, _)| *changes < self.passed.max(1));
+        let own = own.checked_sub(1).and_then(|at| self.own.get(at)).map(|(_, source)| *source);
         for (at, row) in self.rows.iter().enumerate() {
             let known = epoch != Counted::NO_EPOCH;
             if known && row.epoch != epoch {
                 continue;
             }
+            if known && Some(row.source) == own {
+                found.push((at, Span::ZERO));
+                continue;
+            }
             let link = self.captured.link(self.passed, &row.references);
             match (known, link) {
-                (true, _) if row.source == 0 => found.push((at, Span::ZERO)),
                 (true, Link::Joined(_) | Link::Open) => found.push((at, Span::ZERO)),
                 (false, Link::Joined(apart)) => {
                     // Of two epochs of one clock it can only be one.
@@ -352,7 +365,7 @@ impl Row {
 }
 
 /// Whether what a hand says can be: all that is worked out from it relies on that.
-fn sensible(hand: &Hand) -> Result<(), String> {
+pub(super) fn sensible(hand: &Hand) -> Result<(), String> {
     let fields = [
         ("path_bound", hand.path_bound.0 < 0),
         ("statistical_bound", hand.statistical_bound.0 < 0),

@@ -50,37 +50,61 @@ pub(super) enum Link {
     Broken,
 }
 
+/// So many looks are taken in of a capture: one every ten seconds makes 120 days.
+const LOOKS: usize = 1 << 20;
+
 /// The host's clocks in one epoch of a clock.
 #[derive(Debug, Default)]
-pub(super) struct References(Vec<Reference>);
+pub(super) struct References {
+    /// The newest from before the first count, the oldest from after the last one.
+    outer: [Option<Reference>; 2],
+    /// Those between; once settled all of them, in the order of their counts.
+    known: Vec<Reference>,
+    /// What that order is relative to.
+    first: Count,
+}
 
 impl References {
     /// The clocks were read once more. Of what was read before `first` and after `last` the nearest
     /// stay.
     pub(super) fn add(&mut self, new: Reference, first: Count, last: Count) {
-        let side = |reference: &Reference| {
-            let count = reference.count;
-            i32::from(!last.at_or_after(count)) - i32::from(!count.at_or_after(first))
-        };
-        let known = &mut self.0;
-        let new_side = side(&new);
-        if new_side != 0
-            && let Some(other) = known.iter_mut().find(|other| side(other) == new_side)
-        {
-            let later = new.count.at_or_after(other.count);
-            if later == (new_side < 0) {
-                *other = new;
+        let [before, after] = &mut self.outer;
+        if !new.count.at_or_after(first) {
+            if before.is_none_or(|known| new.count.at_or_after(known.count)) {
+                *before = Some(new);
             }
             return;
         }
-        if known.len() >= REFERENCES {
+        if !last.at_or_after(new.count) {
+            if after.is_none_or(|known| known.count.at_or_after(new.count)) {
+                *after = Some(new);
+            }
+            return;
+        }
+        if self.known.len() >= REFERENCES {
             let mut index = 0;
-            known.retain(|reference| {
+            self.known.retain(|_| {
                 index += 1;
-                index % 2 == 1 || side(reference) != 0
+                index % 2 == 1
             });
         }
-        known.push(new);
+        self.known.push(new);
+    }
+
+    /// To be called when all is there.
+    pub(super) fn settle(&mut self, first: Count) {
+        self.first = first;
+        self.known.extend(self.outer.iter_mut().filter_map(Option::take));
+        self.known.sort_by_key(|known| (known.count - first).0);
+    }
+
+    /// The one that is nearest to a count.
+    pub(super) fn nearest(&self, count: Count) -> Option<&Reference> {
+        let place = (count - self.first).0;
+        let at = self.known.partition_point(|known| (known.count - self.first).0 <= place);
+        let around = [at.checked_sub(1), Some(at)].into_iter().flatten();
+        let around = around.filter_map(|at| self.known.get(at));
+        around.min_by_key(|known| (known.count - count).abs())
     }
 }
 
@@ -90,22 +114,39 @@ pub(super) struct Captured {
     nominal: Period,
     /// In the order of the capture.
     looks: Vec<Reference>,
+    /// Whether there were more of them.
+    more: bool,
     /// How long a count lasts by the raw clock, and how well that is known.
     period: (Period, Rate),
 }
 
 impl Captured {
     pub(super) fn new(nominal: Period) -> Captured {
-        Captured { nominal, looks: Vec::new(), period: (nominal, NOMINAL) }
+        Captured { nominal, looks: Vec::new(), more: false, period: (nominal, NOMINAL) }
     }
 
-    pub(super) fn add(&mut self, continuity: &Continuity) {
-        self.looks.push(continuity.into());
+    /// The clocks were read once more. If the counter did not run on since the last time, how often
+    /// they had been read by then.
+    pub(super) fn add(&mut self, continuity: &Continuity) -> Option<usize> {
+        if self.looks.len() >= LOOKS {
+            self.more = true;
+            return None;
+        }
+        let new = continuity.into();
+        let broken = self.looks.last().is_some_and(|last| self.apart(last, &new).is_none());
+        self.looks.push(new);
+        broken.then(|| self.looks.len() - 1)
     }
 
     /// To be called when all is there. Returns what is to be said of it.
     pub(super) fn settle(&mut self) -> Option<String> {
         let (first, last) = (self.looks.first()?, self.looks.last()?);
+        if self.more {
+            return Some(format!(
+                "the clock changed more than {LOOKS} times: of packets after that only the hands in \
+                 the capture are used; cut it in parts for more"
+            ));
+        }
         let mut steps = self.looks.iter().zip(self.looks.iter().skip(1));
         if !steps.all(|(one, other)| self.apart(one, other).is_some()) {
             return Some("the counter lost its continuity during the capture".to_owned());
@@ -122,12 +163,14 @@ impl Captured {
 
     /// How packets that so many changes lie before go with an epoch.
     pub(super) fn link(&self, passed: usize, references: &References) -> Link {
+        if passed > self.looks.len() {
+            return Link::Broken;
+        }
         let before = passed.checked_sub(1).and_then(|at| self.looks.get(at));
         // Whether the counter ran on until the packets only the next look can tell.
         let looks = [before, self.looks.get(passed)];
         let Some(near) = looks.iter().flatten().next() else { return Link::Open };
-        let nearest = references.0.iter().min_by_key(|one| (one.count - near.count).abs());
-        let Some(nearest) = nearest else { return Link::Open };
+        let Some(nearest) = references.nearest(near.count) else { return Link::Open };
         let mut most = Span::ZERO;
         for look in looks.into_iter().flatten() {
             match self.apart(look, nearest) {

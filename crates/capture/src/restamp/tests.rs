@@ -431,3 +431,85 @@ fn hands_of_several_sources_are_joined() {
         assert!((stamped.instant.unwrap() - truth(at)).abs() <= stamped.bound.unwrap());
     }
 }
+
+#[test]
+fn a_daemon_that_begins_to_count_epochs_anew_is_another_one() {
+    // The machine slept after 17 s, for a second in which the counter stood still. The page was
+    // gone, too: epoch 2 once more.
+    let bound = Span::from_micros(5);
+    let slept = |mut change: Change| {
+        change.continuity.suspended_ns += 1_000_000_000;
+        if let Some(used) = &mut change.hand {
+            used.hand.time += Span::from_secs(1);
+            used.made.suspended_ns += 1_000_000_000;
+        }
+        change
+    };
+    let changes = [
+        change(0, 2, Some(hand(0, Span::ZERO, bound, 2))),
+        change(10 * S, 2, None),
+        slept(change(20 * S, 2, Some(hand(20 * S, Span::ZERO, bound, 2)))),
+        slept(change(30 * S, 2, None)),
+    ];
+    let mut hands = hands(S, 29 * S);
+    changes.iter().for_each(|change| hands.recorded(change));
+    let mut restamper = Restamper::best(hands);
+    let packets = [[1, 9], [11, 16], [21, 29]].map(|seconds| seconds.map(|s| s * S));
+    for (index, packets) in packets.into_iter().enumerate() {
+        restamper.change(&changes[index]);
+        for at in packets {
+            let stamped = restamper.stamp(&packet(at, 0, 2));
+            let late = Span::from_secs(i64::from(index == 2));
+            let off = stamped.instant.unwrap() - (truth(at) + late);
+            assert!(off.abs() <= stamped.bound.unwrap(), "{at}: {off}");
+        }
+    }
+    assert_eq!(restamper.report().contradicted, 0);
+}
+
+#[test]
+fn a_recorded_hand_that_no_daemon_makes_is_not_used() {
+    let mut wrong = hand(0, Span::ZERO, Span::ZERO, 2);
+    wrong.path_bound = Span::from_secs(-1);
+    let mut restamper = Restamper::recorded();
+    restamper.change(&change(0, 2, Some(wrong)));
+    let recorded = Recorded { generation: 3, quality: Quality::Bounded, ..packet(S, 0, 2) };
+    let stamped = restamper.stamp(&recorded);
+    assert_eq!((stamped.bound, stamped.unix_ns), (None, recorded.unix_ns));
+    assert_eq!(restamper.report().differing, 1);
+}
+
+#[test]
+fn only_so_many_changes_are_taken_in() {
+    let mut hands = hands(0, 3 << 20);
+    let plain = change(0, 2, Some(hand(0, Span::ZERO, Span::ZERO, 2)));
+    hands.recorded(&plain);
+    for at in 1..=1 << 20 {
+        hands.recorded(&Change { hand: None, continuity: continuity(at, 0), ..plain.clone() });
+    }
+    let mut restamper = Restamper::best(hands);
+    assert!(restamper.report().notes.iter().any(|note| note.contains("in parts")));
+    restamper.change(&plain);
+    assert_eq!(restamper.stamp(&packet(5, 0, 2)).quality, Quality::Bounded);
+}
+
+#[test]
+fn of_many_looks_at_the_clocks_the_nearest_counts() {
+    // Some before the capture, more than are kept within it, some after; asked all along.
+    let many = 20_000;
+    let mut references = super::link::References::default();
+    for at in -many..3 * many {
+        let Continuity { count, raw_ns, suspended_ns, width, .. } = continuity(at * 1000, 0);
+        let reference = super::link::Reference { count, raw_ns, suspended_ns, width };
+        let count = |ms: i64| Count(0) + CountSpan(ms * 1000);
+        references.add(reference, count(0), count(2 * many));
+    }
+    references.settle(Count(0));
+    for (at, near) in [(-5_000_000, 1_000), (7, 3_000), (30_000_007, 3_000), (40_000_100, 3_000)] {
+        let count = Count(0) + CountSpan(at);
+        let nearest = references.nearest(count).unwrap();
+        let apart = (nearest.count - count).abs().0;
+        let outside = (-at - 1000).max(0);
+        assert!(apart <= outside.max(near), "{at}: {apart}");
+    }
+}

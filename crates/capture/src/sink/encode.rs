@@ -126,8 +126,7 @@ pub fn head(
         .text(code::APPLICATION, application);
     comments.iter().fold(section, |section, text| section.comment(text)).end();
 
-    let Facts { interface, method, detail, link_type, snap_length, stamped_by, ring_bytes: _ } =
-        facts;
+    let Facts { interface, method, detail, link_type, snap_length, stamped_by, .. } = facts;
     let mut block = write::interface(out, *link_type, *snap_length).text(code::NAME, interface);
     if let Some(filter) = filter {
         // 0: in the words of libpcap.

@@ -65,6 +65,8 @@ pub struct CaptureFile {
     files: VecDeque<PathBuf>,
     /// Bytes of files that are complete.
     before: u64,
+    /// Packets in those.
+    before_packets: u64,
     losses: Losses,
     dropped: u64,
     tally: Tally,
@@ -163,6 +165,7 @@ impl CaptureFile {
             capture_begun: now,
             files: VecDeque::from([path]),
             before: 0,
+            before_packets: 0,
             losses: Losses::default(),
             dropped: 0,
             tally: Tally::default(),
@@ -269,6 +272,7 @@ impl CaptureFile {
     fn rotate(&mut self) -> Result<(), SinkError> {
         self.end_file()?;
         self.before += self.output.position();
+        self.before_packets = self.written.packets;
         let path = names::numbered(&self.options.path, self.written.files + 1, SystemTime::now());
         self.output = Output::open(&path)?;
         self.written.files += 1;
@@ -288,7 +292,9 @@ impl CaptureFile {
 
     fn rotate_if_due(&mut self) -> Result<(), SinkError> {
         let length = self.output.position() + self.buffer.len() as u64;
-        let large = self.options.rotate_bytes.is_some_and(|most| length >= most);
+        // One with nothing in it but its head is never too large.
+        let large = self.written.packets > self.before_packets
+            && self.options.rotate_bytes.is_some_and(|most| length >= most);
         let old = self.options.rotate_after.is_some_and(|most| self.begun.elapsed() >= most);
         if large || old { self.rotate() } else { Ok(()) }
     }

@@ -43,62 +43,97 @@ pub(super) struct View {
     pub reading: std::sync::Arc<Reading>,
     /// When they were taken, where that is the stamp.
     pub taken: Option<Count>,
+    /// How much of a packet is wanted.
     pub snap: u32,
+    /// What the program cuts packets to.
+    pub cut: Option<u32>,
     pub queue: u16,
 }
 
 impl View {
+    /// The notes on a packet of which so many bytes are there, if there are any. Where packets are
+    /// not stamped, the program notes the length of those alone that it may have cut; what is before
+    /// others is left from earlier ones.
+    #[inline]
+    fn notes(&self, before: &[u8], there: usize) -> Option<Notes> {
+        let is_noted = self.taken.is_none() || self.cut.is_some_and(|cut| there >= cut as usize);
+        if is_noted { Notes::read(before) } else { None }
+    }
+
     #[inline]
     fn packet<'a>(&self, before: &[u8], bytes: &'a [u8]) -> Packet<'a> {
         let there = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let (stamp, length) = match self.taken {
-            Some(count) => (RawStamp::Count(count), there),
-            None => match Notes::read(before) {
-                Some(notes) => {
-                    (self.reading.stamp(notes.stamp, notes.cpu), notes.length.max(there))
-                }
-                None => (RawStamp::Missing, there),
-            },
+        let notes = self.notes(before, bytes.len());
+        let length = notes.map_or(there, |notes| notes.length.max(there));
+        let stamp = match (self.taken, notes) {
+            (Some(count), _) => RawStamp::Count(count),
+            (None, Some(notes)) => self.reading.stamp(notes.stamp, notes.cpu),
+            (None, None) => RawStamp::Missing,
         };
         let data = bytes.get(..self.snap as usize).unwrap_or(bytes);
         Packet { stamp, data, tag: None, length, direction: Direction::In, queue: self.queue }
     }
 
     /// Whether a packet passes. The filter sees all of it that is there.
-    fn passes(filter: &Filter, before: &[u8], bytes: &[u8]) -> bool {
+    fn passes(&self, filter: &Filter, before: &[u8], bytes: &[u8]) -> bool {
         let there = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let length = Notes::read(before).map_or(there, |notes| notes.length.max(there));
+        let length = self.notes(before, bytes.len()).map_or(there, |n| n.length.max(there));
         filter.matches(bytes, length)
     }
 }
 
-/// Packets of one frame each, where they are.
+/// Packets where they are. Those that go over several frames are joined when they are looked at.
 #[derive(Debug)]
 pub(super) struct Framed {
     held: Held,
+    packets: usize,
     view: View,
 }
 
 impl Framed {
     /// Those that pass; how many did not.
     pub fn new(mut held: Held, view: View, filter: Option<&Filter>) -> (Framed, u64) {
-        let all = held.len();
+        let all = held.packets();
+        let mut packets = all;
         if let Some(filter) = filter {
-            held.retain(|Frame { before, bytes, .. }| View::passes(filter, before, bytes));
+            let mut passing = Vec::with_capacity(all);
+            join(&held, |before, bytes| passing.push(view.passes(filter, before, bytes)));
+            packets = passing.iter().filter(|&&passes| passes).count();
+            held.retain(&passing);
         }
-        let refused = (all - held.len()) as u64;
-        (Framed { held, view }, refused)
+        (Framed { held, packets, view }, (all - packets) as u64)
     }
 }
 
 impl Chunk for Framed {
     fn len(&self) -> usize {
-        self.held.len()
+        self.packets
     }
 
     fn for_each(&self, each: &mut dyn FnMut(&Packet<'_>)) {
-        for frame in self.held.iter() {
-            each(&self.view.packet(frame.before, frame.bytes));
+        join(&self.held, |before, bytes| each(&self.view.packet(before, bytes)));
+    }
+}
+
+/// Calls `each` with every packet's notes and bytes: in place, or joined if it has several frames.
+#[inline]
+fn join(held: &Held, mut each: impl FnMut(&[u8], &[u8])) {
+    let mut whole: Vec<u8> = Vec::new();
+    let mut notes: &[u8] = &[];
+    let mut is_within = false;
+    for Frame { before, bytes, continues } in held.iter() {
+        if !is_within && !continues {
+            each(before, bytes);
+            continue;
+        }
+        if !is_within {
+            notes = before;
+        }
+        whole.extend_from_slice(bytes);
+        is_within = continues;
+        if !is_within {
+            each(notes, &whole);
+            whole.clear();
         }
     }
 }
@@ -120,38 +155,23 @@ struct Place {
 }
 
 impl Copied {
+    /// None yet, with room for as many as `other` has.
+    pub fn like(other: (usize, usize)) -> Copied {
+        let (packets, bytes) = other;
+        Copied { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets) }
+    }
+
+    /// How many packets there are, and bytes of them.
+    pub fn size(&self) -> (usize, usize) {
+        (self.packets.len(), self.bytes.len())
+    }
+
     /// Adds a packet.
     pub fn push(&mut self, packet: &Packet<'_>) {
         let Packet { stamp, data, tag: _, length, direction: _, queue } = *packet;
         let captured = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.packets.push(Place { stamp, start: self.bytes.len(), captured, length, queue });
         self.bytes.extend_from_slice(data);
-    }
-
-    /// Joins the packets that go over several frames; how many there were, and how many of them did
-    /// not pass.
-    pub fn join(held: &Held, view: &View, filter: Option<&Filter>) -> (Copied, u64, u64) {
-        let mut copied = Copied::default();
-        let (mut all, mut refused) = (0, 0);
-        let mut whole: Vec<u8> = Vec::new();
-        let mut before: &[u8] = &[];
-        for frame in held.iter() {
-            if whole.is_empty() {
-                before = frame.before;
-            }
-            whole.extend_from_slice(frame.bytes);
-            if frame.continues {
-                continue;
-            }
-            all += 1;
-            if filter.is_none_or(|filter| View::passes(filter, before, &whole)) {
-                copied.push(&view.packet(before, &whole));
-            } else {
-                refused += 1;
-            }
-            whole.clear();
-        }
-        (copied, all, refused)
     }
 }
 

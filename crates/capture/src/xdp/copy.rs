@@ -1,4 +1,4 @@
-//! Copies of packets by way of a BPF ring buffer; the packets pass.
+//! Copies of packets by way of a BPF ring buffer; the packets pass, or end there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,21 +9,25 @@ use truechimer_time::CountSpan;
 use super::attach::Place;
 use super::calls::Promiscuous;
 use super::chunk::Copied;
-use super::program::{self, Counted, Counters, Record};
+use super::pace::Pace;
+use super::program::{self, Counted, Counters, Fate, Record};
 use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, StampAt, XdpOptions, failed, system};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
-use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, Tap, TapError};
+use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, RawStamp, Tap, TapError};
 
 /// How long the ring buffer is waited for before the interface is looked at again.
 const GLANCE: Duration = Duration::from_millis(100);
 /// How many records are taken at a time.
 const BATCH: usize = 512;
+/// So many bytes of ring buffer make one packet that may come while we sleep.
+const ROOMY: u64 = 16 << 10;
 /// The largest ring buffer, in bytes.
 const MOST_RING: u64 = 1 << 30;
 
-/// Copies the first bytes of packets, stamped in XDP, and lets the packets pass to the host.
+/// Copies the first bytes of packets by an XDP program, and lets the packets pass to the host, or
+/// takes them away from it.
 #[derive(Debug)]
 pub struct XdpCopyTap {
     // Goes first: no program, no more packets.
@@ -31,6 +35,9 @@ pub struct XdpCopyTap {
     program: Arc<Program>,
     counters: Counters,
     ring: RingBuffer,
+    pace: Pace,
+    /// The size of the last batch.
+    last: (usize, usize),
     watcher: Watcher,
     /// That it was down to begin with has been told, if it was.
     told: bool,
@@ -57,8 +64,8 @@ pub struct CopyCounts {
 }
 
 impl XdpCopyTap {
-    /// Opens it; packets are copied from now on. Of the options, `take`, `zero_copy`, `queues` and
-    /// `huge_pages` mean nothing here.
+    /// Opens it; packets are copied from now on, and pass. Of the options, `take`, `zero_copy`,
+    /// `queues` and `huge_pages` mean nothing here.
     ///
     /// # Errors
     /// Without the rights (CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON; CAP_NET_RAW for promiscuity),
@@ -74,6 +81,20 @@ impl XdpCopyTap {
                 ),
             });
         }
+        XdpCopyTap::at(&place, options, Fate::Pass)
+    }
+
+    /// The same, but packets of this queue go no further than here. (The caller has made sure that
+    /// they may be taken.)
+    pub(super) fn taking(
+        place: &Place,
+        options: &XdpOptions,
+        queue: u32,
+    ) -> Result<XdpCopyTap, TapError> {
+        XdpCopyTap::at(place, options, Fate::End(queue))
+    }
+
+    fn at(place: &Place, options: &XdpOptions, fate: Fate) -> Result<XdpCopyTap, TapError> {
         let source = Source::open(options.stamp, options.counter)?;
         let watcher = place.watch()?;
         let snap = options.snap_length.max(LEAST_SNAP);
@@ -85,23 +106,31 @@ impl XdpCopyTap {
         let bytes = 1 << bytes.ilog2();
         let counters = Counters::new().map_err(failed)?;
         let ring = RingBuffer::new(bytes).map_err(failed)?;
-        let program = program::copy(&ring, &counters, source.stamp(), keep).map_err(failed)?;
+        let program = program::copy(&ring, &counters, source.stamp(), keep, fate);
+        let program = program.map_err(failed)?;
         let (attached, mode, regret) = place.attach(&program, options.mode)?;
         let promiscuous = place.promiscuous(options.promiscuous)?;
+        let (method, what) = match fate {
+            Fate::Pass => (Method::XdpCopy, "packets pass".to_owned()),
+            Fate::End(queue) => (Method::Xdp, format!("copied by the program, queue {queue}")),
+        };
         let facts = Facts {
             interface: options.interface.clone(),
-            method: Method::XdpCopy,
-            detail: place.detail(mode, "packets pass", regret),
+            method,
+            detail: place.detail(mode, &what, regret),
             link_type: ETHERNET,
             snap_length: snap,
             stamped_by: source.described(),
             ring_bytes: u64::from(bytes),
+            stamp_error: source.error,
         };
         Ok(XdpCopyTap {
             attached: Some(attached),
             program: Arc::new(program),
             counters,
             ring,
+            pace: Pace::new(source.lateness(), u64::from(bytes) / ROOMY),
+            last: (0, 0),
             told: watcher.is_up() || watcher.is_gone(),
             watcher,
             source,
@@ -141,7 +170,8 @@ impl XdpCopyTap {
 
     /// What is in the ring buffer, up to a batch; and whether there was anything.
     fn take(&mut self) -> Result<(Copied, bool), TapError> {
-        let mut copied = Copied::default();
+        let mut copied = Copied::like(self.last);
+        let taken = self.source.is_at_dequeue().then(|| self.source.counter.read());
         let (mut all, mut refused, mut broken) = (0, 0, 0);
         let (keep, snap) = (self.keep, self.facts.snap_length as usize);
         let (source, filter) = (&self.source, self.filter.as_ref());
@@ -158,7 +188,10 @@ impl XdpCopyTap {
                     return;
                 }
                 copied.push(&Packet {
-                    stamp: source.reading.stamp(stamp, cpu),
+                    stamp: match taken {
+                        Some(count) => RawStamp::Count(count),
+                        None => source.reading.stamp(stamp, cpu),
+                    },
                     data: bytes.get(..snap).unwrap_or(bytes),
                     tag: None,
                     length,
@@ -174,7 +207,9 @@ impl XdpCopyTap {
                 mend: None,
             });
         }
+        self.last = copied.size();
         self.taken += all;
+        self.pace.took(all);
         self.refused += refused;
         Ok((copied, all > 0))
     }
@@ -207,7 +242,10 @@ impl Tap for XdpCopyTap {
                 Some(Change::Up) => return Ok(Next::Up),
                 Some(Change::Gone) => return Ok(Next::Gone),
                 None if left.is_zero() => return Ok(Next::Nothing),
-                None => self.ring.wait(left.min(GLANCE)).map_err(failed).map(drop)?,
+                None => match self.pace.rest(Instant::now()) {
+                    Some(rest) => std::thread::sleep(rest.min(left)),
+                    None => self.ring.wait(left.min(GLANCE)).map_err(failed).map(drop)?,
+                },
             }
         }
     }

@@ -32,7 +32,7 @@ pub struct XdpCounts {
     pub ring_full: u64,
     /// Dropped by the kernel: no frame was free, or the packet was too long for one.
     pub dropped: u64,
-    /// Of those, as a rule: how often no frame was free.
+    /// Of those: because no frame was free.
     pub fill_empty: u64,
     /// Frames whose description made no sense.
     pub invalid: u64,

@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::cells::{Cells, Found};
 use super::memory::{Descriptor, Mapping};
 use super::ring::{Consumer, Producer};
 use super::socket::{Rings, Socket};
@@ -22,8 +23,7 @@ const SPARE: usize = 64;
 #[derive(Debug)]
 struct Frames {
     memory: Mapping,
-    /// Bytes per frame: a power of two.
-    size: u32,
+    cells: Cells,
     /// `None` once the socket is closed: what is held from then on goes nowhere.
     home: Mutex<Option<Home>>,
     /// Descriptors that pointed outside the memory.
@@ -44,17 +44,8 @@ impl Frames {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The start of the frame that an address is in.
-    fn start(&self, address: u64) -> u64 {
-        address & !u64::from(self.size - 1)
-    }
-
-    /// Whether a descriptor lies inside one frame.
-    fn contains(&self, descriptor: &Descriptor) -> bool {
-        let start = self.start(descriptor.address);
-        let room = u64::from(self.size) - (descriptor.address - start);
-        u64::from(descriptor.length) <= room
-            && start.saturating_add(u64::from(self.size)) <= self.memory.length() as u64
+    fn find(&self, descriptor: &Descriptor) -> Option<Found> {
+        self.cells.find(descriptor, self.memory.length())
     }
 }
 
@@ -62,6 +53,7 @@ impl Frames {
 #[derive(Debug)]
 pub(super) struct Intake {
     frames: Arc<Frames>,
+    count: u64,
     receive: Consumer<Descriptor>,
 }
 
@@ -71,18 +63,22 @@ impl Intake {
     /// socket, nobody is woken.
     pub fn new(
         memory: Mapping,
-        frame_size: u32,
+        cells: Cells,
         count: u32,
         rings: Rings,
         socket: Option<Arc<Socket>>,
     ) -> Intake {
         let Rings { mut fill, receive } = rings;
-        let there = memory.length() as u64 / u64::from(frame_size);
-        let count = u64::from(count).min(there) as usize;
-        fill.put((0..count).map(|number| number as u64 * u64::from(frame_size)));
+        let count = cells.count(memory.length()).min(u64::from(count)) as usize;
+        fill.put((0..count).map(|number| cells.address(number as u64)));
         let home = Mutex::new(Some(Home { fill, socket, spare: Vec::new() }));
-        let frames = Frames { memory, size: frame_size, home, astray: AtomicU64::new(0) };
-        Intake { frames: Arc::new(frames), receive }
+        let frames = Frames { memory, cells, home, astray: AtomicU64::new(0) };
+        Intake { frames: Arc::new(frames), count: count as u64, receive }
+    }
+
+    /// How many frames there are.
+    pub fn frames(&self) -> u64 {
+        self.count
     }
 
     /// How many frames have arrived and were not taken yet.
@@ -107,10 +103,10 @@ impl Intake {
         while descriptors.last().is_some_and(Descriptor::continues)
             && self.receive.take(1, &mut descriptors) == 1
         {}
-        let all = descriptors.len();
-        descriptors.retain(|descriptor| self.frames.contains(descriptor));
-        let astray = (all - descriptors.len()) as u64;
-        if astray > 0 {
+        if !descriptors.iter().all(|descriptor| self.frames.find(descriptor).is_some()) {
+            let all = descriptors.len();
+            descriptors.retain(|descriptor| self.frames.find(descriptor).is_some());
+            let astray = (all - descriptors.len()) as u64;
             self.frames.astray.fetch_add(astray, Ordering::Relaxed);
         }
         Held { frames: self.frames.clone(), descriptors }
@@ -151,24 +147,22 @@ pub(super) struct Frame<'a> {
 }
 
 impl Held {
-    /// How many frames.
-    pub fn len(&self) -> usize {
-        self.descriptors.len()
-    }
-
-    /// Whether a packet in it takes more than one frame.
-    pub fn has_long_packets(&self) -> bool {
-        self.descriptors.iter().any(Descriptor::continues)
+    /// How many packets end in it.
+    pub fn packets(&self) -> usize {
+        self.descriptors.iter().filter(|descriptor| !descriptor.continues()).count()
     }
 
     #[inline]
     fn frame(&self, descriptor: &Descriptor) -> Frame<'_> {
-        let Descriptor { address, length, .. } = *descriptor;
-        let start = self.frames.start(address);
-        let room = (address - start) as usize;
+        let Some(Found { start, at, .. }) = self.frames.find(descriptor) else {
+            return Frame { before: &[], bytes: &[], continues: descriptor.continues() };
+        };
+        let room = (at - start) as usize;
+        let all = room + descriptor.length as usize;
         // SAFETY: this frame came out of the receive ring and was not given back (that takes
-        // `self` by value or mutably): neither the kernel nor another `Held` has it.
-        let whole = unsafe { self.frames.memory.bytes(start as usize, room + length as usize) };
+        // `self` by value or mutably): neither the kernel nor another `Held` has it. What the kernel
+        // writes for other frames stays in those: see `Cells`.
+        let whole = unsafe { self.frames.memory.bytes(start as usize, all) };
         let (before, bytes) = whole.unwrap_or_default().split_at_checked(room).unwrap_or_default();
         Frame { before, bytes, continues: descriptor.continues() }
     }
@@ -178,16 +172,21 @@ impl Held {
         self.descriptors.iter().map(|descriptor| self.frame(descriptor))
     }
 
-    /// Keeps only the frames that `keep` wants; the others go back at once.
-    pub fn retain(&mut self, mut keep: impl FnMut(Frame<'_>) -> bool) {
-        let wanted: Vec<bool> = self.iter().map(&mut keep).collect();
+    /// Keeps only the packets that `wanted` says, one after the other; the others' frames go back at
+    /// once.
+    pub fn retain(&mut self, wanted: &[bool]) {
         if wanted.iter().all(|&wanted| wanted) {
             return;
         }
         let mut back = Vec::new();
-        let mut wanted = wanted.into_iter();
+        let mut wanted = wanted.iter();
+        let mut is_within = false;
+        let mut stays = true;
         self.descriptors.retain(|descriptor| {
-            let stays = wanted.next().unwrap_or(true);
+            if !is_within {
+                stays = wanted.next().copied().unwrap_or(true);
+            }
+            is_within = descriptor.continues();
             if !stays {
                 back.push(*descriptor);
             }
@@ -207,7 +206,10 @@ impl Drop for Held {
 fn give_back(frames: &Frames, mut descriptors: Vec<Descriptor>) {
     let mut home = frames.home();
     let Some(home) = home.as_mut() else { return };
-    home.fill.put(descriptors.iter().map(|descriptor| frames.start(descriptor.address)));
+    home.fill.put(descriptors.iter().map(|descriptor| {
+        // (All of them can be found: others were sorted out when they were taken.)
+        frames.find(descriptor).map_or(u64::MAX, |found| frames.cells.address(found.number))
+    }));
     if home.fill.asks_to_be_woken() {
         home.socket.iter().for_each(|socket| socket.wake());
     }

@@ -28,6 +28,13 @@ pub enum Use {
     PortOf(String),
     /// This interface stands on it: a VLAN, a macvlan, a tunnel.
     Below(String),
+    /// Programs of tc look at what arrives, and may send it elsewhere.
+    Inspected,
+    /// It listens to so many further addresses of the link layer: somebody stands on it who does not
+    /// show, like a container's macvlan.
+    FurtherAddresses(usize),
+    /// Somebody who does not show has it hear packets for everybody.
+    Listened,
 }
 
 impl fmt::Display for Use {
@@ -43,13 +50,21 @@ impl fmt::Display for Use {
             Use::PacketSockets(count) => write!(f, "{count} packet sockets listen on it"),
             Use::PortOf(name) => write!(f, "it is a port of {name}"),
             Use::Below(name) => write!(f, "{name} stands on it"),
+            Use::Inspected => f.write_str("programs of tc look at what arrives by it"),
+            Use::FurtherAddresses(count) => {
+                write!(
+                    f,
+                    "it listens to {count} further MAC addresses, as for a container's macvlan"
+                )
+            }
+            Use::Listened => f.write_str("somebody has it hear packets for everybody"),
         }
     }
 }
 
 /// How the host uses the interface, by what the kernel says in this thread's network namespace.
-/// Empty: in none of these ways. What does not show: programs of tc that send packets elsewhere, as
-/// some container networks have them on interfaces of their own.
+/// Empty: in none of these ways. What does not show: BPF programs that were attached by links (tcx),
+/// rules of nftables for a device, and ipvlan interfaces in other network namespaces.
 ///
 /// # Errors
 /// Where there is no such interface, or the kernel does not tell.
@@ -68,8 +83,19 @@ pub(crate) fn standing(link: &Link) -> Result<(Vec<Use>, bool), TapError> {
 fn look(link: &Link) -> Result<Found, TapError> {
     let mut found = Found { packet_sockets: packet_sockets(link.index), ..Found::default() };
     for question in [libc::RTM_GETLINK, libc::RTM_GETADDR, libc::RTM_GETROUTE] {
-        ask::dump(question, &mut |kind, body| found.note(link, kind, body))
+        ask::dump(question, &[0; 16], &mut |kind, body| found.note(link, kind, body))
             .map_err(doubt(&link.name))?;
+    }
+    // Signs that kernels may be built without.
+    let (mut bridged, classed) = ([0; 12], [0; 20]);
+    bridged[0] = libc::AF_BRIDGE as u8;
+    for (question, head) in [(libc::RTM_GETNEIGH, &bridged[..]), (libc::RTM_GETQDISC, &classed)] {
+        match ask::dump(question, head, &mut |kind, body| found.note(link, kind, body)) {
+            Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
+                return Err(doubt(&link.name)(error));
+            }
+            _ => {}
+        }
     }
     Ok(found)
 }
@@ -122,6 +148,9 @@ struct Found {
     routes: Vec<IpAddr>,
     packet_sockets: usize,
     is_physical: bool,
+    is_inspected: bool,
+    further_addresses: usize,
+    listeners: u32,
 }
 
 /// More than this many routes are not listed.
@@ -153,15 +182,23 @@ impl Found {
                     _ => {}
                 }
             }
+            libc::RTM_NEWNEIGH if message::further_address(body) == Some(link.index) => {
+                self.further_addresses += 1;
+            }
+            libc::RTM_NEWQDISC if message::inspected(body) == Some(link.index) => {
+                self.is_inspected = true;
+            }
             _ => {}
         }
     }
 
     fn link(&mut self, link: &Link, described: Option<Described>) {
         let Some(described) = described else { return };
-        let Described { index, name, master, lower, is_elsewhere, kind, is_physical } = described;
+        let Described { index, name, master, lower, is_elsewhere, kind, is_physical, listeners } =
+            described;
         if index == link.index {
             (self.master, self.is_physical) = (master, is_physical);
+            self.listeners = listeners;
         } else if lower == Some(link.index) && !is_elsewhere && kind.as_deref() != Some("veth") {
             // (The other end of a virtual wire calls this one its lower, but does not stand on it.)
             self.above.push(name.clone());
@@ -182,6 +219,13 @@ impl Found {
         uses.extend((sockets > 0).then_some(Use::PacketSockets(sockets)));
         uses.extend(master.map(Use::PortOf));
         uses.extend(self.above.into_iter().map(Use::Below));
+        uses.extend(self.is_inspected.then_some(Use::Inspected));
+        // Most of the others bring these with them.
+        if uses.is_empty() {
+            let further = self.further_addresses;
+            uses.extend((further > 0).then_some(Use::FurtherAddresses(further)));
+            uses.extend((self.listeners > 0).then_some(Use::Listened));
+        }
         uses
     }
 }

@@ -7,6 +7,7 @@ use truechimer_bpf::{
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use Size::{U16, U32, U64};
 
+const DROP: i32 = 1;
 const PASS: i32 = 2;
 const REDIRECT: i32 = 4;
 
@@ -116,47 +117,70 @@ impl Counters {
     }
 }
 
-/// Sends the packets of queues that have a socket to it, stamped, and lets the others pass. Where it
-/// stamps, the packet is cut to `snap` bytes (its length is in the notes), which saves copying.
+/// Sends the packets of queues that have a socket to it, and lets the others pass. Packets are cut to
+/// `cut` bytes, which saves copying. What it stamps, and without stamps what it may have cut (that is
+/// all packets of `cut` bytes and more), it notes.
 pub(super) fn redirect(
     sockets: &Map,
     counters: &Counters,
     stamp: Stamp<'_>,
-    snap: Option<u32>,
+    cut: Option<u32>,
 ) -> Result<Program, BpfError> {
+    let cut = cut.and_then(|cut| i32::try_from(cut).ok());
+    let is_stamped = !matches!(stamp, Stamp::None);
+    let is_noted = is_stamped || cut.is_some();
     let mut asm = Asm::new();
-    let (elsewhere, unnoted) = (asm.label(), asm.label());
+    let (elsewhere, unnoted, done) = (asm.label(), asm.label(), asm.label());
     asm.mov(R6, R1);
     stamp.read(&mut asm);
     // Says only where the packet is to go: it can still be changed.
     asm.load(U32, R2, R6, QUEUE).map(R1, sockets).mov(R3, PASS).call(Helper::RedirectMap);
     asm.jump_if(Cond::Ne, R0, REDIRECT, elsewhere);
-    if !matches!(stamp, Stamp::None) {
+    if is_noted {
         asm.load(U32, R8, R6, DATA_END).load(U32, R2, R6, DATA).sub(R8, R2);
-        if let Some(snap) = snap.and_then(|snap| i32::try_from(snap).ok()) {
+        if let Some(cut) = cut {
             let short = asm.label();
-            asm.jump_if(Cond::Le, R8, snap, short);
+            if !is_stamped {
+                asm.jump_if(Cond::Lt, R8, cut, done);
+            }
+            asm.jump_if(Cond::Le, R8, cut, short);
             // Where the tail cannot be cut, the packet comes whole.
-            asm.mov(R1, R6).mov(R2, snap).sub(R2, R8).call(Helper::XdpAdjustTail).bind(short);
+            asm.mov(R1, R6).mov(R2, cut).sub(R2, R8).call(Helper::XdpAdjustTail).bind(short);
         }
-        match stamp {
-            Stamp::Tsc(_) => asm.call(Helper::CpuId).mov(R9, R0),
-            _ => asm.mov(R9, 0),
-        };
-        asm.mov(R1, R6).mov(R2, -(NOTES as i32)).call(Helper::XdpAdjustMeta);
-        asm.jump_if(Cond::Ne, R0, 0, unnoted);
-        asm.load(U32, R2, R6, DATA_META).load(U32, R3, R6, DATA);
-        asm.mov(R4, R2).add(R4, NOTES as i32).jump_if(Cond::Gt, R4, R3, unnoted);
-        asm.store(U64, R2, 0, R7).store(U32, R2, 8, R8).store(U16, R2, 12, R9);
-        asm.store(U16, R2, 14, i32::from(MARK));
+        note(&mut asm, stamp, unnoted);
     }
+    asm.bind(done);
     counters.add(&mut asm, Counted::Seen);
     asm.give(REDIRECT);
     counters.pass(&mut asm, elsewhere, Counted::Elsewhere);
-    if !matches!(stamp, Stamp::None) {
+    if is_noted {
         counters.pass(&mut asm, unnoted, Counted::Unnoted);
     }
     Program::load(ProgramKind::Xdp, "tc_redirect", &asm)
+}
+
+/// Puts notes before the packet: the stamp in R7, the length in R8.
+fn note(asm: &mut Asm, stamp: Stamp<'_>, unnoted: Label) {
+    if let Stamp::Tsc(_) = stamp {
+        asm.call(Helper::CpuId).mov(R9, R0);
+    }
+    asm.mov(R1, R6).mov(R2, -(NOTES as i32)).call(Helper::XdpAdjustMeta);
+    asm.jump_if(Cond::Ne, R0, 0, unnoted);
+    asm.load(U32, R2, R6, DATA_META).load(U32, R3, R6, DATA);
+    asm.mov(R4, R2).add(R4, NOTES as i32).jump_if(Cond::Gt, R4, R3, unnoted);
+    // Frames have room for ours, not for what a driver may have noted already.
+    asm.sub(R3, R4).jump_if(Cond::Ne, R3, 0, unnoted);
+    match stamp {
+        Stamp::None => asm.store(U64, R2, 0, 0),
+        Stamp::Clock | Stamp::Tsc(_) => asm.store(U64, R2, 0, R7),
+    };
+    asm.store(U32, R2, 8, R8);
+    let mark = MARK.to_ne_bytes();
+    match stamp {
+        Stamp::Tsc(_) => asm.store(U16, R2, 12, R9).store(U16, R2, 14, i32::from(MARK)),
+        // Both in one.
+        _ => asm.store(U32, R2, 12, i32::from_ne_bytes([0, 0, mark[0], mark[1]])),
+    };
 }
 
 /// Bytes before a packet in a record: [`Notes`] without the CPU, and how many bytes there are.
@@ -200,7 +224,16 @@ const CLASSES: [u32; 9] = [64, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
 /// A frame as long as there is any.
 const LONGEST: u32 = 65_535;
 
-/// Copies the first `snap` bytes of each packet into the ring buffer and lets it pass.
+/// What becomes of a packet that was copied, or for which there was no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// It goes on to the host.
+    Pass,
+    /// It ends here, if it came by this queue; those of other queues pass, uncopied.
+    End(u32),
+}
+
+/// Copies the first `snap` bytes of each packet into the ring buffer.
 ///
 /// The kernel must know a record's size when it reads the program, so there are a few, and a packet
 /// takes the smallest that it fits. (Copying to a CPU's own memory first, and from there a record as
@@ -210,14 +243,20 @@ pub(super) fn copy(
     counters: &Counters,
     stamp: Stamp<'_>,
     snap: u32,
+    fate: Fate,
 ) -> Result<Program, BpfError> {
     let snap = snap.clamp(1, LONGEST);
     let mut classes: Vec<u32> = CLASSES.iter().copied().filter(|&size| size < snap).collect();
     classes.push(snap);
     let mut asm = Asm::new();
     let (lost, done, whole) = (asm.label(), asm.label(), asm.label());
+    let elsewhere = asm.label();
     asm.mov(R6, R1);
     stamp.read(&mut asm);
+    if let Fate::End(queue) = fate {
+        asm.load(U32, R1, R6, QUEUE).constant(R2, u64::from(queue));
+        asm.jump_if(Cond::Ne, R1, R2, elsewhere);
+    }
     counters.add(&mut asm, Counted::Seen);
     asm.mov(R1, R6).call(Helper::XdpGetBuffLen).mov(R8, R0).mov(R9, R0);
     let most = i32::try_from(snap).unwrap_or(i32::MAX);
@@ -230,7 +269,11 @@ pub(super) fn copy(
         asm.map(R1, ring.map()).mov(R2, size + HEAD as i32).mov(R3, 0);
         asm.call(Helper::RingbufReserve).jump_if(Cond::Eq, R0, 0, lost);
         asm.store(U64, R10, -16, R0);
-        asm.store(U64, R0, 0, R7).store(U32, R0, 8, R8);
+        match stamp {
+            Stamp::None => asm.store(U64, R0, 0, 0),
+            Stamp::Clock | Stamp::Tsc(_) => asm.store(U64, R0, 0, R7),
+        };
+        asm.store(U32, R0, 8, R8);
         asm.load(U32, R1, R6, QUEUE).store(U16, R0, 14, R1);
         match stamp {
             Stamp::Tsc(_) => {
@@ -248,6 +291,14 @@ pub(super) fn copy(
     // Nothing comes here: the last class takes all there are.
     asm.bind(lost);
     counters.add(&mut asm, Counted::Lost);
-    asm.bind(done).give(PASS);
+    asm.bind(done);
+    match fate {
+        Fate::Pass => asm.give(PASS),
+        Fate::End(_) => {
+            asm.give(DROP);
+            counters.pass(&mut asm, elsewhere, Counted::Elsewhere);
+            &mut asm
+        }
+    };
     Program::load(ProgramKind::Xdp, "tc_copy", &asm)
 }

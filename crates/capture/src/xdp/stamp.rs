@@ -1,6 +1,7 @@
 //! What a program stamps with, opened.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use truechimer_bpf::Tsc;
 use truechimer_counter::{Counter, nominal};
@@ -10,6 +11,12 @@ use super::chunk::Reading;
 use super::program::Stamp;
 use super::{StampAt, failed};
 use crate::tap::TapError;
+
+/// Packets that come fast are taken this late at the most.
+const LATE: Duration = Duration::from_micros(200);
+/// The same where lateness is in the stamp. (Shorter sleeps end no earlier: the kernel lets them go
+/// on by 50 µs.)
+const LATE_AT_DEQUEUE: Duration = Duration::from_micros(20);
 
 /// The stamp of a tap's life.
 #[derive(Debug)]
@@ -36,6 +43,16 @@ impl Source {
             StampAt::Dequeue => Ok(plain(Reading::Dequeue)),
             StampAt::Tsc => tsc(counter),
         }
+    }
+
+    /// Whether packets are stamped when they are taken.
+    pub fn is_at_dequeue(&self) -> bool {
+        self.at == StampAt::Dequeue
+    }
+
+    /// How late packets that come fast may be taken.
+    pub fn lateness(&self) -> Duration {
+        if self.is_at_dequeue() { LATE_AT_DEQUEUE } else { LATE }
     }
 
     /// For the program.

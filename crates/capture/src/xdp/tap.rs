@@ -10,10 +10,11 @@ use truechimer_time::CountSpan;
 
 use super::attach::Place;
 use super::calls::Promiscuous;
-use super::chunk::{Copied, Framed, View};
+use super::chunk::{Framed, View};
 use super::counts::{Astray, XdpCounts};
+use super::pace::Pace;
 use super::program::{Counted, Counters, Stamp, redirect};
-use super::queue::{FRAME, Plan, Queue};
+use super::queue::{Plan, Queue};
 use super::socket::{self, Statistics};
 use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
@@ -23,6 +24,9 @@ use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
 
 /// How many frames are taken out of a ring at a time.
 const BATCH: u32 = 512;
+
+/// Until then so many packets may come that one in 32 frames has one: long ones take several.
+const MOST_FILLED: u64 = 32;
 
 /// Takes packets off an interface, and away from the host, by AF_XDP.
 #[derive(Debug)]
@@ -34,6 +38,7 @@ pub struct XdpTap {
     sockets: Map,
     queues: Vec<Queue>,
     turn: usize,
+    pace: Pace,
     polled: Vec<libc::pollfd>,
     watcher: Watcher,
     /// That it was down to begin with has been told, if it was.
@@ -41,6 +46,8 @@ pub struct XdpTap {
     source: Source,
     filter: Option<Filter>,
     facts: Facts,
+    /// What the program cuts packets to.
+    cut: Option<u32>,
     taken: u64,
     refused: u64,
     astray: Astray,
@@ -78,10 +85,10 @@ impl XdpTap {
         let program = redirect(&sockets, &counters, source.stamp(), cut).map_err(failed)?;
         let (attached, mode, regret) = place.attach(&program, options.mode)?;
 
-        let plan = Plan::new(options, &place, mode, numbers.len());
+        let mut plan = Plan::new(options, &place, mode, numbers.len(), cut);
         let mut opened = Vec::new();
         for &number in &numbers {
-            opened.push(Queue::open(place.link.index, number, &plan)?);
+            opened.push(Queue::open(place.link.index, number, &mut plan)?);
         }
         let promiscuous = place.promiscuous(options.promiscuous)?;
         let zero_copy = opened.iter().filter(|queue| queue.socket.is_zero_copy().unwrap_or(false));
@@ -89,6 +96,9 @@ impl XdpTap {
         for queue in &opened {
             sockets.set_fd(queue.number, queue.socket.as_fd()).map_err(failed)?;
         }
+
+        let frames = opened.iter().map(|queue| queue.intake.frames()).min().unwrap_or(0);
+        let pace = Pace::new(source.lateness(), frames / MOST_FILLED);
 
         let many = if opened.len() == 1 { "" } else { "s" };
         let detail = format!("{copy}, {} queue{many}", opened.len());
@@ -99,7 +109,8 @@ impl XdpTap {
             link_type: ETHERNET,
             snap_length: snap,
             stamped_by: source.described(),
-            ring_bytes: u64::from(plan.frames) * u64::from(FRAME) * opened.len() as u64,
+            ring_bytes: opened.iter().map(|queue| queue.bytes).sum(),
+            stamp_error: source.error,
         };
         let polled = opened.iter().map(|queue| queue.socket.as_fd().as_raw_fd());
         let polled = polled.chain([watcher.as_fd().as_raw_fd()]);
@@ -112,12 +123,14 @@ impl XdpTap {
             sockets,
             queues: opened,
             turn: 0,
+            pace,
             polled,
             told: watcher.is_up() || watcher.is_gone(),
             watcher,
             source,
             filter: options.filter.clone(),
             facts,
+            cut,
             taken: 0,
             refused: 0,
             astray: Astray::new(),
@@ -159,7 +172,9 @@ impl XdpTap {
                 statistics.map_err(system("asking an AF_XDP socket for its counters", |_| None))?;
             counts.dropped += dropped;
             counts.ring_full += ring_full;
-            counts.fill_empty += fill_empty;
+            // (How often no frame was free is not counted for packets that need several, which are
+            // dropped for no other reason.)
+            counts.fill_empty += if queue.is_several { dropped } else { fill_empty.min(dropped) };
             counts.invalid += invalid + queue.intake.astray();
             counts.waiting += u64::from(queue.intake.waiting());
         }
@@ -184,20 +199,15 @@ impl XdpTap {
                 reading: self.source.reading.clone(),
                 taken,
                 snap: self.facts.snap_length,
+                cut: self.cut,
                 queue: u16::try_from(queue.number).unwrap_or(u16::MAX),
             };
-            let filter = self.filter.as_ref();
-            let (chunk, all, refused): (Box<dyn Chunk>, u64, u64) = if held.has_long_packets() {
-                let (copied, all, refused) = Copied::join(&held, &view, filter);
-                (Box::new(copied), all, refused)
-            } else {
-                let all = held.len() as u64;
-                let (framed, refused) = Framed::new(held, view, filter);
-                (Box::new(framed), all, refused)
-            };
+            let all = held.packets() as u64;
+            let (chunk, refused) = Framed::new(held, view, self.filter.as_ref());
             self.taken += all;
+            self.pace.took(all);
             self.refused += refused;
-            return if chunk.is_empty() { Err(()) } else { Ok(Some(chunk)) };
+            return if chunk.is_empty() { Err(()) } else { Ok(Some(Box::new(chunk))) };
         }
         Ok(None)
     }
@@ -218,6 +228,10 @@ impl XdpTap {
 
     /// Waits for packets or news.
     fn wait(&mut self, timeout: Duration) -> Result<(), TapError> {
+        if let Some(rest) = self.pace.rest(Instant::now()) {
+            std::thread::sleep(rest.min(timeout));
+            return Ok(());
+        }
         // Rounded up: a wait of 0 ms for the last part of one would spin.
         let millis = timeout.as_micros().div_ceil(1000);
         let millis = i32::try_from(millis).unwrap_or(i32::MAX);

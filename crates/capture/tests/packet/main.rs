@@ -309,6 +309,29 @@ fn who_keeps_packets_at_a_low_rate_does_not_keep_the_ring() {
 }
 
 #[test]
+fn an_interface_is_let_go_though_packets_are_kept() {
+    if !inside() {
+        return;
+    }
+    let promiscuity = || {
+        let flags = std::process::Command::new("ip").args(["-d", "link", "show", THERE]).output();
+        let said = String::from_utf8(flags.unwrap().stdout).unwrap();
+        said.split("promiscuity ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    let mut tap = PacketTap::open(&options(THERE)).unwrap();
+    let sender = Sender::new(HERE);
+    // More than would be copied.
+    (0..60).for_each(|_| sender.send(&frames::ethernet(&[], 0x88b5, &[0; 1400])));
+    let Next::Chunk(chunk) = tap.next(Duration::from_secs(10)).unwrap() else { panic!("none") };
+    assert_eq!(promiscuity(), "1");
+    drop(tap);
+    assert_eq!(promiscuity(), "0");
+    let mut came = Vec::new();
+    bed::take(&*chunk, &mut came);
+    assert!(!came.is_empty() && came.iter().all(|one| one.length == 1414));
+}
+
+#[test]
 fn what_queued_up_before_a_filter_does_not_come_through() {
     if !inside() {
         return;

@@ -59,6 +59,7 @@ pub fn facts() -> Facts {
         snap_length: 200,
         stamped_by: "kernel at arrival (CLOCK_REALTIME)".into(),
         ring_bytes: 1 << 20,
+        stamp_error: truechimer_time::CountSpan(0),
     }
 }
 

@@ -216,6 +216,64 @@ fn a_row_of_files_each_complete_in_itself() {
 }
 
 #[test]
+fn a_file_without_packets_is_never_too_large() {
+    let scratch = Scratch::new();
+    let path = scratch.file("small.pcapng");
+    let options = FileOptions { rotate_bytes: Some(1), ..options(&path) };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(1, None, None)).unwrap();
+    for _ in 0..10 {
+        sink.flush().unwrap();
+    }
+    assert_eq!(sink.written().files, 1);
+    for n in 0..3 {
+        sink.packet(&packet(&frame(60)), &stamped(n)).unwrap();
+        sink.flush().unwrap();
+    }
+    sink.finish().unwrap();
+    let there = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+    assert_eq!((sink.written().files, there), (4, 4));
+}
+
+/// Whenever its writer was killed.
+#[test]
+fn a_file_cut_anywhere_is_read_up_to_there() {
+    let scratch = Scratch::new();
+    let path = scratch.file("cut.pcapng");
+    let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
+    sink.change(&change(1, Some(Status::Synchronised), Some(1))).unwrap();
+    for n in 0..5 {
+        sink.packet(&packet(&frame(60 + n)), &stamped(n as u64)).unwrap();
+    }
+    sink.finish().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let mut ends = vec![0];
+    let mut blocks = truechimer_pcapng::Blocks::new(whole.as_slice());
+    let mut section = truechimer_pcapng::Section::new();
+    let mut packets = vec![0];
+    while let Some(block) = blocks.next_block().unwrap() {
+        let is_packet = block.kind == truechimer_pcapng::kind::PACKET;
+        section.take(&block).unwrap();
+        ends.push(block.offset as usize + block.bytes.len());
+        packets.push(packets.last().unwrap() + usize::from(is_packet));
+    }
+    assert_eq!((*ends.last().unwrap(), *packets.last().unwrap()), (whole.len(), 5));
+    for length in 4..=whole.len() {
+        let last = ends.iter().rposition(|end| *end <= length).unwrap();
+        let mut frames = truechimer_pcapng::Frames::new(&whole[..length]).unwrap();
+        let mut found = 0;
+        while let Some(frame) = frames.next_frame().unwrap() {
+            assert!(frame.record.is_some());
+            found += 1;
+        }
+        assert_eq!((found, frames.torn().is_none()), (packets[last], ends[last] == length));
+    }
+    for length in 0..4 {
+        assert!(truechimer_pcapng::Frames::new(&whole[..length]).is_err());
+    }
+}
+
+#[test]
 fn a_row_by_time_goes_on_without_packets() {
     let scratch = Scratch::new();
     let path = scratch.file("quiet");

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use serde_json::json;
 use truechimer_capture::convert::Change;
 use truechimer_capture::sink::{Mark, Sink, SinkError, Written};
-use truechimer_capture::{Direction, Facts, Losses, Packet, Quality, Stamped};
+use truechimer_capture::{Counted, Direction, Facts, Losses, Packet, Quality, Stamped};
 use truechimer_qos::{Parsed, Tcp, Transport, parse};
 use truechimer_time::Span;
 
@@ -236,6 +236,8 @@ fn object(packet: &Packet<'_>, stamped: &Stamped, parsed: &Parsed<'_>) -> String
         | Transport::Tcp(Tcp { source, destination, .. }) => Some((source, destination)),
         Transport::Echo { .. } | Transport::Other => None,
     };
+    let epoch = stamped.counted.map(|counted| counted.epoch);
+    let epoch = epoch.filter(|epoch| *epoch != Counted::NO_EPOCH);
     let object = json!({
         "type": "packet",
         "unix_ns": stamped.unix_ns,
@@ -247,7 +249,7 @@ fn object(packet: &Packet<'_>, stamped: &Stamped, parsed: &Parsed<'_>) -> String
         },
         "count": stamped.counted.map(|counted| counted.count.0),
         "count_error": stamped.counted.map(|counted| counted.error.0),
-        "epoch": stamped.counted.map(|counted| counted.epoch.0),
+        "epoch": epoch.map(|epoch| epoch.0),
         "direction": match packet.direction {
             Direction::In => Some("in"),
             Direction::Out => Some("out"),
@@ -268,7 +270,7 @@ fn object(packet: &Packet<'_>, stamped: &Stamped, parsed: &Parsed<'_>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_capture::{Counted, Method, RawStamp};
+    use truechimer_capture::{Method, RawStamp};
     use truechimer_time::{Count, CountSpan, Epoch};
 
     fn facts() -> Facts {
@@ -280,6 +282,7 @@ mod tests {
             snap_length: 100,
             stamped_by: "the kernel".into(),
             ring_bytes: 0,
+            stamp_error: CountSpan(0),
         }
     }
 
@@ -344,6 +347,15 @@ mod tests {
         ] {
             assert_eq!(object[name], value, "{name}: {line}");
         }
+    }
+
+    #[test]
+    fn an_epoch_that_nobody_knows_is_not_a_number() {
+        let mut unknown = stamped(None);
+        unknown.counted = unknown.counted.map(|c| Counted { epoch: Counted::NO_EPOCH, ..c });
+        let line = line(Form::Json, &bytes(UDP), None, &unknown);
+        let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&object["count"], &object["epoch"]), (&json!(77), &json!(null)), "{line}");
     }
 
     #[test]

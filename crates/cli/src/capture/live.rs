@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 use truechimer_capture::Facts;
 use truechimer_capture::pipeline::{Live, Spread, Summary, Tally};
-use truechimer_time::{CountSpan, Period, Span};
+use truechimer_time::{CountSpan, Period};
+
+use crate::show::nanos;
 
 /// The method, for people.
 pub fn described(facts: &Facts) -> String {
@@ -81,10 +83,10 @@ impl fmt::Display for Worth {
         match (self.bound_median_ns, self.bound_max_ns) {
             (Some(median), Some(max)) => write!(
                 f,
-                "{} bounded, ± {} median, ± {} at most",
+                "{} bounded, ± {} (at most {})",
                 percent(self.bounded),
-                span(median),
-                span(max)
+                nanos(median),
+                nanos(max)
             )?,
             _ => f.write_str("none bounded")?,
         }
@@ -95,7 +97,7 @@ impl fmt::Display for Worth {
             write!(f, "; {} without a count", percent(self.uncounted))?;
         }
         if let (Some(median), Some(max)) = (self.stamp_error_median_ns, self.stamp_error_max_ns) {
-            write!(f, "; counts to ± {}, ± {} at most", span(median), span(max))?;
+            write!(f, "; counts ± {} (at most {})", nanos(median), nanos(max))?;
         }
         Ok(())
     }
@@ -109,10 +111,6 @@ fn share(part: u64, all: u64) -> String {
         _ if part == all => "100 %".into(),
         _ => format!("{:.1} %", percent.clamp(0.1, 99.9)),
     }
-}
-
-fn span(ns: u64) -> String {
-    Span::from_nanos_wide(i128::from(ns)).to_string()
 }
 
 /// A number in the unit that fits.
@@ -137,13 +135,23 @@ pub struct Start<'a> {
     why: &'a str,
     stamped_by: &'a str,
     ring_bytes: u64,
+    /// See [`Facts::stamp_error`].
+    stamp_error: i64,
 }
 
 impl Start<'_> {
     /// By this tap.
     pub fn new<'a>(facts: &'a Facts, why: &'a str) -> Start<'a> {
-        let Facts { interface, method, detail, link_type, snap_length, stamped_by, ring_bytes } =
-            facts;
+        let Facts {
+            interface,
+            method,
+            detail,
+            link_type,
+            snap_length,
+            stamped_by,
+            ring_bytes,
+            stamp_error,
+        } = facts;
         Start {
             r#type: "start",
             interface,
@@ -154,6 +162,7 @@ impl Start<'_> {
             why,
             stamped_by,
             ring_bytes: *ring_bytes,
+            stamp_error: stamp_error.0,
         }
     }
 }
@@ -195,7 +204,7 @@ impl State {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let State { packets, lost, stamps, .. } = self;
-        let rate = scaled(self.packets_per_second, "packets/s");
+        let rate = scaled(self.packets_per_second, "pps");
         let bits = scaled(self.bits_per_second, "bit/s");
         write!(f, "{packets} packets, {rate}, {bits}; {lost}; {stamps}")?;
         if self.down {
@@ -309,9 +318,8 @@ mod tests {
         let state = State::new(&before, &now, Duration::from_secs(2), period);
         assert_eq!(
             state.to_string(),
-            "2010 packets, 1.00 kpackets/s, 800.00 kbit/s; lost 1 kernel, 4 ring, 2 writer; \
-             100 % bounded, ± 8.000 µs median, ± 8.000 µs at most; counts to ± 50.000 ns, \
-             ± 50.000 ns at most"
+            "2010 packets, 1.00 kpps, 800.00 kbit/s; lost 1 kernel, 4 ring, 2 writer; \
+             100 % bounded, ± 8 µs (at most 8 µs); counts ± 50 ns (at most 50 ns)"
         );
         let quiet = State::new(&now, &now, Duration::ZERO, period);
         assert!(quiet.to_string().ends_with("no stamps yet"), "{quiet}");

@@ -136,7 +136,7 @@ pub fn series(report: &Report, engine: &Engine, out: &mut dyn Write) -> io::Resu
         io::Result::Ok(())
     };
     for flow in &report.flows {
-        let Some(kept) = engine.flows().find(|kept| kept.number == flow.number) else { continue };
+        let Some(kept) = engine.flow(flow.number) else { continue };
         for (point, seen) in report.points.iter().zip(&kept.seen) {
             if let Some(seen) = seen {
                 rows(flow, &point.name, &seen.bins)?;

@@ -13,7 +13,8 @@ use truechimer_pcapng::{Blocks, Content, Options, PacketBlock, Pcap, Section, To
 use truechimer_qos::{
     At, Counted, DifferenceClock, Direction, Engine, Note, Observation, Severity,
 };
-use truechimer_time::Rate;
+use truechimer_time::{BootId, CounterKind, Epoch, Rate};
+use truechimer_timehands::Hand;
 
 use super::{Found, Qos, nanos};
 use crate::failure::Failure;
@@ -37,13 +38,14 @@ pub fn read(args: &Qos) -> Result<Found, Failure> {
     for input in &mut inputs {
         input.advance()?;
     }
+    let mut counters = Counters::default();
     // Always the packet that passed first.
     while let Some(input) = inputs
         .iter_mut()
         .filter(|input| input.held.is_some())
         .min_by_key(|input| input.held.as_ref().map_or(i64::MAX, |held| held.at.unix_ns))
     {
-        input.give(&mut engine);
+        input.give(&mut engine, &mut counters);
         input.advance()?;
     }
     engine.finish();
@@ -70,6 +72,67 @@ fn distinct(names: Vec<String>) -> Vec<String> {
     }
 }
 
+/// Which counter, of which boot of which machine.
+type CounterOf = (CounterKind, BootId);
+
+/// What counters the packets of each point are counted by.
+#[derive(Default)]
+struct Counters {
+    first: [Option<CounterOf>; 2],
+}
+
+impl Counters {
+    /// Whether counts of this counter can be compared with the others at the point. Files that were
+    /// merged have packets of several machines.
+    fn fit(&mut self, point: usize, counter: CounterOf) -> bool {
+        let first = self.first.get_mut(point);
+        first.is_some_and(|first| *first.get_or_insert(counter) == counter)
+    }
+
+    /// Whether the counts of both points can be compared.
+    fn are_one(&self) -> bool {
+        let [first, second] = &self.first;
+        first.is_some_and(|(_, boot)| boot != BootId::default()) && first == second
+    }
+}
+
+/// What an interface's counts are worth.
+struct Clock {
+    difference: DifferenceClock,
+    counter: CounterOf,
+    epoch: Epoch,
+    hand: Option<Hand>,
+}
+
+impl Clock {
+    fn of(change: &Change, before: Option<&Clock>) -> Clock {
+        // A change that names no hand leaves the one before.
+        let before = before.filter(|before| before.epoch == change.epoch);
+        let hand = change.hand.as_ref().map(|used| used.hand);
+        Clock {
+            difference: match (before, hand) {
+                (Some(before), None) => before.difference,
+                _ => clock(change),
+            },
+            counter: (change.counter.kind, change.counter.boot),
+            epoch: change.epoch,
+            hand: hand.or(before.and_then(|before| before.hand)),
+        }
+    }
+
+    /// The time on a scale without leap seconds. Unix time repeats in one: the count tells which of
+    /// the two it is.
+    fn leap_free_ns(&self, unix_ns: i64, counted: Option<&Counted>) -> Option<i64> {
+        let hand = self.hand.as_ref().filter(|hand| hand.leaps.known)?;
+        let counted = counted.filter(|counted| counted.epoch == self.epoch)?;
+        let about = hand.time_at(counted.count).as_nanos();
+        const SECOND: i128 = 1_000_000_000;
+        let leaps = about.saturating_sub(unix_ns.into()).saturating_add(SECOND / 2);
+        let leaps = i64::try_from(leaps.div_euclid(SECOND)).ok()?;
+        unix_ns.checked_add(leaps.checked_mul(1_000_000_000)?)
+    }
+}
+
 type Source = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
 
 enum Form {
@@ -86,6 +149,7 @@ struct Held {
     length: u32,
     direction: Direction,
     point: usize,
+    clock: Option<(DifferenceClock, CounterOf)>,
 }
 
 /// A file that is being read.
@@ -98,9 +162,8 @@ struct Input {
     filter: Option<String>,
     filters: HashMap<u16, Filter>,
     held: Option<Held>,
-    clock: Option<DifferenceClock>,
-    /// Set with the next packet.
-    change: bool,
+    /// By the number of the interface.
+    clocks: HashMap<u32, Clock>,
     untimed: u64,
     elsewhere: u64,
     interfaces: u32,
@@ -138,8 +201,7 @@ impl Input {
             filter,
             filters: HashMap::new(),
             held: None,
-            clock: None,
-            change: false,
+            clocks: HashMap::new(),
             untimed: 0,
             elsewhere: 0,
             interfaces: 0,
@@ -190,6 +252,7 @@ impl Input {
                         length: packet.length,
                         direction: Direction::Unknown,
                         point: self.point,
+                        clock: None,
                     })
                 }
                 Form::Pcapng(_) => match self.next_of_blocks()? {
@@ -216,20 +279,26 @@ impl Input {
             let block = blocks.next_block().map_err(|why| Failure::new(&self.name, why))?;
             let Some(block) = block else { return Ok(Block::End) };
             let content = section.take(&block).map_err(|why| Failure::new(&self.name, why))?;
-            let (options, packet) = match content {
-                Content::Packet(packet) => (packet.options, Some(packet)),
+            let (options, of, packet) = match content {
+                Content::Packet(packet) => (packet.options, packet.interface, Some(packet)),
                 Content::Interface(number, options) => {
                     self.interfaces = self.interfaces.max(number.saturating_add(1));
-                    (options, None)
+                    (options, number, None)
                 }
-                Content::Section(options) | Content::Statistics(_, options) => (options, None),
+                Content::Section(_) => {
+                    self.clocks.clear();
+                    continue;
+                }
+                Content::Statistics(statistics, options) => (options, statistics.interface, None),
                 Content::Other => continue,
             };
             let said = look(options, block.order)
                 .map_err(|what| Failure::new(&self.name, block.damaged(what)))?;
-            if let Some(clock) = said.clock {
-                self.clock = Some(clock);
-                self.change = true;
+            if let Some(change) = said.change
+                && section.interface(of).is_some()
+            {
+                let clock = Clock::of(&change, self.clocks.get(&of));
+                self.clocks.insert(of, clock);
             }
             let Some(packet) = packet else { continue };
             let Some(unix_ns) = section.nanos(&packet) else { return Ok(Block::Untimed) };
@@ -242,11 +311,16 @@ impl Input {
             let bound = record
                 .filter(|record| record.quality == Quality::Bounded)
                 .and_then(|record| record.bound_ns.map(u64::from));
+            let clock = self.clocks.get(&of);
+            let counted = record
+                .and_then(|record| record.counted)
+                .map(|(count, error, epoch)| Counted { count, error, epoch });
+            let leap_free_ns =
+                clock.and_then(|clock| clock.leap_free_ns(unix_ns, counted.as_ref()));
             return Ok(Block::Packet(Box::new(Held {
-                at: At { unix_ns, leap_free_ns: None, bound_ns: bound.or(self.assumed) },
-                counted: record
-                    .and_then(|record| record.counted)
-                    .map(|(count, error, epoch)| Counted { count, error, epoch }),
+                at: At { unix_ns, leap_free_ns, bound_ns: bound.or(self.assumed) },
+                counted,
+                clock: clock.map(|clock| (clock.difference, clock.counter)),
                 link_type: interface.map_or(0, |interface| interface.link_type),
                 data: packet.data.to_vec(),
                 length: packet.length,
@@ -257,19 +331,17 @@ impl Input {
     }
 
     /// Hands the packet on.
-    fn give(&mut self, engine: &mut Engine) {
+    fn give(&mut self, engine: &mut Engine, counters: &mut Counters) {
         let Some(held) = &self.held else { return };
-        if self.change {
-            self.change = false;
-            engine.set_clock(held.point, self.clock);
-            if !self.between.is_empty() {
-                engine.set_clock(1 - held.point, self.clock);
-            }
+        let fits = held.clock.is_some_and(|(_, counter)| counters.fit(held.point, counter));
+        if fits {
+            engine.set_clock(held.point, held.clock.map(|(difference, _)| difference));
+            engine.set_one_counter(counters.are_one());
         }
         engine.observe(&Observation {
             point: held.point,
             at: held.at,
-            counted: held.counted,
+            counted: held.counted.filter(|_| fits),
             link_type: held.link_type,
             data: &held.data,
             length: held.length,
@@ -332,7 +404,7 @@ fn point(between: &[String], alone: usize, packet: &PacketBlock<'_>, name: &str)
 /// What a block's options say.
 #[derive(Default)]
 struct Said {
-    clock: Option<DifferenceClock>,
+    change: Option<Box<Change>>,
     record: Option<PacketRecord>,
     direction: Direction,
 }
@@ -354,7 +426,7 @@ fn look(options: Options<'_>, order: truechimer_pcapng::Order) -> Result<Said, S
                 Some(Record::Change(json)) => {
                     let change: Change = serde_json::from_str(json)
                         .map_err(|why| format!("the state of the clock: {why}"))?;
-                    said.clock = Some(clock(&change));
+                    said.change = Some(Box::new(change));
                 }
                 _ => {}
             },
@@ -371,5 +443,23 @@ pub fn clock(change: &Change) -> DifferenceClock {
             DifferenceClock { period: used.hand.difference, error: used.hand.difference_error }
         }
         None => DifferenceClock { period: change.counter.period, error: NOMINAL },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_different_machines_are_not_compared() {
+        let counter = |boot: u8| (CounterKind::Tsc, BootId([boot; 16]));
+        let mut counters = Counters::default();
+        assert!(counters.fit(0, counter(1)) && !counters.are_one());
+        assert!(counters.fit(1, counter(1)) && counters.are_one());
+        assert!(!counters.fit(1, counter(2)), "a second machine at one point");
+        let mut two = Counters::default();
+        assert!(two.fit(0, counter(1)) && two.fit(1, counter(2)) && !two.are_one());
+        let mut unknown = Counters::default();
+        assert!(unknown.fit(0, counter(0)) && unknown.fit(1, counter(0)) && !unknown.are_one());
     }
 }

@@ -119,9 +119,11 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
     let points = args.interface.len();
     let engine = Arc::new(Mutex::new(Engine::new(args.options(points))));
     let mut runs = Vec::new();
+    let mut counters = Vec::new();
     for (point, interface) in args.interface.iter().enumerate() {
         let clock = convert::clock(&search).map_err(said)?;
         let counter = convert::choose(clock.as_ref()).map_err(said)?;
+        counters.push(counter);
         let tap = open(interface, args.filter.as_deref(), counter)?;
         let sink = Feed {
             engine: Arc::clone(&engine),
@@ -134,6 +136,8 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
         let converter = Converter::new(counter, clock).map_err(said)?.looking(search.clone());
         runs.push((tap, converter, sink));
     }
+    // One host has one counter, unless the clock has just changed it.
+    lock(&engine).set_one_counter(counters.windows(2).all(|both| matches!(both, [a, b] if a == b)));
     let watched = args.layers.then(|| layered::Watch::open(args)).transpose()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
     for point in 0..points {
@@ -276,12 +280,11 @@ impl Shown<'_> {
         }
         let mut report = Report::of(&lock(self.engine), &self.args.interface);
         report.layers = watch.map(layered::Watch::report);
-        let more = self.args.choose(&mut report);
+        let most = if self.args.json { usize::MAX } else { ROWS };
+        let more = self.args.choose(&mut report, most);
         if self.args.json {
             writeln!(self.out, "{}", show::json(&report)?)?;
         } else {
-            let more = more + report.flows.len().saturating_sub(ROWS);
-            report.flows.truncate(ROWS);
             // Losses of the last seconds are still open, notes come at the end.
             report.notes.retain(|note| note.severity > Severity::Note);
             let mut screen = Vec::new();

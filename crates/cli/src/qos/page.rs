@@ -1,7 +1,8 @@
 //! The report as a page with plots.
 
 use truechimer_qos::{
-    Bins, Distribution, Engine, Flow, FlowReport, LayersReport, Report, Severity, Totals, Way,
+    Bins, Distribution, Engine, Flow, FlowReport, GroupReport, LayersReport, Report, Severity,
+    Totals, Way, WayTotals,
 };
 use truechimer_report::{Cell, Chart, Page, Section, Series, Share, Table, Tone, Unit};
 
@@ -50,11 +51,14 @@ pub fn page(report: &Report, engine: &Engine, totals: &Totals, command: &str) ->
             .highlight("lost", ratio(lost));
     }
     page = page.section(summary(report));
+    // Of later packets it is not known which were lost.
+    let ended = report.points.iter().filter_map(|point| point.last_ns).min();
+    let decided = ended.unwrap_or(i64::MAX).saturating_sub(report.timeout_ns);
     for (way, of_way) in [Way::Forward, Way::Backward].into_iter().zip(&totals.ways) {
         if of_way.flows > 0 {
             let (from, to) = ends(&report.points, way);
             let title = format!("One-way delay from {from} to {to}");
-            page = page.section(delays(&title, start, &of_way.delays, &of_way.ipdv, &of_way.bins));
+            page = page.section(delays(&title, (start, decided), of_way));
         }
     }
     page = page.section(rates(report, totals, start));
@@ -66,7 +70,7 @@ pub fn page(report: &Report, engine: &Engine, totals: &Totals, command: &str) ->
     }
     page = page.section(flows(report));
     for flow in report.flows.iter().take(FLOWS) {
-        if let Some(kept) = engine.flows().find(|kept| kept.number == flow.number) {
+        if let Some(kept) = engine.flow(flow.number) {
             page = page.section(one(report, flow, kept, start));
         }
     }
@@ -161,7 +165,7 @@ fn histogram(title: &str, about: &str, sets: &[(&str, &Distribution)]) -> Chart 
 fn over_time(title: &str, about: &str, start: i64, bins: &Bins) -> Chart {
     let middle = |at: i64| (at.saturating_sub(start) as f64 + bins.width_ns() as f64 / 2.0) * 1e-9;
     let values = || bins.iter().filter(|(_, bin)| bin.values > 0);
-    Chart::time(title)
+    let chart = Chart::time(title)
         .about(about)
         .unit(Unit::Seconds)
         .band(
@@ -169,9 +173,19 @@ fn over_time(title: &str, about: &str, start: i64, bins: &Bins) -> Chart {
             values()
                 .map(|(at, bin)| (middle(at), bin.least as f64 * 1e-9, bin.greatest as f64 * 1e-9)),
         )
-        .line("mean", values().map(|(at, bin)| (middle(at), bin.mean().unwrap_or(f64::NAN) * 1e-9)))
-        .with(bound_line("mean + bound", 1.0, &middle, bins))
-        .with(bound_line("mean − bound", -1.0, &middle, bins))
+        .line(
+            "mean",
+            values().map(|(at, bin)| (middle(at), bin.mean().unwrap_or(f64::NAN) * 1e-9)),
+        );
+    if bins.iter().all(|(_, bin)| bin.bound.is_none()) {
+        return chart;
+    }
+    chart.with(bound_line("mean + bound", 1.0, &middle, bins)).with(bound_line(
+        "mean − bound",
+        -1.0,
+        &middle,
+        bins,
+    ))
 }
 
 fn bound_line(name: &str, sign: f64, middle: &dyn Fn(i64) -> f64, bins: &Bins) -> Series {
@@ -184,14 +198,14 @@ fn bound_line(name: &str, sign: f64, middle: &dyn Fn(i64) -> f64, bins: &Bins) -
 
 fn delays(
     title: &str,
-    start: i64,
-    delays: &Distribution,
-    ipdv: &Distribution,
-    bins: &Bins,
+    (start, decided): (i64, i64),
+    WayTotals { delays, ipdv, bins, .. }: &WayTotals,
 ) -> Section {
     let lost: Vec<(f64, f64)> = bins
         .iter()
-        .filter(|(_, bin)| bin.values + bin.lost > 0)
+        .filter(|(at, bin)| {
+            bin.values + bin.lost > 0 && at.saturating_add(bins.width_ns()) <= decided
+        })
         .map(|(at, bin)| {
             let share = bin.lost as f64 / (bin.values + bin.lost) as f64;
             ((at.saturating_sub(start) as f64) * 1e-9, share)
@@ -334,19 +348,69 @@ fn flows(report: &Report) -> Section {
             "ambiguous",
         ]
     } else {
-        &["flow", "packets", "bytes", "gap", "lost", "share", "dup", "late", "jitter", "rtt", "max"]
+        &[
+            "flow", "packets", "bytes", "gap", "lost", "share", "dup", "late", "jitter", "rtt",
+            "rtt max",
+        ]
     };
     let mut table = Table::new("Flows").head(head.iter().copied());
+    let mut rows: Vec<(u64, String, Vec<Cell>)> = Vec::new();
+    for group in &report.groups {
+        let row = if two { group_between(group) } else { group_alone(group) };
+        rows.push((group.packets, format!("{} ({} flows)", group.name, group.flows), row));
+    }
     for flow in &report.flows {
         let row = if two { between(flow) } else { alone(flow) };
-        table = table.row(flow.name.clone(), row);
+        rows.push((flow.packets, flow.name.clone(), row));
     }
-    let hidden = report.flows_seen.saturating_sub(report.flows.len() as u64);
-    let about = match hidden {
-        0 => String::new(),
-        n => format!("{n} more flows are not shown."),
-    };
+    rows.sort_by_key(|(packets, ..)| std::cmp::Reverse(*packets));
+    table = rows.into_iter().fold(table, |table, (_, name, row)| table.row(name, row));
+    let shown =
+        report.flows.len() as u64 + report.groups.iter().map(|group| group.flows).sum::<u64>();
+    let mut about = String::new();
+    if !report.groups.is_empty() {
+        about.push_str(
+            "Flows of fewer than three packets that differ only by the port of one end are one row. ",
+        );
+    }
+    match report.flows_seen.saturating_sub(shown) {
+        0 => {}
+        1 => about.push_str("1 more flow is not shown."),
+        n => about.push_str(&format!("{n} more flows are not shown.")),
+    }
     Section::new("Flows").text(&about).table(table)
+}
+
+fn group_alone(group: &GroupReport) -> Vec<Cell> {
+    let rtt = group.rtt.first().and_then(|rtts| most_rtts(rtts)).map(|rtt| &rtt.time);
+    let bytes: u64 = group.seen_bytes.iter().sum();
+    let mut cells = vec![Cell::count(group.packets), Cell::number(bytes as f64, Unit::Bytes)];
+    cells.extend((0..6).map(|_| Cell::missing()));
+    cells.push(seconds(rtt.and_then(|rtt| rtt.median_ns)));
+    cells.push(seconds(rtt.and_then(|rtt| rtt.max_ns)));
+    cells
+}
+
+fn group_between(group: &GroupReport) -> Vec<Cell> {
+    let packets = group.seen_packets.iter().max().copied().unwrap_or(0);
+    let Some(way) = group.ways.iter().max_by_key(|way| way.delay.n) else {
+        return vec![Cell::count(packets), Cell::text("seen at one point only").tone(Tone::Quiet)];
+    };
+    let sent = way.arrived + way.lost;
+    vec![
+        Cell::count(packets),
+        bad(way.lost, Tone::Warning),
+        ratio((sent > 0).then(|| way.lost as f64 / sent as f64)),
+        Cell::count(way.duplicates),
+        Cell::count(way.reordered),
+        seconds(way.delay.min_ns),
+        seconds(way.delay.median_ns),
+        seconds(way.delay.p99_ns),
+        seconds(way.delay.max_ns),
+        bound(way.bound_max_ns),
+        Cell::missing(),
+        Cell::missing(),
+    ]
 }
 
 fn float_seconds(ns: Option<f64>) -> Cell {

@@ -1,13 +1,16 @@
 //! Tables for people, at most 100 columns wide.
 
+mod details;
+
 use std::io::{self, Write};
 
 use truechimer_qos::{
-    FlowReport, LayersReport, LossReport, NumbersReport, PathReport, PointReport, ReorderReport,
-    Report, SeenReport, Severity, Spread, Way, WayReport,
+    FlowReport, GroupReport, LayersReport, NumbersReport, PointReport, Report, Severity, Way,
+    WayReport,
 };
 use truechimer_report::Unit;
 
+use super::More;
 use super::csv::most_rtts;
 use crate::table::{Side, Table};
 
@@ -95,7 +98,7 @@ pub fn ends(points: &[PointReport], way: Way) -> (&str, &str) {
 }
 
 /// All of it.
-pub fn report(report: &Report, more: usize, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+pub fn report(report: &Report, more: More, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     for point in &report.points {
         self::point(point, out)?;
     }
@@ -104,18 +107,28 @@ pub fn report(report: &Report, more: usize, verbose: bool, out: &mut dyn Write) 
         writeln!(out)?;
         ways(report, out)?;
     }
-    if !report.flows.is_empty() {
+    if !report.flows.is_empty() || !report.groups.is_empty() {
         writeln!(out)?;
         if verbose {
+            for group in &report.groups {
+                details::group(report, group, out)?;
+            }
             for flow in &report.flows {
-                details(report, flow, out)?;
+                details::flow(report, flow, out)?;
             }
         } else {
             flows(report, out)?;
         }
     }
-    if more > 0 {
-        writeln!(out, "… and {more} more flows: --top 0 shows all of them")?;
+    if more.flows > 0 {
+        let few = if more.most < truechimer_qos::FEW { " of one or two packets each" } else { "" };
+        let text = format!(
+            "{} more flow{}{few}, {} packets: --top 0 shows all",
+            more.flows,
+            if more.flows == 1 { "" } else { "s" },
+            more.packets
+        );
+        wrapped(out, "… and ", &text)?;
     }
     if let Some(report) = &report.layers {
         writeln!(out)?;
@@ -190,65 +203,68 @@ fn ways(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write(&table, out)
 }
 
-/// Two lines for each flow: its name, its figures.
-pub fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut buffer = Vec::new();
+/// Two lines for each flow or group: its name, its figures.
+fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let two = report.points.len() == 2;
-    let columns: &[(&str, Side)] = if two {
-        &[
-            ("", Side::Left),
-            ("packets", Side::Right),
-            ("lost", Side::Right),
-            ("dup", Side::Right),
-            ("late", Side::Right),
-            ("delay min", Side::Right),
-            ("median", Side::Right),
-            ("p99", Side::Right),
-            ("bound", Side::Right),
-            ("jitter", Side::Right),
-        ]
+    let columns: &[&str] = if two {
+        &["packets", "lost", "dup", "late", "delay min", "median", "p99", "bound", "jitter", "rtt"]
     } else {
-        &[
-            ("", Side::Left),
-            ("packets", Side::Right),
-            ("rate", Side::Right),
-            ("gap", Side::Right),
-            ("lost", Side::Right),
-            ("dup", Side::Right),
-            ("late", Side::Right),
-            ("jitter", Side::Right),
-            ("rtt", Side::Right),
-            ("max", Side::Right),
-        ]
+        &["packets", "rate", "gap", "lost", "dup", "late", "jitter", "resent", "rtt", "rtt max"]
     };
-    let mut table = Table::new(columns);
-    for flow in &report.flows {
-        table.row(if two { between(flow) } else { alone(flow) });
+    let mut rows: Vec<(u64, String, Vec<String>)> = Vec::new();
+    for group in &report.groups {
+        let name = format!("{} ({} flows)", group.name, group.flows);
+        rows.push((
+            group.packets,
+            name,
+            if two { group_between(group) } else { group_alone(group) },
+        ));
     }
-    write(&table, &mut buffer)?;
-    let text = String::from_utf8_lossy(&buffer).into_owned();
-    let mut lines = text.lines();
-    writeln!(out, "{}", lines.next().unwrap_or_default())?;
-    for (flow, line) in report.flows.iter().zip(lines) {
+    for flow in &report.flows {
         let name = match flow.protocol.as_str() {
             "rtp" => format!("{} (rtp)", flow.name),
             _ => flow.name.clone(),
         };
+        rows.push((flow.packets, name, if two { between(flow) } else { alone(flow) }));
+    }
+    rows.sort_by_key(|(packets, ..)| std::cmp::Reverse(*packets));
+    // What no row has anything to say of.
+    let said = |column: usize| {
+        rows.iter().any(|(.., cells)| cells.get(column).is_some_and(|cell| cell != "-"))
+    };
+    let kept: Vec<bool> = (0..columns.len()).map(said).collect();
+    let keep = |cells: &[String]| -> Vec<String> {
+        let kept = cells.iter().zip(&kept).filter(|(_, kept)| **kept);
+        std::iter::once(String::new()).chain(kept.map(|(cell, _)| cell.clone())).collect()
+    };
+    let heads = columns.iter().zip(&kept).filter(|(_, kept)| **kept);
+    let heads: Vec<(&str, Side)> = std::iter::once(("", Side::Left))
+        .chain(heads.map(|(head, _)| (*head, Side::Right)))
+        .collect();
+    let mut table = Table::new(&heads);
+    rows.iter().for_each(|(.., cells)| table.row(keep(cells)));
+    let mut buffer = Vec::new();
+    write(&table, &mut buffer)?;
+    let text = String::from_utf8_lossy(&buffer).into_owned();
+    let mut lines = text.lines();
+    writeln!(out, "{}", lines.next().unwrap_or_default())?;
+    for ((_, name, _), line) in rows.iter().zip(lines) {
         writeln!(out, "{name}")?;
         writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
+fn count(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".into(), |n| n.to_string())
+}
+
 fn alone(flow: &FlowReport) -> Vec<String> {
-    let Some(seen) = flow.seen.iter().flatten().next() else { return vec![String::new(); 10] };
+    let Some(seen) = flow.seen.iter().flatten().next() else { return vec!["-".into(); 10] };
     let numbers = seen.numbers.as_ref();
-    let number = |pick: fn(&NumbersReport) -> u64| {
-        numbers.map_or_else(|| "-".into(), |numbers| pick(numbers).to_string())
-    };
+    let number = |pick: fn(&NumbersReport) -> u64| count(numbers.map(pick));
     let rtt = most_rtts(&seen.rtt).map(|rtt| &rtt.time);
     vec![
-        String::new(),
         seen.packets.to_string(),
         rate(seen.bits_per_s),
         span(seen.gap.median_ns),
@@ -256,20 +272,41 @@ fn alone(flow: &FlowReport) -> Vec<String> {
         number(|n| n.copies),
         number(|n| n.reordering.reordered),
         float_span(seen.rtp.as_ref().and_then(|rtp| rtp.jitter_ns)),
+        count((flow.protocol == "tcp").then_some(seen.retransmitted)),
         span(rtt.and_then(|rtt| rtt.median_ns)),
         span(rtt.and_then(|rtt| rtt.max_ns)),
     ]
 }
 
+fn group_alone(group: &GroupReport) -> Vec<String> {
+    let rtt = group.rtt.first().and_then(|rtts| most_rtts(rtts)).map(|rtt| &rtt.time);
+    let mut cells = vec!["-".to_owned(); 7];
+    if let Some(packets) = cells.first_mut() {
+        *packets = group.packets.to_string();
+    }
+    cells.extend([
+        count((group.protocol == "tcp").then_some(group.retransmitted)),
+        span(rtt.and_then(|rtt| rtt.median_ns)),
+        span(rtt.and_then(|rtt| rtt.max_ns)),
+    ]);
+    cells
+}
+
+/// The median round trip at the first point that has one.
+fn first_rtt<'a>(mut of: impl Iterator<Item = &'a [truechimer_qos::RttReport]>) -> String {
+    span(of.find_map(most_rtts).and_then(|rtt| rtt.time.median_ns))
+}
+
 fn between(flow: &FlowReport) -> Vec<String> {
     let packets = flow.seen.iter().flatten().map(|seen| seen.packets).max().unwrap_or(0);
+    let rtt = first_rtt(flow.seen.iter().flatten().map(|seen| seen.rtt.as_slice()));
     let Some(path) = flow.path.as_ref().filter(|path| path.way.is_some()) else {
-        let mut cells = vec![String::new(), packets.to_string()];
-        cells.resize(10, "-".into());
+        let mut cells = vec![packets.to_string()];
+        cells.resize(9, "-".into());
+        cells.push(rtt);
         return cells;
     };
     vec![
-        String::new(),
         packets.to_string(),
         share(path.loss.lost, path.loss.ratio),
         path.duplicates.to_string(),
@@ -279,167 +316,33 @@ fn between(flow: &FlowReport) -> Vec<String> {
         span(path.delay.p99_ns),
         bound(path.bound_max_ns),
         float_span(path.jitter_ns),
+        rtt,
     ]
 }
 
-fn spread(spread: &Spread) -> String {
-    if spread.n == 0 {
-        return "none".into();
-    }
-    format!(
-        "min {}, median {}, p95 {}, p99 {}, p99.9 {}, max {} ({})",
-        span(spread.min_ns),
-        span(spread.median_ns),
-        span(spread.p95_ns),
-        span(spread.p99_ns),
-        span(spread.p999_ns),
-        span(spread.max_ns),
-        spread.n
-    )
-}
-
-fn line(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
-    wrapped(out, &format!("    {name:<14}"), text)
-}
-
-/// Everything that is known of a flow.
-fn details(report: &Report, flow: &FlowReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}. {}", flow.number, flow.name)?;
-    for (point, seen) in report.points.iter().zip(&flow.seen) {
-        if let Some(seen) = seen {
-            if report.points.len() > 1 {
-                writeln!(out, "  at {}", point.name)?;
-            }
-            seen_details(seen, out)?;
-        }
-    }
-    if let Some(path) = &flow.path {
-        path_details(report, path, out)?;
-    }
-    Ok(())
-}
-
-fn seen_details(seen: &SeenReport, out: &mut dyn Write) -> io::Result<()> {
-    let peak = seen.peak_wire_bits_per_s;
-    line(
-        out,
-        "rate",
-        &format!(
-            "{} packets, {}, in {}: {} packets/s, {}; peak on the wire {}",
-            seen.packets,
-            bytes(seen.bytes),
-            span(Some(seen.lasted_ns)),
-            seen.packets_per_s.map_or_else(|| "-".into(), |n| format!("{n:.1}")),
-            rate(seen.bits_per_s),
-            rate(peak)
-        ),
-    )?;
-    line(out, "gaps", &spread(&seen.gap))?;
-    if let Some(rtp) = &seen.rtp {
-        let clock = rtp.clock_hz.map_or_else(|| "unknown".into(), |hz| format!("{hz} Hz"));
-        let text = format!(
-            "ssrc {:#010x}, payload type {}, clock {clock}; jitter {}, mean {}, max {}",
-            rtp.ssrc,
-            rtp.payload_type,
-            float_span(rtp.jitter_ns),
-            float_span(rtp.jitter_mean_ns),
-            float_span(rtp.jitter_max_ns)
-        );
-        line(out, "rtp", &text)?;
-        line(out, "pdv", &spread(&rtp.pdv))?;
-    }
-    if let Some(numbers) = &seen.numbers {
-        loss(&numbers.loss, out)?;
-        let text = format!(
-            "{} copies of {} packets; {} too late, {} strays, {} new beginnings",
-            numbers.copies, numbers.replicated, numbers.late, numbers.strays, numbers.restarts
-        );
-        line(out, "duplicates", &text)?;
-        reordering(&numbers.reordering, out)?;
-    }
-    for rtt in &seen.rtt {
-        let text = format!("{}, {}", spread(&rtt.time), bound(rtt.bound_max_ns));
-        line(out, "rtt", &format!("{}: {text}", rtt.kind.name()))?;
-    }
-    if seen.retransmitted > 0 {
-        line(out, "sent again", &format!("{} segments", seen.retransmitted))?;
-    }
-    Ok(())
-}
-
-fn loss(loss: &LossReport, out: &mut dyn Write) -> io::Result<()> {
-    let sent = loss.arrived + loss.lost;
-    let runs = match loss.runs {
-        0 => String::new(),
-        runs => format!(
-            ", in {runs} runs, the longest of {}, {:.1} on average; {} less than 100 after another",
-            loss.longest_run.unwrap_or(0),
-            loss.mean_run.unwrap_or(0.0),
-            loss.noticeable
-        ),
+fn group_between(group: &GroupReport) -> Vec<String> {
+    let packets = group.seen_packets.iter().max().copied().unwrap_or(0);
+    let rtt = first_rtt(group.rtt.iter().map(Vec::as_slice));
+    let way = group.ways.iter().max_by_key(|way| way.delay.n);
+    let Some(way) = way else {
+        let mut cells = vec![packets.to_string()];
+        cells.resize(9, "-".into());
+        cells.push(rtt);
+        return cells;
     };
-    line(out, "lost", &format!("{} of {sent}{runs}", share(loss.lost, loss.ratio)))
-}
-
-fn reordering(reordering: &ReorderReport, out: &mut dyn Write) -> io::Result<()> {
-    if reordering.reordered == 0 {
-        return line(out, "reordered", "0");
-    }
-    let n = |wanted: u64| {
-        let found = reordering.n_reordered.iter().find(|(n, _)| *n == wanted);
-        found.map_or(0, |(_, packets)| *packets)
-    };
-    let text = format!(
-        "{}; extent {:.1} on average, at most {}; 3-reordered {}; late by at most {}",
-        share(reordering.reordered, reordering.ratio),
-        reordering.mean_extent.unwrap_or(0.0),
-        reordering.max_extent.unwrap_or(0),
-        n(3),
-        span(reordering.late.max_ns)
-    );
-    line(out, "reordered", &text)?;
-    let density = &reordering.density;
-    let most =
-        |shares: &mut dyn Iterator<Item = String>| shares.take(7).collect::<Vec<_>>().join(" ");
-    let rd = most(&mut density.displacement.iter().map(|(d, s)| format!("{d:+}:{s:.3}")));
-    let rbd = most(&mut density.occupancy.iter().map(|(b, s)| format!("{b}:{s:.3}")));
-    line(out, "density", &format!("RD {rd}; RBD {rbd}"))
-}
-
-fn path_details(report: &Report, path: &PathReport, out: &mut dyn Write) -> io::Result<()> {
-    let Some(way) = path.way else {
-        return writeln!(out, "  between: no packet was seen at both points");
-    };
-    let (from, to) = ends(&report.points, way);
-    writeln!(out, "  from {from} to {to}")?;
-    let negative = match path.negative {
-        0 => String::new(),
-        n => format!("; {n} below zero by more than their bound"),
-    };
-    let text = format!("{}, {}{negative}", spread(&path.delay), bound(path.bound_max_ns));
-    line(out, "one-way delay", &text)?;
-    line(out, "pdv", &spread(&path.pdv))?;
-    line(out, "ipdv", &spread(&path.ipdv))?;
-    let (last, max) = (float_span(path.jitter_ns), float_span(path.jitter_max_ns));
-    line(out, "jitter", &format!("{last}, max {max}"))?;
-    loss(&path.loss, out)?;
-    line(out, "duplicates", &path.duplicates.to_string())?;
-    reordering(&path.reordering, out)?;
-    let unknown: Vec<String> = [
-        ("ambiguous", path.ambiguous),
-        ("not watched for", path.unwatched),
-        ("too near the end", path.recent),
-        ("forgotten", path.dropped),
-        ("not seen at the other", path.unseen),
+    let sent = way.arrived + way.lost;
+    vec![
+        packets.to_string(),
+        share(way.lost, (sent > 0).then(|| way.lost as f64 / sent as f64)),
+        way.duplicates.to_string(),
+        way.reordered.to_string(),
+        span(way.delay.min_ns),
+        span(way.delay.median_ns),
+        span(way.delay.p99_ns),
+        bound(way.bound_max_ns),
+        "-".into(),
+        rtt,
     ]
-    .into_iter()
-    .filter(|(_, [a, b])| a + b > 0)
-    .map(|(what, [a, b])| format!("{what} {a} + {b}"))
-    .collect();
-    if !unknown.is_empty() {
-        line(out, "in no figure", &unknown.join(", "))?;
-    }
-    Ok(())
 }
 
 /// Delays between layers.

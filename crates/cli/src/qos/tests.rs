@@ -114,6 +114,73 @@ fn numbers_in_one_file_and_a_page() {
     assert_eq!(output(&[&b, "--flow", "10.9.9.9"]).1.lines().count(), 2);
 }
 
+/// Source and destination (host, port), and when in ms.
+type Said = ((u8, u16), (u8, u16), u32);
+
+/// A capture (pcap) of UDP packets.
+fn conversations(folder: &Folder, packets: &[Said]) -> String {
+    let mut file = Vec::new();
+    for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65_535, 101] {
+        file.extend(word.to_le_bytes());
+    }
+    for ((from, source), (to, destination), ms) in packets {
+        let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, *from];
+        packet.extend([10, 0, 0, *to]);
+        packet.extend(source.to_be_bytes());
+        packet.extend(destination.to_be_bytes());
+        packet.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+        for word in [1_700_000_000 + ms / 1000, ms % 1000 * 1_000_000, 32, 32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(packet);
+    }
+    let path = folder.0.join("conversations.pcap");
+    fs::write(&path, file).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn many_small_flows_are_few_rows() {
+    let folder = Folder::new("small");
+    let mut packets = Vec::new();
+    for n in 0..60u16 {
+        let ms = u32::from(n) * 1000;
+        packets.push(((1, 40_000 + n), (2, 7000), ms));
+        packets.push(((2, 7000), (1, 40_000 + n), ms + 3));
+        // Each of these is all by itself.
+        packets.push(((3, 9), (n as u8 + 50, 1900), ms + 5));
+    }
+    (0..5).for_each(|n| packets.push(((7, 5000), (8, 6000), 59_100 + n)));
+    let file = conversations(&folder, &packets);
+    let (_, text) = output(&[&file]);
+    let rows = [
+        "udp 10.0.0.1:* > 10.0.0.2:7000 (60 flows)\n       60           -        -  3.00 ms  3.00 ms",
+        "udp 10.0.0.2:7000 > 10.0.0.1:* (60 flows)",
+        "udp 10.0.0.7:5000 > 10.0.0.8:6000",
+        "… and 60 more flows of one or two packets each, 60 packets: --top 0 shows all",
+    ];
+    for row in rows {
+        assert!(text.contains(row), "{row} in {text}");
+    }
+    // Nobody numbers anything here.
+    assert!(!text.contains("lost") && !text.contains("jitter"), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("udp")).count(), 3, "{text}");
+    let rows = |words: &[&str]| output(words).1.lines().filter(|l| l.starts_with("udp")).count();
+    assert_eq!(rows(&[&file, "--ungrouped", "--top", "0"]), 181);
+    assert_eq!(rows(&[&file, "--top", "0"]), 63);
+    assert_eq!(rows(&[&file, "--top", "2"]), 2);
+    assert_eq!(rows(&[&file, "--flow", "10.0.0.2:7000"]), 2);
+    assert_eq!(rows(&[&file, "--flow", ":40003"]), 2);
+    assert_eq!(output(&[&file, "--csv", "--top", "0"]).1.lines().count(), 182);
+    let (_, json) = output(&[&file, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["groups"][0]["flows"], 60);
+    assert_eq!(json["groups"][0]["rtt"][0][0]["kind"], "first-answer");
+    let page = folder.0.join("page.html").display().to_string();
+    output(&[&file, "--html", &page]);
+    assert!(fs::read_to_string(page).unwrap().contains("10.0.0.2:7000 (60 flows)"));
+}
+
 #[test]
 fn what_cannot_be_read_is_named() {
     let folder = Folder::new("errors");

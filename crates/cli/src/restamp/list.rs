@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use truechimer_capture::Counted;
 use truechimer_pcapng::Torn;
 use truechimer_pcapng::records::{self, Quality};
-use truechimer_time::{Span, Utc};
+use truechimer_time::Utc;
 
 use crate::failure::Failure;
 use crate::show;
@@ -67,32 +68,45 @@ impl List {
             later_ns: unix_ns.zip(before).map_or(0, |(now, then)| now.saturating_sub(then)),
             count: counted.map(|(count, _, _)| count.0),
             count_error: counted.map(|(_, error, _)| error.0),
-            epoch: counted.map(|(_, _, epoch)| epoch.0),
+            epoch: counted
+                .map(|(.., epoch)| epoch)
+                .filter(|e| *e != Counted::NO_EPOCH)
+                .map(|e| e.0),
             hand: record.map(|record| record.generation).filter(|hand| *hand > 0),
         };
         if self.json {
             writeln!(out, "{}", show::json(&row)?)?;
             return Ok(());
         }
+        if self.number == 1 {
+            let heads = line("packet", "time (UTC)", "± bound", "quality", "method", "moved");
+            writeln!(out, "{heads}  {:>20}  {:>5}  hand", "count", "epoch")?;
+        }
         let or = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
-        writeln!(
-            out,
-            "{:>7}  {}  ± {:<10}  {:<14}  {:<8}  {:>10}  {:>20}  {:>3}  {}",
-            row.packet,
-            row.unix_ns.map_or_else(|| format!("{:<30}", "-"), time),
-            bound(row.bound_ns.map(u64::from)),
+        let moved = match row.later_ns {
+            0 => "=".to_owned(),
+            ns => {
+                let sign = if ns < 0 { '-' } else { '+' };
+                format!("{sign}{}", show::nanos(ns.unsigned_abs()))
+            }
+        };
+        let front = line(
+            &row.packet.to_string(),
+            &row.unix_ns.map_or_else(|| "-".to_owned(), time),
+            &row.bound_ns.map_or_else(|| "-".to_owned(), |ns| show::nanos(ns.into())),
             row.quality,
             row.method,
-            match row.later_ns {
-                0 => "=".to_owned(),
-                ns => format!("{:+}", Span::from_nanos(ns)),
-            },
-            or(row.count),
-            or(row.epoch.map(u64::from)),
-            or(row.hand),
-        )?;
+            &moved,
+        );
+        let (count, epoch) = (or(row.count), or(row.epoch.map(u64::from)));
+        writeln!(out, "{front}  {count:>20}  {epoch:>5}  {}", or(row.hand))?;
         Ok(())
     }
+}
+
+/// The front of a line, and of what stands above it.
+fn line(packet: &str, time: &str, bound: &str, quality: &str, method: &str, moved: &str) -> String {
+    format!("{packet:>7}  {time:<30}  {bound:>10}  {quality:<14}  {method:<8}  {moved:>11}")
 }
 
 /// What became of the file.
@@ -211,7 +225,7 @@ impl Summary {
 }
 
 fn bound(ns: Option<u64>) -> String {
-    show::optional(ns.map(|ns| Span::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX))))
+    ns.map_or_else(|| "-".to_owned(), show::nanos)
 }
 
 fn time(unix_ns: i64) -> String {

@@ -111,6 +111,7 @@ fn capture(path: &Path) {
         snap_length: 200,
         stamped_by: "a test".into(),
         ring_bytes: 0,
+        stamp_error: truechimer_time::CountSpan(0),
     };
     let options = FileOptions { path: path.to_owned(), ..FileOptions::default() };
     let mut sink = CaptureFile::create(&facts, options).unwrap();
@@ -237,11 +238,19 @@ fn it_is_listed_as_it_stands() {
     let (from, _) = files.names();
     let list = restamp(&["--list", from]).unwrap();
     let lines: Vec<_> = list.lines().collect();
+    let (heads, lines) = lines.split_first().unwrap();
+    for (head, value) in
+        [("packet", "1"), ("± bound", "23.047 µs"), ("quality", "bounded"), ("moved", "=")]
+    {
+        // Words begin where their head does, numbers end where it does.
+        let (head, value) = (heads.find(head).unwrap(), lines[0].find(value).unwrap());
+        assert!(value + 40 > head && head + 40 > value, "{heads}\n{}", lines[0]);
+    }
     let first: Vec<_> = lines[0].split_whitespace().collect();
     assert_eq!(first[0], "1");
     assert!(first[1].starts_with("2026-11-21T22:26:41.00899"), "{first:?}");
-    assert_eq!(first[2..], ["±", "23.047", "µs", "bounded", "packet", "=", "1009000001", "3", "1"]);
-    assert!(lines[200].contains("± -") && lines[200].contains("unsynchronised"), "{}", lines[200]);
+    assert_eq!(first[2..], ["23.047", "µs", "bounded", "packet", "=", "1009000001", "3", "1"]);
+    assert!(lines[200].contains(" - ") && lines[200].contains("unsynchronised"), "{}", lines[200]);
     assert!(lines[500].contains("foreign"), "{}", lines[500]);
     assert!(list.contains("nothing written"), "{list}");
 }

@@ -256,3 +256,43 @@ fn flows_beyond_the_limit_are_counted() {
     let all: u64 = totals.bins[0].iter().flat_map(|b| b.iter()).map(|(_, bin)| bin.packets).sum();
     assert_eq!(all, 200);
 }
+
+#[test]
+fn requests_from_ever_new_ports_are_one_group_with_round_trips() {
+    let mut engine = Engine::new(Options::default());
+    for n in 0..50u16 {
+        let ns = i64::from(n) * 1_000_000_000;
+        let mut packet = [0; 48];
+        (packet[0], packet[47]) = (0x23, n as u8 + 1);
+        observe(&mut engine, 0, at(ns), &udp(1, 2, (40_000 + n, 123), n, &packet));
+        (packet[0], packet[31]) = (0x24, n as u8 + 1);
+        observe(
+            &mut engine,
+            0,
+            at(ns + 200 + i64::from(n)),
+            &udp(2, 1, (123, 40_000 + n), n, &packet),
+        );
+        // Some protocol or other; of every fifth nobody says which packet is the question.
+        observe(&mut engine, 0, at(ns + 1_000), &udp(3, 4, (50_000 + n, 7_000), n, b"ask"));
+        if n % 5 == 0 {
+            observe(&mut engine, 0, at(ns + 1_100), &udp(3, 4, (50_000 + n, 7_000), n, b"ask"));
+        }
+        observe(&mut engine, 0, at(ns + 1_500), &udp(4, 3, (7_000, 50_000 + n), n, b"say"));
+    }
+    observe(&mut engine, 0, at(0), &udp(8, 9, (1_000, 2_000), 0, b"alone"));
+    let report = report(&mut engine);
+    let rtt = |name: &str| {
+        let group = report.groups.iter().find(|group| group.name == name).expect("the group");
+        let rtts = group.rtt[0].iter();
+        let rtts: Vec<_> = rtts.map(|r| (r.kind, r.time.n, r.time.max_ns)).collect();
+        (group.flows, rtts)
+    };
+    assert_eq!(report.groups.len(), 4);
+    let ntp = vec![(Kind::Ntp, 50, Some(249))];
+    assert_eq!(rtt("udp 10.0.0.1:* > 10.0.0.2:123"), (50, ntp));
+    assert_eq!(rtt("udp 10.0.0.2:123 > 10.0.0.1:*"), (50, vec![]));
+    let first = vec![(Kind::FirstAnswer, 40, Some(500))];
+    assert_eq!(rtt("udp 10.0.0.3:* > 10.0.0.4:7000"), (50, first));
+    let alone = report.flows.iter().find(|flow| flow.from.starts_with("10.0.0.8")).unwrap();
+    assert_eq!(alone.group, None);
+}

@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use truechimer_qos::{
-    At, Direction, Distribution, Engine, Evidence, Losses, Options, Reordering, Report, Severity,
-    Way,
+    At, Counted, DifferenceClock, Direction, Distribution, Engine, Evidence, Losses, Observation,
+    Options, Reordering, Report, Severity, Way, link,
 };
+use truechimer_time::{Count, CountSpan, Epoch, Period, Rate};
 
 use crate::frames::{Segment, observe, observe_going, tcp, udp, udp6};
 
@@ -275,4 +276,139 @@ fn tcp_that_is_sent_again_is_another_packet() {
     let path = report.flows[0].path.as_ref().unwrap();
     assert_eq!((path.delay.max_ns, path.ambiguous), (Some(20 * MS), [0, 0]));
     assert_eq!(report.flows[0].seen[0].as_ref().unwrap().retransmitted, 1);
+}
+
+#[test]
+fn one_counter_at_both_points_bounds_the_delay() {
+    let clock = DifferenceClock { period: Period::from_hz(1_000_000_000), error: Rate::ZERO };
+    for (one, bound) in [(false, 40_000), (true, 12)] {
+        let mut engine = Engine::new(options());
+        engine.set_clock(0, Some(clock));
+        engine.set_clock(1, Some(clock));
+        engine.set_one_counter(one);
+        let frame = udp(1, 2, (7, 8), 1, b"x");
+        for (point, ns, count) in [(0, 0, 500), (1, 8_000, 8_700)] {
+            engine.observe(&Observation {
+                point,
+                at: At::exact(ns, Some(20_000)),
+                counted: Some(Counted {
+                    count: Count(count),
+                    error: CountSpan(5),
+                    epoch: Epoch(1),
+                }),
+                link_type: link::ETHERNET,
+                data: &frame,
+                length: frame.len() as u32,
+                direction: Direction::Unknown,
+            });
+        }
+        let report = report(&mut engine);
+        let path = report.flows[0].path.as_ref().unwrap();
+        assert_eq!(path.bound_max_ns, Some(bound));
+        let evidence = if one { Evidence::Time } else { Evidence::UnboundedTime };
+        assert_eq!((path.way, path.evidence), (Some(Way::Forward), Some(evidence)));
+        let near = if one { 8_199..=8_200 } else { 8_000..=8_000 };
+        assert!(near.contains(&path.delay.max_ns.unwrap()), "{path:?}");
+    }
+}
+
+/// A segment of so many bytes of data.
+fn segment(sequence: u32, data: usize) -> Vec<u8> {
+    tcp(&Segment {
+        ports: (1, 2),
+        back: false,
+        flags: "A",
+        sequence,
+        acknowledgement: 6,
+        data,
+        timestamps: None,
+    })
+}
+
+#[test]
+fn segments_that_the_card_cuts_up_are_no_losses() {
+    let mut engine = Engine::new(options());
+    let mut passings = Vec::new();
+    for n in 0..10i64 {
+        let at = n * 100 * MS;
+        // A sees 4 KB, B three packets of them; a short one is the same at both.
+        passings.push((at, 0, segment(n as u32 * 5_000, 4_200)));
+        for part in 0..3 {
+            let frame = segment(n as u32 * 5_000 + part * 1_400, 1_400);
+            passings.push((at + MS + i64::from(part), 1, frame));
+        }
+        passings.push((at + 10 * MS, 0, segment(n as u32 * 5_000 + 4_200, 10)));
+        passings.push((at + 11 * MS, 1, segment(n as u32 * 5_000 + 4_200, 10)));
+    }
+    run(&mut engine, passings, [None, None]);
+    let report = report(&mut engine);
+    let path = report.flows[0].path.as_ref().unwrap();
+    assert_eq!((path.loss.lost, path.loss.arrived, path.unseen), (0, 10, [0, 0]));
+    assert_eq!(path.resized, [10, 30]);
+    assert!(report.notes.iter().any(|note| note.text.contains("segmentation offload")));
+}
+
+#[test]
+fn captures_cut_at_different_lengths_are_told_apart() {
+    for (bytes, warned) in [(32, true), (8, false)] {
+        let mut engine = Engine::new(Options { identity_bytes: bytes, ..options() });
+        for point in [0, 1] {
+            engine.watches(point, i64::MIN, i64::MAX);
+        }
+        for n in 0..20u16 {
+            let frame = udp(1, 2, (7, 8), n, &[n as u8; 100]);
+            for point in [0, 1] {
+                engine.observe(&Observation {
+                    point,
+                    at: At::exact(i64::from(n) * 10 * MS + point as i64, None),
+                    counted: None,
+                    link_type: link::ETHERNET,
+                    data: if point == 0 { &frame } else { &frame[..50] },
+                    length: frame.len() as u32,
+                    direction: Direction::Unknown,
+                });
+            }
+        }
+        let report = report(&mut engine);
+        let note = report.notes.iter().find(|note| note.text.contains("--identity-bytes 8"));
+        assert_eq!(note.is_some(), warned, "{:?}", report.notes);
+        let path = report.flows[0].path.as_ref().unwrap();
+        assert_eq!(path.delay.n, if warned { 0 } else { 20 });
+    }
+}
+
+#[test]
+fn a_group_of_short_flows_has_their_delays() {
+    let mut engine = Engine::new(Options { most_flows: 8, ..options() });
+    let mut passings = Vec::new();
+    for n in 0..40u16 {
+        let at = i64::from(n) * 100 * MS;
+        let frame = udp(1, 2, (40_000 + n, 123), n, b"ask");
+        passings.push((at, 0, frame.clone()));
+        if n != 7 {
+            passings.push((at + MS, 1, frame));
+        }
+    }
+    run(&mut engine, passings, [Some(1), Some(2)]);
+    let report = report(&mut engine);
+    let [group] = &report.groups[..] else { panic!("{:?}", report.groups) };
+    assert_eq!(group.name, "udp 10.0.0.1:* > 10.0.0.2:123");
+    // Those included that made room for others.
+    assert_eq!((group.flows, &group.seen_packets[..]), (40, &[40, 39][..]));
+    let [way] = &group.ways[..] else { panic!("{:?}", group.ways) };
+    assert_eq!((way.arrived, way.delay.median_ns, way.bound_max_ns), (39, Some(MS), Some(3)));
+    assert!(report.flows.iter().all(|flow| flow.group.as_ref() == Some(&group.name)));
+}
+
+#[test]
+fn packets_that_are_alike_are_kept_within_limits() {
+    let mut engine = Engine::new(Options { most_waiting: 1000, ..options() });
+    let same = udp(1, 2, (7, 8), 0, b"same");
+    observe(&mut engine, 0, At::exact(0, None), &udp(1, 2, (7, 8), 1, b"waits"));
+    for _ in 0..1_100_000 {
+        observe(&mut engine, 0, At::exact(0, None), &same);
+    }
+    // The one that was waited for was let go of, so that those behind it could be.
+    let flow = engine.flows().next().unwrap();
+    assert_eq!(flow.path.as_ref().unwrap().dropped[0], 1);
 }

@@ -1,5 +1,6 @@
 //! `truechimer capture` beside tcpdump, tshark and everything that can go wrong.
 
+mod broken;
 mod clock;
 mod life;
 mod tools;
@@ -11,6 +12,7 @@ use truechimer_testbed::binary;
 use truechimer_testbed::daemon::SOON;
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::namespace::{Means, Pair};
+use truechimer_testbed::process;
 use truechimer_testbed::process::Signal;
 use truechimer_testbed::temp::Dir;
 
@@ -233,4 +235,58 @@ fn nonsense_is_captured_like_anything_else() {
     assert!(text.process.output().contains("IP6 "), "{}", text.process.output());
     let packets = json.process.output().matches("\"type\":\"packet\"").count();
     assert_eq!(packets, frames.len());
+}
+
+/// Takes what the two XDP methods take, and counts it by other means.
+fn by_xdp(method: &str, passes: bool) {
+    let Some((net, dir)) = bed() else { return };
+    if !process::is_root() {
+        or_skip::<()>(Err(Lacking("XDP takes root outside of user namespaces".into())));
+        return;
+    }
+    // Nobody's interface: one that the host uses is not taken away from it.
+    for host in [&net.client, &net.server] {
+        let ip = |arguments: &[&str]| {
+            let status = host.command(binary::system("ip")).args(arguments).status().unwrap();
+            assert!(status.success(), "ip {arguments:?}");
+        };
+        ip(&["address", "flush", "dev", "wire"]);
+        ip(&["link", "set", "wire", "up"]);
+    }
+    let mut beyond =
+        truechimer(&net.client, &dir, "beyond", &["--json", "--method", "packet", OURS]);
+    // There is a listener: that one is taken away from is meant.
+    let arguments = ["--json", "--method", method, "--take", OURS];
+    let mut capture = truechimer(&net.client, &dir, method, &arguments);
+    let mut frames: Vec<_> = (0..700).map(|n| numbered(n, 20 + n as usize * 2)).collect();
+    frames.push(last());
+    inject(&net.server, &frames);
+    assert!(capture.end().success(), "{}", capture.process.output());
+    let summary = capture.summary();
+    let found = capture.packets();
+    assert_eq!(found.len(), frames.len(), "{summary:#}");
+    for (packet, frame) in found.iter().zip(&frames) {
+        assert_eq!((&packet.data, packet.length as usize), (frame, frame.len()));
+        let record = packet.record.unwrap();
+        assert_eq!(truechimer_pcapng::records::method_name(record.method), method);
+        assert!(record.counted.is_some(), "{record:?}");
+    }
+    assert_eq!((&summary["packets"], &summary["received"]), (&701.into(), &701.into()));
+    assert_eq!((&summary["left"], &summary["surplus"]), (&0.into(), &0.into()), "{summary:#}");
+    assert_readable(&capture.file, 701);
+    // It is over: whatever method it was, packets pass again.
+    inject(&net.server, &[numbered(9000, 20), last()]);
+    assert!(beyond.end().success(), "{}", beyond.process.output());
+    let passed = beyond.packets().iter().filter(|packet| packet.data.len() > 60).count();
+    assert_eq!(passed, if passes { 701 } else { 1 }, "{:#}", beyond.summary());
+}
+
+#[test]
+fn xdp_takes_everything_and_nobody_else_sees_it() {
+    by_xdp("xdp", false);
+}
+
+#[test]
+fn xdp_copies_everything_and_lets_it_pass() {
+    by_xdp("xdp-copy", true);
 }

@@ -1,7 +1,7 @@
 //! Counts to time: by the hand of the moment, with its bound; else by the system clock.
 
 use proptest::prelude::*;
-use truechimer_counter::HostPair;
+use truechimer_counter::{Choice, Counter, HostPair, realtime_pair};
 use truechimer_time::{
     Count, CountSpan, CounterId, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
 };
@@ -9,7 +9,7 @@ use truechimer_timehands::{Hand, Made, Status};
 
 use super::world::{Dice, HZ, MS, START, World, counts};
 use crate::convert::core::{Core, Seen};
-use crate::convert::{Change, Continuity, Used};
+use crate::convert::{Change, Continuity, Converter, Used};
 use crate::restamp::{Recorded, Restamper};
 use crate::{Counted, KernelClock, Quality, RawStamp, Stamped};
 
@@ -184,13 +184,121 @@ fn an_epoch_is_not_stretched_across_its_end() {
     let before = core.convert(RawStamp::Count(world.count(2 * MS)));
     assert_eq!(before.quality, Quality::Unsynchronised);
     assert_eq!(before.counted.unwrap().epoch, Counted::NO_EPOCH);
+    // What was read after the last pair may as well be from before the break.
+    pairs(&mut core, &world, [5 * MS]);
     let after = core.convert(RawStamp::Count(world.count(4 * MS)));
     assert_eq!((after.quality, after.counted.unwrap().epoch), (Quality::Bounded, Epoch(5)));
     // Stamps between pairs of before: nobody knows.
     assert_eq!(core.convert(real(&world, MS / 2)).quality, Quality::Uncounted);
-    pairs(&mut core, &world, [4 * MS, 5 * MS]);
-    assert_eq!(core.convert(real(&world, 9 * MS / 2)).quality, Quality::Bounded);
+    pairs(&mut core, &world, [6 * MS]);
+    assert_eq!(core.convert(real(&world, 11 * MS / 2)).quality, Quality::Bounded);
     assert_eq!(core.breaks, 1);
+}
+
+#[test]
+fn a_count_from_before_a_jump_back_is_not_of_the_epoch_after() {
+    let world = World::steady(1 << 60);
+    for back in [MS, 5 * MS, 1 << 40] {
+        let mut core = synchronised(&world);
+        // Fetched, then the counter went back, then the daemon saw that, and then came the pair.
+        let stamp = RawStamp::Count(world.count(2 * MS));
+        core.pair(jumped(world.pair(&mut Dice(3), 2 * MS + counts(10_000)).0, -back));
+        let mut next = hand(&world, 0, Span::ZERO, 5);
+        next.base = next.base - CountSpan(back);
+        next.void_after = next.void_after - CountSpan(back);
+        let seen = seen(&world, 2 * MS, 9, next);
+        core.see(Some(Seen { count: seen.count - CountSpan(back), ..seen }));
+        let stamped = core.convert(stamp);
+        assert_eq!(stamped.quality, Quality::Unsynchronised, "{back}");
+        assert_eq!(stamped.counted.unwrap().epoch, Counted::NO_EPOCH);
+        // What came after it is.
+        let later = world.pair(&mut Dice(4), 3 * MS).0;
+        core.pair(jumped(later, -back));
+        let stamped = core.convert(RawStamp::Count(later.before - CountSpan(back + MS / 2)));
+        assert_eq!((stamped.quality, stamped.counted.unwrap().epoch), (Quality::Bounded, Epoch(5)));
+    }
+}
+
+#[test]
+fn a_second_that_is_repeated_is_told_apart_by_the_order_of_packets() {
+    // The kernel inserts a leap second: it steps back, and shows a second again.
+    let world = World { steps: vec![(500 * MS, -1_000_000_000)], ..World::steady(1 << 50) };
+    let mut core = core();
+    let mut dice = Dice(11);
+    core.pair(world.pair(&mut dice, 0).0);
+    for ms in 1..2_000 {
+        core.pair(world.pair(&mut dice, ms * MS).0);
+        // Every 100 ms a packet is enough.
+        let at = ms * MS - dice.between(1, MS / 2);
+        if ms % 100 != 50 {
+            continue;
+        }
+        let counted = core.convert(real(&world, at)).counted.unwrap();
+        assert!((counted.count - world.truth(at)).abs() <= counted.error);
+        assert!(counted.error.0 < counts(2_000), "{ms} ms: {:?}", counted.error);
+    }
+}
+
+#[test]
+fn what_was_over_before_a_jump_back_says_nothing_of_after_it() {
+    let world = World { steps: vec![(7 * MS / 2, -1_000)], ..World::steady(1 << 60) };
+    let mut core = synchronised(&world);
+    let back = 1 << 40;
+    (2..6).for_each(|ms| core.pair(jumped(world.pair(&mut Dice(ms as u64), ms * MS).0, -back)));
+    // The tap was empty then.
+    core.not_before(world.count(MS));
+    assert!(core.convert(real(&world, 9 * MS / 2)).counted.is_some());
+    assert!(core.convert(real(&world, 5 * MS / 2)).counted.is_some());
+}
+
+/// One of this machine.
+fn converter() -> (Converter, Counter) {
+    let counter = Counter::open(Choice::Auto).unwrap();
+    let mut converter = Converter::new(counter, None).unwrap();
+    converter.pair(realtime_pair(counter, 8));
+    converter.refresh();
+    (converter, counter)
+}
+
+/// As if the machine had slept for 5 s since it was watched, some time ago.
+fn slept(converter: &mut Converter, ago: Span) {
+    let counts = converter.identity().period.counts(ago);
+    let watched = converter.watched.as_mut().unwrap();
+    watched.suspended_ns -= 5_000_000_000;
+    watched.raw_ns -= ago.as_nanos_i64();
+    watched.count = watched.count - counts;
+}
+
+#[test]
+fn a_break_is_counted_once() {
+    let (mut converter, counter) = converter();
+    slept(&mut converter, Span::from_secs(2));
+    // The pairs show it, too.
+    let mut before = realtime_pair(counter, 8);
+    before.monotonic_ns -= 5_000_000_000;
+    converter.pair(before);
+    let first = converter.breaks();
+    converter.pair(realtime_pair(counter, 8));
+    assert_eq!(converter.breaks(), first + 1);
+    converter.refresh();
+    assert_eq!(converter.breaks(), first + 1);
+}
+
+#[test]
+fn a_suspend_is_looked_for_at_every_large_step() {
+    let (mut converter, counter) = converter();
+    slept(&mut converter, Span::ZERO);
+    // Where nothing shows it there is a look each second.
+    converter.pair(realtime_pair(counter, 8));
+    converter.refresh();
+    assert_eq!(converter.breaks(), 0);
+    // When the machine wakes up CLOCK_REALTIME goes forward by as long as it slept.
+    let mut pair = realtime_pair(counter, 8);
+    pair.unix_ns += 5_000_000_000;
+    converter.pair(pair);
+    let change = converter.refresh().unwrap();
+    assert_eq!(converter.breaks(), 1);
+    assert!(change.reason.is_some());
 }
 
 /// The pair as a counter shows it that has jumped.

@@ -396,3 +396,37 @@ fn a_long_log_forgets_its_beginning_only() {
     }
     assert_eq!(track.count(world.realtime(4_000 * MS)), None);
 }
+
+#[test]
+fn a_clock_that_is_slow_to_read_is_not_taken_to_be_stepped() {
+    // As HPET and ACPI PM are in a virtual machine: several microseconds a reading.
+    let mut dice = Dice(10);
+    let world = World { bends: vec![(0, -20)], ..World::steady(1 << 40) };
+    let mut track = track(Nature::Stepped);
+    let slow = |(pair, done): (HostPair, i64)| {
+        let [after, end] = [12_000, 24_000].map(counts).map(CountSpan);
+        (HostPair { after: pair.after + after, end: pair.end + end, ..pair }, done + end.0)
+    };
+    let mut at = 0;
+    for _ in 0..2_000 {
+        let (pair, done) = slow(world.pair(&mut dice, at));
+        track.push(pair);
+        at = done + MS;
+    }
+    assert_eq!(track.odd_ones(), 0);
+    for _ in 0..2_000 {
+        let stamp = dice.between(MS, at - 2 * MS);
+        let (count, error) = track.count(world.realtime(stamp)).unwrap();
+        assert!((count - world.truth(stamp)).abs() <= error && error.0 < counts(60_000));
+    }
+    // One pair that was held up for a fifth of a second.
+    let (mut pair, done) = world.pair(&mut dice, at);
+    pair.end = pair.end + CountSpan(200 * MS);
+    track.push(pair);
+    track.push(world.pair(&mut dice, done + 201 * MS).0);
+    assert!(track.odd_ones() <= 2);
+    for stamp in [done + 100 * MS, at - MS / 2, at - 50 * MS] {
+        let (count, error) = track.count(world.realtime(stamp)).unwrap();
+        assert!((count - world.truth(stamp)).abs() <= error, "{error:?}");
+    }
+}

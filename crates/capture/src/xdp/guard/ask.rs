@@ -13,15 +13,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const DATAGRAM: usize = 64 << 10;
 
 /// Calls `each` with type and body of every message of the answer to a `RTM_GET…` for everything
-/// there is. Needs no privilege.
-pub(super) fn dump(question: u16, each: &mut dyn FnMut(u16, &[u8])) -> io::Result<()> {
+/// there is; `head` is what the question begins with. Needs no privilege.
+pub(super) fn dump(question: u16, head: &[u8], each: &mut dyn FnMut(u16, &[u8])) -> io::Result<()> {
     let socket = socket()?;
-    let mut request = [0_u8; 16 + 16];
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-    let length = request.len() as u32;
-    let header =
-        [&length.to_ne_bytes()[..], &question.to_ne_bytes(), &flags.to_ne_bytes()].concat();
-    request.iter_mut().zip(header).for_each(|(to, from)| *to = from);
+    let length = 16 + head.len() as u32;
+    let (length, rest) = (length.to_ne_bytes(), [0; 8]);
+    let request =
+        [&length[..], &question.to_ne_bytes(), &flags.to_ne_bytes(), &rest, head].concat();
     // SAFETY: as many bytes as there are.
     let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
     if sent < 0 {

@@ -9,10 +9,13 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_PROMISCUITY: u16 = 30;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const NDA_LLADDR: u16 = 2;
+const TCA_KIND: u16 = 1;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_MULTIPATH: u16 = 9;
@@ -74,6 +77,8 @@ pub(super) struct Described {
     pub kind: Option<String>,
     /// Whether there is a device behind it (Linux 5.14 and later tell).
     pub is_physical: bool,
+    /// How many have it hear packets for everybody, but for the administrator.
+    pub listeners: u32,
 }
 
 impl Described {
@@ -88,7 +93,10 @@ impl Described {
             is_elsewhere: false,
             kind: None,
             is_physical: false,
+            listeners: 0,
         };
+        let flags = number(body, 8)?;
+        let by_hand = u32::from(flags & libc::IFF_PROMISC as u32 != 0);
         for (kind, value) in attributes(body.get(16..)?) {
             match kind {
                 IFLA_IFNAME => link.name = text(value),
@@ -96,6 +104,9 @@ impl Described {
                 IFLA_LINK => link.lower = number(value, 0),
                 IFLA_LINK_NETNSID => link.is_elsewhere = true,
                 IFLA_PARENT_DEV_NAME => link.is_physical = true,
+                IFLA_PROMISCUITY => {
+                    link.listeners = number(value, 0).unwrap_or(0).saturating_sub(by_hand);
+                }
                 IFLA_LINKINFO => {
                     let kind = attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
                     link.kind = kind.map(|(_, value)| text(value));
@@ -130,6 +141,24 @@ impl Address {
         }
         Some(Address { interface, ip: ip? })
     }
+}
+
+/// A further unicast address of the link layer that an interface listens to: the interface's number.
+pub(super) fn further_address(body: &[u8]) -> Option<u32> {
+    // struct ndmsg
+    let interface = number(body, 4)?;
+    let mut addresses = attributes(body.get(12..)?).filter(|(kind, _)| *kind == NDA_LLADDR);
+    let (_, address) = addresses.next()?;
+    (address.first()? & 1 == 0).then_some(interface)
+}
+
+/// The interface whose arriving packets programs of tc look at.
+pub(super) fn inspected(body: &[u8]) -> Option<u32> {
+    // struct tcmsg
+    let interface = number(body, 4)?;
+    let mut kinds = attributes(body.get(20..)?).filter(|(kind, _)| *kind == TCA_KIND);
+    let kind = text(kinds.next()?.1);
+    matches!(kind.as_str(), "ingress" | "clsact").then_some(interface)
 }
 
 /// A route to one or more hosts elsewhere.
@@ -214,6 +243,33 @@ mod tests {
     }
 
     #[test]
+    fn listeners_are_counted_without_the_administrator() {
+        for (flags, count, others) in [(0, 0, 0), (0, 2, 2), (libc::IFF_PROMISC, 1, 0)] {
+            let mut body = link(7, &[attribute(IFLA_PROMISCUITY, &u32::to_ne_bytes(count))]);
+            body[8..12].copy_from_slice(&flags.to_ne_bytes());
+            assert_eq!(Described::read(&body).unwrap().listeners, others);
+        }
+    }
+
+    #[test]
+    fn further_addresses_and_inspection_are_read() {
+        let body = |length: usize, attributes: &[Vec<u8>]| {
+            let mut body = vec![0, 0, 0, 0, 5, 0, 0, 0];
+            body.resize(length, 0);
+            body.extend(attributes.concat());
+            body
+        };
+        let address = |first: u8| body(12, &[attribute(NDA_LLADDR, &[first, 0, 0, 0, 0, 1])]);
+        assert_eq!(further_address(&address(2)), Some(5));
+        assert_eq!(further_address(&address(0x33)), None, "multicast: everybody has some");
+        let kind = |name: &[u8]| inspected(&body(20, &[attribute(TCA_KIND, name)]));
+        assert_eq!(
+            (kind(b"clsact\0"), kind(b"ingress\0"), kind(b"fq\0")),
+            (Some(5), Some(5), None)
+        );
+    }
+
+    #[test]
     fn addresses_are_read() {
         let body = |attributes: &[Vec<u8>]| {
             let mut body = vec![2, 24, 0, 0, 5, 0, 0, 0];
@@ -261,6 +317,7 @@ mod tests {
             prop_assert!(attributes(&bytes).count() <= bytes.len() / 4);
             prop_assert!(hops(&bytes).count() <= bytes.len());
             let _ = (Described::read(&bytes), Address::read(&bytes), Route::read(&bytes));
+            let _ = (further_address(&bytes), inspected(&bytes));
         }
     }
 }

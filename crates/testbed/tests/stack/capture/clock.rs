@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use truechimer::Status;
+use truechimer_counter::{Choice, Counter, nominal};
 use truechimer_pcapng::records::PacketRecord;
 use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{Daemon, SOON, Setup};
@@ -143,4 +144,61 @@ fn bound(record: &PacketRecord) -> Option<i64> {
 
 fn count(packet: &Packet) -> Option<u64> {
     packet.record.as_ref()?.counted.map(|(count, ..)| count.0)
+}
+
+/// Two hosts, a daemon each, and a capture at either end of the wire between them. Both are on one
+/// machine and count by the same counter, so that the truth is known: what lies between two counts.
+#[test]
+fn one_way_delays_between_two_captures_are_right_within_their_bounds() {
+    let Some((net, dir)) = bed() else { return };
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, "")) else { return };
+    let setup = |name, network, server: &str| {
+        let mut daemon = Setup { network: Some(network), name, ..Setup::new(&dir, server) }.start();
+        synchronised(&mut daemon);
+        daemon
+    };
+    let near = setup("near", &net.client, "192.0.2.1");
+    let far = setup("far", &net.server, "127.0.0.1");
+    let take = |name, network, daemon: &Daemon| {
+        let page = daemon.page.to_str().unwrap();
+        tools::truechimer(network, &dir, name, &["--json", "--page", page, OURS])
+    };
+    let mut left = take("left", &net.client, &near);
+    let mut right = take("right", &net.server, &far);
+    let sent = send(&net, 0, 200);
+    inject(&net.client, &[last()]);
+    for capture in [&mut left, &mut right] {
+        assert!(capture.end().success(), "{}", capture.process.output());
+    }
+    let (left, right) = (left.packets(), right.packets());
+    let at = |packets: &[Packet], n: u32| {
+        let ours = packets.iter().filter(|packet| packet.length < 100 && packet.length > 60);
+        let mut those = ours.filter(|packet| number(&packet.data) == n);
+        let packet = those.next().unwrap_or_else(|| panic!("packet {n} is not there"));
+        let record = packet.record.unwrap();
+        let bound = bound(&record).unwrap_or_else(|| panic!("packet {n} has no bound"));
+        let (count, error, _) = record.counted.unwrap();
+        (packet.unix_ns, bound, count, error)
+    };
+    // Over some microseconds its nominal rate will do.
+    let counter = Counter::open(Choice::Auto).unwrap();
+    let period = nominal(counter).unwrap().period;
+    let mut delays = Vec::new();
+    for (n, _) in &sent {
+        let (out, out_bound, from, from_error) = at(&left, *n);
+        let (come, come_bound, to, to_error) = at(&right, *n);
+        let (delay, bound) = (come - out, out_bound + come_bound);
+        let truth = period.span(to - from).as_nanos() as i64;
+        let known = period.span(from_error + to_error).as_nanos() as i64 + 1 + truth.abs() / 1000;
+        // The bounds cover the errors of the counts, by which the truth is known here.
+        assert!(
+            delay - bound <= truth + known && truth - known <= delay + bound,
+            "packet {n} took {delay} ± {bound} ns, and in truth {truth} ± {known}"
+        );
+        delays.push((delay, bound, truth));
+    }
+    delays.sort_unstable();
+    let (delay, bound, truth) = delays[delays.len() / 2];
+    println!("{delay} ± {bound} ns (median), in truth {truth}");
+    assert_eq!(assert_right(&left, &sent), sent.len());
 }
