@@ -15,7 +15,7 @@ use crate::filter::Filter;
 use crate::link::Link;
 use crate::packet::{self, PacketOptions, PacketTap};
 use crate::tap::{Direction, Method, Tap, TapError};
-use crate::xdp::{Mode, StampAt, Use, XdpCopyTap, XdpOptions, XdpTap, standing};
+use crate::xdp::{self, Mode, StampAt, Use, XdpCopyTap, XdpOptions, standing};
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -258,7 +258,7 @@ fn open_by(wish: &Wish, method: Method, choice: Choice) -> Result<Opened, TapErr
                 warnings.push(format!("{method} sees only what arrives, not what this host sends"));
             }
             let tap: Box<dyn Tap> = if method == Method::Xdp {
-                Box::new(XdpTap::open(&options)?)
+                xdp::open(&options)?
             } else {
                 Box::new(XdpCopyTap::open(&options)?)
             };

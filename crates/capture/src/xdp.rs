@@ -31,13 +31,13 @@ use truechimer_counter::Counter;
 
 mod attach;
 mod calls;
-mod cells;
 mod chunk;
 mod copy;
 mod counts;
 mod frames;
 mod guard;
 mod memory;
+mod open;
 mod pace;
 mod program;
 mod queue;
@@ -54,6 +54,7 @@ pub use copy::{CopyCounts, XdpCopyTap};
 pub use counts::XdpCounts;
 pub(crate) use guard::standing;
 pub use guard::{Use, uses};
+pub use open::open;
 pub use tap::XdpTap;
 
 /// How the interface runs the program.

@@ -223,16 +223,17 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     let search = args.page.page.clone().map_or(Search::Usual, Search::At);
     let clock = convert::clock(&search).map_err(said)?;
     let counter = convert::choose(clock.as_ref()).map_err(said)?;
+    let worth = worth(clock.as_ref(), &search);
+    // Before the first packet comes, which has no count without a pair of before it.
+    let converter = Converter::new(counter, clock).map_err(said)?.looking(search);
     let opened = open::open(args, interface, counter)?;
     for warning in &opened.warnings {
         say.warn(warning);
     }
     let facts = opened.tap.facts().clone();
-    let worth = worth(clock.as_ref(), &search);
     if let Err(why) = &worth {
         say.warn(why);
     }
-    let converter = Converter::new(counter, clock).map_err(said)?.looking(search);
     let period = converter.identity().period;
     let sink = sink(args, &facts, &opened.why, &worth)?;
     let (cores, warnings) = args.cores.unwrap_or_default().check(&Machine::default(), args.inline);

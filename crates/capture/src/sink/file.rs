@@ -67,6 +67,8 @@ pub struct CaptureFile {
     before: u64,
     /// Packets in those.
     before_packets: u64,
+    /// When to try again to begin another file, if that could not be.
+    no_rotation_before: Option<Instant>,
     losses: Losses,
     dropped: u64,
     tally: Tally,
@@ -97,6 +99,7 @@ impl Tally {
     fn say(&self) -> String {
         let Tally { bounded, unsynchronised, uncounted, largest } = *self;
         let largest = match largest {
+            Some(ns @ ..1000) if bounded > 0 => format!(" (at most ± {ns} ns)"),
             Some(ns) if bounded > 0 => format!(" (at most ± {})", Span::from_nanos(ns.into())),
             _ => String::new(),
         };
@@ -110,6 +113,11 @@ impl Tally {
         }
         text
     }
+}
+
+fn is_full(why: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(why.kind(), StorageFull | QuotaExceeded)
 }
 
 /// What a change means for the packets after it, for people.
@@ -166,6 +174,7 @@ impl CaptureFile {
             files: VecDeque::from([path]),
             before: 0,
             before_packets: 0,
+            no_rotation_before: None,
             losses: Losses::default(),
             dropped: 0,
             tally: Tally::default(),
@@ -270,11 +279,20 @@ impl CaptureFile {
     }
 
     fn rotate(&mut self) -> Result<(), SinkError> {
+        let path = names::numbered(&self.options.path, self.written.files + 1, SystemTime::now());
+        let next = match Output::open(&path) {
+            Ok(next) => next,
+            // No room for another file (no inodes, say): this one goes on meanwhile.
+            Err(SinkError::Failed { why, .. }) if is_full(&why) => {
+                self.no_rotation_before = Some(Instant::now() + AGAIN);
+                return Ok(());
+            }
+            Err(why) => return Err(why),
+        };
         self.end_file()?;
         self.before += self.output.position();
         self.before_packets = self.written.packets;
-        let path = names::numbered(&self.options.path, self.written.files + 1, SystemTime::now());
-        self.output = Output::open(&path)?;
+        self.output = next;
         self.written.files += 1;
         self.written.file = Some(path.clone());
         self.files.push_back(path);
@@ -292,6 +310,9 @@ impl CaptureFile {
 
     fn rotate_if_due(&mut self) -> Result<(), SinkError> {
         let length = self.output.position() + self.buffer.len() as u64;
+        if self.no_rotation_before.is_some_and(|then| Instant::now() < then) {
+            return Ok(());
+        }
         // One with nothing in it but its head is never too large.
         let large = self.written.packets > self.before_packets
             && self.options.rotate_bytes.is_some_and(|most| length >= most);

@@ -43,27 +43,21 @@ pub(super) struct View {
     pub reading: std::sync::Arc<Reading>,
     /// When they were taken, where that is the stamp.
     pub taken: Option<Count>,
-    /// How much of a packet is wanted.
     pub snap: u32,
-    /// What the program cuts packets to.
-    pub cut: Option<u32>,
     pub queue: u16,
 }
 
 impl View {
-    /// The notes on a packet of which so many bytes are there, if there are any. Where packets are
-    /// not stamped, the program notes the length of those alone that it may have cut; what is before
-    /// others is left from earlier ones.
+    /// The notes on a packet. (Where it is not stamped, what is before it is left from earlier ones.)
     #[inline]
-    fn notes(&self, before: &[u8], there: usize) -> Option<Notes> {
-        let is_noted = self.taken.is_none() || self.cut.is_some_and(|cut| there >= cut as usize);
-        if is_noted { Notes::read(before) } else { None }
+    fn notes(&self, before: &[u8]) -> Option<Notes> {
+        if self.taken.is_none() { Notes::read(before) } else { None }
     }
 
     #[inline]
     fn packet<'a>(&self, before: &[u8], bytes: &'a [u8]) -> Packet<'a> {
         let there = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let notes = self.notes(before, bytes.len());
+        let notes = self.notes(before);
         let length = notes.map_or(there, |notes| notes.length.max(there));
         let stamp = match (self.taken, notes) {
             (Some(count), _) => RawStamp::Count(count),
@@ -77,7 +71,7 @@ impl View {
     /// Whether a packet passes. The filter sees all of it that is there.
     fn passes(&self, filter: &Filter, before: &[u8], bytes: &[u8]) -> bool {
         let there = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let length = self.notes(before, bytes.len()).map_or(there, |n| n.length.max(there));
+        let length = self.notes(before).map_or(there, |n| n.length.max(there));
         filter.matches(bytes, length)
     }
 }

@@ -11,7 +11,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::cells::{Cells, Found};
 use super::memory::{Descriptor, Mapping};
 use super::ring::{Consumer, Producer};
 use super::socket::{Rings, Socket};
@@ -23,7 +22,8 @@ const SPARE: usize = 64;
 #[derive(Debug)]
 struct Frames {
     memory: Mapping,
-    cells: Cells,
+    /// Bytes per frame: a power of two.
+    size: u32,
     /// `None` once the socket is closed: what is held from then on goes nowhere.
     home: Mutex<Option<Home>>,
     /// Descriptors that pointed outside the memory.
@@ -44,8 +44,17 @@ impl Frames {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, descriptor: &Descriptor) -> Option<Found> {
-        self.cells.find(descriptor, self.memory.length())
+    /// The start of the frame that an address is in.
+    fn start(&self, address: u64) -> u64 {
+        address & !u64::from(self.size - 1)
+    }
+
+    /// Whether a descriptor lies inside one frame.
+    fn contains(&self, descriptor: &Descriptor) -> bool {
+        let start = self.start(descriptor.address);
+        let room = u64::from(self.size) - (descriptor.address - start);
+        u64::from(descriptor.length) <= room
+            && start.saturating_add(u64::from(self.size)) <= self.memory.length() as u64
     }
 }
 
@@ -53,7 +62,6 @@ impl Frames {
 #[derive(Debug)]
 pub(super) struct Intake {
     frames: Arc<Frames>,
-    count: u64,
     receive: Consumer<Descriptor>,
 }
 
@@ -63,22 +71,18 @@ impl Intake {
     /// socket, nobody is woken.
     pub fn new(
         memory: Mapping,
-        cells: Cells,
+        frame_size: u32,
         count: u32,
         rings: Rings,
         socket: Option<Arc<Socket>>,
     ) -> Intake {
         let Rings { mut fill, receive } = rings;
-        let count = cells.count(memory.length()).min(u64::from(count)) as usize;
-        fill.put((0..count).map(|number| cells.address(number as u64)));
+        let there = memory.length() as u64 / u64::from(frame_size);
+        let count = u64::from(count).min(there) as usize;
+        fill.put((0..count).map(|number| number as u64 * u64::from(frame_size)));
         let home = Mutex::new(Some(Home { fill, socket, spare: Vec::new() }));
-        let frames = Frames { memory, cells, home, astray: AtomicU64::new(0) };
-        Intake { frames: Arc::new(frames), count: count as u64, receive }
-    }
-
-    /// How many frames there are.
-    pub fn frames(&self) -> u64 {
-        self.count
+        let frames = Frames { memory, size: frame_size, home, astray: AtomicU64::new(0) };
+        Intake { frames: Arc::new(frames), receive }
     }
 
     /// How many frames have arrived and were not taken yet.
@@ -103,9 +107,9 @@ impl Intake {
         while descriptors.last().is_some_and(Descriptor::continues)
             && self.receive.take(1, &mut descriptors) == 1
         {}
-        if !descriptors.iter().all(|descriptor| self.frames.find(descriptor).is_some()) {
+        if !descriptors.iter().all(|descriptor| self.frames.contains(descriptor)) {
             let all = descriptors.len();
-            descriptors.retain(|descriptor| self.frames.find(descriptor).is_some());
+            descriptors.retain(|descriptor| self.frames.contains(descriptor));
             let astray = (all - descriptors.len()) as u64;
             self.frames.astray.fetch_add(astray, Ordering::Relaxed);
         }
@@ -154,15 +158,12 @@ impl Held {
 
     #[inline]
     fn frame(&self, descriptor: &Descriptor) -> Frame<'_> {
-        let Some(Found { start, at, .. }) = self.frames.find(descriptor) else {
-            return Frame { before: &[], bytes: &[], continues: descriptor.continues() };
-        };
-        let room = (at - start) as usize;
-        let all = room + descriptor.length as usize;
+        let Descriptor { address, length, .. } = *descriptor;
+        let start = self.frames.start(address);
+        let room = (address - start) as usize;
         // SAFETY: this frame came out of the receive ring and was not given back (that takes
-        // `self` by value or mutably): neither the kernel nor another `Held` has it. What the kernel
-        // writes for other frames stays in those: see `Cells`.
-        let whole = unsafe { self.frames.memory.bytes(start as usize, all) };
+        // `self` by value or mutably): neither the kernel nor another `Held` has it.
+        let whole = unsafe { self.frames.memory.bytes(start as usize, room + length as usize) };
         let (before, bytes) = whole.unwrap_or_default().split_at_checked(room).unwrap_or_default();
         Frame { before, bytes, continues: descriptor.continues() }
     }
@@ -180,8 +181,7 @@ impl Held {
         }
         let mut back = Vec::new();
         let mut wanted = wanted.iter();
-        let mut is_within = false;
-        let mut stays = true;
+        let (mut is_within, mut stays) = (false, true);
         self.descriptors.retain(|descriptor| {
             if !is_within {
                 stays = wanted.next().copied().unwrap_or(true);
@@ -206,10 +206,7 @@ impl Drop for Held {
 fn give_back(frames: &Frames, mut descriptors: Vec<Descriptor>) {
     let mut home = frames.home();
     let Some(home) = home.as_mut() else { return };
-    home.fill.put(descriptors.iter().map(|descriptor| {
-        // (All of them can be found: others were sorted out when they were taken.)
-        frames.find(descriptor).map_or(u64::MAX, |found| frames.cells.address(found.number))
-    }));
+    home.fill.put(descriptors.iter().map(|descriptor| frames.start(descriptor.address)));
     if home.fill.asks_to_be_woken() {
         home.socket.iter().for_each(|socket| socket.wake());
     }

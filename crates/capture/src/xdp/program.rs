@@ -117,43 +117,36 @@ impl Counters {
     }
 }
 
-/// Sends the packets of queues that have a socket to it, and lets the others pass. Packets are cut to
-/// `cut` bytes, which saves copying. What it stamps, and without stamps what it may have cut (that is
-/// all packets of `cut` bytes and more), it notes.
+/// Sends the packets of queues that have a socket to it, stamped, and lets the others pass. Where it
+/// stamps, the packet is cut to `snap` bytes (its length is in the notes), which saves copying.
 pub(super) fn redirect(
     sockets: &Map,
     counters: &Counters,
     stamp: Stamp<'_>,
-    cut: Option<u32>,
+    snap: Option<u32>,
 ) -> Result<Program, BpfError> {
-    let cut = cut.and_then(|cut| i32::try_from(cut).ok());
     let is_stamped = !matches!(stamp, Stamp::None);
-    let is_noted = is_stamped || cut.is_some();
     let mut asm = Asm::new();
-    let (elsewhere, unnoted, done) = (asm.label(), asm.label(), asm.label());
+    let (elsewhere, unnoted) = (asm.label(), asm.label());
     asm.mov(R6, R1);
     stamp.read(&mut asm);
     // Says only where the packet is to go: it can still be changed.
     asm.load(U32, R2, R6, QUEUE).map(R1, sockets).mov(R3, PASS).call(Helper::RedirectMap);
     asm.jump_if(Cond::Ne, R0, REDIRECT, elsewhere);
-    if is_noted {
+    if is_stamped {
         asm.load(U32, R8, R6, DATA_END).load(U32, R2, R6, DATA).sub(R8, R2);
-        if let Some(cut) = cut {
+        if let Some(snap) = snap.and_then(|snap| i32::try_from(snap).ok()) {
             let short = asm.label();
-            if !is_stamped {
-                asm.jump_if(Cond::Lt, R8, cut, done);
-            }
-            asm.jump_if(Cond::Le, R8, cut, short);
+            asm.jump_if(Cond::Le, R8, snap, short);
             // Where the tail cannot be cut, the packet comes whole.
-            asm.mov(R1, R6).mov(R2, cut).sub(R2, R8).call(Helper::XdpAdjustTail).bind(short);
+            asm.mov(R1, R6).mov(R2, snap).sub(R2, R8).call(Helper::XdpAdjustTail).bind(short);
         }
         note(&mut asm, stamp, unnoted);
     }
-    asm.bind(done);
     counters.add(&mut asm, Counted::Seen);
     asm.give(REDIRECT);
     counters.pass(&mut asm, elsewhere, Counted::Elsewhere);
-    if is_noted {
+    if is_stamped {
         counters.pass(&mut asm, unnoted, Counted::Unnoted);
     }
     Program::load(ProgramKind::Xdp, "tc_redirect", &asm)
@@ -168,13 +161,7 @@ fn note(asm: &mut Asm, stamp: Stamp<'_>, unnoted: Label) {
     asm.jump_if(Cond::Ne, R0, 0, unnoted);
     asm.load(U32, R2, R6, DATA_META).load(U32, R3, R6, DATA);
     asm.mov(R4, R2).add(R4, NOTES as i32).jump_if(Cond::Gt, R4, R3, unnoted);
-    // Frames have room for ours, not for what a driver may have noted already.
-    asm.sub(R3, R4).jump_if(Cond::Ne, R3, 0, unnoted);
-    match stamp {
-        Stamp::None => asm.store(U64, R2, 0, 0),
-        Stamp::Clock | Stamp::Tsc(_) => asm.store(U64, R2, 0, R7),
-    };
-    asm.store(U32, R2, 8, R8);
+    asm.store(U64, R2, 0, R7).store(U32, R2, 8, R8);
     let mark = MARK.to_ne_bytes();
     match stamp {
         Stamp::Tsc(_) => asm.store(U16, R2, 12, R9).store(U16, R2, 14, i32::from(MARK)),

@@ -1,11 +1,31 @@
 //! Which receive queues an interface has.
 
+use std::collections::BTreeSet;
 use std::fs;
 
+use super::XdpOptions;
+use super::attach::Place;
 use super::calls::Asker;
+use crate::tap::TapError;
 
 /// More than any card has.
 const MOST: u32 = 1024;
+
+/// Those that are asked for, ascending, each once.
+pub(super) fn wanted(options: &XdpOptions, place: &Place) -> Result<Vec<u32>, TapError> {
+    let numbers: Vec<u32> = match &options.queues {
+        Some(numbers) => BTreeSet::from_iter(numbers.iter().copied()).into_iter().collect(),
+        None => of(&place.asker, &options.interface, place.link.index),
+    };
+    if numbers.is_empty() {
+        return Err(TapError {
+            doing: format!("opening AF_XDP sockets on {}", options.interface),
+            why: "no queue was named".to_owned(),
+            mend: None,
+        });
+    }
+    Ok(numbers)
+}
 
 /// The receive queues in use, as far as can be told: by the driver, by sysfs, else the first.
 pub(super) fn of(asker: &Asker, interface: &str, index: u32) -> Vec<u32> {

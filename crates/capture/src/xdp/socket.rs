@@ -7,7 +7,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use super::cells::{CHUNK, Cells};
 use super::memory::{Descriptor, Mapping};
 use super::ring::{Consumer, Layout, Producer};
 
@@ -82,16 +81,15 @@ impl Socket {
         Ok(unsafe { value.assume_init() })
     }
 
-    /// Gives the socket memory for frames, parted like this.
-    pub fn register(&self, frames: &Mapping, cells: Cells) -> io::Result<()> {
-        let length = frames.length() as u64;
+    /// Gives the socket memory for frames of this many bytes: 2048 or 4096, in whole pages.
+    pub fn register(&self, frames: &Mapping, frame_size: u32) -> io::Result<()> {
         // Kernels that know a shorter structure read only that much.
         let wish = libc::xdp_umem_reg {
             addr: frames.address(),
-            len: if cells.is_unaligned() { length } else { length & !u64::from(CHUNK - 1) },
-            chunk_size: CHUNK,
-            headroom: cells.headroom(),
-            flags: if cells.is_unaligned() { libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG } else { 0 },
+            len: frames.length() as u64 / u64::from(frame_size) * u64::from(frame_size),
+            chunk_size: frame_size,
+            headroom: 0,
+            flags: 0,
             tx_metadata_len: 0,
         };
         self.set(libc::XDP_UMEM_REG, &wish)

@@ -1,6 +1,5 @@
 //! AF_XDP sockets, one for each receive queue.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::chunk::{Framed, View};
 use super::counts::{Astray, XdpCounts};
 use super::pace::Pace;
 use super::program::{Counted, Counters, Stamp, redirect};
-use super::queue::{Plan, Queue};
+use super::queue::{Copies, FRAME, Plan, Queue};
 use super::socket::{self, Statistics};
 use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
@@ -25,8 +24,8 @@ use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
 /// How many frames are taken out of a ring at a time.
 const BATCH: u32 = 512;
 
-/// Until then so many packets may come that one in 32 frames has one: long ones take several.
-const MOST_FILLED: u64 = 32;
+/// Until then so many packets may come that one in so many frames has one.
+const MOST_FILLED: u32 = 8;
 
 /// Takes packets off an interface, and away from the host, by AF_XDP.
 #[derive(Debug)]
@@ -46,8 +45,6 @@ pub struct XdpTap {
     source: Source,
     filter: Option<Filter>,
     facts: Facts,
-    /// What the program cuts packets to.
-    cut: Option<u32>,
     taken: u64,
     refused: u64,
     astray: Astray,
@@ -64,19 +61,20 @@ impl XdpTap {
     pub fn open(options: &XdpOptions) -> Result<XdpTap, TapError> {
         let place = Place::find(&options.interface)?;
         guard::check(&place.link, options.take)?;
+        let numbers = queues::wanted(options, &place)?;
+        XdpTap::at(&place, options, &numbers, Copies::Allowed)
+    }
+
+    /// The same for queues that are known, of an interface whose packets may be taken.
+    pub(super) fn at(
+        place: &Place,
+        options: &XdpOptions,
+        numbers: &[u32],
+        copies: Copies,
+    ) -> Result<XdpTap, TapError> {
         let source = Source::open(options.stamp, options.counter)?;
         let snap = options.snap_length.max(LEAST_SNAP);
-        let numbers = match &options.queues {
-            Some(numbers) => BTreeSet::from_iter(numbers.iter().copied()).into_iter().collect(),
-            None => queues::of(&place.asker, &options.interface, place.link.index),
-        };
-        let Some(last) = numbers.iter().copied().max() else {
-            return Err(TapError {
-                doing: format!("opening AF_XDP sockets on {}", options.interface),
-                why: "no queue was named".to_owned(),
-                mend: None,
-            });
-        };
+        let last = numbers.iter().copied().max().unwrap_or(0);
         let watcher = place.watch()?;
         let counters = Counters::new().map_err(failed)?;
         let sockets = Map::xsk_map(last.saturating_add(1)).map_err(failed)?;
@@ -85,10 +83,10 @@ impl XdpTap {
         let program = redirect(&sockets, &counters, source.stamp(), cut).map_err(failed)?;
         let (attached, mode, regret) = place.attach(&program, options.mode)?;
 
-        let mut plan = Plan::new(options, &place, mode, numbers.len(), cut);
+        let plan = Plan::new(options, place, mode, numbers.len(), copies);
         let mut opened = Vec::new();
-        for &number in &numbers {
-            opened.push(Queue::open(place.link.index, number, &mut plan)?);
+        for &number in numbers {
+            opened.push(Queue::open(place.link.index, number, &plan)?);
         }
         let promiscuous = place.promiscuous(options.promiscuous)?;
         let zero_copy = opened.iter().filter(|queue| queue.socket.is_zero_copy().unwrap_or(false));
@@ -97,8 +95,7 @@ impl XdpTap {
             sockets.set_fd(queue.number, queue.socket.as_fd()).map_err(failed)?;
         }
 
-        let frames = opened.iter().map(|queue| queue.intake.frames()).min().unwrap_or(0);
-        let pace = Pace::new(source.lateness(), frames / MOST_FILLED);
+        let pace = Pace::new(source.lateness(), u64::from(plan.frames / MOST_FILLED));
 
         let many = if opened.len() == 1 { "" } else { "s" };
         let detail = format!("{copy}, {} queue{many}", opened.len());
@@ -109,7 +106,7 @@ impl XdpTap {
             link_type: ETHERNET,
             snap_length: snap,
             stamped_by: source.described(),
-            ring_bytes: opened.iter().map(|queue| queue.bytes).sum(),
+            ring_bytes: u64::from(plan.frames) * u64::from(FRAME) * opened.len() as u64,
             stamp_error: source.error,
         };
         let polled = opened.iter().map(|queue| queue.socket.as_fd().as_raw_fd());
@@ -130,7 +127,6 @@ impl XdpTap {
             source,
             filter: options.filter.clone(),
             facts,
-            cut,
             taken: 0,
             refused: 0,
             astray: Astray::new(),
@@ -145,7 +141,7 @@ impl XdpTap {
     }
 
     /// |count − true count| of a stamp is at most this because of the way it was made; 0 unless the
-    /// stamp is [`StampAt::Tsc`].
+    /// stamp is [`StampAt::Tsc`](super::StampAt::Tsc).
     #[must_use]
     pub fn stamp_error(&self) -> CountSpan {
         self.source.error
@@ -199,7 +195,6 @@ impl XdpTap {
                 reading: self.source.reading.clone(),
                 taken,
                 snap: self.facts.snap_length,
-                cut: self.cut,
                 queue: u16::try_from(queue.number).unwrap_or(u16::MAX),
             };
             let all = held.packets() as u64;

@@ -166,9 +166,44 @@ fn what_the_host_uses_is_not_taken() {
         if made(&["link", "add", "overB", "link", NEAR, "type", "macvlan"]) {
             assert_eq!(uses(NEAR).unwrap(), [Use::Below("overB".to_owned())]);
             refused("overB stands on it");
+            // It may be a container's: then it does not show from here.
+            ip(&["link", "set", "overB", "netns", &elsewhere().to_string()]);
+            let found = uses(NEAR).unwrap();
+            assert!(matches!(found.as_slice(), [Use::FurtherAddresses(1)]), "{found:?}");
+            refused("further MAC addresses");
+            ip(&["link", "set", NEAR, "promisc", "on"]);
         } else {
             println!("no macvlan here");
         }
+    });
+}
+
+/// The process group of a sleeper in a network namespace of its own, which ends with the test.
+fn elsewhere() -> u32 {
+    let mut child = Command::new("unshare")
+        .args(["-n", "sh", "-c", "echo there; exec sleep 60"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = child.id();
+    std::thread::spawn(move || child.wait());
+    pid
+}
+
+#[test]
+fn programs_of_tc_are_a_use_and_an_administrators_promiscuity_is_none() {
+    with_wire(1, || {
+        ip(&["link", "set", NEAR, "promisc", "on"]);
+        assert_eq!(uses(NEAR).unwrap(), []);
+        let status = Command::new("tc").args(["qdisc", "add", "dev", NEAR, "clsact"]).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return println!("no tc here");
+        }
+        assert_eq!(uses(NEAR).unwrap(), [Use::Inspected]);
+        let error = XdpTap::open(&options()).unwrap_err().to_string();
+        assert!(error.contains("programs of tc") && error.contains("--take"), "{error}");
     });
 }
 

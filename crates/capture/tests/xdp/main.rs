@@ -5,6 +5,7 @@
 mod bed;
 mod copies;
 mod life;
+mod taking;
 
 use std::time::{Duration, Instant};
 

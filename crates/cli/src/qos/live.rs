@@ -124,6 +124,8 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
         let clock = convert::clock(&search).map_err(said)?;
         let counter = convert::choose(clock.as_ref()).map_err(said)?;
         counters.push(counter);
+        // Before the first packet comes, which has no count without a pair of before it.
+        let converter = Converter::new(counter, clock).map_err(said)?.looking(search.clone());
         let tap = open(interface, args.filter.as_deref(), counter)?;
         let sink = Feed {
             engine: Arc::clone(&engine),
@@ -133,7 +135,6 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
             written: Written::default(),
             tagged: Vec::new(),
         };
-        let converter = Converter::new(counter, clock).map_err(said)?.looking(search.clone());
         runs.push((tap, converter, sink));
     }
     // One host has one counter, unless the clock has just changed it.

@@ -282,3 +282,107 @@ fn steering_is_put_back_whatever_happens() {
         assert_eq!(value("after"), "", "{signal}: {output}");
     }
 }
+
+#[test]
+fn a_limit_on_files_is_like_a_full_disk() {
+    let Some((net, dir)) = bed() else { return };
+    let file = dir.join("limited.pcapng");
+    let mut command = net.client.command("sh");
+    // In blocks of 512 bytes, or of 1024.
+    command.args(["-c", "ulimit -f 100 && exec \"$@\"", "sh"]).arg(binary::truechimer());
+    command.args(["capture", "-i", "wire", "--json", "-c", "301", OURS, "-w"]).arg(&file);
+    let process = {
+        let mut process = Process::start(command, &dir.join("limited.log"));
+        process.expect_output("\"start\"", SOON);
+        process
+    };
+    let mut capture = tools::Capture { process, file };
+    let mut frames: Vec<_> = (0..300).map(|n| numbered(n, 1000)).collect();
+    frames.push(last());
+    inject(&net.server, &frames);
+    assert_eq!(capture.ended().code(), Some(1), "{}", capture.process.output());
+    let (summary, found) = (capture.summary(), capture.packets());
+    assert_eq!(summary["packets"], found.len(), "{summary:#}");
+    assert_eq!(summary["lost"]["writer"], 301 - found.len(), "{summary:#}");
+    assert_readable(&capture.file, found.len());
+}
+
+#[test]
+fn a_terminal_that_is_closed_leaves_a_whole_file() {
+    let Some((net, dir)) = bed() else { return };
+    let mut capture = tools::truechimer(&net.client, &dir, "hup", &["--json", OURS]);
+    inject(&net.server, &[numbered(1, 50), last()]);
+    capture.until_last();
+    capture.process.signal(Signal::Hangup);
+    assert!(capture.ended().success(), "{}", capture.process.output());
+    assert_eq!(capture.summary()["packets"], 2);
+    assert_readable(&capture.file, 2);
+}
+
+/// Wireshark shows whatever stands there as an error.
+#[test]
+fn wireshark_is_told_errors_only() {
+    let Some((net, dir)) = bed() else { return };
+    let capture = |interface: &str, name: &str| {
+        let file = dir.join(&format!("{name}.pcapng"));
+        fs::write(&file, "").unwrap();
+        let mut command = net.client.command(binary::truechimer());
+        let page = dir.join("none");
+        command.args(["extcap", "--capture", "--extcap-interface", interface, "--page"]).arg(page);
+        command.arg("--fifo").arg(&file);
+        let process = Process::start(command, &dir.join(&format!("{name}.log")));
+        tools::Capture { process, file }
+    };
+    let mut good = capture("truechimer-wire", "good");
+    // It says nothing when it begins.
+    while !good.has(b"wire") {
+        assert!(good.process.is_running(), "{}", good.process.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    inject(&net.server, &[last()]);
+    assert!(good.end().success(), "{}", good.process.output());
+    assert_eq!(good.process.output().trim(), "");
+    let mut bad = capture("truechimer-nowhere", "bad");
+    assert_eq!(bad.ended().code(), Some(2));
+    assert!(bad.process.output().contains("nowhere"), "{}", bad.process.output());
+}
+
+#[test]
+fn where_no_other_file_can_begin_the_last_one_goes_on() {
+    let Some((net, dir)) = bed() else { return };
+    let small = dir.join("inodes");
+    fs::create_dir(&small).unwrap();
+    let small = small.to_str().unwrap();
+    let kept = dir.join("kept.pcapng");
+    // Room for the folder itself and two files.
+    let script = format!(
+        "mount -t tmpfs -o size=8m,nr_inodes=3 none {small} || exit 77
+         \"$@\"; code=$?
+         cat {small}/row_00002_*.pcapng > {}; exit $code",
+        kept.display()
+    );
+    let file = format!("{small}/row.pcapng");
+    let arguments =
+        ["capture", "-i", "wire", "--json", "-c", "301", "--rotate-size", "50k", "-w", &file, OURS];
+    let command = around(&net.client, &script, &arguments);
+    let mut process = Process::start(command, &dir.join("inodes.log"));
+    while !process.output().contains("\"start\"") {
+        if let Some(status) = process.wait(Duration::from_millis(20)) {
+            if status.code() == Some(77) {
+                or_skip::<()>(Err(Lacking("no tmpfs may be mounted in a namespace".into())));
+                return;
+            }
+            panic!("{status}: {}", process.output());
+        }
+    }
+    let mut capture = tools::Capture { process, file: kept };
+    let mut frames: Vec<_> = (0..300).map(|n| numbered(n, 1000)).collect();
+    frames.push(last());
+    inject(&net.server, &frames);
+    assert_eq!(capture.ended().code(), Some(0), "{}", capture.process.output());
+    let summary = capture.summary();
+    assert_eq!((&summary["packets"], &summary["files"]), (&301.into(), &2.into()), "{summary:#}");
+    let found = numbers(&capture.packets());
+    assert!(found.len() > 200 && *found.last().unwrap() == 299, "{found:?}");
+    assert_readable(&capture.file, found.len() + 1);
+}
