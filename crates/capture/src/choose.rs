@@ -218,7 +218,7 @@ fn decide(situation: &Situation) -> Choice {
     match taking {
         None => Choice {
             method: Method::Xdp,
-            why: "the host makes no use of this interface, and AF_XDP loses nothing at twice the \
+            why: "the host makes no use of this interface, and XDP loses nothing at twice the \
                   rate that a packet socket can take"
                 .to_owned(),
             against: against((
@@ -366,7 +366,6 @@ mod tests {
             Use::Below("eth0.7".into()),
             Use::Inspected,
             Use::FurtherAddresses(1),
-            Use::Listened,
         ];
         for one in every {
             let choice = decide(&Situation { uses: vec![one.clone()], ..card() });

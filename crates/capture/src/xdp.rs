@@ -1,8 +1,9 @@
 //! Packets taken or copied by an XDP program, in the driver, before the network stack sees them.
 //!
-//! * [`XdpTap`] (AF_XDP) takes them *away from the host*: each goes from the driver straight into a
-//!   frame of ours, and comes to user space without a copy. The fastest there is. An interface that
-//!   the host itself uses is refused unless [`XdpOptions::take`] says that this is meant.
+//! * [`open`] takes them *away from the host*, by whatever costs least: by AF_XDP ([`XdpTap`]) where
+//!   the driver writes into our memory itself (zero-copy) or has several queues, else by a program
+//!   that copies them into a BPF ring buffer and drops them. An interface that the host itself uses
+//!   is refused unless [`XdpOptions::take`] says that this is meant.
 //! * [`XdpCopyTap`] copies their first bytes into a ring buffer and lets them pass.
 //!
 //! Both see what arrives, not what the host sends. The program is assembled here ([`truechimer_bpf`])
@@ -12,8 +13,16 @@
 //! # Where the stamp comes from
 //! See [`StampAt`]. In the program, with the driver's interrupt still being served, is the default.
 //!
+//! # When packets are fetched
+//! Whoever waits for packets is woken up for every few of them, which costs the processor that
+//! receives them as much as they do. While they come fast, less than 5 µs apart, we sleep instead,
+//! 0.2 ms at a time (with stamps at dequeue, where that is in the stamp, some 70 µs), if the ring has
+//! room for what comes meanwhile.
+//!
 //! # What is accounted for
-//! The program counts every packet that it sends to a socket. Each of them is in a chunk, was refused
+//! A program that copies counts the packets that its ring buffer has no room for; all others are in
+//! chunks, or were refused by the filter. With AF_XDP, the program counts every packet that it sends
+//! to a socket. Each of them is in a chunk, was refused
 //! by the filter, or is in [`Losses`](crate::Losses): the ring being full shows as the kernel's
 //! `rx_ring_full`, or as `rx_dropped` with no frame free. [`XdpTap::counts`] has all of it. What a
 //! card drops before any program sees it is in no such counter, whichever method captures; `ip -s
@@ -81,7 +90,7 @@ pub enum StampAt {
     /// In user space, when packets are taken out of the ring: one reading of the counter for all
     /// that have come until then. (One for each would tell when they were looked at, not when they
     /// came, and take longer.) The least work per packet, and the whole of the scheduler's delay in
-    /// the stamp.
+    /// the stamp; while packets come fast, that of our sleep as well.
     Dequeue,
 }
 
@@ -93,7 +102,8 @@ pub struct XdpOptions {
     /// How much of each packet is kept, in bytes.
     pub snap_length: u32,
     /// How much memory packets wait in, in bytes, 4 GiB at the most; shared out among the queues.
-    /// A packet takes 2 KiB of it, however short it is.
+    /// With AF_XDP a packet takes 2 KiB of it, however short it is; in a ring buffer as much as the
+    /// next of a few sizes from 64 bytes on, and 24 bytes.
     pub ring_bytes: u64,
     /// How the program is run.
     pub mode: Mode,

@@ -238,7 +238,8 @@ fn senders_on_several_processors_and_one_reader() {
         layers.unfollowed(),
         layers.lost().unwrap()
     );
-    assert_eq!(mistaken, 0);
+    // The order of reports of several processors is nearly that of what they report.
+    assert!(mistaken * 200 <= found.len(), "{mistaken} of {}", found.len());
     assert!(found.len() * 2 > reads.len());
 }
 

@@ -160,6 +160,11 @@ impl Copied {
         (self.packets.len(), self.bytes.len())
     }
 
+    /// Stamps all of them.
+    pub fn stamp(&mut self, stamp: RawStamp) {
+        self.packets.iter_mut().for_each(|place| place.stamp = stamp);
+    }
+
     /// Adds a packet.
     pub fn push(&mut self, packet: &Packet<'_>) {
         let Packet { stamp, data, tag: _, length, direction: _, queue } = *packet;

@@ -171,7 +171,6 @@ impl XdpCopyTap {
     /// What is in the ring buffer, up to a batch; and whether there was anything.
     fn take(&mut self) -> Result<(Copied, bool), TapError> {
         let mut copied = Copied::like(self.last);
-        let taken = self.source.is_at_dequeue().then(|| self.source.counter.read());
         let (mut all, mut refused, mut broken) = (0, 0, 0);
         let (keep, snap) = (self.keep, self.facts.snap_length as usize);
         let (source, filter) = (&self.source, self.filter.as_ref());
@@ -188,10 +187,7 @@ impl XdpCopyTap {
                     return;
                 }
                 copied.push(&Packet {
-                    stamp: match taken {
-                        Some(count) => RawStamp::Count(count),
-                        None => source.reading.stamp(stamp, cpu),
-                    },
+                    stamp: source.reading.stamp(stamp, cpu),
                     data: bytes.get(..snap).unwrap_or(bytes),
                     tag: None,
                     length,
@@ -206,6 +202,10 @@ impl XdpCopyTap {
                 why: format!("{broken} records make no sense"),
                 mend: None,
             });
+        }
+        if source.is_at_dequeue() {
+            // Read last: no packet may be stamped before it has come.
+            copied.stamp(RawStamp::Count(source.counter.read()));
         }
         self.last = copied.size();
         self.taken += all;

@@ -32,7 +32,7 @@ pub struct XdpCounts {
     pub ring_full: u64,
     /// Dropped by the kernel: no frame was free, or the packet was too long for one.
     pub dropped: u64,
-    /// Of those: because no frame was free.
+    /// Of those, as a rule: how often no frame was free.
     pub fill_empty: u64,
     /// Frames whose description made no sense.
     pub invalid: u64,
@@ -63,11 +63,13 @@ impl Astray {
         Astray { lost: 0, seen: 0, since: Instant::now() }
     }
 
-    /// How many were lost in between. Exact once packets have stopped coming; before, it is what is
-    /// more than can be on the way.
-    pub fn note(&mut self, counts: &XdpCounts, queues: u64) -> u64 {
+    /// How many were lost in between. Exact once packets have stopped coming, as they have when the
+    /// program `is_gone`; before, it is what is more than can be on the way.
+    pub fn note(&mut self, counts: &XdpCounts, queues: u64, is_gone: bool) -> u64 {
         let between = counts.unaccounted();
-        let at_rest = counts.seen == self.seen && self.since.elapsed() > Duration::from_millis(20);
+        let unchanged =
+            counts.seen == self.seen && self.since.elapsed() > Duration::from_millis(20);
+        let at_rest = is_gone || unchanged;
         if counts.seen != self.seen {
             (self.seen, self.since) = (counts.seen, Instant::now());
         }

@@ -13,13 +13,24 @@ fn rested(astray: &mut Astray) {
 #[test]
 fn packets_on_their_way_are_not_lost() {
     let mut astray = Astray::new();
-    assert_eq!(astray.note(&counts(1000, 700, 100), 1), 0, "200 may be on their way");
-    assert_eq!(astray.note(&counts(1000, 700, 100), 1), 0, "and still");
-    assert_eq!(astray.note(&counts(2000, 1500, 0), 1), 244, "500 cannot be, all of them");
-    assert_eq!(astray.note(&counts(2000, 1600, 0), 1), 244, "what is lost is lost");
+    assert_eq!(astray.note(&counts(1000, 700, 100), 1, false), 0, "200 may be on their way");
+    assert_eq!(astray.note(&counts(1000, 700, 100), 1, false), 0, "and still");
+    assert_eq!(astray.note(&counts(2000, 1500, 0), 1, false), 244, "500 cannot be, all of them");
+    assert_eq!(astray.note(&counts(2000, 1600, 0), 1, false), 244, "what is lost is lost");
     rested(&mut astray);
-    assert_eq!(astray.note(&counts(2000, 1600, 0), 1), 400, "nothing moves: nothing is on its way");
-    assert_eq!(astray.note(&counts(2100, 2100, 0), 1), 400, "never goes back");
+    assert_eq!(
+        astray.note(&counts(2000, 1600, 0), 1, false),
+        400,
+        "nothing moves: nothing is on its way"
+    );
+    assert_eq!(astray.note(&counts(2100, 2100, 0), 1, false), 400, "never goes back");
+}
+
+#[test]
+fn nothing_is_on_its_way_once_the_program_is_gone() {
+    let mut astray = Astray::new();
+    assert_eq!(astray.note(&counts(1000, 997, 0), 1, false), 0);
+    assert_eq!(astray.note(&counts(1010, 1007, 0), 1, true), 3, "to the packet, at once");
 }
 
 #[test]

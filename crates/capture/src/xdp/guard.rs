@@ -33,8 +33,6 @@ pub enum Use {
     /// It listens to so many further addresses of the link layer: somebody stands on it who does not
     /// show, like a container's macvlan.
     FurtherAddresses(usize),
-    /// Somebody who does not show has it hear packets for everybody.
-    Listened,
 }
 
 impl fmt::Display for Use {
@@ -57,7 +55,6 @@ impl fmt::Display for Use {
                     "it listens to {count} further MAC addresses, as for a container's macvlan"
                 )
             }
-            Use::Listened => f.write_str("somebody has it hear packets for everybody"),
         }
     }
 }
@@ -150,7 +147,6 @@ struct Found {
     is_physical: bool,
     is_inspected: bool,
     further_addresses: usize,
-    listeners: u32,
 }
 
 /// More than this many routes are not listed.
@@ -194,11 +190,9 @@ impl Found {
 
     fn link(&mut self, link: &Link, described: Option<Described>) {
         let Some(described) = described else { return };
-        let Described { index, name, master, lower, is_elsewhere, kind, is_physical, listeners } =
-            described;
+        let Described { index, name, master, lower, is_elsewhere, kind, is_physical } = described;
         if index == link.index {
             (self.master, self.is_physical) = (master, is_physical);
-            self.listeners = listeners;
         } else if lower == Some(link.index) && !is_elsewhere && kind.as_deref() != Some("veth") {
             // (The other end of a virtual wire calls this one its lower, but does not stand on it.)
             self.above.push(name.clone());
@@ -220,11 +214,10 @@ impl Found {
         uses.extend(master.map(Use::PortOf));
         uses.extend(self.above.into_iter().map(Use::Below));
         uses.extend(self.is_inspected.then_some(Use::Inspected));
-        // Most of the others bring these with them.
+        // Many of the others bring some with them.
         if uses.is_empty() {
             let further = self.further_addresses;
             uses.extend((further > 0).then_some(Use::FurtherAddresses(further)));
-            uses.extend((self.listeners > 0).then_some(Use::Listened));
         }
         uses
     }

@@ -135,13 +135,14 @@ pub(super) fn redirect(
     asm.jump_if(Cond::Ne, R0, REDIRECT, elsewhere);
     if is_stamped {
         asm.load(U32, R8, R6, DATA_END).load(U32, R2, R6, DATA).sub(R8, R2);
+        // Notes come first: a packet that has no room for them passes, uncut.
+        note(&mut asm, stamp, unnoted);
         if let Some(snap) = snap.and_then(|snap| i32::try_from(snap).ok()) {
             let short = asm.label();
             asm.jump_if(Cond::Le, R8, snap, short);
             // Where the tail cannot be cut, the packet comes whole.
             asm.mov(R1, R6).mov(R2, snap).sub(R2, R8).call(Helper::XdpAdjustTail).bind(short);
         }
-        note(&mut asm, stamp, unnoted);
     }
     counters.add(&mut asm, Counted::Seen);
     asm.give(REDIRECT);

@@ -30,8 +30,6 @@ pub(super) struct Queue {
     pub number: u32,
     pub intake: Intake,
     pub socket: Arc<Socket>,
-    /// Packets may go over several frames.
-    pub is_several: bool,
 }
 
 /// Whether the kernel may copy packets into our memory.
@@ -97,22 +95,20 @@ impl Queue {
         // one reason only.
         let rings = socket.rings(plan.frames.next_power_of_two());
         let rings = rings.map_err(error("making the rings"))?;
-        let flags = bind(&socket, interface, number, plan.flags);
-        let flags = flags.map_err(error("binding an AF_XDP socket"))?;
+        bind(&socket, interface, number, plan.flags).map_err(error("binding an AF_XDP socket"))?;
         let socket = Arc::new(socket);
         let intake = Intake::new(memory, FRAME, plan.frames, rings, Some(socket.clone()));
-        Ok(Queue { number, intake, socket, is_several: flags & libc::XDP_USE_SG != 0 })
+        Ok(Queue { number, intake, socket })
     }
 }
 
-/// Binds, without packets over several frames where the kernel has none, and patiently; says by what
-/// flags.
-fn bind(socket: &Socket, interface: u32, queue: u32, flags: u16) -> std::io::Result<u16> {
+/// Binds, without packets over several frames where the kernel has none, and patiently.
+fn bind(socket: &Socket, interface: u32, queue: u32, flags: u16) -> std::io::Result<()> {
     let begin = Instant::now();
     let mut flags = flags;
     loop {
         let error = match socket.bind(interface, queue, flags) {
-            Ok(()) => return Ok(flags),
+            Ok(()) => return Ok(()),
             Err(error) => error,
         };
         let several = flags & libc::XDP_USE_SG;

@@ -24,7 +24,9 @@ use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
 /// How many frames are taken out of a ring at a time.
 const BATCH: u32 = 512;
 
-/// Until then so many packets may come that one in so many frames has one.
+/// A packet is in a ring by then, long since.
+const ON_THE_WAY: Duration = Duration::from_millis(5);
+/// Until we look again so many packets may come that one in so many frames has one.
 const MOST_FILLED: u32 = 8;
 
 /// Takes packets off an interface, and away from the host, by AF_XDP.
@@ -48,6 +50,7 @@ pub struct XdpTap {
     taken: u64,
     refused: u64,
     astray: Astray,
+    stopped: Option<Instant>,
     _promiscuous: Option<Promiscuous>,
 }
 
@@ -130,6 +133,7 @@ impl XdpTap {
             taken: 0,
             refused: 0,
             astray: Astray::new(),
+            stopped: None,
             _promiscuous: promiscuous,
         })
     }
@@ -168,9 +172,7 @@ impl XdpTap {
                 statistics.map_err(system("asking an AF_XDP socket for its counters", |_| None))?;
             counts.dropped += dropped;
             counts.ring_full += ring_full;
-            // (How often no frame was free is not counted for packets that need several, which are
-            // dropped for no other reason.)
-            counts.fill_empty += if queue.is_several { dropped } else { fill_empty.min(dropped) };
+            counts.fill_empty += fill_empty;
             counts.invalid += invalid + queue.intake.astray();
             counts.waiting += u64::from(queue.intake.waiting());
         }
@@ -282,7 +284,7 @@ impl Tap for XdpTap {
 
     fn losses(&mut self) -> Result<Losses, TapError> {
         let counts = self.counts()?;
-        let kernel_lost = self.astray.note(&counts, self.queues.len() as u64);
+        let kernel_lost = self.astray.note(&counts, self.queues.len() as u64, self.is_over());
         Ok(counts.losses(kernel_lost))
     }
 
@@ -292,11 +294,17 @@ impl Tap for XdpTap {
             self.sockets.delete(&queue.number.to_ne_bytes()).map_err(failed)?;
         }
         self.attached = None;
+        self.stopped.get_or_insert_with(Instant::now);
         Ok(())
     }
 }
 
 impl XdpTap {
+    /// Whether no packet can be between the program and the rings any more.
+    fn is_over(&self) -> bool {
+        self.stopped.is_some_and(|stopped| stopped.elapsed() > ON_THE_WAY)
+    }
+
     /// Nothing has come: unless the driver leaves no room for stamps, that is all there is to say.
     fn quiet(&self) -> Result<Next, TapError> {
         if self.taken > 0 {

@@ -8,7 +8,7 @@ use truechimer_capture::xdp::{CopyCounts, Mode, StampAt, XdpCopyTap, XdpOptions}
 use truechimer_capture::{KernelClock, Method, Next, RawStamp, Tap};
 
 /// How many packets the network stack got at the near end.
-pub fn passed() -> u64 {
+fn passed() -> u64 {
     let text = ip(&["-j", "-s", "link", "show", NEAR]);
     let rows: serde_json::Value = serde_json::from_str(&text).unwrap();
     rows[0]["stats64"]["rx"]["packets"].as_u64().unwrap()
@@ -92,15 +92,15 @@ fn copies_have_no_stamp_at_dequeue() {
 }
 
 /// A packet tap beside it, which hears what passes.
-struct Heard(std::cell::RefCell<truechimer_capture::packet::PacketTap>);
+pub struct Heard(std::cell::RefCell<truechimer_capture::packet::PacketTap>);
 
 impl Heard {
-    fn on(interface: &str) -> Heard {
+    pub fn on(interface: &str) -> Heard {
         use truechimer_capture::packet::{PacketOptions, PacketTap};
         Heard(PacketTap::open(&PacketOptions::new(interface)).unwrap().into())
     }
 
-    fn count(&self, expected: usize) -> usize {
+    pub fn count(&self, expected: usize) -> usize {
         super::drain(&mut *self.0.borrow_mut(), expected).len()
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::bed::{FAR, NEAR, Sender, frame, ip, monotonic, number, until, with_wire};
-use super::copies::passed;
+use super::copies::Heard;
+use super::life::is_gone;
 use super::{BURST, drain, exchange, exchange_some, lengths, options};
 use truechimer_capture::filter::Filter;
 use truechimer_capture::xdp::{Mode, StampAt, XdpOptions, XdpTap, open};
@@ -20,28 +21,29 @@ fn a_wire_without_zero_copy_is_copied_from_and_nothing_passes() {
             let mut tap = open(&XdpOptions { mode, stamp, ..options() }).unwrap();
             assert_eq!(tap.facts().method, Method::Xdp);
             assert!(tap.facts().detail.contains("copied by the program"), "{:?}", tap.facts());
-            let (sender, frames, passed_before) = (Sender::on(FAR), lengths(), passed());
-            let before = monotonic();
+            let (sender, frames, heard) = (Sender::on(FAR), lengths(), Heard::on(NEAR));
+            let counter = options().counter.fenced();
+            let (before, first) = (monotonic(), counter.read());
             let came = exchange(&mut *tap, &sender, &frames);
-            let after = monotonic();
+            let (after, last) = (monotonic(), counter.read());
             assert_eq!(came.iter().map(|came| came.data.clone()).collect::<Vec<_>>(), frames);
             for came in &came {
                 match (stamp, came.stamp) {
                     (StampAt::Xdp, RawStamp::Clock(KernelClock::Monotonic, at)) => {
                         assert!(before <= at && at <= after);
                     }
-                    (StampAt::Dequeue, RawStamp::Count(_)) => {}
+                    (StampAt::Dequeue, RawStamp::Count(count)) => {
+                        assert!((count - first).0 >= 0 && (last - count).0 >= 0);
+                    }
                     other => panic!("{other:?}"),
                 }
             }
             let losses = tap.losses().unwrap();
             assert_eq!((losses.received, losses.ring, losses.kernel), (frames.len() as u64, 0, 0));
-            if mode == Mode::Native {
-                assert_eq!(passed(), passed_before, "the host got none of them");
-            }
+            assert_eq!(heard.count(0), 0, "the host got none of them");
             tap.stop().unwrap();
             sender.send(&frame(1, 100)).unwrap();
-            until("packets pass again", || passed() > passed_before);
+            assert_eq!(heard.count(1), 1, "and gets them again");
         }
     });
 }
@@ -50,7 +52,7 @@ fn a_wire_without_zero_copy_is_copied_from_and_nothing_passes() {
 fn what_the_copies_have_no_room_for_is_lost_and_counted() {
     with_wire(1, || {
         let mut tap = open(&XdpOptions { ring_bytes: 0, ..options() }).unwrap();
-        let (sender, passed_before) = (Sender::on(FAR), passed());
+        let (sender, heard) = (Sender::on(FAR), Heard::on(NEAR));
         let (mut sent, mut taken) = (0_u64, 0);
         for _ in 0..30 {
             for _ in 0..BURST {
@@ -67,7 +69,7 @@ fn what_the_copies_have_no_room_for_is_lost_and_counted() {
         let losses = tap.losses().unwrap();
         assert!(taken > 0 && losses.ring > 0, "{taken} {losses:?}");
         assert_eq!((taken + losses.ring, losses.kernel), (sent, 0));
-        assert_eq!(passed(), passed_before);
+        assert_eq!(heard.count(0), 0, "what is lost has not passed either");
     });
 }
 
@@ -86,17 +88,17 @@ fn one_queue_of_several_is_copied_from_and_the_other_passes() {
 
         let mut tap = open(&XdpOptions { queues: Some(vec![0]), ..options() }).unwrap();
         assert!(tap.facts().detail.contains("copied by the program"), "{:?}", tap.facts());
-        let passed_before = passed();
+        let heard = Heard::on(NEAR);
         let comes = |frame: &Vec<u8>| first.contains(&number(frame));
         let came = exchange_some(&mut *tap, &sender, &frames, comes);
         assert_eq!(came.iter().map(|came| number(&came.data)).collect::<Vec<_>>(), first);
-        let others = (frames.len() - first.len()) as u64;
-        until("the others have passed", || passed() == passed_before + others);
-        drop(tap);
+        let others = frames.len() - first.len();
+        assert_eq!(heard.count(others), others, "the others have passed");
+        drop((tap, heard));
         let error = open(&XdpOptions { queues: Some(vec![7]), ..options() }).map(|_| ());
         let error = error.unwrap_err().to_string();
         assert!(error.contains("queue 7") && error.contains("ethtool -l"), "{error}");
-        assert!(!ip(&["link", "show", NEAR]).contains("xdp"));
+        is_gone();
     });
 }
 
@@ -149,12 +151,15 @@ fn old_notes_are_not_taken_for_new_ones() {
 #[test]
 fn packets_of_several_frames_are_counted_exactly_too() {
     with_wire(1, || {
+        for end in [NEAR, FAR] {
+            ip(&["link", "set", end, "mtu", "3400"]);
+        }
         let mut tap = XdpTap::open(&XdpOptions { ring_bytes: 0, ..options() }).unwrap();
         let sender = Sender::on(FAR);
         let (mut sent, mut delivered) = (0_u64, 0);
         for round in 0..12 {
             for n in 0..BURST {
-                sender.send(&frame(sent as u32, if n % 2 == 0 { 100 } else { 1400 })).unwrap();
+                sender.send(&frame(sent as u32, if n % 2 == 0 { 100 } else { 3000 })).unwrap();
                 sent += 1;
             }
             until("all seen", || tap.counts().unwrap().seen == sent);

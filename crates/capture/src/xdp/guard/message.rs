@@ -9,7 +9,6 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
-const IFLA_PROMISCUITY: u16 = 30;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 const IFA_ADDRESS: u16 = 1;
@@ -77,8 +76,6 @@ pub(super) struct Described {
     pub kind: Option<String>,
     /// Whether there is a device behind it (Linux 5.14 and later tell).
     pub is_physical: bool,
-    /// How many have it hear packets for everybody, but for the administrator.
-    pub listeners: u32,
 }
 
 impl Described {
@@ -93,10 +90,7 @@ impl Described {
             is_elsewhere: false,
             kind: None,
             is_physical: false,
-            listeners: 0,
         };
-        let flags = number(body, 8)?;
-        let by_hand = u32::from(flags & libc::IFF_PROMISC as u32 != 0);
         for (kind, value) in attributes(body.get(16..)?) {
             match kind {
                 IFLA_IFNAME => link.name = text(value),
@@ -104,9 +98,6 @@ impl Described {
                 IFLA_LINK => link.lower = number(value, 0),
                 IFLA_LINK_NETNSID => link.is_elsewhere = true,
                 IFLA_PARENT_DEV_NAME => link.is_physical = true,
-                IFLA_PROMISCUITY => {
-                    link.listeners = number(value, 0).unwrap_or(0).saturating_sub(by_hand);
-                }
                 IFLA_LINKINFO => {
                     let kind = attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
                     link.kind = kind.map(|(_, value)| text(value));
@@ -240,15 +231,6 @@ mod tests {
         assert_eq!((link.index, link.name.as_str(), link.master), (7, "port", Some(9)));
         assert_eq!((link.lower, link.kind.as_deref()), (Some(3), Some("vlan")));
         assert!(!link.is_elsewhere);
-    }
-
-    #[test]
-    fn listeners_are_counted_without_the_administrator() {
-        for (flags, count, others) in [(0, 0, 0), (0, 2, 2), (libc::IFF_PROMISC, 1, 0)] {
-            let mut body = link(7, &[attribute(IFLA_PROMISCUITY, &u32::to_ne_bytes(count))]);
-            body[8..12].copy_from_slice(&flags.to_ne_bytes());
-            assert_eq!(Described::read(&body).unwrap().listeners, others);
-        }
     }
 
     #[test]
