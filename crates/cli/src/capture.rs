@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use truechimer::Clock;
+use truechimer::{Clock, Status};
 use truechimer_capture::convert::{self, Converter, Search};
 use truechimer_capture::pipeline::{self, End, Progress, Summary};
 use truechimer_capture::place::{Cores, Machine, Steered};
@@ -224,6 +224,12 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     let clock = convert::clock(&search).map_err(said)?;
     let counter = convert::choose(clock.as_ref()).map_err(said)?;
     let worth = worth(clock.as_ref(), &search);
+    if let Some(Ok(Status::Holdover)) = clock.as_ref().map(Clock::status) {
+        say.warn(
+            "the clock is in holdover: it has no fresh word of any server, and its bound grows; \
+             'truechimer status' says more",
+        );
+    }
     // Before the first packet comes, which has no count without a pair of before it.
     let converter = Converter::new(counter, clock).map_err(said)?.looking(search);
     let opened = open::open(args, interface, counter)?;

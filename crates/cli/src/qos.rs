@@ -90,7 +90,6 @@ pub struct Qos {
     files: Vec<PathBuf>,
     /// An interface to watch, or two of them
     #[arg(short, long, value_name = "NAME", conflicts_with_all = ["files", "between", "assume"])]
-    #[arg(required_unless_present = "files")]
     interface: Vec<String>,
     /// Two interfaces of one file, by name or number from 0, as the two points
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
@@ -334,6 +333,11 @@ struct Found {
 
 /// Runs the command.
 pub fn run(args: &Qos, out: &mut dyn Write) -> Ended {
+    if args.files.is_empty() && args.interface.is_empty() {
+        return Err(Failure::Said(
+            "nothing to look at: name a capture, or two, or an interface with -i".into(),
+        ));
+    }
     if args.interface.len() > 2 {
         return Err(Failure::Said("-i: one interface, or two".into()));
     }

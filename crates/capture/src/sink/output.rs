@@ -1,6 +1,6 @@
 //! Bytes on their way to a file: whole blocks only.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -65,6 +65,12 @@ impl Output {
         let file = how.open(path).map_err(|why| failed("opening", why))?;
         let regular = file.metadata().map_err(|why| failed("looking at", why))?.is_file();
         if regular {
+            // Two captures in one file would leave rubbish. A file system that knows no locks has
+            // nobody to tell us of.
+            if let Err(TryLockError::WouldBlock) = file.try_lock() {
+                let why = io::Error::other("another capture writes to it: name another file");
+                return Err(failed("opening", why));
+            }
             file.set_len(0).map_err(|why| failed("emptying", why))?;
         }
         Output::over(file, name, regular)

@@ -358,3 +358,21 @@ fn a_pipe_gets_its_packets_at_once() {
     assert!(matches!(ended, Some(truechimer_capture::sink::SinkError::Closed)), "{ended:?}");
     assert!(sink.finish().is_ok());
 }
+
+#[test]
+fn two_captures_do_not_share_a_file() {
+    let scratch = Scratch::new();
+    let path = scratch.file("one.pcapng");
+    let mut first = CaptureFile::create(&facts(), options(&path)).unwrap();
+    first.change(&change(10, None, None)).unwrap();
+    let data = frame(100);
+    first.packet(&packet(&data), &stamped(1)).unwrap();
+    first.flush().unwrap();
+    let length = std::fs::metadata(&path).unwrap().len();
+    let second = CaptureFile::create(&facts(), options(&path)).unwrap_err().to_string();
+    assert!(second.contains("one.pcapng") && second.contains("another capture"), "{second}");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), length, "nothing was emptied");
+    first.finish().unwrap();
+    drop(first);
+    CaptureFile::create(&facts(), options(&path)).unwrap();
+}
