@@ -5,7 +5,7 @@ CARGO ?= cargo
 ARGS ?=
 SECONDS_LONG ?= 3600
 
-.PHONY: help run test accuracy bench fuzz soak lint clean have-cargo
+.PHONY: help run test accuracy bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,6 +28,11 @@ bench: have-cargo ## what reading the clock and stamping packets cost, and what 
 	@cd bench && $(CARGO) run --release $(if $(ARGS),-- $(ARGS)) || [ $$? = 1 ]
 	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
 	@$(CARGO) run --release -p truechimer-capture-bench -- all $(ARGS) || [ $$? = 1 ]
+
+figures: have-cargo ## docs/capture/ anew: what captures cost, lose and are worth (as root; a quarter of an hour)
+	@for measure in overhead arrival rate conversion accuracy; do \
+	    $(CARGO) run --release -p truechimer-capture-bench -- $$measure $(ARGS) \
+	        --markdown docs/capture/$$measure.md || [ $$? = 1 ] || exit; done
 
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
