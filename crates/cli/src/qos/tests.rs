@@ -203,9 +203,12 @@ fn what_cannot_be_read_is_named() {
         &["x", "--rtp-clock", "0"],
         &["x", "--sequence", "udp@0"],
         &["x", "-i", "lo"],
-        &[],
     ] {
         let line = ["truechimer", "qos"].iter().chain(words);
         assert!(CommandLine::try_parse_from(line).is_err(), "{words:?}");
+    }
+    match run(&parsed(&[]), &mut Vec::new()) {
+        Err(Failure::Said(why)) => assert!(why.contains("name a capture"), "{why}"),
+        other => panic!("{other:?}"),
     }
 }
