@@ -29,7 +29,7 @@ bench: have-cargo ## what reading the clock and stamping packets cost, and what 
 	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
 	@$(CARGO) run --release -p truechimer-capture-bench -- all $(ARGS) || [ $$? = 1 ]
 
-figures: have-cargo ## docs/capture/ anew: what captures cost, lose and are worth (as root; a quarter of an hour)
+figures: have-cargo ## docs/capture/ anew: what captures cost, lose and are worth (as root; hours, with ARGS=--quick some minutes)
 	@for measure in overhead arrival rate conversion accuracy; do \
 	    $(CARGO) run --release -p truechimer-capture-bench -- $$measure $(ARGS) \
 	        --markdown docs/capture/$$measure.md || [ $$? = 1 ] || exit; done
