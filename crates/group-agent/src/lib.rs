@@ -1,0 +1,1 @@
+//! The agent that makes a node a member of groups.

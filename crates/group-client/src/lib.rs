@@ -1,0 +1,1 @@
+//! Reading the group's clock from a program on a member's node.

@@ -1,0 +1,1 @@
+//! A preloaded library through which unmodified programs read the group's clock.

@@ -1,0 +1,243 @@
+//! The engine's doors: what happens to a member, and what it wants done.
+
+use crate::types::{Agreed, Call, Member, Phase, Point, Round, Thread};
+
+/// What happens to a member. Each comes with a [`Reading`](crate::Reading) of the moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event<'a> {
+    /// A thread reads the clock. It has at most one operation at a time.
+    Read {
+        /// Which thread.
+        thread: Thread,
+        /// By which call.
+        call: Call,
+    },
+    /// The thread's patience is at an end: it gets no value, and the round counts as read.
+    Abandon {
+        /// Which thread.
+        thread: Thread,
+    },
+    /// A program sends a message into the group's order, with a proposal riding on it.
+    Multicast {
+        /// The sender's own number for it.
+        token: u64,
+        /// What it says; at most [`LARGEST_PAYLOAD`] bytes.
+        payload: &'a [u8],
+        /// If it comes from another group: what that group's clock said when it was sent, ns.
+        stamp: Option<i64>,
+    },
+    /// A reply that depends on the group's state up to there wants to leave the group: asks to be
+    /// told when a majority has that.
+    Commit {
+        /// The asker's own number for it.
+        token: u64,
+        /// The place of what the reply depends on.
+        point: Point,
+    },
+    /// A message of the group's stream, in order, our own included.
+    Delivered {
+        /// Who sent it, by the transport's word.
+        from: Member,
+        /// The message.
+        bytes: &'a [u8],
+    },
+    /// The transport's configuration changed. Comes in order with the messages.
+    Configuration {
+        /// Who is connected now, ourselves included.
+        members: &'a [Member],
+        /// Who has left because its node or the network is gone (not by its own will, and not
+        /// only its process).
+        lost: &'a [Member],
+    },
+    /// A second opinion: whether the layer below takes this node to be part of the majority.
+    Quorum {
+        /// What it says.
+        quorate: bool,
+    },
+    /// The program here has made the checkpoint that [`Action::TakeCheckpoint`] asked for.
+    Checkpoint {
+        /// For which join.
+        join: u64,
+        /// The program's state.
+        data: &'a [u8],
+        /// How many rounds each thread has read at that point.
+        position: &'a [(Thread, Round)],
+    },
+    /// The program here has taken over the checkpoint of [`Action::InstallCheckpoint`].
+    Installed,
+    /// A new program starts here without a checkpoint: its threads go on where the group's are.
+    Restarted,
+    /// The time that the engine's deadline asked for has come (coming early or late does no harm).
+    Timer,
+}
+
+/// The longest payload of one message, bytes.
+pub const LARGEST_PAYLOAD: usize = 256 << 10;
+
+/// What a member wants done, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Multicast this in the group's order.
+    Send(Vec<u8>),
+    /// The thread's operation is done.
+    Return {
+        /// Which thread.
+        thread: Thread,
+        /// Which of its rounds.
+        round: Round,
+        /// The value.
+        value: Agreed,
+    },
+    /// The thread's operation fails.
+    Reject {
+        /// Which thread.
+        thread: Thread,
+        /// Why.
+        why: Rejection,
+    },
+    /// A message for the program here, with the time of its delivery.
+    Deliver {
+        /// Who sent it.
+        from: Member,
+        /// The sender's number for it.
+        token: u64,
+        /// What it says.
+        payload: Vec<u8>,
+        /// The group's time at its delivery.
+        time: Agreed,
+        /// The last value that reads during its processing may have without a round.
+        lease_end: i64,
+        /// The sending group's time, for a message from another group.
+        stamp: Option<i64>,
+    },
+    /// A message that we sent was refused everywhere alike.
+    Refused {
+        /// Our number for it.
+        token: u64,
+        /// Why.
+        why: Refusal,
+    },
+    /// A majority has what [`Event::Commit`] asked about.
+    Committed {
+        /// The asker's number for it.
+        token: u64,
+    },
+    /// That place is lost: the reply must not be sent.
+    Uncommitted {
+        /// The asker's number for it.
+        token: u64,
+    },
+    /// Keep durably, before anything that comes after it takes effect: the group's clock will not
+    /// be ahead of this, ns.
+    Keep {
+        /// The new floor.
+        floor: i64,
+    },
+    /// The program here is to make a checkpoint when it has processed all messages before this.
+    TakeCheckpoint {
+        /// For which join.
+        join: u64,
+    },
+    /// The program here is to start from this checkpoint.
+    InstallCheckpoint {
+        /// The program's state at the member that gave it.
+        data: Vec<u8>,
+        /// How many rounds each thread had read at that point.
+        position: Vec<(Thread, Round)>,
+    },
+    /// Where this member stands has changed. After [`Phase::Outside`] the program here has missed
+    /// part of the stream.
+    Phase(Phase),
+    /// Something that the operator should know.
+    Notice(Notice),
+}
+
+/// Why an operation gets no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejection {
+    /// This member is outside the primary component.
+    Outside,
+    /// The thread is so far behind that its values had to be forgotten: only a checkpoint helps.
+    Behind,
+    /// The thread has an operation already.
+    Busy,
+    /// There are more threads than the group keeps.
+    TooManyThreads,
+    /// This member is an observer.
+    Observer,
+}
+
+/// Why a message was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Its stamp is farther ahead than [`causal_horizon_ns`](crate::Group::causal_horizon_ns).
+    StampTooFarAhead,
+    /// This member is outside the primary component.
+    Outside,
+    /// It is too long, or too many wait.
+    TooMuch,
+}
+
+/// What the operator should know. Each is counted; the agent says each kind at a bounded rate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// A message of the stream that is not ours or broken; ignored.
+    Malformed {
+        /// Who sent it.
+        from: Member,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// Another version of the protocol; ignored.
+    Version {
+        /// Who speaks it.
+        from: Member,
+        /// Which.
+        version: u16,
+    },
+    /// A member of this name has other settings; it is not let in.
+    OtherGroup {
+        /// Who.
+        from: Member,
+    },
+    /// This program's operation is not the one that the round was agreed for: the replicas' threads
+    /// do different work.
+    Divergence {
+        /// Which thread.
+        thread: Thread,
+        /// Which round.
+        round: Round,
+        /// What the round's synchronizer called.
+        theirs: Call,
+        /// What was called here.
+        ours: Call,
+        /// Who the synchronizer was.
+        synchronizer: Member,
+    },
+    /// A proposal was too far ahead and was cut.
+    Cut {
+        /// Whose.
+        from: Member,
+        /// By how much, ns.
+        by_ns: i64,
+    },
+    /// A member's clock contradicts the majority's: its proposals no longer move the group's clock
+    /// ahead.
+    Suspect {
+        /// Whose.
+        member: Member,
+        /// Or no longer.
+        suspected: bool,
+    },
+    /// All members had lost their state; the group starts again from here.
+    Began {
+        /// The group's clock is not below this, ns; none if nobody had kept anything.
+        floor: Option<i64>,
+    },
+    /// No member went on while the primary component was lost; those with the latest state go on
+    /// with it.
+    Revived {
+        /// How many.
+        members: usize,
+    },
+}

@@ -1,0 +1,140 @@
+//! The words that engine, transports, programs and tools share.
+
+use core::fmt;
+
+/// A member of the group: the number of its node in the ring (Corosync's node id), 1 or more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Member(pub u32);
+
+/// A logical thread: the same number at every replica for the thread that does the same work.
+///
+/// 0 to 15 are the group's own (see [`Thread::JOIN`] and the like); programs' threads come after.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Thread(pub u64);
+
+impl Thread {
+    /// The rounds that are taken immediately before a checkpoint, for a member that joins.
+    pub const JOIN: Thread = Thread(1);
+    /// The rounds that a message from another group waits for.
+    pub const CAUSAL: Thread = Thread(2);
+    /// The first number for threads of programs.
+    pub const FIRST: Thread = Thread(16);
+}
+
+/// The how-manieth clock operation of a logical thread, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Round(pub u64);
+
+/// Group time: nanoseconds since 1970-01-01 00:00 UTC as POSIX counts them, without leap seconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupTime(pub i64);
+
+/// Between which two moments true time (UTC, in the unit of [`GroupTime`]) was, when a member read
+/// its clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bound {
+    /// Not before this, ns.
+    pub earliest: i64,
+    /// Not after this, ns; never less than `earliest`.
+    pub latest: i64,
+}
+
+/// What a member's own clocks say at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reading {
+    /// The physical clock, ns from any origin: local to the host, never steered or stepped. The
+    /// published algorithm reads this and nothing else.
+    pub physical: i64,
+    /// UTC as the host's Truechimer clock has it; none while that is not synchronised.
+    pub utc: Option<Utc>,
+}
+
+/// UTC by a member's own clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Utc {
+    /// The best estimate, ns since 1970, within `bound`.
+    pub best: i64,
+    /// What it is sure of.
+    pub bound: Bound,
+}
+
+/// A place in the group's ordered stream, the same at every member.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Point {
+    /// Which primary component, counted from 1 since the group began.
+    pub generation: u64,
+    /// Messages delivered since the group began.
+    pub index: u64,
+}
+
+/// A value of the group clock: the same at every replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// The group's time.
+    pub time: GroupTime,
+    /// Where UTC was when the synchronizer read its clocks; none if its clock was not synchronised.
+    pub utc: Option<Bound>,
+    /// Whose proposal it is.
+    pub synchronizer: Member,
+    /// Where in the stream it was agreed on.
+    pub point: Point,
+}
+
+/// Which call of the C library an operation stands for; checked to be the same at all replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Call {
+    /// The group's own API.
+    Group = 0,
+    ClockGettime = 1,
+    Gettimeofday = 2,
+    Time = 3,
+    Ftime = 4,
+    TimespecGet = 5,
+    /// A monotonic clock, where the user asked for that.
+    Monotonic = 6,
+    /// A deadline that had to be translated.
+    Deadline = 7,
+}
+
+/// How replicas divide the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Mode {
+    /// All replicas do it, and any may become a round's synchronizer.
+    #[default]
+    Active = 0,
+    /// All replicas do it, only the primary (the first live member) proposes.
+    SemiActive = 1,
+    /// Only the primary does it; the others keep its rounds since the last checkpoint.
+    Passive = 2,
+}
+
+/// How a round's value comes of the proposal that was delivered first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Order {
+    /// The greater of it and the last group value + 1 ns: monotone for the whole group.
+    #[default]
+    Monotone = 0,
+    /// It, as published: monotone for each thread only.
+    Published = 1,
+}
+
+/// Where a member stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Not in a primary component, or only just back in one: has nothing to say.
+    Outside,
+    /// In a primary component, waiting for the round that lets it in.
+    Joining,
+    /// Has the group's state and takes part.
+    Live,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
