@@ -40,7 +40,8 @@ unsynchronised; 'truechimer restamp' gives them better times later, from their c
 
 Without -w a line for each packet is printed:
   09:30:12.123456789 ±8.2 µs  IP 192.0.2.1.123 > 192.0.2.2.40000: UDP, length 48
-The time is UTC; '±?' stands where nothing is known of its error. With -w the state is shown on
+The time is UTC; '±?' stands where nothing is known of its error, and '±?!' where not even the raw
+count is (no second time can be worked out of the file). With -w the state is shown on
 standard error once a second: packets, what was lost, and what the stamps are worth. Lost are
 packets 'kernel' (no memory, invalid), 'ring' (the ring was full: see --ring) and 'writer' (the disk
 was full, or conversion too slow for packets that are stamped when they are fetched).

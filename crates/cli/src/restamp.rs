@@ -32,7 +32,9 @@ without a count, and those of others, keep their times.
 
 --by recorded   by the hands that were used at the time: gives the same file again
 --by best       by all hands before and after each packet: the time that none of them excludes,
-                and a bound that is no larger
+                and a bound that is no larger, unless the file's own is refuted
+
+OUT may be FILE itself: it is replaced when all is written.
 
 Columns of --list: the packet's number; its time, and the bound of that time's error ('-': nothing
 is promised); what that is worth, and how it was captured; 'moved': by how much the time is later

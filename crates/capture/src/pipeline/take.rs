@@ -67,6 +67,8 @@ pub(super) struct Taker<'a> {
     tap: Box<dyn Tap>,
     device: Option<Device>,
     device_paired: Option<Instant>,
+    /// The card's clock could not be read when it was asked last.
+    device_silent: bool,
     counter: Counter,
     options: &'a Options,
     progress: &'a Progress,
@@ -101,6 +103,7 @@ impl<'a> Taker<'a> {
             tap,
             device,
             device_paired: None,
+            device_silent: false,
             counter,
             limits,
             options,
@@ -291,14 +294,20 @@ impl<'a> Taker<'a> {
         }
         self.device_paired = Some(Instant::now());
         match device() {
-            Ok(pair) => self.batch.pairs.push(Pair::Device(pair)),
-            Err(why) => {
-                self.progress.note(format!(
-                    "the card's clock cannot be read any more ({why}): packets that it stamps have \
-                     no counts from here on"
-                ));
-                self.device = None;
+            Ok(pair) => {
+                self.batch.pairs.push(Pair::Device(pair));
+                if std::mem::take(&mut self.device_silent) {
+                    self.progress.note("the card's clock can be read again".to_owned());
+                }
             }
+            // A driver that resets its card refuses for a moment: asked again with the next pair.
+            Err(why) if !std::mem::replace(&mut self.device_silent, true) => {
+                self.progress.note(format!(
+                    "the card's clock cannot be read ({why}): packets that it stamps have no \
+                     counts until it can"
+                ));
+            }
+            Err(_) => {}
         }
     }
 

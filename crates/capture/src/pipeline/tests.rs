@@ -27,6 +27,8 @@ enum Step {
     Gone,
     Fail,
     Panic,
+    /// Longer than from one reading of a card's clock to the next.
+    Wait,
     /// The user has had enough.
     Stop,
 }
@@ -143,6 +145,7 @@ impl Tap for FakeTap {
             Some(Step::Gone) => return Ok(Next::Gone),
             Some(Step::Fail) => return Err(broken()),
             Some(Step::Panic) => panic!("as wished"),
+            Some(Step::Wait) => std::thread::sleep(Duration::from_millis(110)),
             Some(Step::Stop) => self.stop.store(true, Ordering::SeqCst),
             None if self.waiting.is_empty() => self.stop.store(true, Ordering::SeqCst),
             None => {}
@@ -476,7 +479,7 @@ fn a_panic_of_the_tap_leaves_a_whole_file_and_nobody_waiting() {
 }
 
 #[test]
-fn the_cards_clock_is_read_until_it_fails() {
+fn the_cards_clock_is_read_again_after_it_failed() {
     let tap = FakeTap::new(vec![Step::Arrive(5)], 100, 8);
     let (stop, progress, converter) = (tap.stop.clone(), Progress::default(), converter());
     let devices = converter.devices.clone();
@@ -496,6 +499,21 @@ fn the_cards_clock_is_read_until_it_fails() {
     let notes = progress.notes();
     assert!(notes.len() == 1 && notes[0].contains("the card's clock"), "{notes:?}");
     assert_eq!(devices.load(Ordering::SeqCst), 0);
+
+    // It fails at the beginning only.
+    let tap = FakeTap::new(vec![Step::Arrive(1), Step::Wait, Step::Arrive(1)], 100, 8);
+    let (stop, progress, converter) = (tap.stop.clone(), Progress::default(), self::converter());
+    let devices = converter.devices.clone();
+    let mut asked = 0;
+    let device: Device = Box::new(move || {
+        asked += 1;
+        if asked == 1 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(pair) }
+    });
+    let sink = Box::new(FakeSink::default());
+    run_with(Box::new(tap), Some(device), converter, sink, &options, &stop, &progress);
+    assert!(devices.load(Ordering::SeqCst) > 0);
+    let notes = progress.notes().join("\n");
+    assert!(notes.contains("can be read again"), "{notes}");
 }
 
 #[test]

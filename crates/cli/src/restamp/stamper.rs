@@ -181,6 +181,16 @@ impl Stampers {
     }
 }
 
+/// Whether what the file promises is narrower than what is known now, and not contradicted by it: a
+/// hand that the daemon has extended since may know less of a moment than the one of that moment.
+pub(super) fn kept(old: &PacketRecord, then_ns: i64, now_ns: i64, bound_ns: Option<u32>) -> bool {
+    let (Some(then), Some(now)) = (old.bound_ns, bound_ns) else { return false };
+    let apart = then_ns.abs_diff(now_ns);
+    old.quality == records::Quality::Bounded
+        && then < now
+        && apart <= u64::from(then) + u64::from(now)
+}
+
 /// The record with what is new in it. Where nothing is, to the last bit the old one.
 fn renew(by: By, old: &PacketRecord, recorded: &Recorded, stamped: &Stamped) -> Anew {
     let unix_ns = stamped.unix_ns;
@@ -195,6 +205,9 @@ fn renew(by: By, old: &PacketRecord, recorded: &Recorded, stamped: &Stamped) -> 
         Quality::Uncounted => records::Quality::Uncounted,
     };
     let bound_ns = stamped.bound.and_then(truechimer_capture::sink::bound_ns);
+    if by == By::Best && kept(old, recorded.unix_ns, unix_ns, bound_ns) {
+        return Anew { unix_ns: recorded.unix_ns, record: *old };
+    }
     let record = PacketRecord { quality, generation: stamped.generation, bound_ns, ..*old };
     Anew { unix_ns, record }
 }

@@ -256,6 +256,26 @@ fn it_is_listed_as_it_stands() {
 }
 
 #[test]
+fn a_narrower_promise_is_kept_unless_it_is_refuted() {
+    use truechimer_pcapng::records::{self, PacketRecord};
+    let record = |quality, bound_ns| PacketRecord {
+        method: 1,
+        stamped_by: records::StampedBy::Realtime,
+        quality,
+        counted: None,
+        generation: 1,
+        bound_ns,
+    };
+    let bounded = record(records::Quality::Bounded, Some(1000));
+    assert!(stamper::kept(&bounded, 50, 80, Some(1030)));
+    assert!(!stamper::kept(&bounded, 50, 80, Some(1000)), "what is as good is the newer");
+    assert!(!stamper::kept(&bounded, 0, 2031, Some(1030)), "both cannot hold");
+    assert!(stamper::kept(&bounded, 2030, 0, Some(1030)));
+    let marked = record(records::Quality::Unsynchronised, Some(1000));
+    assert!(!stamper::kept(&marked, 50, 80, Some(1030)));
+}
+
+#[test]
 fn what_cannot_be_restamped_is_told() {
     let files = Files::new();
     let (from, to) = files.names();
