@@ -140,7 +140,7 @@ impl Ladder {
             (name.to_owned(), points.collect())
         });
         outcome.figures.push(Figure::Plot(Plot {
-            title: "Loss against the rate offered, frames of 64 bytes".to_owned(),
+            title: "Loss (%) against the rate offered, frames of 64 bytes".to_owned(),
             x: Axis::linear("million packets a second"),
             y: Axis::linear("lost, %"),
             lines: lines.collect(),

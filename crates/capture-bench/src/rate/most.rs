@@ -210,7 +210,7 @@ impl Most {
             (name.to_owned(), points.collect())
         });
         outcome.figures.push(Figure::Plot(Plot {
-            title: "Highest rate without loss".to_owned(),
+            title: "Highest rate without loss, million frames a second".to_owned(),
             x: Axis::linear("bytes of a frame"),
             y: Axis::linear("million packets a second"),
             lines: lines.collect(),
