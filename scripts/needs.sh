@@ -5,6 +5,7 @@
 # Daemons live in the system's folders, which an ordinary user's path may lack.
 : "${target:?}"
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin
+export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
 
 # As root, if that can be had without asking.
 root() {
@@ -50,6 +51,68 @@ need_chronyd() {
     mkdir -p "$target/test/chrony"
     (cd "$target/test/chrony" && apt_fetch chrony && dpkg-deb -x chrony_*.deb .)
     chronyd --version >/dev/null 2>&1 || echo "no chronyd (package chrony): what needs it will be skipped"
+}
+
+# Whether these programs are there with all their libraries.
+complete() {
+    local program
+    for program in "$@"; do
+        program=$(command -v "$program") || return
+        ! ldd "$program" 2>/dev/null | grep -q "not found" || return
+    done
+}
+
+# Fetches Debian packages and unpacks them into a folder: FOLDER PACKAGE...
+unpack() (
+    mkdir -p "$1/fetched" && cd "$1" && shift || return
+    (cd fetched && apt_fetch "$@") && for package in fetched/*.deb; do dpkg-deb -x "$package" .; done
+    rm -r fetched
+)
+
+# Programs that their own package would start as a daemon: they are unpacked into FOLDER, and their
+# libraries installed, or where that may not be done unpacked as well.
+need_unpacked() { # FOLDER PACKAGE PROGRAM LIBRARY...
+    local folder=$1 package=$2 program=$3
+    shift 3
+    complete "$program" && return
+    apt_install "$@"
+    complete "$program" && return
+    echo "unpacking $package into $folder"
+    unpack "$folder" "$package"
+    complete "$program" && return
+    unpack "$folder" "$@"
+    mkdir -p "$folder/lib"
+    find "$folder/usr/lib" -name 'lib*.so*' -exec cp -P {} "$folder/lib" \; 2>/dev/null
+    unpacked_libraries
+    complete "$program"
+}
+
+unpacked_libraries() {
+    local name folder
+    for name in corosync redis; do
+        folder=$target/test/$name/lib
+        case ":${LD_LIBRARY_PATH:-}:" in
+        *":$folder:"*) ;;
+        *) [ ! -d "$folder" ] || export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder ;;
+        esac
+    done
+}
+unpacked_libraries
+
+# The group's ring; with the libraries that its members load at run time.
+need_corosync() {
+    need_unpacked "$target/test/corosync" corosync corosync libcpg4 libquorum5 libcmap4 libcfg7 \
+        libvotequorum8 libcorosync-common4 libqb100 libknet1 libnozzle1 libstatgrab10 ||
+        echo "no corosync: what needs it will be skipped"
+}
+
+# The server is a link to one of the tools, which come without a daemon.
+need_redis() {
+    complete redis-server redis-cli && return
+    need_unpacked "$target/test/redis" redis-tools redis-check-rdb libjemalloc2 liblzf1 libatomic1
+    mkdir -p "$target/test/redis/usr/bin"
+    ln -sf "$(command -v redis-check-rdb)" "$target/test/redis/usr/bin/redis-server"
+    complete redis-server redis-cli || echo "no redis: what needs it will be skipped"
 }
 
 # What other people capture with, and what reads captures: the tests compare with it. Debian asks

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use truechimer_outcome::files::Files;
 use truechimer_report::Page;
 use truechimer_testbed::binary;
 use truechimer_testbed::relay::{self, Path};
@@ -108,15 +109,8 @@ pub struct Asked {
     /// Fewer sizes, rounds and packets: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Print one JSON array
-    #[arg(long)]
-    pub json: bool,
-    /// Write a report to look at
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write what goes into a document: Markdown, with its pictures beside it
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    pub files: Files,
     /// How often everything is repeated
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -155,26 +149,12 @@ impl Asked {
     /// # Errors
     /// Where one cannot be written.
     pub fn write(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
-        let write = |path: &std::path::Path, text: &str| {
-            std::fs::write(path, text).map_err(|error| Failure::of(path.display(), error))
-        };
-        if let Some(path) = &self.html {
-            let command: Vec<String> = std::env::args().skip(1).collect();
-            let page = Page::new("Packet capture: cost, loss, rate and accuracy")
-                .about("Figures of one machine; compare within a run, not between runs.")
-                .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-                .command(&format!("truechimer-capture-bench {}", command.join(" ")))
-                .sections(outcomes.iter().map(Outcome::section));
-            write(path, &page.render())?;
-        }
-        if let Some(path) = &self.markdown {
-            let text: Vec<String> = outcomes.iter().map(Outcome::markdown).collect();
-            write(path, &text.join("\n"))?;
-            for (name, plot) in outcomes.iter().flat_map(Outcome::plots) {
-                write(&path.with_file_name(name), &plot.svg())?;
-            }
-        }
-        Ok(())
+        let command: Vec<String> = std::env::args().skip(1).collect();
+        let page = Page::new("Packet capture: cost, loss, rate and accuracy")
+            .about("Figures of one machine; compare within a run, not between runs.")
+            .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
+            .command(&format!("truechimer-capture-bench {}", command.join(" ")));
+        self.files.write(page, outcomes)
     }
 }
 

@@ -10,19 +10,17 @@ mod conversion;
 mod frame;
 mod generator;
 mod options;
-mod outcome;
 mod overhead;
 mod peers;
-mod plot;
 mod rate;
 mod search;
-mod stats;
 mod trial;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use truechimer_outcome::{outcome, plot, stats};
 
 use crate::args::{CommandLine, Measure, What};
 use crate::outcome::{Failure, Outcome};
@@ -65,12 +63,12 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
             Measure::Conversion => conversion::run(&options),
             Measure::Accuracy => accuracy::run(&options),
         }?;
-        if !asked.json {
+        if !asked.files.json {
             say(&outcome.text())?;
         }
         outcomes.push(outcome);
     }
-    if asked.json {
+    if asked.files.json {
         let all: Vec<_> = outcomes.iter().map(Outcome::to_json).collect();
         say(&serde_json::to_string_pretty(&all).map_err(|e| Failure::of("the figures", e))?)?;
     }

@@ -19,7 +19,6 @@ use crate::options::Options;
 use crate::outcome::{Failure, Outcome};
 use host::Place;
 use probe::{Act, Probe, Ruler};
-pub use series::tail;
 use series::{Block, Random, Series};
 use traffic::{PATTERNS, Pattern, Sender};
 use warm::Cost;

@@ -44,6 +44,8 @@ pub enum Command {
     Restamp(crate::restamp::Restamp),
     /// Measure delay, jitter, loss and reordering, live or from captures
     Qos(crate::qos::Qos),
+    /// One clock for a group of replicas: agree on each reading of time
+    Group(crate::group::Group),
     /// Capture for Wireshark, which calls this itself
     #[command(hide = true)]
     Extcap(crate::extcap::Extcap),
@@ -58,12 +60,13 @@ pub enum Command {
 }
 
 /// Which command stands under which heading in `truechimer --help`.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Keep a clock", &["run"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
     ("Know the machine", &["counters"]),
     ("Stamp packets", &["capture", "restamp", "qos"]),
+    ("Agree on time", &["group"]),
     ("Examine it", &["simulate", "replay", "bench", "man"]),
 ];
 

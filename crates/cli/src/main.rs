@@ -12,6 +12,7 @@ mod daemon;
 mod demo;
 mod extcap;
 mod failure;
+mod group;
 mod man;
 mod now;
 mod qos;
@@ -74,6 +75,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Capture(args) => capture::run(&args, out),
         Command::Restamp(args) => restamp::run(&args, out),
         Command::Qos(args) => qos::run(&args, out),
+        Command::Group(args) => group::run(args, out),
         Command::Extcap(args) => extcap::run(&args, out),
         Command::Bench(args) => match args.what {
             BenchWhat::Read(args) => bench::read(&args, out),

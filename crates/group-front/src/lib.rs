@@ -1,1 +1,33 @@
-//! Replicates a program that serves TCP: requests in one order, one time for each.
+//! Replicates a program that serves TCP and knows nothing of it.
+//!
+//! A front runs beside the program on each member's node. Clients connect to any of the fronts.
+//! What they send goes as messages through the group's order; each front feeds its own program the
+//! same messages in the same order, one at a time, and the clock that the program reads while it
+//! works on one stands at the agreed time of that message's delivery. So replicas that are
+//! deterministic otherwise give the same answers. The client has its answer from the front that it
+//! is connected to, once a majority has the request; the other fronts compare theirs and drop them.
+//!
+//! Suited: a program in which one thread at a time works on requests (an event loop, or a thread
+//! for each connection), and whose answers depend on its requests and the time of day alone. Not
+//! suited: programs that hand requests to a pool of threads, draw random numbers, or act on timers
+//! of their own in a way that answers show.
+#![deny(unsafe_code)]
+
+mod clients;
+mod commit;
+mod cut;
+mod digest;
+mod front;
+mod hash;
+mod order;
+mod program;
+mod record;
+mod ring;
+mod sys;
+mod transfer;
+mod wire;
+
+pub use cut::Protocol;
+pub use front::{Ended, Front, Settings};
+pub use order::{Conn, FrontId};
+pub use ring::{AgentRing, Committer, Ring, RingEvent};

@@ -3,7 +3,7 @@
 use crate::types::{Agreed, Call, Member, Phase, Point, Round, Thread};
 
 /// What happens to a member. Each comes with a [`Reading`](crate::Reading) of the moment.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event<'a> {
     /// A thread reads the clock. It has at most one operation at a time.
     Read {
@@ -75,7 +75,7 @@ pub enum Event<'a> {
 pub const LARGEST_PAYLOAD: usize = 256 << 10;
 
 /// What a member wants done, in this order.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// Multicast this in the group's order.
     Send(Vec<u8>),
@@ -153,7 +153,7 @@ pub enum Action {
 }
 
 /// Why an operation gets no value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rejection {
     /// This member is outside the primary component.
     Outside,
@@ -168,7 +168,7 @@ pub enum Rejection {
 }
 
 /// Why a message was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
     /// Its stamp is farther ahead than [`causal_horizon_ns`](crate::Group::causal_horizon_ns).
     StampTooFarAhead,
@@ -179,7 +179,7 @@ pub enum Refusal {
 }
 
 /// What the operator should know. Each is counted; the agent says each kind at a bounded rate.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Notice {
     /// A message of the stream that is not ours or broken; ignored.
     Malformed {

@@ -1,5 +1,7 @@
 //! What the members of a group must have in common, and what each may choose for itself.
 
+use core::fmt;
+
 use crate::types::{Member, Mode, Order};
 
 /// The name is at most this many bytes of `a-z A-Z 0-9 . _ -`.
@@ -7,7 +9,7 @@ pub const LONGEST_NAME: usize = 64;
 
 /// What a group is: the same at every member, or they refuse each other (its digest goes with each
 /// message).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
     /// Its name.
     pub name: String,
@@ -35,7 +37,7 @@ pub struct Group {
 }
 
 /// What a member chooses for itself.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Own {
     /// Who it is. A member that is not of the universe is an observer: it sends and receives
     /// messages and follows the clock, but never proposes in a round, votes or counts.
@@ -52,4 +54,191 @@ pub struct Own {
     pub floor: Option<i64>,
     /// Whether a program here can give and take checkpoints.
     pub checkpoints: bool,
+}
+
+/// The most members that a universe may have.
+pub const LARGEST_UNIVERSE: usize = 256;
+
+/// The least time between two reports of a member's clock, ns.
+const LEAST_REPORT_NS: u64 = 1_000_000_000;
+
+/// The longest of all settings that are times, ns (about a day).
+const LONGEST_NS: u64 = 100_000_000_000_000;
+
+impl Group {
+    /// A group of this name and universe, everything else by default.
+    pub fn new(name: &str, universe: &[Member]) -> Group {
+        Group {
+            name: name.to_owned(),
+            universe: universe.to_vec(),
+            mode: Mode::Active,
+            order: Order::Monotone,
+            steering_cap_ppb: 500_000,
+            steering_time_ns: 8_000_000_000,
+            horizon_ns: 5_000_000_000,
+            lease_ns: 1_000,
+            causal_horizon_ns: 10_000_000_000,
+            rotate: false,
+        }
+    }
+
+    /// Digest of all settings (FNV-1a, 64 bits): the same exactly where they are the same, but for
+    /// one case in 2⁶⁴. Goes with each message.
+    pub fn digest(&self) -> u64 {
+        // Destructured so that a new setting cannot be forgotten.
+        let Group {
+            name,
+            universe,
+            mode,
+            order,
+            steering_cap_ppb,
+            steering_time_ns,
+            horizon_ns,
+            lease_ns,
+            causal_horizon_ns,
+            rotate,
+        } = self;
+        let mut digest = Digest::default();
+        digest.number(name.len() as u64);
+        digest.bytes(name.as_bytes());
+        digest.number(universe.len() as u64);
+        universe.iter().for_each(|member| digest.number(member.0.into()));
+        digest.number(*mode as u64);
+        digest.number(*order as u64);
+        digest.number((*steering_cap_ppb).into());
+        for number in [steering_time_ns, horizon_ns, lease_ns, causal_horizon_ns] {
+            digest.number(*number);
+        }
+        digest.number((*rotate).into());
+        digest.0
+    }
+
+    /// Whether so many members of the universe are more than half of it.
+    pub(crate) fn majority(&self, members: usize) -> bool {
+        members > self.universe.len() / 2
+    }
+
+    /// Whether this is a member of the universe (otherwise it is an observer).
+    pub(crate) fn counts(&self, member: Member) -> bool {
+        self.universe.binary_search(&member).is_ok()
+    }
+
+    fn check(&self) -> Result<(), SettingsError> {
+        let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+        if self.name.is_empty()
+            || self.name.len() > LONGEST_NAME
+            || !self.name.bytes().all(letter)
+            || self.name.starts_with('.')
+        {
+            return Err(SettingsError::Name);
+        }
+        if self.universe.is_empty()
+            || self.universe.len() > LARGEST_UNIVERSE
+            || self.universe.first() == Some(&Member(0))
+            || !self.universe.is_sorted_by(|a, b| a < b)
+        {
+            return Err(SettingsError::Universe);
+        }
+        if self.steering_cap_ppb > 100_000_000 {
+            return Err(SettingsError::SteeringCap);
+        }
+        let times = [self.steering_time_ns, self.horizon_ns, self.lease_ns, self.causal_horizon_ns];
+        if self.steering_time_ns == 0 || times.iter().any(|&time| time > LONGEST_NS) {
+            return Err(SettingsError::Time);
+        }
+        Ok(())
+    }
+}
+
+impl Own {
+    /// This member, with everything else by default: nothing kept, no checkpoints.
+    pub fn new(member: Member, incarnation: u64) -> Own {
+        Own {
+            member,
+            incarnation,
+            stagger_ns: 400_000,
+            report_ns: LEAST_REPORT_NS,
+            buffer: 1 << 20,
+            floor: None,
+            checkpoints: false,
+        }
+    }
+}
+
+pub(crate) fn check(group: &Group, own: &Own) -> Result<(), SettingsError> {
+    group.check()?;
+    if own.member.0 == 0 {
+        return Err(SettingsError::Member);
+    }
+    if own.report_ns < LEAST_REPORT_NS || own.report_ns.max(own.stagger_ns) > LONGEST_NS {
+        return Err(SettingsError::Report);
+    }
+    Ok(())
+}
+
+/// What is wrong with settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SettingsError {
+    /// The name.
+    Name,
+    /// The universe.
+    Universe,
+    /// The greatest steering rate.
+    SteeringCap,
+    /// One of the group's times.
+    Time,
+    /// The own member.
+    Member,
+    /// The own times.
+    Report,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingsError::Name => write!(
+                out,
+                "name: 1 to {LONGEST_NAME} of a-z A-Z 0-9 . _ - are allowed, no dot at the start"
+            ),
+            SettingsError::Universe => write!(
+                out,
+                "universe: 1 to {LARGEST_UNIVERSE} different members are needed, ascending, each 1 \
+                 or more"
+            ),
+            SettingsError::SteeringCap => {
+                out.write_str("steering cap: at most 100 000 000 parts in 10⁹ (10 %) are allowed")
+            }
+            SettingsError::Time => out.write_str(
+                "steering time, horizon, lease and causal horizon may be at most 100 000 s, and \
+                 the steering time not 0",
+            ),
+            SettingsError::Member => out.write_str("member: a number of 1 or more is needed"),
+            SettingsError::Report => out.write_str(
+                "reports must be at least 1 s apart, and they and the stagger at most 100 000 s",
+            ),
+        }
+    }
+}
+
+impl core::error::Error for SettingsError {}
+
+/// FNV-1a, 64 bits.
+pub(crate) struct Digest(pub(crate) u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    pub(crate) fn number(&mut self, number: u64) {
+        self.bytes(&number.to_le_bytes());
+    }
 }

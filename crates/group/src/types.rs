@@ -40,7 +40,7 @@ pub struct Bound {
 }
 
 /// What a member's own clocks say at one moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reading {
     /// The physical clock, ns from any origin: local to the host, never steered or stepped. The
     /// published algorithm reads this and nothing else.
@@ -50,7 +50,7 @@ pub struct Reading {
 }
 
 /// UTC by a member's own clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Utc {
     /// The best estimate, ns since 1970, within `bound`.
     pub best: i64,
@@ -68,7 +68,7 @@ pub struct Point {
 }
 
 /// A value of the group clock: the same at every replica.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Agreed {
     /// The group's time.
     pub time: GroupTime,
@@ -99,7 +99,7 @@ pub enum Call {
 }
 
 /// How replicas divide the work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Mode {
     /// All replicas do it, and any may become a round's synchronizer.
@@ -112,7 +112,7 @@ pub enum Mode {
 }
 
 /// How a round's value comes of the proposal that was delivered first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Order {
     /// The greater of it and the last group value + 1 ns: monotone for the whole group.
@@ -123,7 +123,7 @@ pub enum Order {
 }
 
 /// Where a member stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
     /// Not in a primary component, or only just back in one: has nothing to say.
     Outside,

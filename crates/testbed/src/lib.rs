@@ -3,6 +3,7 @@
 //!
 //! * [`namespace`]: two hosts joined by a wire, as network namespaces; root is not needed.
 //! * [`chrony`]: chronyd serving the host's time on one of them.
+//! * [`ring`]: a Corosync ring of several nodes on this machine.
 //! * [`relay`]: a path between client and server that delays, loses and duplicates.
 //! * [`daemon`]: the daemon under test and the commands that ask it.
 //! * [`truth`], [`watch`]: what the time is, around each reading of the clock under test.
@@ -20,6 +21,7 @@ pub mod lacking;
 pub mod namespace;
 pub mod process;
 pub mod relay;
+pub mod ring;
 pub mod scale;
 pub mod temp;
 

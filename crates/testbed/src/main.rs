@@ -6,6 +6,7 @@ mod breach;
 mod inject;
 mod line_server;
 mod look;
+mod member;
 mod pick;
 mod stamps;
 
@@ -21,6 +22,7 @@ use breach::breach;
 use inject::inject;
 use line_server::serve;
 use look::look;
+use member::{member, stranger};
 use pick::pick;
 use stamps::stamps;
 
@@ -43,6 +45,11 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed inject INTERFACE
            send each line of standard input, a frame in hexadecimal, as it is; print the system
            clock before and after each (ns)
+       truechimer-testbed member GROUP
+           be in a group of Corosync's: print what comes; standard input has lines like `say TEXT`,
+           `flood N SIZE`, `time N SIZE` (own messages back, one in flight)
+       truechimer-testbed stranger GROUP
+           send rubbish to a group of Corosync's, and stay in it until standard input ends
        truechimer-testbed json PATH
            print a value of the JSON on standard input; PATH as in counters/name=hpet/steps/0
        truechimer-testbed breach thread|sleep|wait|receive|sockets
@@ -60,6 +67,8 @@ fn main() -> ExitCode {
         ["watch", page, reference, seconds] => look(page, reference, seconds, "50"),
         ["watch", page, reference, seconds, every] => look(page, reference, seconds, every),
         ["inject", interface] => inject(interface),
+        ["member", group] => member(group),
+        ["stranger", group] => stranger(group),
         ["json", path] => pick(path),
         ["breach", rule] => breach(rule),
         _ => Err(USAGE.to_owned()),

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use super::trial::KEPT;
 use super::{PERIOD_NS, RATE, Row, SIZE, Source};
 use crate::outcome::{Figure, Grid, Outcome};
-use crate::overhead::tail;
 use crate::plot::{Axis, Plot};
-use crate::stats::{Spread, show_ns, show_share};
+use crate::stats::{Spread, show_ns, show_share, tail};
 
 /// Everything.
 pub fn outcome(

@@ -4,8 +4,6 @@
 const RESAMPLES: usize = 400;
 /// Of fewer rounds there is no interval.
 const LEAST_ROUNDS: usize = 4;
-/// Points of a line that shows a distribution.
-const TAIL_POINTS: i32 = 160;
 
 /// Measured times of packets that followed each other.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -143,25 +141,6 @@ pub fn autocorrelation(series: &Series, lag: usize) -> f64 {
     correlation(&pairs)
 }
 
-/// Which share of the values is not below `x`, for places that show the tail: points of a line with
-/// both axes logarithmic.
-#[must_use]
-pub fn tail(values: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
-    let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
-    values.sort_by(f64::total_cmp);
-    let count = values.len() as f64;
-    let least = (1.0 / count).ln();
-    let mut points: Vec<(f64, f64)> = (0..=TAIL_POINTS)
-        .map(|n| (least * f64::from(n) / f64::from(TAIL_POINTS)).exp())
-        .filter_map(|share| {
-            let place = (count - share * count).round() as usize;
-            Some((*values.get(place)?, (count - place as f64) / count))
-        })
-        .collect();
-    points.dedup_by(|a, b| a.0 == b.0);
-    points
-}
-
 /// The middle place of a value among others.
 fn rank(sorted: &[f64], value: f64) -> f64 {
     let below = sorted.partition_point(|other| *other < value);
@@ -267,16 +246,6 @@ mod tests {
         let drift = |n: usize| (n / 100 * 50) as f64;
         let net = net(&series(|n| 40.0 + drift(n)), &series(drift), |f| f.mean);
         assert_eq!((net.low, net.value, net.high), (40.0, 40.0, 40.0));
-    }
-
-    #[test]
-    fn tails_fall_to_the_last_value() {
-        let tail = tail((1..=1000).map(f64::from));
-        assert_eq!(tail.first(), Some(&(1.0, 1.0)));
-        let last = tail.last().copied().unwrap_or_default();
-        assert!(last.0 == 1000.0 && (last.1 - 0.001).abs() < 1e-9, "{last:?}");
-        assert!(tail.is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1));
-        assert!(super::tail([]).is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::series::{self, Figures, Net, QUANTILES, Series, Together};
 use super::{KINDS, Measured, Overhead, UNSTAMPED};
 use crate::outcome::{Figure, Grid, Outcome};
 use crate::plot::{Axis, Plot};
+use crate::stats::tail;
 
 /// Lags shown in the table, and the greatest in the picture.
 const LAGS: [usize; 4] = [1, 2, 5, 10];
@@ -308,7 +309,7 @@ fn figures(measured: &Measured, rows: &[Row]) -> Vec<Figure> {
         lines: Vec::new(),
     };
     for (kind, series) in kinds() {
-        above.lines.push((kind.name.to_owned(), series::tail(costs(series))));
+        above.lines.push((kind.name.to_owned(), tail(costs(series))));
     }
     let lags = Plot {
         title: format!("{name}: autocorrelation of the overhead"),

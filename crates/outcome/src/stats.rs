@@ -1,4 +1,7 @@
-//! Medians, quantiles, and what a series of stamps shows.
+//! Medians, quantiles, and how figures are written.
+
+/// Points of a line that shows a distribution.
+const TAIL_POINTS: i32 = 160;
 
 /// The value below which the share `q` of `values` lies; not a number of none.
 #[must_use]
@@ -57,6 +60,25 @@ impl Spread {
     }
 }
 
+/// Which share of the values is not below `x`, for places that show the tail: points of a line with
+/// both axes logarithmic.
+#[must_use]
+pub fn tail(values: impl IntoIterator<Item = f64>) -> Vec<(f64, f64)> {
+    let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    let least = (1.0 / count).ln();
+    let mut points: Vec<(f64, f64)> = (0..=TAIL_POINTS)
+        .map(|n| (least * f64::from(n) / f64::from(TAIL_POINTS)).exp())
+        .filter_map(|share| {
+            let place = (count - share * count).round() as usize;
+            Some((*values.get(place)?, (count - place as f64) / count))
+        })
+        .collect();
+    points.dedup_by(|a, b| a.0 == b.0);
+    points
+}
+
 /// Ns as people write them: `12 ns`, `3.4 µs`, `1.2 ms`.
 #[must_use]
 pub fn show_ns(ns: f64) -> String {
@@ -108,6 +130,16 @@ mod tests {
         assert_eq!(spread, Spread { p50: 500.0, p99: 990.0, p999: 999.0, most: 1000.0 });
         let twice = Spread::of([0.0]);
         assert_eq!(Spread::median(&[spread, twice, spread]), spread);
+    }
+
+    #[test]
+    fn tails_fall_to_the_last_value() {
+        let tail = tail((1..=1000).map(f64::from));
+        assert_eq!(tail.first(), Some(&(1.0, 1.0)));
+        let last = tail.last().copied().unwrap_or_default();
+        assert!(last.0 == 1000.0 && (last.1 - 0.001).abs() < 1e-9, "{last:?}");
+        assert!(tail.is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1));
+        assert!(super::tail([]).is_empty());
     }
 
     #[test]

@@ -11,6 +11,8 @@ const RIGHT: f64 = 190.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 const LINE_HEIGHT: f64 = 17.0;
+/// A line of more points than this is drawn without dots.
+const MOST_DOTS: usize = 170;
 /// Colours that are told apart by most eyes.
 const COLOURS: [&str; 9] = [
     "#1f77b4", "#d95f02", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#555555", "#bcbd22",
@@ -152,7 +154,7 @@ impl Plot {
                     path.join("L")
                 ));
             }
-            for p in points {
+            for p in points.iter().filter(|_| points.len() <= MOST_DOTS) {
                 let (x, y) = (x(p.0), y(p.1));
                 put(format_args!(
                     "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"{colour}\"/>\n"

@@ -1,0 +1,75 @@
+//! `truechimer group`: one clock for a group of replicas.
+
+mod agent;
+mod ask;
+mod exec;
+mod front;
+mod now;
+mod screen;
+mod status;
+mod watch;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use truechimer_group::Member;
+use truechimer_group_agent::config;
+
+use crate::failure::Ended;
+
+/// Options of `truechimer group`.
+#[derive(Args, Debug)]
+pub struct Group {
+    /// What to do.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum What {
+    /// Make this node a member of groups (in the foreground)
+    Agent(agent::Options),
+    /// Show how things stand with the groups of this node
+    Status(status::Options),
+    /// Watch a group: members, synchronizers, offsets, messages
+    Watch(watch::Options),
+    /// Run a program, unmodified, that reads the group's clock
+    Exec(exec::Options),
+    /// Replicate a program that serves TCP: its requests in one order, one time for each
+    Front(front::Options),
+    /// Take one reading of a group's clock: the same for all members that take it
+    Now(now::Options),
+}
+
+/// Runs the command.
+pub fn run(args: Group, out: &mut dyn Write) -> Ended {
+    match args.what {
+        What::Agent(options) => agent::run(options, out),
+        What::Status(options) => status::run(&options, out),
+        What::Watch(options) => watch::run(&options, out),
+        What::Exec(options) => exec::run(&options, out),
+        What::Front(options) => front::run(&options, out),
+        What::Now(options) => now::run(&options, out),
+    }
+}
+
+/// Where the agents are.
+#[derive(Args, Clone, Debug)]
+pub struct Place {
+    /// The directory with the agents' sockets [default: $TRUECHIMER_GROUP_DIR, else
+    /// $XDG_RUNTIME_DIR/truechimer/group and /run/truechimer/group]
+    #[arg(long, value_name = "DIR", help_heading = "Which agent")]
+    pub directory: Option<PathBuf>,
+    /// Which member, where this node has several (as with 'group agent --local')
+    #[arg(long, value_name = "ID", value_parser = member, help_heading = "Which agent")]
+    pub member: Option<Member>,
+}
+
+fn member(text: &str) -> Result<Member, String> {
+    match config::members(text)?.as_slice() {
+        [one] => Ok(*one),
+        _ => Err("must be one node id".to_owned()),
+    }
+}

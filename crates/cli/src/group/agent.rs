@@ -1,0 +1,250 @@
+//! `truechimer group agent`: a member of groups, in the foreground.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use truechimer_group::{Member, Mode, Order};
+use truechimer_group_agent::config::{self, Carrier, Membership, Outside, UtcSource};
+use truechimer_group_agent::{Level, Settings, run as run_agent};
+
+use crate::failure::{Ended, Failure, Outcome};
+use crate::{show, signals};
+
+/// Options of `truechimer group agent`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Quick start without a ring, as any user:
+  truechimer group agent --group demo --local 3
+  truechimer group watch --group demo
+
+On each node of a Corosync ring:
+  truechimer group agent --group ledger
+  truechimer group agent --config /etc/truechimer-group.toml
+
+Members, mode, order, rotate, steering, horizon, lease and causal horizon must be the same on all
+nodes, or they do not let each other in. All other options are each node's own.
+
+Programs on this node reach the agent by DIRECTORY/GROUP/ID.sock: this user and root may. UTC comes
+from a Truechimer clock page as soon as there is one; without it, this member follows the others'.
+
+The floor of each group's clock is kept in the state directory, so that the clock does not go back
+even if all members die: $STATE_DIRECTORY, or /var/lib/truechimer/group for root, or
+$XDG_STATE_HOME/truechimer/group (~/.local/state/truechimer/group).
+
+Signals: TERM and INT leave all groups and end the agent.
+
+Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
+pub struct Options {
+    /// The group to take part in
+    #[arg(long, value_name = "NAME", value_parser = config::name)]
+    pub group: Option<String>,
+    /// Read the configuration from FILE, with any number of groups (options for the node as a whole
+    /// come on top)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub own: Own,
+    #[command(flatten)]
+    pub node: Node,
+    /// Check the configuration, say what is wrong with it, and end
+    #[arg(long)]
+    pub check: bool,
+    /// Say more about what is going on
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// What must be the same on all nodes.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "The group, the same on all nodes")]
+pub struct Common {
+    /// All members that there can be: more than half of them must be connected [default: the ring's
+    /// node list]
+    #[arg(long, value_name = "ID,…", value_parser = members, requires = "group")]
+    pub members: Option<Members>,
+    /// How the replicas divide the work: active, semi-active or passive [default: active]
+    #[arg(long, value_name = "MODE", value_parser = config::mode, requires = "group")]
+    pub mode: Option<Mode>,
+    /// How values are made of proposals: monotone for the whole group, or as published, for each
+    /// thread only [default: monotone]
+    #[arg(long, value_name = "ORDER", value_parser = config::order, requires = "group")]
+    pub order: Option<Order>,
+    /// Let the order in which members propose go round with the rounds
+    #[arg(long, requires = "group")]
+    pub rotate: bool,
+    /// The fastest that the group's clock is steered [default: 500]
+    #[arg(long, value_name = "PPM", value_parser = config::steering_cap, requires = "group")]
+    pub steering_cap_ppm: Option<u32>,
+    /// In which time steering takes away an offset [default: 8s]
+    #[arg(long, value_name = "SPAN", value_parser = config::steering_time, requires = "group")]
+    pub steering_time: Option<u64>,
+    /// How far ahead of the members' reports a proposal may be [default: 5s]
+    #[arg(long, value_name = "SPAN", value_parser = config::horizon, requires = "group")]
+    pub horizon: Option<u64>,
+    /// How much time a message reserves for further readings while it is processed [default: 1us]
+    #[arg(long, value_name = "SPAN", value_parser = config::lease, requires = "group")]
+    pub lease: Option<u64>,
+    /// How far ahead another group's message may be stamped [default: 10s]
+    #[arg(long, value_name = "SPAN", value_parser = config::causal_horizon, requires = "group")]
+    pub causal_horizon: Option<u64>,
+}
+
+/// What each member chooses for itself.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "This member")]
+pub struct Own {
+    /// No ring: N members, all of them in this agent; for development and tests
+    #[arg(long, value_name = "N", requires = "group")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub local: Option<u32>,
+    /// What readings do while no majority is connected: wait or fail [default: wait]
+    #[arg(long, value_name = "WHAT", value_parser = config::outside, requires = "group")]
+    pub outside: Option<Outside>,
+    /// How long each further replica waits with its proposal [default: 400us]
+    #[arg(long, value_name = "SPAN", value_parser = config::stagger, requires = "group")]
+    pub stagger: Option<u64>,
+    /// The least time between two reports of this member's clock [default: 1s]
+    #[arg(long, value_name = "SPAN", value_parser = config::report_interval, requires = "group")]
+    pub report_interval: Option<u64>,
+    /// Programs here give and take checkpoints: a member takes part while its program is there
+    #[arg(long, requires = "group")]
+    pub checkpoints: bool,
+}
+
+/// What holds for the agent as a whole.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "This node")]
+pub struct Node {
+    /// Where programs find the agent [default: $TRUECHIMER_GROUP_DIR, else /run/truechimer/group
+    /// for root, $XDG_RUNTIME_DIR/truechimer/group for others]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Where the floors of the groups' clocks are kept; or none
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// The clock page to take UTC from, or none [default: $TRUECHIMER_PAGE, else
+    /// $XDG_RUNTIME_DIR/truechimer/clock or /run/truechimer/clock]
+    #[arg(long, value_name = "PATH")]
+    pub page: Option<PathBuf>,
+    /// Take UTC from the system clock, which is never farther than BOUND from it
+    #[arg(long, value_name = "BOUND", value_parser = config::system_clock)]
+    #[arg(conflicts_with = "page")]
+    pub system_clock: Option<u64>,
+    /// Real-time priority of the agent, 1 to 99
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub realtime: Option<u8>,
+}
+
+/// As clap takes a list for one value.
+#[derive(Clone, Debug)]
+pub struct Members(Vec<Member>);
+
+fn members(text: &str) -> Result<Members, String> {
+    config::members(text).map(Members)
+}
+
+impl Options {
+    fn settings(&self) -> Result<Settings, Failure> {
+        let utc = match (&self.node.page, self.node.system_clock) {
+            (_, Some(ns)) => {
+                Some(UtcSource::SystemClock { bound_ns: i64::try_from(ns).unwrap_or(i64::MAX) })
+            }
+            (Some(page), None) if page.as_os_str() == "none" => Some(UtcSource::None),
+            (Some(page), None) => Some(UtcSource::Page(Some(page.clone()))),
+            (None, None) => None,
+        };
+        let options = config::Options {
+            config: self.config.clone(),
+            group: self.group.as_deref().map(|name| self.membership(name)),
+            directory: self.node.directory.clone(),
+            state: self.node.state.clone(),
+            utc,
+            real_time: self.node.realtime,
+        };
+        options.settings().map_err(|why| Failure::Said(why.to_string()))
+    }
+
+    fn membership(&self, name: &str) -> Membership {
+        let mut made = Membership::new(name);
+        let Common {
+            members,
+            mode,
+            order,
+            rotate,
+            steering_cap_ppm,
+            steering_time,
+            horizon,
+            lease,
+            causal_horizon,
+        } = &self.common;
+        let group = &mut made.group;
+        group.rotate = *rotate;
+        set(&mut group.universe, &members.as_ref().map(|members| members.0.clone()));
+        set(&mut group.mode, mode);
+        set(&mut group.order, order);
+        set(&mut group.steering_cap_ppb, steering_cap_ppm);
+        set(&mut group.steering_time_ns, steering_time);
+        set(&mut group.horizon_ns, horizon);
+        set(&mut group.lease_ns, lease);
+        set(&mut group.causal_horizon_ns, causal_horizon);
+        let Own { local, outside, stagger, report_interval, checkpoints } = &self.own;
+        set(&mut made.outside, outside);
+        set(&mut made.stagger_ns, stagger);
+        set(&mut made.report_ns, report_interval);
+        made.checkpoints = *checkpoints;
+        match local {
+            Some(count) => made.local(*count),
+            None => made,
+        }
+    }
+}
+
+fn set<T: Clone>(place: &mut T, given: &Option<T>) {
+    if let Some(value) = given {
+        place.clone_from(value);
+    }
+}
+
+/// Runs the command.
+pub fn run(options: Options, out: &mut dyn Write) -> Ended {
+    let settings = options.settings()?;
+    if options.check {
+        writeln!(out, "the configuration is good: {}", described(&settings))?;
+        return Ok(Outcome::Good);
+    }
+    let stop = signals::stop()?;
+    let least = if options.verbose { Level::Debug } else { Level::Info };
+    let mut note = |level: Level, text: &str| {
+        let name = match level {
+            _ if level < least => return,
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warning => "warning",
+        };
+        // Nobody may be listening any more: the group goes on.
+        let _ = writeln!(std::io::stderr(), "truechimer: {name}: {}", show::plain(text));
+    };
+    run_agent(&settings, &stop, &mut note).map_err(|why| Failure::Said(why.to_string()))?;
+    Ok(Outcome::Good)
+}
+
+fn described(settings: &Settings) -> String {
+    let one = |membership: &Membership| {
+        let Membership { group, carrier, .. } = membership;
+        let members: Vec<String> = group.universe.iter().map(ToString::to_string).collect();
+        let members = match members.is_empty() {
+            true => "the ring's nodes".to_owned(),
+            false => members.join(","),
+        };
+        let carrier = match carrier {
+            Carrier::Corosync => "by Corosync",
+            Carrier::Local(_) => "without a ring",
+        };
+        format!("group '{}' of {members} {carrier}", group.name)
+    };
+    settings.groups.iter().map(one).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,186 @@
+//! `truechimer group front`: replicates a program that serves TCP and knows nothing of it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use truechimer_group_agent::config;
+use truechimer_group_client::{Replica, Where};
+use truechimer_group_front::{AgentRing, Ended, Front, Protocol, Settings};
+use truechimer_time::Span;
+
+use super::{Place, ask};
+use crate::args::positive;
+use crate::failure::{Ended as Result, Failure, Outcome};
+use crate::{show, signals};
+
+/// Options of `truechimer group front`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Clients connect to the front of any replica. What they send goes through the group's order, and each
+front feeds its own program the same requests in the same order, one at a time; the clock that the
+program reads meanwhile stands at the agreed time of the request's delivery. The client gets the
+answer of the replica whose front it is connected to, once a majority has the request.
+
+On each node (with 'group agent --local 3': three times, with --member and ports of their own):
+  truechimer group front --group shop --listen 0.0.0.0:6379 --connect 127.0.0.1:7000
+  truechimer group exec --group shop --reads delivery -- redis-server --port 7000
+
+Suited are programs in which one thread at a time works on requests (an event loop, or a thread for
+each connection), and whose answers depend on nothing but the requests and the time of day. Not suited
+are programs that hand requests to a pool of threads, serve one connection after the other, draw random
+numbers, or show in their answers what their own timers did. Fronts compare the replicas' replies all
+the time and say which request got different ones.
+
+A client whose front or replica dies sees its connection closed, and connects to another one. What it
+had asked and got no answer to was done once or not at all. The same goes when a member is outside the
+majority, and, at all fronts, when a replica joins.
+
+A replica that starts later, or has missed something, joins with the state of another one: that one's
+--checkpoint-command writes it to standard output, here --restore-command starts the program with it
+from standard input (with $TRUECHIMER_GROUP_FRONT and $TRUECHIMER_FRONT_CONNECT). Without them it
+refuses, and all replicas have to be started anew. The group begins when all replicas' fronts are there.
+
+Exit status: 0 ended by a signal, 1 this replica cannot go on, 2 error.")]
+pub struct Options {
+    /// The group; may be left out if this node has one agent and one group only
+    #[arg(long, value_name = "NAME", value_parser = config::name)]
+    pub group: Option<String>,
+    /// Where clients connect
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// Where this replica's program listens
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub connect: SocketAddr,
+    /// How many replicas there are in all
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub replicas: u32,
+    /// Write each request's number, agreed time and reply to FILE
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// After how long without requests the time goes on by itself
+    #[arg(long, value_name = "SPAN", default_value = "100ms", value_parser = positive)]
+    pub tick: Span,
+    /// How requests are told apart
+    #[arg(long, value_enum, default_value_t = Requests::Auto)]
+    pub protocol: Requests,
+    /// What replies wait for
+    #[arg(long, value_enum, default_value_t = Commit::Majority)]
+    pub commit: Commit,
+    /// Writes the program's state to standard output, for a replica that joins
+    #[arg(long, value_name = "COMMAND")]
+    pub checkpoint_command: Option<String>,
+    /// Starts the program with the state on standard input, and ends then
+    #[arg(long, value_name = "COMMAND")]
+    pub restore_command: Option<String>,
+    /// After how long a program that is not done with a request is reported
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
+    pub patience: Span,
+    /// Leave the program its own clock: the same order, but not the same time; for comparison
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub own_clocks: bool,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// How requests are told apart.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Requests {
+    /// RESP commands if a connection begins with one, else what comes at once
+    Auto,
+    /// Lines
+    Line,
+    /// RESP commands (Redis) and lines
+    Resp,
+    /// What comes at once
+    Bytes,
+}
+
+/// What replies wait for.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Commit {
+    /// Until a majority has the request
+    Majority,
+    /// Nothing: a reply may be of a request that only this replica ever had
+    None,
+}
+
+/// Runs the command.
+pub fn run(options: &Options, out: &mut dyn Write) -> Result {
+    let place = place(options)?;
+    let stop = signals::stop()?;
+    let replica = Replica::attach(&place).map_err(|why| Failure::Said(why.to_string()))?;
+    let member = replica.attached().member;
+    let socket = place.socket().map_err(|why| Failure::Said(why.to_string()))?;
+    let settings = Settings {
+        listen: options.listen,
+        connect: options.connect,
+        replicas: options.replicas as usize,
+        page: socket.with_file_name(format!("{member}.front")),
+        clock: !options.own_clocks,
+        record: options.record.clone(),
+        tick: duration(options.tick),
+        protocol: match options.protocol {
+            Requests::Auto => Protocol::Auto,
+            Requests::Line => Protocol::Line,
+            Requests::Resp => Protocol::Resp,
+            Requests::Bytes => Protocol::Bytes,
+        },
+        commit: options.commit == Commit::Majority,
+        checkpoint_command: options.checkpoint_command.clone(),
+        restore_command: options.restore_command.clone(),
+        patience: duration(options.patience),
+    };
+    let page = settings.page.clone();
+    let mut front =
+        Front::new(settings, Box::new(AgentRing::new(replica))).map_err(Failure::Said)?;
+    writeln!(
+        out,
+        "member {member} of {}: clients on {}, the program's page is {}",
+        place.group,
+        front.address()?,
+        page.display()
+    )?;
+    out.flush()?;
+    let mut say = |line: &str| {
+        // There is nobody to tell if that fails.
+        let _ = writeln!(out, "{}", show::plain(line));
+        let _ = out.flush();
+    };
+    match front.run(&stop, &mut say) {
+        Ok(Ended::Stopped) => Ok(Outcome::Good),
+        Ok(Ended::Unfit(why)) => {
+            writeln!(out, "this replica cannot go on: {}", show::plain(&why))?;
+            Ok(Outcome::Bad)
+        }
+        Err(why) => Err(Failure::Said(why)),
+    }
+}
+
+fn place(options: &Options) -> std::result::Result<Where, Failure> {
+    let found = ask::find(&options.place, options.group.as_deref())?;
+    match <[Where; 1]>::try_from(found) {
+        Ok([place]) => Ok(place),
+        Err(_) => Err(Failure::new(
+            "several members are here",
+            "say which with --group and --member, and start a front for each",
+        )),
+    }
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos_i64().max(0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_a_duration() {
+        assert_eq!(duration(Span::from_millis(100)), Duration::from_millis(100));
+    }
+}

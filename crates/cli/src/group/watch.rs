@@ -1,0 +1,230 @@
+//! `truechimer group watch`: a group as it goes on.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use truechimer_group_agent::{Report, config};
+use truechimer_time::{Rate, Span};
+
+use super::{Place, ask, screen};
+use crate::args::positive;
+use crate::failure::{Ended, Failure, Outcome};
+use crate::{show, signals};
+
+/// How often the flag is looked at.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Columns of the lines that are written where there is no terminal.
+const COLUMNS: [(&str, usize); 11] = [
+    ("uptime", 8),
+    ("group", 12),
+    ("member", 6),
+    ("phase", 7),
+    ("live", 4),
+    ("rounds/s", 9),
+    ("sent/s", 9),
+    ("suppr/s", 9),
+    ("dupl/s", 7),
+    ("offset", 12),
+    ("steering", 14),
+];
+
+/// Options of `truechimer group watch`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+On a terminal it shows what 'truechimer group status' does, with rates, again and again. Elsewhere
+it writes a line for each member of this node and each interval.
+
+Columns of the lines:
+  uptime    of the member's place, s
+  live      how many members take part
+  rounds/s  rounds decided, sent/s messages that this member sent, suppr/s its operations that
+            needed no proposal from it, dupl/s proposals for decided rounds: since the line before
+  offset    the group's clock - UTC by this member's clock; positive: the group's clock is ahead
+  steering  how much faster than the physical clocks the group's clock is made to go
+
+Exit status: 0 ended by a signal, or --once found all members that were asked live; 1 --once found
+some that are not; 2 error (no agent, say).")]
+pub struct Options {
+    /// Only this group
+    #[arg(long, value_name = "NAME", value_parser = config::name)]
+    pub group: Option<String>,
+    /// How long to wait in between
+    #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = positive)]
+    pub interval: Span,
+    /// Look twice, so that there are rates, and end
+    #[arg(long)]
+    pub once: bool,
+    /// JSON lines, each as of 'truechimer group status --json' with its rates
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// Runs the command.
+pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
+    let stop = signals::stop()?;
+    let terminal = io::stdout().is_terminal() && !options.json && !options.once;
+    let mut watch = Watch { options, before: BTreeMap::new(), headed: false };
+    let look = || ask::reports(&options.place, options.group.as_deref());
+    watch.remember(&look()?);
+    loop {
+        if !rest(&stop, options.interval) {
+            return Ok(Outcome::Good);
+        }
+        let reports = match look() {
+            Ok(reports) => reports,
+            // It may come back, as members do.
+            Err(Failure::Said(why)) if terminal => {
+                write!(out, "\x1b[H\x1b[J{why}\r\n")?;
+                out.flush()?;
+                continue;
+            }
+            Err(why) => return Err(why),
+        };
+        if terminal {
+            write!(out, "\x1b[H\x1b[J")?;
+        }
+        watch.show(&reports, terminal, out)?;
+        out.flush()?;
+        watch.remember(&reports);
+        if options.once {
+            return Ok(Outcome::of(reports.iter().all(|report| report.phase == "live")));
+        }
+    }
+}
+
+/// Waits, and says whether to go on.
+fn rest(stop: &AtomicBool, span: Span) -> bool {
+    let span = Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    let begin = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let left = span.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(GLANCE));
+    }
+    false
+}
+
+struct Watch<'o> {
+    options: &'o Options,
+    /// The last report of each member of each group.
+    before: BTreeMap<(String, u32), Report>,
+    headed: bool,
+}
+
+/// What happened in a second, on the average.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Rates {
+    rounds_per_s: f64,
+    sent_per_s: f64,
+    suppressed_per_s: f64,
+    duplicates_per_s: f64,
+}
+
+impl Rates {
+    /// Between two reports of the same life of an agent.
+    fn between(before: &Report, now: &Report) -> Option<Rates> {
+        let ns = now.uptime_ns.checked_sub(before.uptime_ns).filter(|ns| *ns > 0)?;
+        if before.pid != now.pid {
+            return None;
+        }
+        let (then, since) = (&before.counts, &now.counts);
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 * 1e9 / ns as f64;
+        Some(Rates {
+            rounds_per_s: rate(since.rounds, then.rounds),
+            sent_per_s: rate(since.messages_sent, then.messages_sent),
+            suppressed_per_s: rate(since.suppressed, then.suppressed),
+            duplicates_per_s: rate(since.duplicates, then.duplicates),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'r> {
+    #[serde(flatten)]
+    report: &'r Report,
+    rates: Option<Rates>,
+}
+
+impl Watch<'_> {
+    fn remember(&mut self, reports: &[Report]) {
+        let key = |report: &Report| (report.group.name.clone(), report.member);
+        self.before = reports.iter().map(|report| (key(report), report.clone())).collect();
+    }
+
+    fn rates(&self, report: &Report) -> Option<Rates> {
+        let before = self.before.get(&(report.group.name.clone(), report.member))?;
+        Rates::between(before, report)
+    }
+
+    fn show(
+        &mut self,
+        reports: &[Report],
+        terminal: bool,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if !terminal && !self.options.json && !self.headed {
+            self.headed = true;
+            row(COLUMNS.map(|(name, _)| name.to_owned()), out)?;
+        }
+        for report in reports {
+            let rates = self.rates(report);
+            if self.options.json {
+                writeln!(out, "{}", show::json(&Line { report, rates })?)?;
+            } else if terminal {
+                screen::write(report, out)?;
+                if let Some(rates) = rates {
+                    writeln!(out, "\n{}", in_words(&rates))?;
+                }
+                writeln!(out)?;
+            } else {
+                row(cells(report, rates), out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn in_words(rates: &Rates) -> String {
+    format!(
+        "a second: {:.1} rounds, {:.1} messages sent, {:.1} proposals suppressed, {:.1} duplicates",
+        rates.rounds_per_s, rates.sent_per_s, rates.suppressed_per_s, rates.duplicates_per_s
+    )
+}
+
+fn cells(report: &Report, rates: Option<Rates>) -> [String; 11] {
+    let rate = |of: fn(&Rates) -> f64| {
+        rates.as_ref().map_or_else(|| "-".to_owned(), |rates| format!("{:.1}", of(rates)))
+    };
+    let live = report.members.iter().filter(|m| m.live && !m.observer).count();
+    [
+        format!("{:.1}", report.uptime_ns as f64 / 1e9),
+        report.group.name.clone(),
+        report.member.to_string(),
+        report.phase.clone(),
+        format!("{live}/{}", report.group.members.len()),
+        rate(|rates| rates.rounds_per_s),
+        rate(|rates| rates.sent_per_s),
+        rate(|rates| rates.suppressed_per_s),
+        rate(|rates| rates.duplicates_per_s),
+        report
+            .ahead_of_utc_ns
+            .map_or_else(|| "-".to_owned(), |ns| format!("{:+}", Span::from_nanos(ns))),
+        format!("{:+}", Rate::from_ppb(report.steering_ppb)),
+    ]
+}
+
+fn row(cells: [String; 11], out: &mut dyn Write) -> io::Result<()> {
+    let mut line = String::new();
+    for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
+        line.push_str(&format!("{cell:>width$} "));
+    }
+    writeln!(out, "{}", line.trim_end())
+}

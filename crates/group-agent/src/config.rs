@@ -1,0 +1,224 @@
+//! The configuration file, `truechimer-group.toml`, and what an agent is told in all.
+//!
+//! ```toml
+//! directory = "/run/truechimer/group"         # where programs find the agent
+//! state = "/var/lib/truechimer/group"         # where the clocks' floors are kept; or "none"
+//! page = "/run/truechimer/clock"              # the Truechimer clock to follow
+//! # system-clock = "10ms"                     # instead: the system clock, this far from UTC at most
+//! # realtime = 10                             # real-time priority of the agent, 1 to 99
+//!
+//! [[group]]
+//! name = "ledger"                             # a-z A-Z 0-9 . _ -
+//! members = [1, 2, 3]                         # all that there can be; the ring's node list unless set
+//! # local = 3                                 # no ring: members 1 to 3, all of them in this agent
+//! mode = "active"                             # semi-active, passive
+//! order = "monotone"                          # published
+//! rotate = false                              # whether the order of proposing goes round
+//! steering-cap-ppm = 500                      # the fastest that the group's clock is steered
+//! steering-time = "8s"                        # in which steering takes away an offset
+//! horizon = "5s"                              # proposals farther ahead are cut
+//! lease = "1us"                               # what a message reserves for further reads
+//! causal-horizon = "10s"                      # messages stamped farther ahead are refused
+//! outside = "wait"                            # or "fail": readings while the majority is away
+//! stagger = "400us"                           # how long each further replica waits with its proposal
+//! report-interval = "1s"                      # between reports of this member's clock
+//! buffer = 1048576                            # values kept for what is behind
+//! checkpoints = false                         # whether programs here give and take checkpoints
+//! ```
+//!
+//! Only `[[group]]` with a `name` is needed. `members` to `causal-horizon` must be the same at every
+//! member, or they do not let each other in.
+
+mod nearest;
+mod options;
+mod reader;
+mod values;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use truechimer_group::{Group, Member, Mode, Order};
+
+pub use crate::clocks::UtcSource;
+pub use options::Options;
+pub use reader::parse;
+pub use values::{
+    causal_horizon, horizon, lease, members, mode, name, order, outside, report_interval, stagger,
+    steering_cap, steering_time, system_clock,
+};
+
+/// Everything that an agent needs to know, checked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// Where programs find it; none: where [`crate::run`] documents.
+    pub directory: Option<PathBuf>,
+    /// Where the clocks' floors are kept.
+    pub state: Place,
+    /// Where UTC comes from; none: from a clock page wherever there is one.
+    pub utc: Option<UtcSource>,
+    /// The real-time priority, 1 to 99.
+    pub real_time: Option<u8>,
+    /// The groups.
+    pub groups: Vec<Membership>,
+}
+
+/// One group, as this agent takes part in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Membership {
+    /// What all its members must have in common. An empty universe is the ring's node list.
+    pub group: Group,
+    /// What carries its messages.
+    pub carrier: Carrier,
+    /// What becomes of readings while the majority is away.
+    pub outside: Outside,
+    /// How long each further replica waits with its proposal, ns.
+    pub stagger_ns: u64,
+    /// The least time between two reports of this member's clock, ns.
+    pub report_ns: u64,
+    /// Values kept for a thread or a program that is behind.
+    pub buffer: usize,
+    /// Whether programs here give and take checkpoints.
+    pub checkpoints: bool,
+}
+
+/// What carries a group's messages.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Carrier {
+    /// Corosync on this node.
+    #[default]
+    Corosync,
+    /// Nothing but memory: these members, all of them in this agent.
+    Local(Vec<Member>),
+}
+
+/// What becomes of readings while this member is outside the primary component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Outside {
+    /// They wait until it is back, or until the program's own patience is at an end.
+    #[default]
+    Wait,
+    /// They fail at once.
+    Fail,
+}
+
+impl Membership {
+    /// This group with all settings at their defaults.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Membership {
+        Membership {
+            group: Group {
+                name: name.into(),
+                universe: Vec::new(),
+                mode: Mode::Active,
+                order: Order::Monotone,
+                steering_cap_ppb: 500_000,
+                steering_time_ns: 8_000_000_000,
+                horizon_ns: 5_000_000_000,
+                lease_ns: 1_000,
+                causal_horizon_ns: 10_000_000_000,
+                rotate: false,
+            },
+            carrier: Carrier::Corosync,
+            outside: Outside::Wait,
+            stagger_ns: 400_000,
+            report_ns: 1_000_000_000,
+            buffer: 1 << 20,
+            checkpoints: false,
+        }
+    }
+
+    /// With these members in this very agent, and no ring.
+    #[must_use]
+    pub fn local(mut self, count: u32) -> Membership {
+        let all: Vec<Member> = (1..=count).map(Member).collect();
+        if self.group.universe.is_empty() {
+            self.group.universe.clone_from(&all);
+        }
+        self.carrier = Carrier::Local(all);
+        self
+    }
+}
+
+/// Where something is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Place {
+    /// Where it is by default.
+    #[default]
+    Default,
+    /// It is not wanted.
+    None,
+    /// Here.
+    At(PathBuf),
+}
+
+/// The word `none` is [`Place::None`], anything else a path.
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Place {
+        if path == Path::new("none") { Place::None } else { Place::At(path) }
+    }
+}
+
+/// What is wrong with a configuration: one or more problems, in the order of their lines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong, where, and how to mend it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The file, or the option on the command line.
+    place: String,
+    /// The line in the file, from 1.
+    line: Option<usize>,
+    text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(out, "{}:{line}: {}", self.place, self.text),
+            None => write!(out, "{}: {}", self.place, self.text),
+        }
+    }
+}
+
+impl ConfigError {
+    fn one(place: &str, text: impl Into<String>) -> ConfigError {
+        ConfigError { problems: vec![Problem { place: place.into(), line: None, text: text.into() }] }
+    }
+
+    fn unless_empty(mut problems: Vec<Problem>) -> Result<(), ConfigError> {
+        problems.sort_by_key(|p| p.line);
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
+    }
+
+    fn unreadable(path: &Path, why: &io::Error) -> ConfigError {
+        ConfigError::one(&path.display().to_string(), format!("cannot be read: {why}"))
+    }
+
+    /// The problems, in the order of their lines; never empty.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+/// One problem a line.
+impl fmt::Display for ConfigError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests;

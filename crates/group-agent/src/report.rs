@@ -1,0 +1,220 @@
+//! What an agent says of a member to tools: one JSON object.
+
+use serde::{Deserialize, Serialize};
+
+use crate::notices::Noticed;
+
+/// How things stand at one member. Counts are since the agent took the member's place; times are in
+/// ns, group times and UTC since 1970.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The agent's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// How long the member's place has been taken, ns.
+    pub uptime_ns: i64,
+    /// The group.
+    pub group: GroupReport,
+    /// Who says so.
+    pub member: u32,
+    /// What carries the group's messages: `corosync` or `local`.
+    pub transport: String,
+    /// Whether the transport is connected now.
+    pub connected_to_transport: bool,
+    /// How often it was connected.
+    pub transport_joins: u64,
+    /// `outside`, `joining` or `live`.
+    pub phase: String,
+    /// Whether more than half of the group's members are connected.
+    pub primary: bool,
+    /// Which primary component, from 1.
+    pub generation: u64,
+    /// Messages delivered since the group began.
+    pub index: u64,
+    /// The nodes that are connected.
+    pub connected: Vec<u32>,
+    /// The members.
+    pub members: Vec<MemberReport>,
+    /// The synchronizers of the last rounds, the newest last.
+    pub recent_synchronizers: Vec<u32>,
+    /// The last value agreed on.
+    pub last: Option<ValueReport>,
+    /// This member's own view of the group's clock at this moment. Not an agreed value.
+    pub view_ns: Option<i64>,
+    /// The algorithm's offset: the view − the physical clock, ns.
+    pub offset_ns: Option<i64>,
+    /// The view − UTC by this member's clock, ns; positive: the group's clock is ahead.
+    pub ahead_of_utc_ns: Option<i64>,
+    /// UTC by this member's clock was not farther from its best estimate, ns.
+    pub utc_bound_ns: Option<i64>,
+    /// Where UTC comes from, or why there is none.
+    pub utc: String,
+    /// How much faster than the physical clocks the group's clock is made to go, parts in 10⁹.
+    pub steering_ppb: i64,
+    /// Counts.
+    pub counts: Counts,
+    /// What waits.
+    pub waiting: Waiting,
+    /// The threads that are least up to date here, at most [`MOST_THREADS`].
+    pub threads: Vec<ThreadReport>,
+    /// How many threads there are.
+    pub thread_count: usize,
+    /// The program and what reads here.
+    pub programs: Programs,
+    /// The group's clock was never ahead of this, as is on the disk, ns.
+    pub floor_ns: Option<i64>,
+    /// What the operator should know.
+    pub notices: Vec<Noticed>,
+}
+
+/// The most threads in a [`Report`].
+pub const MOST_THREADS: usize = 32;
+
+/// What the members have in common.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "each is its namesake in the configuration")]
+pub struct GroupReport {
+    pub name: String,
+    pub members: Vec<u32>,
+    pub mode: String,
+    pub order: String,
+    pub rotate: bool,
+    pub steering_cap_ppb: u32,
+    pub steering_time_ns: u64,
+    pub horizon_ns: u64,
+    pub lease_ns: u64,
+    pub causal_horizon_ns: u64,
+    /// The digest of all of them, which must be the same at all members.
+    pub digest: String,
+}
+
+/// A member as seen from here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// Its node.
+    pub member: u32,
+    /// Whether it only observes.
+    pub observer: bool,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Whether it takes part.
+    pub live: bool,
+    /// Whether its clock contradicts the majority's.
+    pub suspect: bool,
+    /// Its view of the group's clock − UTC by its clock, ns, as last reported; positive: the group's
+    /// clock is ahead.
+    pub ahead_of_utc_ns: Option<i64>,
+    /// How long ago by the group's clock it reported, ns.
+    pub report_age_ns: Option<i64>,
+    /// Rounds that it was the synchronizer of.
+    pub won: u64,
+}
+
+/// A value of the group's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ValueReport {
+    /// The time, ns.
+    pub time_ns: i64,
+    /// UTC was not before this when the synchronizer read its clocks, ns.
+    pub utc_earliest_ns: Option<i64>,
+    /// Nor after this, ns.
+    pub utc_latest_ns: Option<i64>,
+    /// Whose proposal it was.
+    pub synchronizer: u32,
+}
+
+/// Counts at this member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Rounds decided.
+    pub rounds: u64,
+    /// Messages sent, of all kinds.
+    pub messages_sent: u64,
+    /// Messages delivered, foreign ones too.
+    pub messages_delivered: u64,
+    /// Foreign or broken messages delivered.
+    pub foreign: u64,
+    /// Proposals for rounds sent.
+    pub proposals_sent: u64,
+    /// Operations that needed no proposal from here.
+    pub suppressed: u64,
+    /// Proposals delivered for rounds that had been decided.
+    pub duplicates: u64,
+    /// Proposals that were cut.
+    pub cuts: u64,
+    /// Reports of clocks delivered.
+    pub reports: u64,
+    /// How often this member had missed part of the stream.
+    pub gaps: u64,
+    /// Messages for the program while there was none.
+    pub unheard: u64,
+}
+
+/// What waits at this member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Operations for a value.
+    pub operations: usize,
+    /// Replies for a majority.
+    pub commits: usize,
+    /// Messages to be sent.
+    pub messages: usize,
+    /// Causal messages for the group's clock.
+    pub causal: usize,
+    /// Values for threads that have not read them.
+    pub values: usize,
+    /// Values for the disk to keep a floor.
+    pub disk: usize,
+}
+
+/// A thread.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ThreadReport {
+    /// Its number, as text: more than a JSON reader that knows only doubles can hold.
+    pub thread: String,
+    /// Rounds that were read here.
+    pub read: u64,
+    /// Rounds that the group has decided.
+    pub decided: u64,
+    /// Decided and not read here.
+    pub surplus: u64,
+    /// Whether an operation waits here.
+    pub waits: bool,
+}
+
+/// What is attached here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Programs {
+    /// Whether the member's program is here, which takes part in the group's messages.
+    pub program: bool,
+    /// Attachments so far.
+    pub attached: u64,
+    /// Attachments refused.
+    pub refused: u64,
+    /// Attachments cut off.
+    pub cut_off: u64,
+    /// Reads that came.
+    pub reads: u64,
+    /// Reads answered.
+    pub answers: u64,
+    /// Reads of dead processes.
+    pub reclaimed: u64,
+}
+
+impl Report {
+    /// One line of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Plain structs of numbers and text: nothing in them can fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// From what an agent said.
+    ///
+    /// # Errors
+    /// If it is not one of ours, or of another version.
+    pub fn from_json(text: &str) -> Result<Report, String> {
+        serde_json::from_str(text).map_err(|why| why.to_string())
+    }
+}

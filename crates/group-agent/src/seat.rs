@@ -1,0 +1,409 @@
+//! One member's place in one group: its engine between a transport and a door for programs.
+
+mod account;
+mod programs;
+
+use std::collections::{HashMap, VecDeque};
+
+use truechimer_group::{Action, Engine, Event, Member, Notice, Own, Phase, Round, Thread};
+use truechimer_group_client::agent::{Door, LinkId, Request, Ticket};
+
+use crate::clocks::Clocks;
+use crate::config::Membership;
+use crate::floor::Floor;
+use crate::notices::{Level, Notices};
+use crate::transport::{Incoming, Sent, Transport, TransportError};
+
+/// What a seat works with: the clocks, and what leaves it on other ways than door and transport.
+pub(crate) struct Turn<'t> {
+    pub(crate) clocks: &'t Clocks,
+    /// What poll(2) made of what it was asked.
+    pub(crate) polled: &'t [libc::pollfd],
+    /// What seats want of each other.
+    pub(crate) crossings: Vec<Crossing>,
+    /// Lines for the log.
+    pub(crate) lines: Vec<(Level, String)>,
+}
+
+impl<'t> Turn<'t> {
+    pub(crate) fn new(clocks: &'t Clocks) -> Turn<'t> {
+        Turn { clocks, polled: &[], crossings: Vec::new(), lines: Vec::new() }
+    }
+}
+
+/// What may wait for the disk before the program is given up, actions.
+const MOST_HELD: usize = 1 << 16;
+/// Batches that are received in one turn; what is left comes in the next.
+const BATCHES: usize = 8;
+
+/// A member at work.
+pub(crate) struct Seat {
+    pub(crate) membership: Membership,
+    pub(crate) member: Member,
+    own: Own,
+    engine: Engine,
+    transport: Option<Box<dyn Transport>>,
+    pub(crate) door: Door,
+    pub(crate) floor: Floor,
+    notices: Notices,
+    /// As far as programs know.
+    phase: Phase,
+    /// What the transport has not taken yet.
+    outbox: VecDeque<Vec<u8>>,
+    /// What programs are to be told when a floor has reached the disk, in order.
+    held: VecDeque<Action>,
+    /// Reads under way.
+    reads: HashMap<Thread, Waiting>,
+    /// Who asked about which place, by the engine's number for it.
+    commits: HashMap<u64, (LinkId, u64)>,
+    next_commit: u64,
+    /// Messages to other groups under way, by the receiving engine's number for it.
+    pub(crate) foreign: HashMap<u64, Foreign>,
+    next_foreign: u64,
+    /// A checkpoint for a program that has not come yet.
+    install: Option<(Vec<u8>, Vec<(Thread, Round)>)>,
+    requests: Vec<Request>,
+    incoming: Vec<Incoming>,
+    /// Messages that no program was there for.
+    unheard: u64,
+    /// How often a transport was opened.
+    joins: u64,
+    started: i64,
+}
+
+/// A read under way.
+struct Waiting {
+    ticket: Ticket,
+    /// Whether it fails when the primary component is lost.
+    fails: bool,
+}
+
+/// Who sent a message to another group.
+#[derive(Clone, Copy)]
+pub(crate) struct Foreign {
+    /// The sender's seat.
+    pub(crate) seat: usize,
+    pub(crate) link: LinkId,
+    pub(crate) token: u64,
+}
+
+/// What one seat wants of another.
+pub(crate) enum Crossing {
+    /// A message for another group.
+    Message { group: String, link: LinkId, token: u64, stamp: i64, payload: Vec<u8> },
+    /// The other group has refused it.
+    Refused { to: Foreign, why: truechimer_group::Refusal },
+}
+
+/// Tells tokens of messages from other groups from those of our own program.
+const FOREIGN: u64 = 1 << 63;
+/// Messages to other groups of which a refusal can still be told.
+const MOST_FOREIGN: usize = 4096;
+
+impl Seat {
+    /// A seat with everything but a transport.
+    pub(crate) fn new(
+        membership: Membership,
+        own: Own,
+        door: Door,
+        floor: Floor,
+        now: i64,
+    ) -> Result<Seat, truechimer_group::SettingsError> {
+        let member = own.member;
+        let engine = Engine::new(membership.group.clone(), own.clone())?;
+        Ok(Seat {
+            membership,
+            member,
+            own,
+            engine,
+            transport: None,
+            door,
+            floor,
+            notices: Notices::default(),
+            phase: Phase::Outside,
+            outbox: VecDeque::new(),
+            held: VecDeque::new(),
+            reads: HashMap::new(),
+            commits: HashMap::new(),
+            next_commit: 0,
+            foreign: HashMap::new(),
+            next_foreign: 0,
+            install: None,
+            requests: Vec::new(),
+            incoming: Vec::new(),
+            unheard: 0,
+            joins: 0,
+            started: now,
+        })
+    }
+
+    /// The group's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.membership.group.name
+    }
+
+    /// Takes part by way of this transport from now on.
+    pub(crate) fn join(&mut self, transport: Box<dyn Transport>) {
+        self.outbox.clear();
+        self.transport = Some(transport);
+        self.joins += 1;
+    }
+
+    /// Whether it should take part now: a member whose program gives and takes checkpoints is none
+    /// without its program.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.membership.checkpoints || self.door.program().is_some()
+    }
+
+    /// Leaves the group and forgets all that it had of it, for the program has gone and its state
+    /// with it: the next one gets another member's.
+    fn forget(&mut self, turn: &mut Turn<'_>) {
+        self.leave(turn);
+        let own = Own {
+            incarnation: self.own.incarnation.wrapping_add(1),
+            floor: self.floor.kept().max(self.own.floor),
+            ..self.own.clone()
+        };
+        // The settings are those that were taken before.
+        if let Ok(engine) = Engine::new(self.membership.group.clone(), own.clone()) {
+            self.engine = engine;
+            self.own = own;
+        }
+        self.held.clear();
+        self.install = None;
+        self.commits.clear();
+    }
+
+    /// Whether there is a transport.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.transport.is_some()
+    }
+
+    /// What to wait for.
+    pub(crate) fn interests(&self, fds: &mut Vec<libc::pollfd>) {
+        use std::os::fd::AsRawFd;
+        self.door.descriptors(fds);
+        if let Some(transport) = &self.transport {
+            let all = transport.descriptors();
+            fds.extend(all.iter().map(|fd| crate::sys::readable(fd.as_raw_fd())));
+        }
+        if !self.held.is_empty() {
+            fds.extend(self.floor.fd().map(crate::sys::readable));
+        }
+    }
+
+    /// When something is to be said even if nothing happens: by the physical clock, ns.
+    pub(crate) fn deadline(&self) -> Option<i64> {
+        let speaks = self.is_joined() && !self.is_full();
+        self.engine.deadline().filter(|_| speaks)
+    }
+
+    /// Whether something waits for the transport to take more.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Takes in all that has come from programs and from the transport, without waiting. An error
+    /// is the end of the transport.
+    pub(crate) fn take_in(&mut self, turn: &mut Turn<'_>) -> Result<(), TransportError> {
+        let mut requests = std::mem::take(&mut self.requests);
+        self.door.work(turn.polled, &mut requests);
+        for request in requests.drain(..) {
+            self.request(request, turn);
+        }
+        self.requests = requests;
+        let mut end = Ok(());
+        let mut incoming = std::mem::take(&mut self.incoming);
+        for _ in 0..BATCHES {
+            let Some(transport) = &mut self.transport else { break };
+            end = transport.receive(&mut incoming);
+            if incoming.is_empty() {
+                break;
+            }
+            for event in incoming.drain(..) {
+                    self.engine.handle(turn.clocks.read(), event.event());
+                self.act(turn);
+            }
+            if end.is_err() {
+                break;
+            }
+        }
+        self.incoming = incoming;
+        if let Err(why) = end {
+            self.transport = None;
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// Lets the engine speak, if the transport takes it, and sends.
+    pub(crate) fn give_out(&mut self, turn: &mut Turn<'_>) -> Result<(), TransportError> {
+        let mut end = self.send();
+        if end.is_ok() && self.outbox.is_empty() && self.transport.is_some() {
+            self.engine.flush(turn.clocks.read());
+            self.act(turn);
+            end = self.send();
+        }
+        if end.is_err() {
+            self.lose(turn);
+            self.act(turn);
+        }
+        end
+    }
+
+    /// Leaves the group, of our own will.
+    pub(crate) fn leave(&mut self, turn: &mut Turn<'_>) {
+        if self.transport.is_some() {
+            self.lose(turn);
+            self.act(turn);
+        }
+    }
+
+    /// The transport is gone: we are by ourselves, without a majority even if one suffices.
+    fn lose(&mut self, turn: &Turn<'_>) {
+        self.transport = None;
+        self.outbox.clear();
+        let others: Vec<Member> =
+            self.membership.group.universe.iter().copied().filter(|m| *m != self.member).collect();
+        let members = [self.member];
+        let alone = Event::Configuration { members: &members, lost: &others };
+        self.engine.handle(turn.clocks.read(), alone);
+    }
+
+    fn send(&mut self) -> Result<(), TransportError> {
+        let Some(transport) = &mut self.transport else {
+            self.outbox.clear();
+            return Ok(());
+        };
+        while let Some(message) = self.outbox.front() {
+            match transport.send(message)? {
+                Sent::Taken => drop(self.outbox.pop_front()),
+                Sent::Later => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the engine wants.
+    fn act(&mut self, turn: &mut Turn<'_>) {
+        while let Some(action) = self.engine.next_action() {
+            match action {
+                Action::Send(message) => {
+                    if self.transport.is_some() {
+                        self.outbox.push_back(message);
+                    }
+                }
+                Action::Keep { floor } => self.floor.keep(floor),
+                Action::Notice(notice) => self.notice(&notice, turn),
+                action if self.held.is_empty() && self.is_kept(&action) => {
+                    self.tell(action, turn);
+                }
+                action => self.hold(action, turn),
+            }
+        }
+    }
+
+    /// Whether no value in it is beyond the floor on the disk.
+    fn is_kept(&self, action: &Action) -> bool {
+        match action {
+            Action::Return { value, .. } => self.floor.covers(value.time.0),
+            Action::Deliver { lease_end, .. } => self.floor.covers(*lease_end),
+            _ => true,
+        }
+    }
+
+    fn hold(&mut self, action: Action, turn: &mut Turn<'_>) {
+        self.held.push_back(action);
+        if self.held.len() <= MOST_HELD {
+            return;
+        }
+        // Without the disk no value may be used, and what waits must not grow without end.
+        self.held.clear();
+        if let Some(program) = self.door.program() {
+            self.door.cut_off(program, "the disk does not take the clock's floor");
+        }
+        let text = "the disk does not take the clock's floor (see --state): the program was cut \
+                    off, as too much waited for it";
+        self.say(Level::Warning, "disk", text.to_owned(), turn);
+    }
+
+    /// Tells what waited for the disk, as far as it has it.
+    pub(crate) fn release(&mut self, turn: &mut Turn<'_>) {
+        if let Some(why) = self.floor.failure() {
+            let text = format!("{why}: no values beyond what is on the disk until it takes more");
+            self.say(Level::Warning, "disk", text, turn);
+        }
+        if self.held.is_empty() {
+            return;
+        }
+        self.floor.wake();
+        while let Some(action) = self.held.pop_front() {
+            if !self.is_kept(&action) {
+                self.held.push_front(action);
+                return;
+            }
+            self.tell(action, turn);
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice, turn: &mut Turn<'_>) {
+        if let Some((level, text)) = self.notices.take(notice, crate::sys::raw_ns()) {
+            self.speak(level, &text, turn);
+        }
+    }
+
+    /// Says something of this kind, at a bounded rate.
+    pub(crate) fn say(
+        &mut self,
+        level: Level,
+        kind: &'static str,
+        text: String,
+        turn: &mut Turn<'_>,
+    ) {
+        if let Some((level, text)) =
+            self.notices.note(level, kind, text, crate::sys::raw_ns())
+        {
+            self.speak(level, &text, turn);
+        }
+    }
+
+    fn speak(&self, level: Level, text: &str, turn: &mut Turn<'_>) {
+        turn.lines.push((level, format!("{}, member {}: {text}", self.name(), self.member)));
+    }
+
+    /// A message of another group's program for this one.
+    pub(crate) fn receive_foreign(
+        &mut self,
+        from: Foreign,
+        stamp: i64,
+        payload: &[u8],
+        clocks: &Clocks,
+    ) {
+        if self.foreign.len() >= MOST_FOREIGN {
+            // The oldest number; of that a refusal is no longer told.
+            let oldest = self.foreign.keys().min().copied();
+            oldest.map(|oldest| self.foreign.remove(&oldest));
+        }
+        let token = FOREIGN | self.next_foreign;
+        self.next_foreign = (self.next_foreign + 1) & !FOREIGN;
+        self.foreign.insert(token, from);
+        let event = Event::Multicast { token, payload, stamp: Some(stamp) };
+        self.engine.handle(clocks.read(), event);
+    }
+
+    /// Whether it is none of the group's members.
+    pub(crate) fn is_observer(&self) -> bool {
+        !self.membership.group.universe.contains(&self.member)
+    }
+
+    /// Ends: keeps exactly what the group's clock has reached, as far as this member knows.
+    pub(crate) fn settle(self) {
+        match self.engine.status().last {
+            Some(last) => {
+                let reserved = i64::try_from(self.membership.group.lease_ns).unwrap_or(i64::MAX);
+                self.floor.settle(last.time.0.saturating_add(reserved));
+            }
+            None => drop(self.floor),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What a member says of itself.
+
+use truechimer_group::{Agreed, Mode, Order, Phase, Status};
+
+use super::Seat;
+use crate::clocks::Clocks;
+use crate::config::Carrier;
+use crate::floor::Floor;
+use crate::report::{
+    Counts, GroupReport, MOST_THREADS, MemberReport, Programs, Report, ThreadReport, ValueReport,
+    Waiting,
+};
+
+impl Seat {
+    /// Everything, for `truechimer group status`.
+    pub(crate) fn account(&self, clocks: &Clocks) -> Report {
+        let now = clocks.read();
+        let status = self.engine.status();
+        let view = self.engine.view(now).map(|time| time.0);
+        let bound = now.utc.map(|utc| {
+            let before = utc.best.saturating_sub(utc.bound.earliest);
+            utc.bound.latest.saturating_sub(utc.best).max(before)
+        });
+        Report {
+            version: crate::VERSION.to_owned(),
+            pid: std::process::id(),
+            uptime_ns: now.physical.saturating_sub(self.started),
+            group: self.group_report(),
+            member: self.member.0,
+            transport: match self.membership.carrier {
+                Carrier::Corosync => "corosync".to_owned(),
+                Carrier::Local(_) => "local".to_owned(),
+            },
+            connected_to_transport: self.is_joined(),
+            transport_joins: self.joins,
+            phase: match status.phase {
+                Phase::Outside => "outside",
+                Phase::Joining => "joining",
+                Phase::Live => "live",
+            }
+            .to_owned(),
+            primary: status.phase != Phase::Outside,
+            generation: status.point.generation,
+            index: status.point.index,
+            connected: status.connected.iter().map(|member| member.0).collect(),
+            members: members(&status, view),
+            recent_synchronizers: status.recent.iter().map(|member| member.0).collect(),
+            last: status.last.map(value),
+            view_ns: view,
+            offset_ns: status.offset_ns,
+            ahead_of_utc_ns: view.zip(now.utc).map(|(view, utc)| view.saturating_sub(utc.best)),
+            utc_bound_ns: bound,
+            utc: match clocks.why_not() {
+                Some(why) => why.to_owned(),
+                None => clocks.description(),
+            },
+            steering_ppb: status.steering_ppb,
+            counts: Counts {
+                rounds: status.rounds,
+                messages_sent: status.messages_sent,
+                messages_delivered: status.messages_delivered,
+                foreign: status.foreign,
+                proposals_sent: status.proposals_sent,
+                suppressed: status.suppressed,
+                duplicates: status.duplicates,
+                cuts: status.cuts,
+                reports: status.reports,
+                gaps: status.gaps,
+                unheard: self.unheard,
+            },
+            waiting: Waiting {
+                operations: status.pending,
+                commits: status.commits,
+                messages: status.queued.saturating_add(self.outbox.len()),
+                causal: status.held,
+                values: status.kept,
+                disk: self.held.len(),
+            },
+            threads: threads(&status),
+            thread_count: status.threads.len(),
+            programs: self.programs(),
+            floor_ns: Floor::kept(&self.floor),
+            notices: self.notices.report(now.physical),
+        }
+    }
+
+    fn group_report(&self) -> GroupReport {
+        let group = &self.membership.group;
+        GroupReport {
+            name: group.name.clone(),
+            members: group.universe.iter().map(|member| member.0).collect(),
+            mode: match group.mode {
+                Mode::Active => "active",
+                Mode::SemiActive => "semi-active",
+                Mode::Passive => "passive",
+            }
+            .to_owned(),
+            order: match group.order {
+                Order::Monotone => "monotone",
+                Order::Published => "published",
+            }
+            .to_owned(),
+            rotate: group.rotate,
+            steering_cap_ppb: group.steering_cap_ppb,
+            steering_time_ns: group.steering_time_ns,
+            horizon_ns: group.horizon_ns,
+            lease_ns: group.lease_ns,
+            causal_horizon_ns: group.causal_horizon_ns,
+            digest: format!("{:016x}", group.digest()),
+        }
+    }
+
+    fn programs(&self) -> Programs {
+        let counts = self.door.counts();
+        Programs {
+            program: self.door.program().is_some(),
+            attached: counts.attached,
+            refused: counts.refused,
+            cut_off: counts.cut_off,
+            reads: counts.reads,
+            answers: counts.answers,
+            reclaimed: counts.reclaimed,
+        }
+    }
+}
+
+fn members(status: &Status, view: Option<i64>) -> Vec<MemberReport> {
+    let report = |member: &truechimer_group::MemberStatus| MemberReport {
+        member: member.member.0,
+        observer: member.observer,
+        connected: status.connected.contains(&member.member),
+        live: member.live,
+        suspect: member.suspect,
+        ahead_of_utc_ns: member.behind_utc_ns.map(i64::saturating_neg),
+        report_age_ns: view.zip(member.reported_at).map(|(now, then)| now.saturating_sub(then)),
+        won: member.won,
+    };
+    status.members.iter().map(report).collect()
+}
+
+fn value(agreed: Agreed) -> ValueReport {
+    ValueReport {
+        time_ns: agreed.time.0,
+        utc_earliest_ns: agreed.utc.map(|bound| bound.earliest),
+        utc_latest_ns: agreed.utc.map(|bound| bound.latest),
+        synchronizer: agreed.synchronizer.0,
+    }
+}
+
+/// Those that are least up to date, which are of most interest.
+fn threads(status: &Status) -> Vec<ThreadReport> {
+    let mut threads: Vec<ThreadReport> = status
+        .threads
+        .iter()
+        .map(|(thread, here)| ThreadReport {
+            thread: thread.0.to_string(),
+            read: here.read.0,
+            decided: here.decided.0,
+            surplus: here.decided.0.saturating_sub(here.read.0),
+            waits: here.waits,
+        })
+        .collect();
+    threads.sort_by_key(|thread| std::cmp::Reverse((thread.surplus, thread.read)));
+    threads.truncate(MOST_THREADS);
+    threads
+}

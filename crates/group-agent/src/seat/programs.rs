@@ -1,0 +1,185 @@
+//! What programs ask, and what they are told.
+
+use truechimer_group::{Action, Event, Phase, Rejection, Thread};
+use truechimer_group_client::agent::{LinkId, News, Request};
+use truechimer_group_client::link::{Answer, Outside as Asked, Role};
+
+use super::{Crossing, FOREIGN, Seat, Turn, Waiting};
+use crate::config::Outside;
+use crate::notices::Level;
+
+/// Questions after places that may be open at a time.
+const MOST_COMMITS: usize = 1 << 16;
+
+impl Seat {
+    pub(super) fn request(&mut self, request: Request, turn: &mut Turn<'_>) {
+        match request {
+            Request::Attached { link, role, pid, uid, new } => {
+                if role == Role::Program && new {
+                    self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
+                    if let Some((data, position)) = self.install.take() {
+                        self.door.send(link, &News::InstallCheckpoint { data, position });
+                    }
+                }
+            }
+            Request::Detached { role, why, last, .. } => {
+                if role == Role::Program && last {
+                    self.speak(Level::Info, &format!("the program has gone: {why}"), turn);
+                    if self.membership.checkpoints {
+                        self.forget(turn);
+                    }
+                }
+            }
+            Request::Read { ticket, thread, call, outside } => {
+                let fails =
+                    outside == Asked::Fail || self.membership.outside == Outside::Fail;
+                if self.reads.contains_key(&thread) {
+                    self.door.complete(ticket, Err(Rejection::Busy));
+                } else if fails && self.phase == Phase::Outside {
+                    self.door.complete(ticket, Err(Rejection::Outside));
+                } else {
+                    self.reads.insert(thread, Waiting { ticket, fails });
+                    self.engine.handle(turn.clocks.read(), Event::Read { thread, call });
+                }
+            }
+            Request::Abandon { ticket, thread } => {
+                if self.reads.get(&thread).is_some_and(|waiting| waiting.ticket == ticket) {
+                    self.abandon(thread, turn);
+                }
+            }
+            Request::Multicast { token, payload, .. } => {
+                let event =
+                    Event::Multicast { token: token & !FOREIGN, payload: &payload, stamp: None };
+                self.engine.handle(turn.clocks.read(), event);
+            }
+            Request::SendTo { link, group, token, stamp, payload } => {
+                turn.crossings.push(Crossing::Message { group, link, token, stamp, payload });
+            }
+            Request::Commit { link, token, point } => {
+                if self.commits.len() >= MOST_COMMITS {
+                    self.door.send(link, &News::Uncommitted { token });
+                    return;
+                }
+                self.next_commit += 1;
+                self.commits.insert(self.next_commit, (link, token));
+                let event = Event::Commit { token: self.next_commit, point };
+                self.engine.handle(turn.clocks.read(), event);
+            }
+            Request::Checkpoint { join, data, position, .. } => {
+                let event = Event::Checkpoint { join, data: &data, position: &position };
+                self.engine.handle(turn.clocks.read(), event);
+            }
+            Request::Installed { .. } => self.engine.handle(turn.clocks.read(), Event::Installed),
+            Request::Restarted { .. } => self.engine.handle(turn.clocks.read(), Event::Restarted),
+            Request::Status { link } => {
+                let text = self.account(turn.clocks).to_json();
+                self.door.send(link, &News::Status(text));
+            }
+            other => {
+                let text = format!("a request that this agent does not know: {other:?}");
+                self.say(Level::Debug, "request", text, turn);
+            }
+        }
+        self.act(turn);
+    }
+
+    /// The thread's read gets nothing any more; neither does what already waits for the disk.
+    fn abandon(&mut self, thread: Thread, turn: &Turn<'_>) {
+        self.reads.remove(&thread);
+        self.held.retain(|action| match action {
+            Action::Return { thread: other, .. } | Action::Reject { thread: other, .. } => {
+                *other != thread
+            }
+            _ => true,
+        });
+        self.engine.handle(turn.clocks.read(), Event::Abandon { thread });
+    }
+
+    /// Tells programs what came of what they asked.
+    pub(super) fn tell(&mut self, action: Action, turn: &mut Turn<'_>) {
+        match action {
+            Action::Return { thread, round, value } => {
+                if let Some(waiting) = self.reads.remove(&thread) {
+                    self.door.complete(waiting.ticket, Ok(Answer { value, round }));
+                }
+            }
+            Action::Reject { thread, why } => {
+                if let Some(waiting) = self.reads.remove(&thread) {
+                    self.door.complete(waiting.ticket, Err(why));
+                }
+            }
+            Action::Deliver { from, token, payload, time, lease_end, stamp } => {
+                let news = News::Deliver { from, token, payload, time, lease_end, stamp };
+                if !self.to_program(&news) {
+                    self.unheard += 1;
+                }
+            }
+            Action::Refused { token, why } if token & FOREIGN != 0 => {
+                if let Some(to) = self.foreign.remove(&token) {
+                    turn.crossings.push(Crossing::Refused { to, why });
+                }
+            }
+            Action::Refused { token, why } => {
+                self.to_program(&News::Refused { token, why });
+            }
+            Action::Committed { token } => {
+                if let Some((link, token)) = self.commits.remove(&token) {
+                    self.door.send(link, &News::Committed { token });
+                }
+            }
+            Action::Uncommitted { token } => {
+                if let Some((link, token)) = self.commits.remove(&token) {
+                    self.door.send(link, &News::Uncommitted { token });
+                }
+            }
+            Action::TakeCheckpoint { join } => {
+                self.to_program(&News::TakeCheckpoint { join });
+            }
+            Action::InstallCheckpoint { data, position } => match self.door.program() {
+                Some(link) => {
+                    self.door.send(link, &News::InstallCheckpoint { data, position });
+                }
+                None => self.install = Some((data, position)),
+            },
+            Action::Phase(phase) => self.enter(phase, turn),
+            Action::Send(_) | Action::Keep { .. } | Action::Notice(_) => {}
+        }
+    }
+
+    fn to_program(&mut self, news: &News) -> bool {
+        self.door.program().is_some_and(|link: LinkId| self.door.send(link, news))
+    }
+
+    fn enter(&mut self, phase: Phase, turn: &mut Turn<'_>) {
+        let before = std::mem::replace(&mut self.phase, phase);
+        self.door.phase(phase);
+        if phase == before {
+            return;
+        }
+        let text = match phase {
+            Phase::Outside => {
+                "outside: no majority of the group's members is connected, or this one has \
+                             just come back; readings wait or fail"
+            }
+            Phase::Joining => "joining: waiting for the round that lets it in",
+            Phase::Live => "live",
+        };
+        let level = if phase == Phase::Outside { Level::Warning } else { Level::Info };
+        self.speak(level, text, turn);
+        if phase == Phase::Outside {
+            self.fail_reads(turn);
+        }
+    }
+
+    /// Those that shall not wait.
+    fn fail_reads(&mut self, turn: &Turn<'_>) {
+        let failing: Vec<Thread> =
+            self.reads.iter().filter(|(_, read)| read.fails).map(|(thread, _)| *thread).collect();
+        for thread in failing {
+            if let Some(waiting) = self.reads.remove(&thread) {
+                self.door.complete(waiting.ticket, Err(Rejection::Outside));
+                self.engine.handle(turn.clocks.read(), Event::Abandon { thread });
+            }
+        }
+    }
+}

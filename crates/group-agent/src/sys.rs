@@ -1,0 +1,137 @@
+//! The system calls that std does not have.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+pub(crate) use libc::{POLLIN, pollfd};
+
+/// A wait as poll(2) takes it: ready when something can be read.
+pub(crate) fn readable(fd: RawFd) -> pollfd {
+    pollfd { fd, events: POLLIN, revents: 0 }
+}
+
+/// Waits until something happens on one of `fds` or `timeout_ns` have passed.
+///
+/// # Errors
+/// As ppoll(2); a signal ends it with [`io::ErrorKind::Interrupted`].
+pub(crate) fn poll(fds: &mut [pollfd], timeout_ns: i64) -> io::Result<()> {
+    let ns = timeout_ns.max(0);
+    let timeout = libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
+    // SAFETY: pointer and length are those of an exclusive slice of `pollfd`, the kernel reads one
+    // timespec, and no signal mask is given.
+    let n = unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    };
+    check(n).map(drop)
+}
+
+/// Makes this thread's waits end when they should, and not up to 50 µs later. Where the kernel does
+/// not take that, waits end a little late.
+pub(crate) fn wake_promptly() {
+    // SAFETY: takes numbers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+}
+
+/// Gives this thread a real-time priority, 1 to 99 (`SCHED_RR`); children do not inherit it.
+pub(crate) fn real_time(priority: u8) -> io::Result<()> {
+    let param = libc::sched_param { sched_priority: priority.into() };
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the kernel reads one sched_param.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const param) }).map(drop)
+}
+
+/// `CLOCK_MONOTONIC_RAW`, ns.
+pub(crate) fn raw_ns() -> i64 {
+    read_clock(libc::CLOCK_MONOTONIC_RAW)
+}
+
+/// `CLOCK_REALTIME`, ns since 1970.
+pub(crate) fn realtime_ns() -> i64 {
+    read_clock(libc::CLOCK_REALTIME)
+}
+
+fn read_clock(clock: libc::clockid_t) -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec into `now`. Both clocks exist since Linux 2.6.28.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// An unpredictable number.
+///
+/// # Errors
+/// As getrandom(2).
+pub(crate) fn random() -> io::Result<u64> {
+    let mut bytes = [0_u8; 8];
+    loop {
+        // SAFETY: pointer and length are those of an exclusive array of bytes.
+        let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        if n == bytes.len() as isize {
+            return Ok(u64::from_ne_bytes(bytes));
+        }
+        let why = io::Error::last_os_error();
+        if n < 0 && why.kind() != io::ErrorKind::Interrupted {
+            return Err(why);
+        }
+    }
+}
+
+/// Locks the file for as long as it is open, or says that another process has it.
+///
+/// # Errors
+/// As flock(2): [`io::ErrorKind::WouldBlock`] if another process has it.
+pub(crate) fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: takes two numbers.
+    check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }).map(drop)
+}
+
+/// An event counter that wakes a poll(2) from another thread.
+pub(crate) fn event_counter() -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers.
+    let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+    // SAFETY: the descriptor was just made and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The user that this process acts as.
+pub(crate) fn uid() -> u32 {
+    // SAFETY: takes no argument and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_go_on_and_numbers_differ() {
+        let (raw, real) = (raw_ns(), realtime_ns());
+        poll(&mut [], 1_000_000).unwrap();
+        assert!(raw_ns() >= raw + 1_000_000 / 2, "the wait was {} ns", raw_ns() - raw);
+        assert!(real > 1_700_000_000_000_000_000);
+        assert_ne!(random().unwrap(), random().unwrap());
+    }
+
+    #[test]
+    fn a_lock_keeps_others_out_until_it_is_dropped() {
+        let path = std::env::temp_dir().join(format!("truechimer-lock-{}", std::process::id()));
+        let open = || File::options().write(true).create(true).truncate(false).open(&path).unwrap();
+        let first = open();
+        lock(&first).unwrap();
+        assert_eq!(lock(&open()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        lock(&open()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,270 @@
+//! A group of Corosync's: one handle for each group, at one node one process in it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use truechimer_corosync::{self as corosync, CorosyncError, Cpg, Gone, Process, Quorum, Reason};
+use truechimer_group::Member;
+
+use super::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
+
+/// What a group is called in the ring, before its own name.
+const PREFIX: &str = "truechimer/";
+/// How long an agent that has ended may still be in the group.
+const HANGOVER: Duration = Duration::from_secs(2);
+
+/// This node's membership in a group of Corosync's. The member is the node's id.
+#[derive(Debug)]
+pub struct Corosync {
+    cpg: Cpg,
+    quorum: Option<Quorum>,
+    view: View,
+    events: VecDeque<corosync::Event>,
+}
+
+/// What the configurations come to.
+#[derive(Debug)]
+struct View {
+    group: String,
+    own: Process,
+    /// Who was in the last configuration that was received; none before the first.
+    connected: Option<BTreeSet<Member>>,
+}
+
+impl Corosync {
+    /// Joins the group of this name. Waits for the local Corosync alone, but for up to 2 s if
+    /// another process of this node is still in the group.
+    ///
+    /// # Errors
+    /// Without Corosync's libraries, when it does not run or does not let us in, when another
+    /// process of this node is in the group.
+    pub fn open(group: &str) -> Result<Corosync, TransportError> {
+        let name = format!("{PREFIX}{group}");
+        let mut cpg = Cpg::connect()?;
+        let quorum = Quorum::follow()?;
+        let own = Process { node: cpg.local_node(), pid: std::process::id() };
+        if own.node == 0 {
+            return Err(TransportError {
+                what: "Corosync has no id for this node: give it a `nodeid` in corosync.conf"
+                    .to_owned(),
+                passing: false,
+            });
+        }
+        let end = Instant::now() + HANGOVER;
+        loop {
+            let there = cpg.members(&name)?;
+            let Some(other) = there.iter().find(|other| other.node == own.node) else { break };
+            if Instant::now() >= end {
+                return Err(occupied(group, *other));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        cpg.enter(&name)?;
+        let view = View { group: group.to_owned(), own, connected: None };
+        Ok(Corosync { cpg, quorum, view, events: VecDeque::new() })
+    }
+
+    fn take(&mut self, into: &mut Vec<Incoming>) -> Result<(), TransportError> {
+        if let Some(quorum) = &mut self.quorum {
+            let mut views = Vec::new();
+            let outcome = quorum.dispatch(&mut views, MOST_AT_ONCE);
+            into.extend(views.iter().map(|view| Incoming::Quorum { quorate: view.quorate }));
+            outcome?;
+        }
+        let outcome = self.cpg.dispatch(&mut self.events, MOST_AT_ONCE);
+        for event in self.events.drain(..) {
+            match event {
+                corosync::Event::Delivered { from, bytes } => {
+                    into.push(Incoming::Message { from: Member(from.node), bytes });
+                }
+                corosync::Event::Configuration { members, left, .. } => {
+                    self.view.change(&members, &left, into)?;
+                }
+                corosync::Event::Ring(_) => {}
+            }
+        }
+        outcome?;
+        Ok(())
+    }
+}
+
+impl View {
+    fn change(
+        &mut self,
+        members: &[Process],
+        left: &[Gone],
+        into: &mut Vec<Incoming>,
+    ) -> Result<(), TransportError> {
+        let own = Member(self.own.node);
+        let now: BTreeSet<Member> = members.iter().map(|one| Member(one.node)).collect();
+        let before = match &self.connected {
+            Some(before) => before,
+            None => {
+                let other = members.iter().find(|one| one.node == own.0 && **one != self.own);
+                if let Some(other) = other {
+                    return Err(occupied(&self.group, *other));
+                }
+                &BTreeSet::new()
+            }
+        };
+        let with = |willing: bool| -> BTreeSet<Member> {
+            let left = left.iter().filter(|one| is_willing(one.reason) == willing);
+            left.map(|one| Member(one.process.node)).collect()
+        };
+        let (willing, unwilling) = (with(true), with(false));
+        // Who has left and is there all the same was away: its process here is another, or its
+        // node came back at once. All members must see that alike, so nothing else counts.
+        let mut between = &(&now - &willing) - &unwilling;
+        if between.len() < now.len() {
+            if !between.contains(&own) {
+                between = BTreeSet::from([own]);
+            }
+            into.push(configuration(before, &between, &willing));
+            into.push(configuration(&between, &now, &willing));
+        } else if self.connected.as_ref() != Some(&now) {
+            into.push(configuration(before, &now, &willing));
+        }
+        self.connected = Some(now);
+        Ok(())
+    }
+}
+
+fn configuration(
+    before: &BTreeSet<Member>,
+    now: &BTreeSet<Member>,
+    willing: &BTreeSet<Member>,
+) -> Incoming {
+    let lost = before.iter().filter(|one| !now.contains(one) && !willing.contains(one));
+    Incoming::Configuration {
+        members: now.iter().copied().collect(),
+        lost: lost.copied().collect(),
+    }
+}
+
+/// Whether who leaves so leaves the others as they are.
+fn is_willing(reason: Reason) -> bool {
+    matches!(reason, Reason::Left | Reason::ProcessDown)
+}
+
+fn occupied(group: &str, other: Process) -> TransportError {
+    TransportError {
+        what: format!(
+            "process {} of this node ({}) is in group {group} already: one agent for each node; \
+             end that one",
+            other.pid, other.node
+        ),
+        passing: false,
+    }
+}
+
+impl Transport for Corosync {
+    fn member(&self) -> Member {
+        Member(self.view.own.node)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let quorum = self.quorum.as_ref().map(Quorum::descriptor);
+        std::iter::once(self.cpg.descriptor()).chain(quorum).collect()
+    }
+
+    fn receive(&mut self, into: &mut Vec<Incoming>) -> Result<(), TransportError> {
+        let outcome = self.take(into);
+        if outcome.is_err()
+            && let Some(connected) = self.view.connected.take()
+        {
+            let connected: Vec<Member> = connected.into_iter().collect();
+            into.push(Incoming::alone(self.member(), &connected));
+        }
+        outcome
+    }
+
+    fn send(&mut self, message: &[u8]) -> Result<Sent, TransportError> {
+        TransportError::unless_short(message)?;
+        if self.view.connected.is_none() {
+            return Ok(Sent::Later);
+        }
+        Ok(match self.cpg.multicast(message)? {
+            corosync::Sent::Taken => Sent::Taken,
+            corosync::Sent::TryAgain => Sent::Later,
+        })
+    }
+}
+
+impl From<CorosyncError> for TransportError {
+    fn from(error: CorosyncError) -> TransportError {
+        TransportError { passing: error.is_passing(), what: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(node: u32, pid: u32) -> Process {
+        Process { node, pid }
+    }
+
+    fn view() -> View {
+        View { group: "g".to_owned(), own: process(1, 10), connected: None }
+    }
+
+    fn gone(node: u32, pid: u32, reason: Reason) -> Gone {
+        Gone { process: process(node, pid), reason }
+    }
+
+    /// What becomes of a configuration: members and lost.
+    fn change(view: &mut View, members: &[(u32, u32)], left: &[Gone]) -> Vec<(Vec<u32>, Vec<u32>)> {
+        let members: Vec<Process> =
+            members.iter().map(|(node, pid)| process(*node, *pid)).collect();
+        let mut into = Vec::new();
+        view.change(&members, left, &mut into).unwrap();
+        let numbers = |all: Vec<Member>| all.into_iter().map(|member| member.0).collect();
+        into.into_iter()
+            .map(|event| match event {
+                Incoming::Configuration { members, lost } => (numbers(members), numbers(lost)),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn nodes_are_lost_and_processes_only_leave() {
+        let mut view = view();
+        let all = [(1, 10), (2, 20), (3, 30)];
+        assert_eq!(change(&mut view, &all, &[]), [(vec![1, 2, 3], vec![])]);
+        let left = [gone(2, 20, Reason::ProcessDown), gone(3, 30, Reason::NodeDown)];
+        assert_eq!(change(&mut view, &[(1, 10)], &left), [(vec![1], vec![3])]);
+        assert_eq!(change(&mut view, &all, &[]), [(vec![1, 2, 3], vec![])]);
+        let left = [gone(2, 20, Reason::Other(77)), gone(3, 30, Reason::Left)];
+        assert_eq!(change(&mut view, &[(1, 10)], &left), [(vec![1], vec![2])]);
+    }
+
+    #[test]
+    fn who_was_away_for_a_moment_was_away() {
+        let mut view = view();
+        let all = [(1, 10), (2, 20), (3, 30)];
+        change(&mut view, &all, &[]);
+        let left = [gone(2, 20, Reason::ProcessDown)];
+        let back = change(&mut view, &[(1, 10), (2, 21), (3, 30)], &left);
+        assert_eq!(back, [(vec![1, 3], vec![]), (vec![1, 2, 3], vec![])]);
+        let left = [gone(2, 21, Reason::NodeDown), gone(3, 30, Reason::NodeDown)];
+        let back = change(&mut view, &all, &left);
+        assert_eq!(back, [(vec![1], vec![2, 3]), (vec![1, 2, 3], vec![])]);
+        // Another process of our own node: the others see that as we do.
+        let left = [gone(1, 11, Reason::ProcessDown)];
+        let back = change(&mut view, &all, &left);
+        assert_eq!(back, [(vec![1], vec![2, 3]), (vec![1, 2, 3], vec![])]);
+    }
+
+    #[test]
+    fn two_processes_of_a_node_are_one_too_many() {
+        let mut view = view();
+        let members = [process(1, 9), process(1, 10), process(2, 20)];
+        let refused = view.change(&members, &[], &mut Vec::new()).unwrap_err();
+        assert!(refused.what.contains("process 9") && !refused.passing, "{refused}");
+        // Who was there first stays.
+        change(&mut view, &[(1, 10), (2, 20)], &[]);
+        assert_eq!(change(&mut view, &[(1, 10), (1, 99), (2, 20)], &[]), []);
+    }
+}

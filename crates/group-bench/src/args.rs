@@ -1,0 +1,130 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use truechimer_group_bench::failover::witness;
+use truechimer_group_bench::options::Options;
+use truechimer_group_bench::{failover, load, serve, soak};
+use truechimer_outcome::files::Files;
+use truechimer_outcome::outcome::{Failure, Outcome};
+use truechimer_report::Page;
+use truechimer_testbed::binary;
+
+/// What the group's clock costs and survives, on a real Corosync ring.
+#[derive(Parser, Debug)]
+#[command(name = "truechimer-group-bench", version, max_term_width = 100)]
+#[command(after_help = "\
+Corosync is needed, and root or user namespaces; everything happens in namespaces that vanish with
+the program. What is compared has its turn in the same run.
+
+Exit status: 0 all goals are met, 1 one is not, 2 error.")]
+pub struct CommandLine {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What to measure.
+#[derive(Subcommand, Debug)]
+pub enum What {
+    /// End to end: a server of three replicas with and without the group's clock
+    Latency(Asked),
+    /// Messages per round, on the wire and by the agents' count
+    Messages(Asked),
+    /// Skew and drift: published and steered, on the ring and over simulated days
+    Skew(Asked),
+    /// One reading beside a bare round trip; riding, leased, in several threads
+    Read(Asked),
+    /// Rounds and memory over time
+    Soak(Soak),
+    /// latency, messages, skew and read
+    All(Asked),
+    /// A campaign of fail-overs, and everything that programs saw of it checked
+    Failover(Failover),
+    /// Check the records of a campaign again
+    Verify {
+        /// The folder of one ring's campaign
+        folder: PathBuf,
+    },
+    /// Read all the time (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Witness(witness::Orders),
+    /// Answer requests (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Server(serve::Orders),
+    /// Make requests (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Client(serve::Orders),
+    /// Read as fast as one may (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Load(load::Orders),
+}
+
+/// How to measure, and where the figures go.
+#[derive(Args, Debug)]
+pub struct Asked {
+    /// Less of everything: to see that it works, not for figures
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    pub files: Files,
+    /// Where random numbers begin: the same seed, the same delays and fail-overs
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How many operations or fail-overs
+    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    count: Option<u32>,
+    /// The command truechimer [default: as Cargo builds it]
+    #[arg(long, value_name = "PATH")]
+    truechimer: Option<PathBuf>,
+    /// Say nothing on the way
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// A soak.
+#[derive(Args, Debug)]
+pub struct Soak {
+    #[command(flatten)]
+    pub asked: Asked,
+    #[command(flatten)]
+    pub wanted: soak::Wanted,
+}
+
+/// A campaign.
+#[derive(Args, Debug)]
+pub struct Failover {
+    #[command(flatten)]
+    pub asked: Asked,
+    #[command(flatten)]
+    pub wanted: failover::Wanted,
+}
+
+impl Asked {
+    /// What that means for a measurement.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        Options {
+            quick: self.quick,
+            truechimer: self.truechimer.clone().unwrap_or_else(binary::truechimer),
+            seed: self.seed,
+            count: self.count.map(|count| count as usize),
+            progress: !self.quiet,
+        }
+    }
+
+    /// Writes the files that were asked for.
+    ///
+    /// # Errors
+    /// Where one cannot be written.
+    pub fn write(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
+        let command: Vec<String> = std::env::args().skip(1).collect();
+        let page = Page::new("The group's clock: what it costs and survives")
+            .about("Figures of one machine; compare within a run, not between runs.")
+            .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
+            .command(&format!("truechimer-group-bench {}", command.join(" ")));
+        self.files.write(page, outcomes)
+    }
+}

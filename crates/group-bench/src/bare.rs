@@ -1,0 +1,80 @@
+//! A bare round trip: one's own message back in the group's order, by nothing but Corosync.
+
+#![allow(unsafe_code, reason = "poll")]
+
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use truechimer_corosync::{Cpg, Event, Sent};
+use truechimer_outcome::outcome::Failure;
+
+/// As many bytes as a proposal has, about.
+const SIZE: usize = 96;
+/// How long one may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process group of its own.
+#[derive(Debug)]
+pub struct Bare {
+    cpg: Cpg,
+    events: VecDeque<Event>,
+    sent: u64,
+}
+
+impl Bare {
+    /// Joins it.
+    ///
+    /// # Errors
+    /// Where Corosync does not let us in.
+    pub fn join() -> Result<Bare, Failure> {
+        let cpg = Cpg::join("truechimer-bare").map_err(|e| Failure::of("Corosync", e))?;
+        Ok(Bare { cpg, events: VecDeque::new(), sent: 0 })
+    }
+
+    /// One round trip, one in flight; how long it took.
+    ///
+    /// # Errors
+    /// Where Corosync fails.
+    pub fn round_trip(&mut self) -> Result<Duration, Failure> {
+        self.sent += 1;
+        let mut message = [0; SIZE];
+        if let Some(head) = message.first_chunk_mut() {
+            *head = self.sent.to_le_bytes();
+        }
+        let began = Instant::now();
+        let end = began + PATIENCE;
+        let failed = |error| Failure::of("Corosync", error);
+        while let Sent::TryAgain = self.cpg.multicast(&message).map_err(failed)? {
+            self.check(end)?;
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        loop {
+            self.cpg.dispatch(&mut self.events, 64).map_err(failed)?;
+            while let Some(event) = self.events.pop_front() {
+                if let Event::Delivered { from, bytes } = event
+                    && from.pid == std::process::id()
+                    && bytes == message
+                {
+                    return Ok(began.elapsed());
+                }
+            }
+            self.check(end)?;
+            self.wait();
+        }
+    }
+
+    fn check(&self, end: Instant) -> Result<(), Failure> {
+        if Instant::now() < end {
+            return Ok(());
+        }
+        Err(Failure("a bare round trip did not end in 20 s".to_owned()))
+    }
+
+    fn wait(&self) {
+        let fd = self.cpg.descriptor().as_raw_fd();
+        let mut waiting = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd of ours.
+        unsafe { libc::poll(&mut waiting, 1, 1000) };
+    }
+}

@@ -1,0 +1,297 @@
+//! Histories that are right, and the same doctored: each must be refused for what was done to it.
+
+use truechimer_group::{Bound, GroupTime};
+
+use super::*;
+
+/// What one life saw.
+type Lives = Vec<(u32, u32, Vec<Record>)>;
+
+const MS: i64 = 1_000_000;
+
+fn point(generation: u64, index: u64) -> Point {
+    Point { generation, index }
+}
+
+fn agreed(generation: u64, index: u64, synchronizer: u32) -> Agreed {
+    let time = 1_000_000_000 + index as i64 * MS;
+    Agreed {
+        time: GroupTime(time),
+        utc: Some(Bound { earliest: time - 10, latest: time + 10 }),
+        synchronizer: Member(synchronizer),
+        point: point(generation, index),
+    }
+}
+
+fn at(index: u64, what: What) -> Record {
+    let done = index as i64 * MS + 500;
+    Record { began: done - 400, done, what }
+}
+
+fn value(thread: u64, round: u64, generation: u64, index: u64) -> Record {
+    let value = agreed(generation, index, 1 + (index % 3) as u32);
+    at(index, What::Value { thread, round, value })
+}
+
+fn message(from: u32, content: u64, generation: u64, index: u64) -> Record {
+    let value = agreed(generation, index, from);
+    at(index, What::Message { from: Member(from), content, value })
+}
+
+/// Three nodes; two threads and a message in turn. Node 3 is cut off at 30, sees one orphan, is
+/// outside, and comes back at 60 in a second life.
+fn right() -> Lives {
+    let record = |index: u64, generation: u64| match index % 3 {
+        0 => value(16, index / 3, generation, index),
+        1 => value(17, index / 3, generation, index),
+        _ => message(1 + (index / 3 % 3) as u32, index, generation, index),
+    };
+    let generation = |index: u64| if index < 30 { 1 } else { 2 + u64::from(index >= 60) };
+    let whole: Vec<Record> = (1..90).map(|index| record(index, generation(index))).collect();
+    let mut first: Vec<Record> = (1..30).map(|index| record(index, 1)).collect();
+    first.push(at(20, What::Committed { point: point(1, 20) }));
+    // Nobody else got this message; the others have another one there.
+    let mut orphan = value(16, 10, 1, 30);
+    if let What::Value { value, .. } = &mut orphan.what {
+        value.synchronizer = Member(3);
+        value.time = GroupTime(value.time.0 + 7);
+    }
+    first.push(orphan);
+    first.push(at(31, What::Phase(Phase::Outside)));
+    first.push(at(31, What::Turn(Phase::Outside)));
+    first.push(at(33, What::Refused { thread: 16, cause: Cause::Outside }));
+    let second: Vec<Record> = (60..90).map(|index| record(index, 3)).collect();
+    let mut other = whole.clone();
+    other.push(at(89, What::Committed { point: point(3, 89) }));
+    vec![(1, 0, whole), (2, 0, other), (3, 0, first), (3, 1, second)]
+}
+
+fn verdict(lives: &Lives) -> Verdict {
+    let mut verifier = Verifier::default();
+    verifier.allow(Window { from: 30 * MS, to: 61 * MS, node: Some(3) });
+    for (node, number, records) in lives {
+        let id = verifier.life(*node, *number);
+        for record in records {
+            verifier.record(id, record);
+        }
+    }
+    verifier.finish()
+}
+
+fn kinds(lives: &Lives) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = verdict(lives).violations.iter().map(|found| found.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+/// The record of a life whose kind and place fit.
+fn find(records: &mut [Record], wanted: impl Fn(&What) -> bool) -> &mut Record {
+    records.iter_mut().find(|record| wanted(&record.what)).unwrap()
+}
+
+fn change(lives: &mut Lives, life: usize, thread: u64, round: u64, to: impl Fn(&mut Agreed)) {
+    let record = find(
+        &mut lives[life].2,
+        |what| matches!(what, What::Value { thread: t, round: r, .. } if (*t, *r) == (thread, round)),
+    );
+    if let What::Value { value, .. } = &mut record.what {
+        to(value);
+    }
+}
+
+fn remove(lives: &mut Lives, life: usize, wanted: impl Fn(&What) -> bool) {
+    let place = lives[life].2.iter().position(|record| wanted(&record.what)).unwrap();
+    lives[life].2.remove(place);
+}
+
+#[test]
+fn what_is_right_passes_and_orphans_are_counted() {
+    let verdict = verdict(&right());
+    assert_eq!(verdict.violations, []);
+    assert_eq!(verdict.tally.orphans, 1);
+    assert_eq!(verdict.tally.refused_outside, 1);
+    assert_eq!(verdict.tally.lives, 4);
+    assert!(verdict.tally.rounds > 50 && verdict.tally.messages > 25);
+}
+
+#[test]
+fn another_value_for_a_round_is_a_disagreement() {
+    for life in 0..4 {
+        let mut lives = right();
+        change(&mut lives, life, 16, if life == 3 { 25 } else { 5 }, |v| v.time.0 += 1);
+        assert_eq!(kinds(&lives), [Kind::Disagreement], "life {life}");
+    }
+}
+
+#[test]
+fn another_synchronizer_bound_or_place_for_a_round_is_a_disagreement() {
+    let mut lives = right();
+    change(&mut lives, 1, 17, 4, |v| v.synchronizer = Member(9));
+    assert_eq!(kinds(&lives), [Kind::Disagreement]);
+    let mut lives = right();
+    change(&mut lives, 1, 17, 4, |v| v.utc = None);
+    assert_eq!(kinds(&lives), [Kind::Disagreement]);
+    let mut lives = right();
+    change(&mut lives, 1, 17, 4, |v| v.point.index += 1);
+    assert!(kinds(&lives).contains(&Kind::Disagreement));
+}
+
+#[test]
+fn an_orphan_must_not_have_been_committed() {
+    let mut lives = right();
+    lives[2].2.push(at(34, What::Committed { point: point(1, 30) }));
+    assert_eq!(kinds(&lives), [Kind::CommitLost]);
+}
+
+#[test]
+fn nobody_goes_on_after_an_orphan() {
+    let mut lives = right();
+    lives[2].2.push(value(16, 11, 2, 33));
+    let kinds = kinds(&lives);
+    // It was outside by then, too.
+    assert_eq!(kinds, [Kind::Disagreement, Kind::WhileOutside]);
+}
+
+#[test]
+fn the_history_does_not_go_on_in_a_life_after_an_orphan() {
+    let mut lives = right();
+    // The orphan now comes before what all saw in that generation.
+    change(&mut lives, 2, 16, 10, |v| v.point = point(1, 21));
+    assert!(kinds(&lives).contains(&Kind::Disagreement));
+}
+
+#[test]
+fn a_thread_that_goes_back_is_a_roll_back() {
+    let mut lives = right();
+    for life in 0..3 {
+        change(&mut lives, life, 16, 6, |v| v.time.0 -= 3 * MS);
+    }
+    assert_eq!(kinds(&lives), [Kind::RollBack]);
+}
+
+#[test]
+fn a_value_of_one_thread_before_that_of_another_is_a_roll_back() {
+    let mut lives = right();
+    for life in 0..3 {
+        // Still greater than its own thread's last, but not than the message between.
+        change(&mut lives, life, 16, 6, |v| v.time.0 -= 2 * MS);
+    }
+    assert_eq!(kinds(&lives), [Kind::RollBack]);
+}
+
+#[test]
+fn two_equal_values_are_a_roll_back() {
+    let mut lives = right();
+    for life in 0..3 {
+        change(&mut lives, life, 17, 6, |v| v.time.0 -= MS);
+    }
+    assert_eq!(kinds(&lives), [Kind::RollBack]);
+}
+
+#[test]
+fn going_back_over_a_restart_is_a_roll_back() {
+    let mut lives = right();
+    // The orphan was far ahead: the next life must not be behind it.
+    change(&mut lives, 2, 16, 10, |v| v.time.0 += 40 * MS);
+    assert_eq!(kinds(&lives), [Kind::RollBack]);
+}
+
+#[test]
+fn a_round_that_is_missing_or_doubled_is_seen() {
+    let wanted = |what: &What| matches!(what, What::Value { thread: 17, round: 12, .. });
+    let mut lives = right();
+    remove(&mut lives, 0, wanted);
+    assert_eq!(kinds(&lives), [Kind::LostRound]);
+    let mut lives = right();
+    let twice = *find(&mut lives[1].2, wanted);
+    let place = lives[1].2.iter().position(|record| *record == twice).unwrap();
+    lives[1].2.insert(place, twice);
+    assert_eq!(kinds(&lives), [Kind::LostRound]);
+}
+
+#[test]
+fn messages_that_are_missing_doubled_disordered_or_different_are_seen() {
+    let wanted = |what: &What| matches!(what, What::Message { content: 41, .. });
+    let mut lives = right();
+    remove(&mut lives, 1, wanted);
+    assert_eq!(kinds(&lives), [Kind::MessageLost]);
+    let mut lives = right();
+    let twice = *find(&mut lives[1].2, wanted);
+    let place = lives[1].2.iter().position(|record| *record == twice).unwrap();
+    lives[1].2.insert(place, twice);
+    assert_eq!(kinds(&lives), [Kind::MessageOrder, Kind::MessageTwice]);
+    let mut lives = right();
+    let place = lives[1].2.iter().position(|record| wanted(&record.what)).unwrap();
+    lives[1].2.swap(place, place + 3);
+    assert_eq!(kinds(&lives), [Kind::MessageOrder]);
+    let mut lives = right();
+    let record = find(&mut lives[1].2, wanted);
+    if let What::Message { value, .. } = &mut record.what {
+        value.time.0 += 1;
+    }
+    assert_eq!(kinds(&lives), [Kind::Disagreement]);
+}
+
+#[test]
+fn values_while_outside_are_seen() {
+    let mut lives = right();
+    // The true value, but asked for while outside.
+    let mut value = value(17, 10, 2, 31);
+    value.began = 32 * MS;
+    value.done = 33 * MS;
+    lives[2].2.retain(|r| !matches!(r.what, What::Value { thread: 16, round: 10, .. }));
+    lives[2].2.push(value);
+    assert_eq!(kinds(&lives), [Kind::WhileOutside]);
+    // Asked for before, and only given late: nothing is wrong with that.
+    let last = lives[2].2.last_mut().unwrap();
+    last.began = 30 * MS;
+    assert_eq!(kinds(&lives), []);
+}
+
+#[test]
+fn messages_while_outside_are_seen() {
+    let mut lives = right();
+    lives[2].2.push(message(2, 32, 2, 32));
+    assert_eq!(kinds(&lives), [Kind::Disagreement, Kind::WhileOutside]);
+}
+
+#[test]
+fn losses_must_have_a_cause() {
+    for node in [0, 1] {
+        let mut lives = right();
+        lives[node].2.push(at(40, What::Refused { thread: 16, cause: Cause::Outside }));
+        assert_eq!(kinds(&lives), [Kind::SurvivorLost]);
+    }
+    let mut lives = right();
+    lives[2].2.push(at(80, What::Refused { thread: 16, cause: Cause::Late }));
+    assert_eq!(kinds(&lives), [Kind::SurvivorLost]);
+    let mut verifier = Verifier::default();
+    let id = verifier.life(1, 0);
+    verifier.ended(id, 5);
+    let verdict = verifier.finish();
+    assert_eq!(verdict.violations.first().map(|v| v.kind), Some(Kind::SurvivorLost));
+}
+
+#[test]
+fn a_clock_that_runs_ahead_is_seen() {
+    let mut lives = right();
+    for life in [0, 1, 3] {
+        change(&mut lives, life, 17, 29, |v| v.time.0 += 600 * MS);
+    }
+    // The message after it is behind it now.
+    assert_eq!(kinds(&lives), [Kind::RollBack, Kind::Ahead]);
+}
+
+#[test]
+fn many_violations_are_counted_and_some_kept() {
+    let mut verifier = Verifier::default();
+    let id = verifier.life(1, 0);
+    for index in 0..1000 {
+        verifier.record(id, &value(16, index * 2, 1, index + 1));
+    }
+    let verdict = verifier.finish();
+    assert_eq!(verdict.tally.violations, 999);
+    assert_eq!(verdict.violations.len(), MOST_KEPT);
+    assert!(verdict.violations[0].to_string().contains("lost round: thread 16 round 2"));
+}

@@ -1,0 +1,108 @@
+//! End to end: a request to a server of three replicas and its first answer, with and without the
+//! group's clock. The paper's first experiment.
+
+use serde_json::json;
+use truechimer_outcome::outcome::{Failure, Figure, Goal, Grid, Outcome};
+use truechimer_outcome::plot::{Axis, Plot};
+use truechimer_outcome::stats::{median, quantile, show_ns, tail};
+
+use crate::options::Options;
+use crate::serve::Way;
+use crate::service::Service;
+
+/// What a first prototype of the one-round read cost end to end, on udpu, ns.
+const PROTOTYPE_NS: f64 = 147_000.0;
+/// What the paper reports for its own, ns.
+const PAPER_NS: f64 = 300_000.0;
+const WAYS: [Way; 4] = [Way::None, Way::Round, Way::Riding, Way::System];
+
+/// Measures it.
+///
+/// # Errors
+/// Where the machine lacks what that takes, or the group fails.
+pub fn run(options: &Options) -> Result<Outcome, Failure> {
+    let count = options.count(10_000, 300) as u64;
+    options.say(&format!("latency: {count} invocations in each way"));
+    Ok(outcome(&Service::run(options, count, false)?, count))
+}
+
+fn outcome(service: &Service, count: u64) -> Outcome {
+    let without = median(&service.end_to_end(Way::None));
+    let added = |way| median(&service.end_to_end(way)) - without;
+    let mut grid = Grid::new(
+        "From the request to the first answer",
+        ["the answer's time", "p50", "p90", "p99", "p99.9", "added, p50", "answers all the same"],
+    );
+    let mut json = Vec::new();
+    for measured in service.client.iter().filter(|measured| WAYS.contains(&measured.way)) {
+        let all = service.end_to_end(measured.way);
+        let at = |q| quantile(&all, q);
+        let share = format!("{} of {count}", measured.same);
+        let cells = [0.5, 0.9, 0.99, 0.999].map(|q| show_ns(at(q)));
+        let rest = [show_ns(at(0.5) - without), share];
+        let name = [measured.way.name().to_owned()];
+        grid.row(name.into_iter().chain(cells).chain(rest));
+        json.push(json!({
+            "way": measured.way.name(), "p50_ns": at(0.5), "p90_ns": at(0.9), "p99_ns": at(0.99),
+            "p999_ns": at(0.999), "added_p50_ns": at(0.5) - without, "same": measured.same,
+            "count": count,
+        }));
+    }
+    let same = |way: Way| {
+        let measured = service.client.iter().find(|measured| measured.way == way);
+        measured.map_or(0, |measured| measured.same)
+    };
+    let (round, riding) = (added(Way::Round), added(Way::Riding));
+    let goals = vec![
+        Goal {
+            name: "what a one-round read adds, median".to_owned(),
+            wanted: format!("< {}", show_ns(PROTOTYPE_NS)),
+            measured: show_ns(round),
+            met: round.is_finite().then_some(round < PROTOTYPE_NS),
+        },
+        Goal {
+            name: "answers by the group's clock that are the same at all replicas".to_owned(),
+            wanted: format!("{} of {}", 2 * count, 2 * count),
+            measured: format!("{} of {}", same(Way::Round) + same(Way::Riding), 2 * count),
+            met: Some(same(Way::Round) + same(Way::Riding) == 2 * count),
+        },
+    ];
+    let line = |way: Way| {
+        let all = service.end_to_end(way);
+        (way.name().to_owned(), tail(all.into_iter().map(|ns| ns * 1e-3)))
+    };
+    Outcome {
+        name: "latency",
+        title: "End-to-end latency with and without the group's clock".to_owned(),
+        about: vec![
+            format!(
+                "A client at the fourth node of a ring, which only observes the group, sends {count} \
+                 requests in each of four ways, taking turns, to a server of three active replicas: \
+                 the request goes into the group's order, each replica answers into it, the client \
+                 takes the first answer and waits for the others. udpu, all on one machine, an agent \
+                 and a Corosync for each node: processes wait for each other's processors, so \
+                 compare within the table."
+            ),
+            format!(
+                "With the one-round read each replica reads the group's clock by a round before it \
+                 answers; with the riding read it takes the request's time of delivery, for which \
+                 the client's proposal rode on the request. The system clock is what a service has \
+                 without the group's clock: fast, and different at each replica. The paper's own \
+                 figure for what its service adds is about {}, on its machines; here the one-round \
+                 read adds {} and the riding read {}.",
+                show_ns(PAPER_NS),
+                show_ns(round),
+                show_ns(riding)
+            ),
+        ],
+        goals,
+        grids: vec![grid],
+        figures: vec![Figure::Plot(Plot {
+            title: "From the request to the first answer: share that takes longer".to_owned(),
+            x: Axis::log("µs"),
+            y: Axis::log("share"),
+            lines: WAYS.map(line).to_vec(),
+        })],
+        json: json!({ "invocations": count, "ways": json }),
+    }
+}

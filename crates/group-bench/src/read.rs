@@ -1,0 +1,201 @@
+//! What one reading of the group's clock costs a program: beside a bare round trip of Corosync in
+//! the same run, by riding on a message, by a lease, by several threads at once.
+
+use std::time::Duration;
+
+use serde_json::json;
+use truechimer_outcome::outcome::{Failure, Figure, Goal, Grid, Outcome};
+use truechimer_outcome::plot::{Axis, Plot};
+use truechimer_outcome::stats::{median, quantile, show_ns, tail};
+use truechimer_testbed::ring::Settings;
+
+use crate::bed::{Bed, How, MEMBERS};
+use crate::group_load::Loaded;
+use crate::load::{Done, Load};
+use crate::options::Options;
+use crate::serve::{self, Way};
+use crate::service::Service;
+
+const THREADS: [u64; 4] = [1, 4, 16, 64];
+
+/// One number of threads.
+struct Batch {
+    threads: u64,
+    loaded: Loaded,
+}
+
+impl Batch {
+    fn per_second(&self) -> f64 {
+        let seconds = self.loaded.nodes.iter().map(|done| done.seconds).fold(0.0, f64::max);
+        self.loaded.counts.rounds as f64 / seconds
+    }
+
+    fn per_round(&self) -> f64 {
+        self.loaded.counts.messages as f64 / self.loaded.counts.rounds as f64
+    }
+}
+
+/// Measures it.
+///
+/// # Errors
+/// Where the machine lacks what that takes, or the group fails.
+pub fn run(options: &Options) -> Result<Outcome, Failure> {
+    let count = options.count(5000, 300) as u64;
+    options.say("read: beside a bare round trip, udpu");
+    let udpu = Service::run(options, count, false)?;
+    options.say("read: the same, knet");
+    let knet = Service::run(options, count, true)?;
+    let rounds = options.count(20_000, 1000) as u64;
+    let mut bed =
+        Bed::up(How { ring: Settings::default(), ..How::usual(&options.truechimer) })?;
+    let mut batches = Vec::new();
+    for (n, threads) in THREADS.into_iter().enumerate() {
+        options.say(&format!("read: {threads} threads at once"));
+        let load = Load {
+            first: 1000 * (n as u64 + 1),
+            threads,
+            rounds: (rounds / threads).max(50),
+            seed: options.seed,
+            ..Load::default()
+        };
+        batches.push(Batch { threads, loaded: bed.load(&load)? });
+    }
+    options.say("read: the link alone");
+    let link = link(&mut bed, rounds.min(5000))?;
+    Ok(outcome(&udpu, &knet, &batches, &link, count))
+}
+
+/// What it costs to be told a value that the group has agreed on already: the way from program to
+/// agent and back, ns. Two nodes read; when they have ended, the third does.
+fn link(bed: &mut Bed, rounds: u64) -> Result<Vec<f64>, Failure> {
+    let start = bed.ring().dir().join("start-link");
+    let load = Load { first: 9000, threads: 1, rounds, ..Load::default() };
+    let late = Load { start: Some(start.clone()), ..load.clone() };
+    let (mut last, out) = bed.start_load(MEMBERS, &late)?;
+    bed.wait("the program at the last node", |bed| {
+        let report = bed.report(MEMBERS)?;
+        Ok(report.pointer("/programs/program") == Some(&true.into()))
+    })?;
+    let mut others = Vec::new();
+    for node in 1..MEMBERS {
+        others.push((node, bed.start_load(node, &load)?.0));
+    }
+    for (node, process) in &mut others {
+        bed.wait_for_end(*node, process)?;
+    }
+    // What was on its way then has come.
+    std::thread::sleep(Duration::from_millis(100));
+    std::fs::write(&start, "").map_err(|error| Failure::of(start.display(), error))?;
+    bed.wait_for_end(MEMBERS, &mut last)?;
+    let done: Done = serve::read(&out)?;
+    Ok(done.threads.iter().flatten().map(|sample| sample.took as f64).collect())
+}
+
+fn outcome(
+    udpu: &Service,
+    knet: &Service,
+    batches: &[Batch],
+    link: &[f64],
+    count: u64,
+) -> Outcome {
+    let mut grid = Grid::new(
+        "One reading",
+        ["what", "p50", "p90", "p99", "p99.9", "÷ bare round trip"],
+    );
+    let mut json = Vec::new();
+    let mut row = |name: &str, ns: &[f64], bare: Option<f64>| {
+        let at = |q| quantile(ns, q);
+        let ratio = bare.map_or("–".to_owned(), |bare| format!("{:.2}", at(0.5) / bare));
+        let cells = [0.5, 0.9, 0.99, 0.999].map(|q| show_ns(at(q)));
+        grid.row([name.to_owned()].into_iter().chain(cells).chain([ratio]));
+        json.push(json!({
+            "what": name, "p50_ns": at(0.5), "p90_ns": at(0.9), "p99_ns": at(0.99),
+            "p999_ns": at(0.999), "to_bare": bare.map(|bare| at(0.5) / bare),
+        }));
+    };
+    let mut goals = Vec::new();
+    for (name, service) in [("udpu", udpu), ("knet", knet)] {
+        let bare = median(&service.at(1, Way::Bare));
+        row(&format!("{name}: bare round trip at node 1"), &service.at(1, Way::Bare), None);
+        for node in 1..=MEMBERS as usize {
+            let rank = if node == 1 { ", which proposes first" } else { "" };
+            let ns = service.at(node, Way::Round);
+            row(&format!("{name}: one-round read at node {node}{rank}"), &ns, Some(bare));
+        }
+        let ratio = median(&service.at(1, Way::Round)) / bare;
+        let goal = format!("one-round read ÷ bare round trip, medians at node 1, {name}");
+        goals.push(Goal::at_most(&goal, 1.2, ratio));
+    }
+    let riding: Vec<f64> = (1..=MEMBERS as usize).flat_map(|n| udpu.at(n, Way::Riding)).collect();
+    row("riding read", &riding, None);
+    row("leased read", &udpu.leased(), None);
+    row("a value agreed on before: program to agent and back", link, None);
+    goals.push(Goal {
+        name: "riding read, median".to_owned(),
+        wanted: "≤ 1 µs".to_owned(),
+        measured: show_ns(median(&riding)),
+        met: Some(median(&riding) <= 1000.0),
+    });
+    let mut batching = Grid::new(
+        "Several threads at once, without a pause, udpu",
+        ["threads", "rounds/s", "messages per round", "one reading, p50", "p99"],
+    );
+    for batch in batches {
+        let took: Vec<f64> = (1..=MEMBERS as usize)
+            .flat_map(|node| batch.loaded.samples(node))
+            .map(|sample| sample.took as f64)
+            .collect();
+        batching.row([
+            batch.threads.to_string(),
+            format!("{:.0}", batch.per_second()),
+            format!("{:.3}", batch.per_round()),
+            show_ns(median(&took)),
+            show_ns(quantile(&took, 0.99)),
+        ]);
+        json.push(json!({
+            "threads": batch.threads, "rounds_per_s": batch.per_second(),
+            "messages_per_round": batch.per_round(), "p50_ns": median(&took),
+        }));
+    }
+    let micro = |ns: Vec<f64>| tail(ns.into_iter().map(|ns| ns * 1e-3));
+    let lines = vec![
+        ("bare, udpu".to_owned(), micro(udpu.at(1, Way::Bare))),
+        ("one round, udpu".to_owned(), micro(udpu.at(1, Way::Round))),
+        ("bare, knet".to_owned(), micro(knet.at(1, Way::Bare))),
+        ("one round, knet".to_owned(), micro(knet.at(1, Way::Round))),
+        ("riding".to_owned(), micro(riding)),
+        ("leased".to_owned(), micro(udpu.leased())),
+        ("link alone".to_owned(), micro(link.to_vec())),
+    ];
+    Outcome {
+        name: "read",
+        title: "What one reading of the group's clock costs".to_owned(),
+        about: vec![
+            format!(
+                "A server of three active replicas is asked {count} times in each way, one request \
+                 at a time, by a client on a fourth node; figures are what the replica's thread \
+                 waits for its time. In its turn, node 1's process makes a bare round trip of 96 \
+                 bytes in a process group of its own, by libcpg and nothing else, at the same place \
+                 where it would read the clock: what the ring itself takes, the group's clock not \
+                 being involved."
+            ),
+            "Node 1 has the first rank and proposes at once; the others wait for its message. A \
+             riding read takes the time of the message that is being processed, a leased read is \
+             one of those that come after it; neither sends or waits."
+                .to_owned(),
+            "The last table has as many rounds as threads are busy with, from programs that do \
+             nothing else: proposals of several threads go in one message. Messages are those that \
+             the agents sent, of all kinds."
+                .to_owned(),
+        ],
+        goals,
+        grids: vec![grid, batching],
+        figures: vec![Figure::Plot(Plot {
+            title: "One reading: share that takes longer".to_owned(),
+            x: Axis::log("µs"),
+            y: Axis::log("share"),
+            lines,
+        })],
+        json: json!(json),
+    }
+}

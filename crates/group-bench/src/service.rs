@@ -1,0 +1,73 @@
+//! Runs the replicated server and its client on a ring of four, and fetches what they measured.
+
+use truechimer_outcome::outcome::Failure;
+use truechimer_testbed::ring::Settings;
+
+use crate::bed::{Bed, How, MEMBERS};
+use crate::options::Options;
+use crate::serve::{self, Measured, Orders, Way};
+
+/// What all of them measured.
+#[derive(Debug)]
+pub struct Service {
+    /// The client's figures.
+    pub client: Vec<Measured>,
+    /// Those of the replicas, node 1 first.
+    pub servers: Vec<Vec<Measured>>,
+}
+
+impl Service {
+    /// `count` requests of each way.
+    ///
+    /// # Errors
+    /// Where the machine lacks what that takes, or the group fails.
+    pub fn run(options: &Options, count: u64, knet: bool) -> Result<Service, Failure> {
+        let observer = MEMBERS + 1;
+        let ring = Settings { nodes: observer, knet, ..Settings::default() };
+        let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
+        let out = |node: u32| format!("figures{node}.json");
+        let mut programs = Vec::new();
+        for node in 1..=observer {
+            let (what, name) =
+                if node == observer { ("client", "client") } else { ("server", "server") };
+            let path = bed.ring().dir().join(&out(node));
+            let args = Orders::arguments(what, &bed.place(node), &path, count);
+            programs.push((node, bed.program(node, &format!("{name}{node}"), args)?));
+            if node == MEMBERS {
+                // The client's first request must find all three.
+                bed.wait_for_programs(MEMBERS)?;
+            }
+        }
+        let mut figures = Vec::new();
+        for (node, process) in &mut programs {
+            bed.wait_for_end(*node, process)?;
+            figures.push(serve::read::<Vec<Measured>>(&bed.ring().dir().join(&out(*node)))?);
+        }
+        let client = figures.pop().unwrap_or_default();
+        Ok(Service { client, servers: figures })
+    }
+
+    /// The client's figures of a way, ns.
+    #[must_use]
+    pub fn end_to_end(&self, way: Way) -> Vec<f64> {
+        of(&self.client, way)
+    }
+
+    /// A replica's figures of a way, ns.
+    #[must_use]
+    pub fn at(&self, node: usize, way: Way) -> Vec<f64> {
+        self.servers.get(node - 1).map(|measured| of(measured, way)).unwrap_or_default()
+    }
+
+    /// What a replica needed for leased readings, ns.
+    #[must_use]
+    pub fn leased(&self) -> Vec<f64> {
+        let all = self.servers.iter().flatten().flat_map(|measured| &measured.further);
+        all.map(|ns| *ns as f64).collect()
+    }
+}
+
+fn of(measured: &[Measured], way: Way) -> Vec<f64> {
+    let mine = measured.iter().filter(|measured| measured.way == way);
+    mine.flat_map(|measured| measured.ns.iter().map(|ns| *ns as f64)).collect()
+}

@@ -1,0 +1,412 @@
+//! The door: all attachments of one member.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use truechimer_group::{Phase, Rejection};
+
+use super::listener::Listener;
+use super::peer::{End, Peer, Shared};
+use super::{Counts, DoorError, LinkId, News, Request, Settings, Ticket};
+use crate::link::{Answer, Role, Welcome, WhyRefused};
+use crate::memory::{Closed, VERSION};
+use crate::message::{self, Hello};
+use crate::sys;
+
+/// Connections that have not said who they are.
+const GUESTS: usize = 16;
+/// How long they may take, ns.
+const GREETING: u64 = 5_000_000_000;
+/// Connections taken before the others have their turn.
+const TURN: usize = 16;
+/// How often the heart beats, and dead processes' slots are looked for, ns.
+const BEAT: u64 = 1_000_000_000;
+
+/// One member's door to the programs on its node.
+pub struct Door {
+    settings: Settings,
+    listener: Listener,
+    guests: Vec<Guest>,
+    peers: Vec<Peer>,
+    phase: Phase,
+    family: u64,
+    next: u64,
+    beat: u64,
+    paused: bool,
+    counts: Counts,
+    /// What happened between two calls of [`Door::work`].
+    later: Vec<Request>,
+}
+
+/// A connection that has not said who it is.
+struct Guest {
+    socket: OwnedFd,
+    since: u64,
+}
+
+impl Door {
+    /// Makes the socket, in place of one that nobody listens at any more.
+    ///
+    /// # Errors
+    /// If another agent listens there, or the system refuses.
+    pub fn open(settings: Settings) -> Result<Door, DoorError> {
+        let Settings { directory, group, member, permissions, .. } = &settings;
+        let listener = Listener::open(directory, group, *member, *permissions)?;
+        Ok(Door {
+            settings,
+            listener,
+            guests: Vec::new(),
+            peers: Vec::new(),
+            phase: Phase::Outside,
+            family: 0,
+            next: 1,
+            beat: 0,
+            paused: false,
+            counts: Counts::default(),
+            later: Vec::new(),
+        })
+    }
+
+    /// The socket's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.listener.path
+    }
+
+    /// Appends what to poll: descriptor and events.
+    pub fn descriptors(&self, out: &mut Vec<libc::pollfd>) {
+        let mut add = |socket: &OwnedFd, events| {
+            out.push(libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 });
+        };
+        if self.guests.len() < GUESTS {
+            add(&self.listener.socket, libc::POLLIN);
+        }
+        self.guests.iter().for_each(|guest| add(&guest.socket, libc::POLLIN));
+        for peer in &self.peers {
+            let heard = if self.paused && peer.role == Role::Program { 0 } else { libc::POLLIN };
+            let written = if peer.has_out() { libc::POLLOUT } else { 0 };
+            add(&peer.socket, heard | written);
+            if let Some(shared) = &peer.shared {
+                add(&shared.doorbell, libc::POLLIN);
+            }
+        }
+    }
+
+    /// Does all there is to do without waiting, and appends what programs want. `ready` is what
+    /// `poll` made of what [`Door::descriptors`] said (others among them are passed over); empty
+    /// where only the slots are to be looked at.
+    pub fn work(&mut self, ready: &[libc::pollfd], out: &mut Vec<Request>) {
+        out.append(&mut self.later);
+        let has = |socket: &OwnedFd| {
+            let number = socket.as_raw_fd();
+            ready.iter().any(|polled| polled.fd == number && polled.revents != 0)
+        };
+        if has(&self.listener.socket) {
+            self.accept();
+        }
+        let mut i = 0;
+        while let Some(guest) = self.guests.get(i) {
+            match has(&guest.socket).then(|| hear_hello(&guest.socket)) {
+                None | Some(Heard::Nothing) => i += 1,
+                Some(Heard::Gone) => drop(self.guests.swap_remove(i)),
+                Some(Heard::Hello(hello)) => {
+                    let Guest { socket, .. } = self.guests.swap_remove(i);
+                    self.welcome(socket, hello, out);
+                }
+            }
+        }
+        let mut ends = Vec::new();
+        for peer in &mut self.peers {
+            if has(&peer.socket) {
+                if peer.has_out() {
+                    peer.write();
+                }
+                let gone = |polled: &libc::pollfd| {
+                    polled.fd == peer.socket.as_raw_fd()
+                        && polled.revents & (libc::POLLHUP | libc::POLLERR) != 0
+                };
+                let listens = !(self.paused && peer.role == Role::Program);
+                if (listens || ready.iter().any(gone))
+                    && let Err(end) = peer.hear(out)
+                {
+                    ends.push((peer.id, end));
+                    continue;
+                }
+            }
+            let rung = peer.shared.as_ref().is_some_and(|shared| has(&shared.doorbell));
+            if rung && peer.shared.as_ref().is_some_and(|s| sys::hear(s.doorbell.as_raw_fd())) {
+                self.counts.rings += 1;
+            }
+            if let Err(end) = peer.look(&mut self.counts, out) {
+                ends.push((peer.id, end));
+            }
+        }
+        for (id, end) in ends {
+            self.end(id, end, out);
+        }
+        self.beat(out);
+    }
+
+    /// Looks after what only time brings.
+    fn beat(&mut self, out: &mut Vec<Request>) {
+        let now = sys::monotonic();
+        if now.saturating_sub(self.beat) < BEAT {
+            return;
+        }
+        self.beat = now;
+        self.guests.retain(|guest| now.saturating_sub(guest.since) < GREETING);
+        for peer in &mut self.peers {
+            self.counts.reclaimed += peer.reclaim(out);
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..TURN {
+            if self.guests.len() >= GUESTS {
+                return;
+            }
+            // At an error (no descriptors left, say) those who wait go on waiting.
+            let Ok(socket) = sys::accept(self.listener.socket.as_raw_fd()) else { return };
+            self.guests.push(Guest { socket: sys::own(socket), since: sys::monotonic() });
+        }
+    }
+
+    /// Lets somebody in, or says why not.
+    fn welcome(&mut self, socket: OwnedFd, hello: Hello, out: &mut Vec<Request>) {
+        match self.admit(&socket, hello) {
+            Ok((peer, uid, new, file)) => {
+                let welcome = Welcome {
+                    member: self.settings.member,
+                    family: peer.family,
+                    mode: self.settings.mode,
+                    order: self.settings.order,
+                };
+                let packet = message::welcome_packet(&welcome);
+                let handed = match (&peer.shared, &file) {
+                    (Some(shared), Some(file)) => {
+                        let descriptors = [file.as_raw_fd(), shared.doorbell.as_raw_fd()];
+                        sys::send(socket.as_raw_fd(), &packet, &descriptors)
+                    }
+                    _ => sys::send(socket.as_raw_fd(), &packet, &[]),
+                };
+                if handed.is_err() {
+                    return;
+                }
+                self.counts.attached += 1;
+                if peer.shared.is_some() {
+                    self.family = peer.family;
+                }
+                let (link, role, pid) = (peer.id, peer.role, peer.pid);
+                out.push(Request::Attached { link, role, pid, uid, new });
+                self.peers.push(peer);
+            }
+            Err((why, process)) => {
+                self.counts.refused += 1;
+                let _ =
+                    sys::send(socket.as_raw_fd(), &message::unwelcome_packet(why, process), &[]);
+            }
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn admit(
+        &mut self,
+        socket: &OwnedFd,
+        hello: Hello,
+    ) -> Result<(Peer, u32, bool, Option<OwnedFd>), (WhyRefused, u32)> {
+        if hello.version != VERSION {
+            return Err((WhyRefused::Version, 0));
+        }
+        let (pid, uid) =
+            sys::peer(socket.as_raw_fd()).map_err(|_| (WhyRefused::NotPermitted, 0))?;
+        let known = uid == 0 || uid == sys::effective_user();
+        if !known && self.settings.users.as_ref().is_some_and(|users| !users.contains(&uid)) {
+            return Err((WhyRefused::NotPermitted, 0));
+        }
+        if self.peers.len() >= self.settings.links {
+            return Err((WhyRefused::TooMany, 0));
+        }
+        let reads = hello.role != Role::Watcher;
+        let mut readers = self.peers.iter().filter(|peer| peer.shared.is_some());
+        let new = reads && readers.clone().next().is_none();
+        if reads {
+            // One program per member: its own processes, and of these one for the messages.
+            let other = readers.clone().find(|peer| peer.family != hello.family);
+            let same = readers.find(|peer| peer.role == Role::Program);
+            let taken = other.or(same.filter(|_| hello.role == Role::Program));
+            if let Some(there) = taken {
+                return Err((WhyRefused::Taken, there.pid));
+            }
+        }
+        let family = match (reads, hello.family) {
+            (false, _) => 0,
+            (true, 0) => sys::random().max(1),
+            (true, family) => family,
+        };
+        let (shared, file) = match reads.then(|| Shared::new(self.phase)) {
+            None => (None, None),
+            Some(Ok((shared, file))) => (Some(shared), Some(file)),
+            Some(Err(_)) => return Err((WhyRefused::TooMany, 0)),
+        };
+        let id = LinkId(self.next);
+        self.next += 1;
+        let copy = socket.try_clone().map_err(|_| (WhyRefused::TooMany, 0))?;
+        let role = (hello.role, family);
+        let peer = Peer::new(id, role, pid, copy, shared, self.settings.checkpoint);
+        Ok((peer, uid, new, file))
+    }
+
+    /// Whether a slot asks for something: as cheap as a few loads, for loops that spin.
+    #[must_use]
+    pub fn rung(&self) -> bool {
+        !self.later.is_empty() || self.boards().any(|board| board.memory.board.rung())
+    }
+
+    fn boards(&self) -> impl Iterator<Item = &Shared> {
+        self.peers.iter().filter_map(|peer| peer.shared.as_ref())
+    }
+
+    /// Says that the agent goes to sleep, so that programs ring. False if it must not, as
+    /// something has come: then it is as after [`Door::wake`].
+    #[must_use]
+    pub fn sleep(&mut self) -> bool {
+        let quiet =
+            self.later.is_empty() && self.boards().all(|shared| shared.memory.board.sleep());
+        if !quiet {
+            self.wake();
+        }
+        quiet
+    }
+
+    /// Says that the agent is awake, so that programs need not ring.
+    pub fn wake(&mut self) {
+        self.boards().for_each(|shared| shared.memory.board.wake());
+    }
+
+    /// How long `poll` may wait at most; none: for ever.
+    #[must_use]
+    pub fn patience(&self) -> Option<Duration> {
+        if !self.later.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let needed = !self.peers.is_empty() || !self.guests.is_empty();
+        let left = (self.beat + BEAT).saturating_sub(sys::monotonic());
+        needed.then(|| Duration::from_nanos(left))
+    }
+
+    /// While paused, nothing is read of the program's messages (its reads of the clock are): for
+    /// times when the group's order takes no more. The program waits, then.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// Answers a read. False if nobody waits for it any more.
+    pub fn complete(&mut self, ticket: Ticket, result: Result<Answer, Rejection>) -> bool {
+        let peer = self.peers.iter_mut().find(|peer| peer.id == ticket.link);
+        let found = peer.is_some_and(|peer| peer.complete(ticket, &result));
+        self.counts.answers += u64::from(found);
+        found
+    }
+
+    /// Tells one attachment something. False if it is gone, or was cut off for it.
+    pub fn send(&mut self, to: LinkId, news: &News) -> bool {
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == to) else { return false };
+        match peer.tell(news.packets(), self.settings.queue) {
+            Ok(()) => true,
+            Err(end) => {
+                let mut out = std::mem::take(&mut self.later);
+                self.end(to, end, &mut out);
+                self.later = out;
+                false
+            }
+        }
+    }
+
+    /// The member's program: the attachment that takes part in the group's messages.
+    #[must_use]
+    pub fn program(&self) -> Option<LinkId> {
+        self.peers.iter().find(|peer| peer.role == Role::Program).map(|peer| peer.id)
+    }
+
+    /// All attachments that read the clock.
+    pub fn readers(&self) -> impl Iterator<Item = LinkId> {
+        self.peers.iter().filter(|peer| peer.shared.is_some()).map(|peer| peer.id)
+    }
+
+    /// The family of processes that the member's program is, while it is there.
+    #[must_use]
+    pub fn family(&self) -> Option<u64> {
+        self.boards().next().map(|_| self.family)
+    }
+
+    /// Tells all where the member stands; the program in the order of its messages as well.
+    pub fn phase(&mut self, phase: Phase) {
+        if self.phase == phase {
+            return;
+        }
+        self.phase = phase;
+        self.boards().for_each(|shared| shared.memory.set_phase(phase));
+        if let Some(program) = self.program() {
+            self.send(program, &News::Phase(phase));
+        }
+    }
+
+    /// Cuts an attachment off.
+    pub fn cut_off(&mut self, link: LinkId, why: &str) {
+        let mut out = std::mem::take(&mut self.later);
+        self.end(link, End { closed: Closed::CutOff, why: why.into() }, &mut out);
+        self.later = out;
+    }
+
+    /// Counts since the door was opened.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn end(&mut self, id: LinkId, end: End, out: &mut Vec<Request>) {
+        let Some(i) = self.peers.iter().position(|peer| peer.id == id) else { return };
+        let mut peer = self.peers.swap_remove(i);
+        peer.abandon_all(out);
+        if let Some(shared) = &peer.shared {
+            shared.memory.close(end.closed);
+        }
+        self.counts.cut_off += u64::from(end.closed != Closed::Ended);
+        let last = peer.shared.is_some() && self.boards().next().is_none();
+        out.push(Request::Detached { link: id, role: peer.role, why: end.why, last });
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.boards().for_each(|shared| {
+            shared.memory.heartbeat.store(0, Relaxed);
+            shared.memory.close(Closed::Ended);
+        });
+    }
+}
+
+enum Heard {
+    Nothing,
+    Gone,
+    Hello(Hello),
+}
+
+fn hear_hello(socket: &OwnedFd) -> Heard {
+    let (mut packet, mut descriptors) = ([0; 256], [-1; 4]);
+    match sys::receive(socket.as_raw_fd(), &mut packet, &mut descriptors) {
+        Ok(received) => {
+            descriptors.iter().take(received.descriptors).for_each(|number| sys::close(*number));
+            // A greeting of a later version may be longer; its beginning says which.
+            let packet = packet.get(..received.length).unwrap_or(&packet);
+            match Hello::of(packet) {
+                Ok(hello) => Heard::Hello(hello),
+                Err(_) => Heard::Gone,
+            }
+        }
+        Err(libc::EAGAIN | libc::EINTR) => Heard::Nothing,
+        Err(_) => Heard::Gone,
+    }
+}

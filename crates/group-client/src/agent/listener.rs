@@ -1,0 +1,217 @@
+//! The socket that programs connect to.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use truechimer_group::Member;
+
+use crate::link::{Address, Refused};
+use crate::place::{socket_in, valid_group};
+use crate::sys;
+
+/// Connections that wait to be accepted.
+const BACKLOG: usize = 64;
+
+/// Why there is no door.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DoorError {
+    /// Not a name for a group.
+    Name(String),
+    /// The path is longer than the 107 bytes that a socket's may have.
+    TooLong(PathBuf),
+    /// Another agent has this member of this group.
+    Served(PathBuf),
+    /// What is there is no socket.
+    NotASocket(PathBuf),
+    /// The directory belongs to somebody else, or others may write it.
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The system refused something.
+    System {
+        /// What was tried, as in "cannot …".
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for DoorError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DoorError::Name(name) => {
+                write!(out, "'{}' is no name for a group", name.escape_debug())
+            }
+            DoorError::TooLong(path) => write!(
+                out,
+                "{} is longer than a socket's path may be (107 bytes); name a shorter --directory",
+                path.display()
+            ),
+            DoorError::Served(path) => write!(
+                out,
+                "another agent listens at {}; end it, or name another --directory",
+                path.display()
+            ),
+            DoorError::NotASocket(path) => write!(
+                out,
+                "{} is not a socket; remove it, or name another --directory",
+                path.display()
+            ),
+            DoorError::Directory { path, owner, mode } => write!(
+                out,
+                "{} (of user {owner}, mode {mode:04o}) could be changed by others; it must belong \
+                 to this user or root, and nobody else may write it",
+                path.display()
+            ),
+            DoorError::System { action, path, error } => {
+                write!(out, "cannot {action} {}: {error}", path.display())?;
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    out.write_str("; name another --directory")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for DoorError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            DoorError::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The listening socket of one member. It goes, with its file, when this is dropped.
+pub(super) struct Listener {
+    pub socket: OwnedFd,
+    pub path: PathBuf,
+    inode: (u64, u64),
+    /// Held as long as the door is open, so that two agents do not take each other's socket away.
+    _lock: File,
+}
+
+impl Listener {
+    pub fn open(
+        directory: &Path,
+        group: &str,
+        member: Member,
+        permissions: u32,
+    ) -> Result<Listener, DoorError> {
+        if !valid_group(group) || member.0 == 0 {
+            return Err(DoorError::Name(group.into()));
+        }
+        let path = socket_in(directory, group, member);
+        let address = Address::of(&path).ok_or_else(|| DoorError::TooLong(path.clone()))?;
+        let place = directory.join(group);
+        make_directory(&place, permissions)?;
+        let lock = take_lock(&path)?;
+        remove_stale(&path, &address)?;
+        let fail = |action| {
+            let path = path.clone();
+            move |error| DoorError::System { action, path, error: raw(error) }
+        };
+        let socket = sys::own(sys::socket().map_err(fail("make the socket"))?);
+        sys::bind(socket.as_raw_fd(), address.kernels()).map_err(fail("make the socket"))?;
+        // Whoever connects before this is done is refused, as nobody listens yet.
+        let set = fs::set_permissions(&path, Permissions::from_mode(permissions & 0o777));
+        set.map_err(|error| system("set the permissions of", &path, error))?;
+        let made = fs::symlink_metadata(&path);
+        let made = made.map_err(|error| system("look at", &path, error))?;
+        sys::listen(socket.as_raw_fd(), BACKLOG).map_err(fail("listen at"))?;
+        Ok(Listener { socket, path, inode: (made.dev(), made.ino()), _lock: lock })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == self.inode);
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn raw(error: sys::Errno) -> io::Error {
+    io::Error::from_raw_os_error(error)
+}
+
+fn system(action: &'static str, path: &Path, error: io::Error) -> DoorError {
+    DoorError::System { action, path: path.into(), error }
+}
+
+/// The group's directory: whoever may use the socket may enter it, and nobody else.
+fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
+    if let Some(above) = path.parent() {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(above);
+        made.map_err(|error| system("make the directory", above, error))?;
+    }
+    let enter =
+        |who: u32| if permissions & who != 0 { 0o055 & (who | who >> 1 | who >> 2) } else { 0 };
+    let mode = 0o700 | enter(0o060) | enter(0o006);
+    match fs::DirBuilder::new().mode(mode).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(system("make the directory", path, error)),
+    }
+    let there = fs::symlink_metadata(path).map_err(|error| system("look at", path, error))?;
+    let (owner, mode) = (there.uid(), there.mode() & 0o7777);
+    let trusted = owner == sys::effective_user() || owner == 0;
+    if !there.is_dir() || !trusted || mode & 0o022 != 0 {
+        return Err(DoorError::Directory { path: path.into(), owner, mode });
+    }
+    Ok(())
+}
+
+fn take_lock(socket: &Path) -> Result<File, DoorError> {
+    let path = socket.with_extension("lock");
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(&path)
+        .map_err(|error| system("open the lock", &path, error))?;
+    match sys::lock(file.as_raw_fd()) {
+        Ok(()) => Ok(file),
+        Err(libc::EWOULDBLOCK) => Err(DoorError::Served(socket.into())),
+        Err(error) => Err(system("lock", &path, raw(error))),
+    }
+}
+
+/// Removes a socket that an agent has left behind.
+fn remove_stale(path: &Path, address: &Address) -> Result<(), DoorError> {
+    let there = match fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system("look at", path, error)),
+    };
+    if !there.file_type().is_socket() {
+        return Err(DoorError::NotASocket(path.into()));
+    }
+    match address.connect() {
+        Ok(socket) => {
+            sys::close(socket);
+            Err(DoorError::Served(path.into()))
+        }
+        Err(Refused::NoAgent) => {
+            fs::remove_file(path).map_err(|error| system("remove the old socket", path, error))
+        }
+        Err(_) => Err(DoorError::Served(path.into())),
+    }
+}

@@ -1,0 +1,216 @@
+//! The agent's side of the link, for a loop around `poll(2)`.
+//!
+//! ```text
+//! loop {
+//!     door.work(&polled, &mut requests);     // accepts, reads, looks at slots, writes
+//!     …handle requests, complete(), send()…
+//!     door.descriptors(&mut polled);
+//!     if door.sleep() {                      // false: something is there already
+//!         poll(polled and others, at most door.patience())
+//!     }
+//!     door.wake();
+//! }
+//! ```
+
+mod door;
+mod listener;
+mod peer;
+
+use std::path::PathBuf;
+
+use truechimer_group::{Call, Member, Mode, Order, Point, Round, Thread};
+
+use crate::link::{Outside, Role};
+pub use crate::message::News;
+pub use door::Door;
+pub use listener::DoorError;
+
+/// What a door is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The directory above the groups' (its group's is made if it is not there, for those to enter who
+    /// may use the socket).
+    pub directory: PathBuf,
+    /// The group's name.
+    pub group: String,
+    /// Which member this is.
+    pub member: Member,
+    /// The group's mode, for programs to know.
+    pub mode: Mode,
+    /// The group's order, for programs to know.
+    pub order: Order,
+    /// The socket's permissions (default 0o600: this user and root).
+    pub permissions: u32,
+    /// Users that may attach besides this one and root; none: whoever the permissions let.
+    pub users: Option<Vec<u32>>,
+    /// How many attachments there may be at once (default 64).
+    pub links: usize,
+    /// How many bytes may wait for a program before it is cut off (default 16 MiB).
+    pub queue: usize,
+    /// The largest checkpoint, bytes (default 64 MiB).
+    pub checkpoint: usize,
+}
+
+impl Settings {
+    /// With the defaults.
+    #[must_use]
+    pub fn new(directory: PathBuf, group: &str, member: Member) -> Settings {
+        Settings {
+            directory,
+            group: group.into(),
+            member,
+            mode: Mode::Active,
+            order: Order::Monotone,
+            permissions: 0o600,
+            users: None,
+            links: 64,
+            queue: 16 << 20,
+            checkpoint: 64 << 20,
+        }
+    }
+}
+
+/// Which attachment; never used twice in a door's life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(u64);
+
+/// Which read of which attachment; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket {
+    link: LinkId,
+    slot: u32,
+    serial: u32,
+}
+
+impl Ticket {
+    /// Of which attachment.
+    #[must_use]
+    pub fn link(&self) -> LinkId {
+        self.link
+    }
+}
+
+/// What programs want. All of it was checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Request {
+    /// Somebody has attached.
+    Attached {
+        /// Who.
+        link: LinkId,
+        /// What for.
+        role: Role,
+        /// The process, by the kernel's word.
+        pid: u32,
+        /// The user, by the kernel's word.
+        uid: u32,
+        /// Whether it is of a family that was not there before: a new program.
+        new: bool,
+    },
+    /// It is gone, or was cut off. Its reads are void: an abandonment comes for each before this.
+    Detached {
+        /// Who.
+        link: LinkId,
+        /// What for it was there.
+        role: Role,
+        /// Why, for the log.
+        why: String,
+        /// Whether it was the last of its family: the program is gone.
+        last: bool,
+    },
+    /// A thread reads the clock.
+    Read {
+        /// To be answered with [`Door::complete`].
+        ticket: Ticket,
+        /// Which thread, [`Thread::FIRST`] or more.
+        thread: Thread,
+        /// By which call.
+        call: Call,
+        /// What is to happen outside the primary component: with [`Outside::Fail`] the agent
+        /// rejects it, with [`Outside::Wait`] it stays.
+        outside: Outside,
+    },
+    /// The thread's patience is at an end, or it is dead: the ticket is void.
+    Abandon {
+        /// Which read.
+        ticket: Ticket,
+        /// Of which thread.
+        thread: Thread,
+    },
+    /// A message for the group's order.
+    Multicast {
+        /// From whom.
+        link: LinkId,
+        /// Its number for it.
+        token: u64,
+        /// What it says, at most [`truechimer_group::LARGEST_PAYLOAD`].
+        payload: Vec<u8>,
+    },
+    /// A message for another group's order.
+    SendTo {
+        /// From whom.
+        link: LinkId,
+        /// To which group; a valid name.
+        group: String,
+        /// Its number for it.
+        token: u64,
+        /// What the sender's group clock said.
+        stamp: i64,
+        /// What it says.
+        payload: Vec<u8>,
+    },
+    /// Wants to know when a majority has the stream up to a place.
+    Commit {
+        /// Who asks.
+        link: LinkId,
+        /// Its number for it.
+        token: u64,
+        /// The place.
+        point: Point,
+    },
+    /// The checkpoint that it was asked for.
+    Checkpoint {
+        /// From whom.
+        link: LinkId,
+        /// For which join.
+        join: u64,
+        /// The state.
+        data: Vec<u8>,
+        /// How many rounds each of its threads has read.
+        position: Vec<(Thread, Round)>,
+    },
+    /// The checkpoint was taken over.
+    Installed {
+        /// By whom.
+        link: LinkId,
+    },
+    /// A program starts without a checkpoint.
+    Restarted {
+        /// Which.
+        link: LinkId,
+    },
+    /// Wants the status: answer with [`Door::send`] and [`News::Status`].
+    Status {
+        /// Who asks.
+        link: LinkId,
+    },
+}
+
+/// Counts since the door was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Attachments accepted.
+    pub attached: u64,
+    /// Attachments refused.
+    pub refused: u64,
+    /// Attachments cut off.
+    pub cut_off: u64,
+    /// Reads that came.
+    pub reads: u64,
+    /// Reads answered.
+    pub answers: u64,
+    /// Doorbells heard.
+    pub rings: u64,
+    /// Slots of dead processes taken back.
+    pub reclaimed: u64,
+}

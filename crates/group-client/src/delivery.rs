@@ -1,0 +1,441 @@
+//! The page that a front shares with the program that it feeds: the agreed time of the message that
+//! the program is processing, and how much of its input the program has taken.
+//!
+//! One file of [`SIZE`] bytes, words in the machine's own order:
+//!
+//! | at | word |
+//! |---|---|
+//! | 0 | magic, written last |
+//! | 8 | u32 version, then u32 length of this head, 4096 |
+//! | 16 | u64 flags: [`CLOCK`] |
+//! | 24 | i64 agreed time, ns since 1970; 0 = none yet |
+//! | 32 | u64 sequence: how often the time was set (its low half is a futex) |
+//! | 64 | u64 programs that have attached |
+//! | 72 | u32 busy: threads that took input and have not waited since |
+//! | 76 | u32 settles: how often busy came back to 0 (a futex) |
+//! | 80 | u32 watching: the front waits at `settles` |
+//! | 88 | u64 process that attached last |
+//! | 96 | u64 process of the front |
+//! | 4096 | u64 for each port of the front's: bytes taken and the marks of [`Taken`] |
+//!
+//! The program's side allocates nothing, takes no lock and is fit for signal handlers. Each side
+//! takes what the other wrote as a claim: a wrong word makes a wait end early or in the front's
+//! time-out, never more.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Programs take their time from the page. Without it they keep their own clock and only count.
+pub const CLOCK: u64 = 1;
+/// The size of the file, bytes.
+pub const SIZE: usize = HEAD + PORTS * 8;
+/// The name of the variable that tells a program where its page is.
+pub const VARIABLE: &str = "TRUECHIMER_GROUP_FRONT";
+
+const HEAD: usize = 4096;
+const PORTS: usize = 1 << 16;
+const MAGIC: u64 = u64::from_le_bytes(*b"TCFRONT1");
+const VERSION: u32 = 1;
+
+const ACCEPTED: u64 = 1 << 63;
+const ENDED: u64 = 1 << 62;
+const CLOSED: u64 = 1 << 61;
+const BYTES: u64 = (1 << 56) - 1;
+
+/// What a program has taken of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// Bytes read.
+    pub bytes: u64,
+    /// It has accepted it.
+    pub accepted: bool,
+    /// It has read the end.
+    pub ended: bool,
+    /// It has closed its end.
+    pub closed: bool,
+}
+
+/// Why a page cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unusable {
+    /// A system call failed with this `errno`.
+    System(i32),
+    /// It is no page, not a whole one yet, or one of another version.
+    NoPage,
+    /// The front that made it has ended.
+    Stale,
+}
+
+/// The mapped page.
+#[derive(Debug)]
+pub struct Page {
+    base: NonNull<u8>,
+}
+
+// SAFETY: the mapping lives as long as the value, and all access goes through atomics.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Page {
+    /// Makes the page anew, for the front: programs that have an earlier one keep that.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(path: &CStr, flags: u64) -> io::Result<Page> {
+        // SAFETY: a C string, and calls without memory of ours otherwise.
+        let fd = unsafe {
+            libc::unlink(path.as_ptr());
+            let how = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+            libc::open(path.as_ptr(), how, 0o600)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: our own descriptor.
+        let sized = unsafe { libc::ftruncate(fd, SIZE as libc::off_t) };
+        let page = if sized == 0 { map(fd) } else { Err(errno()) };
+        // SAFETY: our own descriptor, not used after this.
+        unsafe { libc::close(fd) };
+        let page = page.map_err(io::Error::from_raw_os_error)?;
+        page.u32_at(8).store(VERSION, Ordering::Relaxed);
+        page.u32_at(12).store(HEAD as u32, Ordering::Relaxed);
+        page.u64_at(16).store(flags, Ordering::Relaxed);
+        page.u64_at(96).store(u64::from(std::process::id()), Ordering::Relaxed);
+        page.u64_at(0).store(MAGIC, Ordering::Release);
+        Ok(page)
+    }
+
+    /// Maps the page of a front that runs, for a program. Allocates nothing.
+    ///
+    /// # Errors
+    /// Why it cannot be used; what is not there yet may come.
+    pub fn open(path: &CStr) -> Result<Page, Unusable> {
+        // SAFETY: a C string; `stat` is plain memory that the kernel fills.
+        let (fd, size) = unsafe {
+            let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+            if fd < 0 {
+                return Err(Unusable::System(errno()));
+            }
+            let mut stat: libc::stat = core::mem::zeroed();
+            let size = if libc::fstat(fd, &mut stat) == 0 { stat.st_size } else { -1 };
+            (fd, size)
+        };
+        let page = if size == SIZE as libc::off_t {
+            map(fd).map_err(Unusable::System)
+        } else {
+            Err(Unusable::NoPage)
+        };
+        // SAFETY: our own descriptor, not used after this.
+        unsafe { libc::close(fd) };
+        let page = page?;
+        let whole = page.u64_at(0).load(Ordering::Acquire) == MAGIC
+            && page.u32_at(8).load(Ordering::Relaxed) == VERSION
+            && page.u32_at(12).load(Ordering::Relaxed) == HEAD as u32;
+        if !whole {
+            return Err(Unusable::NoPage);
+        }
+        let front = page.u64_at(96).load(Ordering::Relaxed);
+        let Ok(front) = libc::pid_t::try_from(front) else { return Err(Unusable::NoPage) };
+        // SAFETY: signal 0 asks only whether the process is there.
+        if front < 1 || (unsafe { libc::kill(front, 0) } != 0 && errno() == libc::ESRCH) {
+            return Err(Unusable::Stale);
+        }
+        Ok(page)
+    }
+
+    /// The program's side: it has attached.
+    pub fn attached(&self, process: u32) {
+        self.u64_at(88).store(u64::from(process), Ordering::Relaxed);
+        self.u64_at(64).fetch_add(1, Ordering::Release);
+    }
+
+    /// How many programs have attached.
+    pub fn programs(&self) -> u64 {
+        self.u64_at(64).load(Ordering::Acquire)
+    }
+
+    /// The process that attached last, by its own word.
+    pub fn process(&self) -> u64 {
+        self.u64_at(88).load(Ordering::Relaxed)
+    }
+
+    /// Whether the program's clock is the page's.
+    pub fn is_clock(&self) -> bool {
+        self.u64_at(16).load(Ordering::Relaxed) & CLOCK != 0
+    }
+
+    /// The agreed time of the message being processed, ns since 1970; none before the first.
+    pub fn time(&self) -> Option<i64> {
+        let time = self.i64_at(24).load(Ordering::Acquire);
+        (time > 0).then_some(time)
+    }
+
+    /// How often the time was set.
+    pub fn sequence(&self) -> u64 {
+        self.u64_at(32).load(Ordering::Acquire)
+    }
+
+    /// Waits for the first time, at most so long; the program's side.
+    pub fn wait_for_time(&self, patience: Duration) -> Option<i64> {
+        let end = monotonic() + patience.as_nanos() as i128;
+        loop {
+            if let Some(time) = self.time() {
+                return Some(time);
+            }
+            let left = end - monotonic();
+            if left <= 0 {
+                return None;
+            }
+            // The low half of the sequence: at 32 on a little-endian machine, at 36 on a big one.
+            let at = if cfg!(target_endian = "little") { 32 } else { 36 };
+            let sequence = self.u32_at(at).load(Ordering::Acquire);
+            if self.time().is_none() {
+                self.wait(at, sequence, Duration::from_nanos(left.min(1_000_000_000) as u64));
+            }
+        }
+    }
+
+    /// The front's side: this is the time now.
+    pub fn set_time(&self, time: i64) {
+        self.i64_at(24).store(time, Ordering::Release);
+        self.u64_at(32).fetch_add(1, Ordering::Release);
+        self.wake(if cfg!(target_endian = "little") { 32 } else { 36 });
+    }
+
+    /// The program's side: a thread that was not busy is about to take input. Before the counting.
+    pub fn busy_up(&self) {
+        self.u32_at(72).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The program's side: a thread that was busy waits, or ends.
+    pub fn busy_down(&self) {
+        if self.u32_at(72).fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.u32_at(76).fetch_add(1, Ordering::SeqCst);
+            if self.u32_at(80).load(Ordering::SeqCst) != 0 {
+                self.wake(76);
+            }
+        }
+    }
+
+    /// The program's side: it has accepted the connection from that port.
+    pub fn took_accept(&self, port: u16) {
+        self.taken_at(port).fetch_or(ACCEPTED, Ordering::Release);
+    }
+
+    /// The program's side: it has read so many bytes.
+    pub fn took(&self, port: u16, bytes: u64) {
+        self.taken_at(port).fetch_add(bytes & BYTES, Ordering::Release);
+    }
+
+    /// The program's side: it has read the end.
+    pub fn took_end(&self, port: u16) {
+        self.taken_at(port).fetch_or(ENDED, Ordering::Release);
+    }
+
+    /// The program's side: it has closed the connection.
+    pub fn took_close(&self, port: u16) {
+        self.taken_at(port).fetch_or(CLOSED, Ordering::Release);
+    }
+
+    /// The front's side: a connection from that port begins.
+    pub fn begin(&self, port: u16) {
+        self.taken_at(port).store(0, Ordering::Release);
+    }
+
+    /// The front's side: a new program is to start; what an earlier one left does not count.
+    pub fn forget_program(&self) {
+        self.u32_at(72).store(0, Ordering::Release);
+    }
+
+    /// What the program has taken of the connection from that port.
+    pub fn taken(&self, port: u16) -> Taken {
+        let word = self.taken_at(port).load(Ordering::Acquire);
+        Taken {
+            bytes: word & BYTES,
+            accepted: word & ACCEPTED != 0,
+            ended: word & ENDED != 0,
+            closed: word & CLOSED != 0,
+        }
+    }
+
+    /// How many threads have taken input and not waited since. To be read after [`Page::taken`].
+    pub fn busy(&self) -> u32 {
+        self.u32_at(72).load(Ordering::Acquire)
+    }
+
+    /// How often the program has come to rest; for [`Page::wait_settled`].
+    pub fn settles(&self) -> u32 {
+        self.u32_at(76).load(Ordering::Acquire)
+    }
+
+    /// Waits until the program has come to rest since `settles` was read, at most so long.
+    pub fn wait_settled(&self, settles: u32, patience: Duration) {
+        self.u32_at(80).store(1, Ordering::SeqCst);
+        if self.u32_at(76).load(Ordering::SeqCst) == settles {
+            self.wait(76, settles, patience);
+        }
+        self.u32_at(80).store(0, Ordering::SeqCst);
+    }
+
+    fn taken_at(&self, port: u16) -> &AtomicU64 {
+        self.u64_at(HEAD + usize::from(port) * 8)
+    }
+
+    fn u64_at(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at + 8 <= SIZE && at.is_multiple_of(8));
+        // SAFETY: inside the mapping and aligned (each place is a constant or HEAD + port·8), and
+        // an atomic needs nothing else of shared memory.
+        unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
+    }
+
+    fn i64_at(&self, at: usize) -> &AtomicI64 {
+        debug_assert!(at + 8 <= SIZE && at.is_multiple_of(8));
+        // SAFETY: as above.
+        unsafe { &*self.base.as_ptr().add(at).cast::<AtomicI64>() }
+    }
+
+    fn u32_at(&self, at: usize) -> &AtomicU32 {
+        debug_assert!(at + 4 <= SIZE && at.is_multiple_of(4));
+        // SAFETY: as above.
+        unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU32>() }
+    }
+
+    fn wait(&self, at: usize, value: u32, patience: Duration) {
+        let patience = libc::timespec {
+            tv_sec: patience.as_secs().min(3600) as libc::time_t,
+            tv_nsec: patience.subsec_nanos() as libc::c_long,
+        };
+        let word: *const AtomicU32 = self.u32_at(at);
+        // SAFETY: a word of the mapping and a timespec that outlive the call.
+        unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, value, &patience) };
+    }
+
+    fn wake(&self, at: usize) {
+        let word: *const AtomicU32 = self.u32_at(at);
+        // SAFETY: a word of the mapping; waking reads nothing else.
+        unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this size, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), SIZE) };
+    }
+}
+
+fn map(fd: libc::c_int) -> Result<Page, i32> {
+    // SAFETY: a new mapping of a file that is as large, at a place of the kernel's choice.
+    let base = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(core::ptr::null_mut(), SIZE, access, libc::MAP_SHARED, fd, 0)
+    };
+    if base == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    NonNull::new(base.cast()).map(|base| Page { base }).ok_or(libc::ENOMEM)
+}
+
+fn errno() -> i32 {
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// CLOCK_MONOTONIC by the kernel, since a preloaded library may stand in for libc's.
+fn monotonic() -> i128 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a timespec for the kernel to fill.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &mut now) };
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::sync::Arc;
+
+    fn path(name: &str) -> CString {
+        let name = format!("truechimer-delivery-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        CString::new(path.to_str().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn both_sides_see_the_same() {
+        let path = path("both");
+        let front = Page::create(&path, CLOCK).unwrap();
+        let program = Page::open(&path).unwrap();
+        assert!(program.is_clock());
+        assert_eq!(program.time(), None);
+        assert_eq!(program.wait_for_time(Duration::from_millis(1)), None);
+        front.set_time(1_700_000_000_000_000_001);
+        assert_eq!(program.wait_for_time(Duration::ZERO), Some(1_700_000_000_000_000_001));
+        assert_eq!(program.sequence(), 1);
+        program.attached(7);
+        assert_eq!((front.programs(), front.process()), (1, 7));
+
+        program.took(65535, 9);
+        front.begin(65535);
+        program.busy_up();
+        program.took_accept(65535);
+        program.took(65535, 5);
+        program.took(65535, 6);
+        program.took_end(65535);
+        let all = Taken { bytes: 11, accepted: true, ended: true, closed: false };
+        assert_eq!(front.taken(65535), all);
+        assert_eq!(front.taken(65534).bytes, 0);
+        assert_eq!(front.busy(), 1);
+        let settles = front.settles();
+        program.busy_down();
+        assert_eq!((front.busy(), front.settles()), (0, settles + 1));
+        program.took_close(65535);
+        assert!(front.taken(65535).closed);
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_waiting_front_is_woken() {
+        let path = path("woken");
+        let front = Arc::new(Page::create(&path, CLOCK).unwrap());
+        let program = Page::open(&path).unwrap();
+        let settles = front.settles();
+        program.busy_up();
+        let waiter = Arc::clone(&front);
+        let waiter = std::thread::spawn(move || {
+            while waiter.settles() == settles {
+                waiter.wait_settled(settles, Duration::from_secs(60));
+            }
+        });
+        program.busy_down();
+        waiter.join().unwrap();
+        let waiter = Arc::clone(&front);
+        let waiter = std::thread::spawn(move || waiter.wait_for_time(Duration::from_secs(600)));
+        front.set_time(5);
+        assert_eq!(waiter.join().unwrap(), Some(5));
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_page_is_refused() {
+        let path = path("none");
+        let file = path.to_str().unwrap();
+        assert_eq!(Page::open(&path).unwrap_err(), Unusable::System(libc::ENOENT));
+        std::fs::write(file, b"short").unwrap();
+        assert_eq!(Page::open(&path).unwrap_err(), Unusable::NoPage);
+        std::fs::write(file, vec![0; SIZE]).unwrap();
+        assert_eq!(Page::open(&path).unwrap_err(), Unusable::NoPage);
+        let page = Page::create(&path, 0).unwrap();
+        assert!(!Page::open(&path).unwrap().is_clock());
+        // No process has the greatest number there is.
+        page.u64_at(96).store(i32::MAX as u64, Ordering::Relaxed);
+        assert_eq!(Page::open(&path).unwrap_err(), Unusable::Stale);
+        std::fs::remove_file(file).unwrap();
+    }
+}

@@ -1,0 +1,622 @@
+//! The low level: one attachment to an agent, with reads that allocate nothing, take no lock,
+//! leave `errno` alone and may be made from any context (signal handlers, children of a fork).
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use truechimer_group::{Agreed, Call, Member, Mode, Order, Phase, Rejection, Round, Thread};
+
+use crate::memory::{Closed, Mapping, SLOTS, VERSION, phase_of};
+use crate::message::{self, Hello};
+use crate::slots::{Control, Found, Slot, State};
+use crate::sys;
+
+/// How often an answer is looked for, unless told otherwise, before the thread sleeps: not at all.
+/// An answer takes a turn of the ring, which is longer than going to sleep and being woken, and
+/// while a thread spins the agent may lack the processor.
+pub const SPIN: u32 = 0;
+
+/// The longest sleep without a look whether the agent is still there, ns.
+const SLICE: u64 = 100_000_000;
+/// How long an agent may give no sign of life where its socket cannot be asked, ns.
+const SILENCE: u64 = 10_000_000_000;
+/// How long a greeting may take, ns.
+const GREETING: u64 = 5_000_000_000;
+/// Descriptors are kept above this, where programs seldom put theirs.
+const HIGH: i32 = 800;
+
+/// What happens to reads while the member is outside the primary component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Outside {
+    /// They wait until it is back.
+    #[default]
+    Wait,
+    /// They fail.
+    Fail,
+}
+
+/// What an attachment is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Role {
+    /// Reads the clock and takes part in the group's messages: one per member.
+    #[default]
+    Program = 0,
+    /// Reads the clock only: a preloaded library, a further process of the program.
+    Reader = 1,
+    /// Neither: asks for the status.
+    Watcher = 2,
+}
+
+/// How a read is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct How {
+    /// How often the answer is looked for before the thread sleeps (default [`SPIN`]).
+    pub spin: u32,
+    /// After how long a read fails, ns; none: never.
+    pub patience_ns: Option<u64>,
+    /// What happens outside the primary component.
+    pub outside: Outside,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How { spin: SPIN, patience_ns: None, outside: Outside::Wait }
+    }
+}
+
+/// What a read gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The group's time.
+    pub value: Agreed,
+    /// Which of the thread's rounds it was.
+    pub round: Round,
+}
+
+/// Why a read gave nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The group's engine gives no value.
+    Rejected(Rejection),
+    /// Patience is at an end; the round counts as read.
+    Late,
+    /// The agent is gone, or has cut this program off.
+    Gone,
+    /// All slots are in use, and stayed so for as long as patience lasted.
+    Full,
+    /// The shared memory holds what the agent cannot have written.
+    Damaged,
+}
+
+/// Where an agent's socket is, in the kernel's form.
+#[derive(Clone, Copy)]
+pub struct Address(libc::sockaddr_un);
+
+impl fmt::Debug for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path: Vec<u8> =
+            self.0.sun_path.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+        write!(out, "Address({})", String::from_utf8_lossy(&path))
+    }
+}
+
+/// What one attaches as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct As {
+    /// What for.
+    pub role: Role,
+    /// To which family of processes it belongs; 0: to a new one.
+    pub family: u64,
+}
+
+/// What the agent said at the attachment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// Which member this is.
+    pub member: Member,
+    /// The family of processes; children that attach by themselves (after `exec`) name it.
+    pub family: u64,
+    /// The group's mode.
+    pub mode: Mode,
+    /// The group's order.
+    pub order: Order,
+}
+
+/// Why there is no attachment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Nobody listens there.
+    NoAgent,
+    /// This user may not.
+    NotPermitted,
+    /// The agent does not answer.
+    Silent,
+    /// The agent refused.
+    ByAgent {
+        /// Why.
+        why: WhyRefused,
+        /// The version of the protocol that it speaks.
+        version: u16,
+        /// With [`WhyRefused::Taken`]: the process that is there already, or 0.
+        process: u32,
+    },
+    /// A system call failed with this error number.
+    System(&'static str, i32),
+    /// What came is no welcome of this version.
+    Malformed,
+}
+
+/// Why an agent refuses an attachment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum WhyRefused {
+    /// It speaks another version of the protocol.
+    Version = 1,
+    /// The member has another program.
+    Taken = 2,
+    /// It takes no more attachments.
+    TooMany = 3,
+    /// This user may not.
+    NotPermitted = 4,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::NoAgent => out.write_str(
+                "no agent listens there; start one with 'truechimer group agent --group NAME'",
+            ),
+            Refused::NotPermitted => out.write_str(
+                "this user may not use the agent's socket; run as the agent's user, or let the \
+                 agent admit this one",
+            ),
+            Refused::Silent => out.write_str("the agent does not answer: is it stopped?"),
+            Refused::ByAgent { why: WhyRefused::Version, version, .. } => write!(
+                out,
+                "the agent speaks version {version} of the link's protocol, this program {VERSION}: \
+                 use both of the same release"
+            ),
+            Refused::ByAgent { why: WhyRefused::Taken, process, .. } => {
+                out.write_str("this member has a program already")?;
+                if *process != 0 {
+                    write!(out, " (process {process})")?;
+                }
+                out.write_str(": end it first, or attach as of its family")
+            }
+            Refused::ByAgent { why: WhyRefused::TooMany, .. } => {
+                out.write_str("the agent takes no more attachments")
+            }
+            Refused::ByAgent { why: WhyRefused::NotPermitted, .. } => {
+                out.write_str("the agent does not admit this user")
+            }
+            Refused::System(call, error) => {
+                write!(out, "{call}: {}", std::io::Error::from_raw_os_error(*error))
+            }
+            Refused::Malformed => {
+                out.write_str("what listens there is no agent of this project's making")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            ReadError::Rejected(Rejection::Outside) => {
+                "this member is outside the group's primary component"
+            }
+            ReadError::Rejected(Rejection::Behind) => {
+                "this thread is so far behind the group that only a checkpoint helps"
+            }
+            ReadError::Rejected(Rejection::Busy) => {
+                "a thread of this number is reading the group's clock already"
+            }
+            ReadError::Rejected(Rejection::TooManyThreads) => {
+                "the group has more threads than it keeps"
+            }
+            ReadError::Rejected(Rejection::Observer) => {
+                "this member is an observer, whose programs cannot read the group's clock"
+            }
+            ReadError::Late => "the group did not agree on a value in time",
+            ReadError::Gone => {
+                "the group's agent on this node is gone, or has cut this program off"
+            }
+            ReadError::Full => "too many threads read the group's clock at once",
+            ReadError::Damaged => "the memory that is shared with the group's agent is damaged",
+        })
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// A descriptor, and which file it was when we got it: programs close descriptors that are not
+/// theirs, and open others under the same numbers.
+#[derive(Clone, Copy, Debug)]
+struct Descriptor {
+    number: i32,
+    identity: Option<(u64, u64)>,
+}
+
+impl Descriptor {
+    fn of(number: i32) -> Descriptor {
+        // Not where a program that expects 0, 1, 2 or the lowest free number will meet it.
+        let number = match sys::duplicate(number, HIGH) {
+            Ok(high) => {
+                sys::close(number);
+                high
+            }
+            Err(_) => number,
+        };
+        Descriptor { number, identity: sys::identity(number) }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.identity.is_some() && sys::identity(self.number) == self.identity
+    }
+
+    fn close(&self) {
+        if self.is_ours() {
+            sys::close(self.number);
+        }
+    }
+}
+
+/// One attachment.
+///
+/// After a fork the child may use it as well. Dropping it takes the memory away: who uses one from
+/// signal handlers keeps it for ever (in a `static`).
+pub struct Link {
+    memory: Mapping,
+    doorbell: Descriptor,
+    socket: Descriptor,
+    address: Address,
+    welcome: Welcome,
+}
+
+impl Address {
+    /// The address of a path; none if it is longer than 107 bytes.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Address> {
+        let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as _, sun_path: [0; 108] };
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.is_empty() || bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
+            return None;
+        }
+        address.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as _);
+        Some(Address(address))
+    }
+
+    /// As the kernel has it.
+    pub(crate) fn kernels(&self) -> &libc::sockaddr_un {
+        &self.0
+    }
+
+    /// A socket that is connected to it.
+    pub(crate) fn connect(&self) -> Result<i32, Refused> {
+        let socket = sys::socket().map_err(|error| Refused::System("socket", error))?;
+        let until = sys::monotonic() + GREETING;
+        loop {
+            let refused = match sys::connect(socket, &self.0) {
+                Ok(()) => return Ok(socket),
+                Err(libc::EINTR) => continue,
+                // Its queue is full: it has other things to do.
+                Err(libc::EAGAIN) if sys::monotonic() < until => {
+                    sys::nap(5_000_000);
+                    continue;
+                }
+                Err(libc::EAGAIN) => Refused::Silent,
+                Err(libc::ENOENT | libc::ENOTDIR | libc::ECONNREFUSED) => Refused::NoAgent,
+                Err(libc::EACCES | libc::EPERM) => Refused::NotPermitted,
+                Err(libc::EPROTOTYPE) => Refused::Malformed,
+                Err(error) => Refused::System("connect", error),
+            };
+            sys::close(socket);
+            return Err(refused);
+        }
+    }
+}
+
+/// Greets the agent: its welcome, and the descriptors that came with it (−1: none).
+pub(crate) fn greet(socket: i32, as_: As) -> Result<(Welcome, [i32; 4]), Refused> {
+    let hello = Hello { version: VERSION, role: as_.role, family: as_.family };
+    sys::send(socket, &hello.packet(), &[]).map_err(|error| match error {
+        libc::EPIPE | libc::ECONNRESET => Refused::NoAgent,
+        error => Refused::System("sendmsg", error),
+    })?;
+    let until = sys::monotonic() + GREETING;
+    let mut packet = [0; 64];
+    let mut descriptors = [-1; 4];
+    loop {
+        match sys::receive(socket, &mut packet, &mut descriptors) {
+            Ok(received) => {
+                let taken = descriptors.iter_mut().skip(received.descriptors);
+                taken.for_each(|descriptor| *descriptor = -1);
+                let welcome = match packet.get(..received.length) {
+                    _ if received.length == 0 => Err(Refused::NoAgent),
+                    Some(packet) if !received.cut => match message::greeting(packet) {
+                        Ok(Ok(welcome)) => Ok(welcome),
+                        Ok(Err((why, version, process))) => {
+                            Err(Refused::ByAgent { why, version, process })
+                        }
+                        Err(_) => Err(Refused::Malformed),
+                    },
+                    _ => Err(Refused::Malformed),
+                };
+                if welcome.is_err() {
+                    close_all(&descriptors);
+                }
+                return welcome.map(|welcome| (welcome, descriptors));
+            }
+            Err(libc::EAGAIN) => {
+                let now = sys::monotonic();
+                if now >= until {
+                    return Err(Refused::Silent);
+                }
+                let _ = sys::poll(socket, libc::POLLIN, Some(until - now));
+            }
+            Err(libc::EINTR) => {}
+            Err(libc::ECONNRESET) => return Err(Refused::NoAgent),
+            Err(error) => return Err(Refused::System("recvmsg", error)),
+        }
+    }
+}
+
+fn close_all(descriptors: &[i32]) {
+    descriptors.iter().filter(|number| **number >= 0).for_each(|number| sys::close(*number));
+}
+
+impl Link {
+    /// Attaches to the agent that listens there. Allocates nothing.
+    ///
+    /// # Errors
+    /// See [`Refused`]. It waits at most some seconds for an agent that does not answer.
+    pub fn attach(address: &Address, as_: As) -> Result<Link, Refused> {
+        let socket = address.connect()?;
+        let greeted = greet(socket, as_).and_then(|(welcome, descriptors)| {
+            let [memory, doorbell, more @ ..] = descriptors;
+            close_all(&more);
+            let mapping = match memory >= 0 && doorbell >= 0 {
+                true => Mapping::of(memory).map_err(|error| match error {
+                    libc::EINVAL => Refused::Malformed,
+                    error => Refused::System("mmap", error),
+                }),
+                false => Err(Refused::Malformed),
+            };
+            close_all(&[memory]);
+            match mapping {
+                Ok(mapping) if mapping.known() => Ok((welcome, mapping, doorbell)),
+                other => {
+                    close_all(&[doorbell]);
+                    Err(other.err().unwrap_or(Refused::Malformed))
+                }
+            }
+        });
+        match greeted {
+            Ok((welcome, memory, doorbell)) => Ok(Link {
+                memory,
+                doorbell: Descriptor::of(doorbell),
+                socket: Descriptor::of(socket),
+                address: *address,
+                welcome,
+            }),
+            Err(refused) => {
+                sys::close(socket);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Reads the group's clock: one round of that thread. It sleeps until the group has agreed,
+    /// or as long as `how` says. Allocates nothing, takes no lock, does not touch `errno`.
+    ///
+    /// A signal handler that interrupts a read and reads by the same thread's number is rejected
+    /// as [`Rejection::Busy`]: it takes a number of its own ([`crate::lineage::Kind::Signal`]).
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read(&self, thread: Thread, call: Call, how: &How) -> Result<Answer, ReadError> {
+        let until = how.patience_ns.map(|ns| sys::monotonic().saturating_add(ns));
+        loop {
+            let read = self.read_once(thread, call, how, until);
+            if read != Err(ReadError::Rejected(Rejection::Outside)) || how.outside == Outside::Fail
+            {
+                return read;
+            }
+            self.await_phase(until)?;
+        }
+    }
+
+    fn read_once(
+        &self,
+        thread: Thread,
+        call: Call,
+        how: &How,
+        until: Option<u64>,
+    ) -> Result<Answer, ReadError> {
+        let (slot, index, claimed) = self.claim(thread, until)?;
+        let ours = slot.submit(claimed, &message::request_words(thread, call, how.outside));
+        self.announce(index);
+        let taken = |words| {
+            let answer = message::answer(&words).map_err(|_| ReadError::Damaged)?;
+            answer.map_err(ReadError::Rejected)
+        };
+        for _ in 0..how.spin {
+            match slot.look(ours) {
+                Found::Nothing => std::hint::spin_loop(),
+                Found::Answer(words) => return taken(words),
+                Found::Lost => return Err(self.lost()),
+            }
+        }
+        loop {
+            match slot.look(ours) {
+                Found::Answer(words) => return taken(words),
+                Found::Lost => return Err(self.lost()),
+                Found::Nothing => {}
+            }
+            if self.memory.why_closed().is_some() {
+                return Err(ReadError::Gone);
+            }
+            let left = left(until);
+            if left == Some(0) {
+                if slot.abandon(ours) {
+                    self.announce(index);
+                    return Err(ReadError::Late);
+                }
+                // The answer has come just now, or the slot is lost: the next look says which.
+                continue;
+            }
+            let Some(asleep) = slot.sleep(ours) else { continue };
+            let slept = sys::monotonic();
+            sys::futex_wait(slot.control(), asleep.low(), left.unwrap_or(SLICE).min(SLICE));
+            if slot.now() == asleep && sys::monotonic() - slept >= SLICE && !self.stands() {
+                return Err(ReadError::Gone);
+            }
+        }
+    }
+
+    /// A slot for a request. Threads begin to look for one in different places.
+    fn claim(
+        &self,
+        thread: Thread,
+        until: Option<u64>,
+    ) -> Result<(&Slot<std::sync::atomic::AtomicU64>, usize, Control), ReadError> {
+        let owner = sys::process();
+        let first = (thread.0 as usize) % SLOTS;
+        loop {
+            if self.memory.why_closed().is_some() {
+                return Err(ReadError::Gone);
+            }
+            for index in (first..SLOTS).chain(0..first) {
+                if let Some(slot) = self.memory.slots.get(index)
+                    && let Some(claimed) = slot.claim(owner)
+                {
+                    return Ok((slot, index, claimed));
+                }
+            }
+            if left(until) == Some(0) {
+                return Err(ReadError::Full);
+            }
+            if !self.stands() {
+                return Err(ReadError::Gone);
+            }
+            sys::nap(1_000_000);
+        }
+    }
+
+    fn announce(&self, index: usize) {
+        if self.memory.board.announce(index) {
+            self.ring();
+        }
+    }
+
+    /// Wakes the agent. If the program has closed our descriptor, by knocking at the agent's door:
+    /// it looks at all slots when somebody connects.
+    fn ring(&self) {
+        if self.doorbell.is_ours() && sys::ring(self.doorbell.number).is_ok() {
+            return;
+        }
+        if let Ok(socket) = self.address.connect() {
+            sys::close(socket);
+        }
+    }
+
+    fn lost(&self) -> ReadError {
+        match self.memory.why_closed() {
+            Some(_) => ReadError::Gone,
+            None => ReadError::Damaged,
+        }
+    }
+
+    /// Waits until the member is no longer outside.
+    fn await_phase(&self, until: Option<u64>) -> Result<(), ReadError> {
+        loop {
+            let word = self.memory.phase.load(Acquire);
+            if self.memory.why_closed().is_some() {
+                return Err(ReadError::Gone);
+            }
+            let left = left(until);
+            if left == Some(0) {
+                return Err(ReadError::Late);
+            }
+            if phase_of(word & 3) == Some(Phase::Live) {
+                // It is back already, or the agent contradicts itself: not too fast, then.
+                sys::nap(1_000_000);
+                return Ok(());
+            }
+            let slept = sys::monotonic();
+            sys::futex_wait(&self.memory.phase, word as u32, left.unwrap_or(SLICE).min(SLICE));
+            let late = sys::monotonic() - slept >= SLICE;
+            if late && self.memory.phase.load(Relaxed) == word && !self.stands() {
+                return Err(ReadError::Gone);
+            }
+        }
+    }
+
+    /// What the agent said at the attachment.
+    #[must_use]
+    pub fn welcome(&self) -> Welcome {
+        self.welcome
+    }
+
+    /// Where the member stands; none once the agent has closed the link.
+    #[must_use]
+    pub fn phase(&self) -> Option<Phase> {
+        match self.memory.why_closed() {
+            None => phase_of(self.memory.phase.load(Acquire) & 3),
+            Some(_) => None,
+        }
+    }
+
+    /// Why the agent has closed the link, if it has. An agent that was killed has not.
+    #[must_use]
+    pub fn closed(&self) -> Option<Closed> {
+        self.memory.why_closed()
+    }
+
+    /// Whether the agent is there and has not cut this program off. Takes a system call or two.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        if self.memory.why_closed().is_some() {
+            return false;
+        }
+        if self.socket.is_ours() {
+            let gone = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+            return sys::poll(self.socket.number, 0, Some(0)).is_ok_and(|has| has & gone == 0);
+        }
+        // The program has closed our descriptor.
+        let heartbeat = self.memory.heartbeat.load(Relaxed);
+        sys::monotonic().saturating_sub(heartbeat) < SILENCE
+    }
+
+    /// The control socket; not for a preloaded library to use.
+    #[must_use]
+    pub fn socket(&self) -> i32 {
+        self.socket.number
+    }
+
+    /// How many slots are in use, for tests and the curious.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        let free = |slot: &&Slot<_>| slot.now().state() != Some(State::Free);
+        self.memory.slots.iter().filter(free).count()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.doorbell.close();
+        self.socket.close();
+    }
+}
+
+fn left(until: Option<u64>) -> Option<u64> {
+    until.map(|until| until.saturating_sub(sys::monotonic()))
+}

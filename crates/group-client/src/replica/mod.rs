@@ -1,0 +1,577 @@
+//! What a program links that takes part in a group.
+
+mod clock;
+mod error;
+mod inbox;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use truechimer_group::{
+    Call, GroupTime, LARGEST_PAYLOAD, Member, Mode, Order, Phase, Point, Refusal, Round, Thread,
+};
+
+use crate::Where;
+use crate::lineage::{FIRST, MESSAGES};
+use crate::link::{Address, Answer, As, How, Link, Outside, ReadError, Refused, Role, SPIN};
+use crate::memory::Closed;
+use crate::message::{News, ToAgent};
+use crate::place::valid_group;
+use crate::sys;
+pub use clock::{Delivered, ThreadClock};
+pub use error::{AttachError, CommitError, NextError, ReplyError, SendError};
+use inbox::{Ended, Inbox, LARGEST_CHECKPOINT};
+
+/// How often it is looked whether there is an agent (again).
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How one takes part.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// What for.
+    pub role: Role,
+    /// To which family of processes one belongs ([`Replica::family`] of the first; 0: a new one).
+    pub family: u64,
+    /// What happens to reads while the member is outside the primary component.
+    pub outside: Outside,
+    /// What happens to reads when the agent goes.
+    pub gone: Gone,
+    /// How long reads wait that do not say it themselves; none: for ever.
+    pub patience: Option<Duration>,
+    /// How often an answer is looked for before the thread sleeps; none: [`SPIN`].
+    pub spin: Option<u32>,
+    /// How long attaching waits for an agent that is not there yet; none: not at all.
+    pub wait_for_agent: Option<Duration>,
+}
+
+/// What happens to reads when the agent goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Gone {
+    /// They fail: the program has missed part of the group's stream from then on.
+    #[default]
+    Fail,
+    /// They wait for the next agent at the same place, and go on with it. The program gets
+    /// [`Event::NewAgent`]; what came between is missing.
+    WaitForNext,
+}
+
+/// A program's part in a group.
+///
+/// It may be used by several threads. The children of a fork may go on reading the clocks that
+/// they had (they are the same threads to the group: give each a number of its own), but leave the
+/// messages to the parent.
+#[derive(Clone)]
+pub struct Replica {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Replica({})", self.shared.path.display())
+    }
+}
+
+/// Who one is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attached {
+    /// Which member this is.
+    pub member: Member,
+    /// The family of processes.
+    pub family: u64,
+    /// The group's mode.
+    pub mode: Mode,
+    /// The group's order.
+    pub order: Order,
+}
+
+/// What comes to a program.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A message.
+    Delivered(Delivered),
+    /// A message of ours was refused everywhere alike.
+    Refused {
+        /// Our number for it.
+        token: u64,
+        /// Why.
+        why: Refusal,
+    },
+    /// A checkpoint is wanted of the state at this place of the stream of events:
+    /// [`Replica::checkpoint`].
+    CheckpointWanted {
+        /// For which join.
+        join: u64,
+    },
+    /// Start from this state, then say [`Replica::installed`].
+    Install {
+        /// The state, as [`Replica::checkpoint`] got it at another replica.
+        data: Vec<u8>,
+        /// How many rounds each thread had read.
+        position: Vec<(Thread, Round)>,
+    },
+    /// Where the member stands has changed. After [`Phase::Outside`] this program has missed part
+    /// of the stream.
+    Phase(Phase),
+    /// The agent has gone and there is another: part of the stream is missing
+    /// ([`Gone::WaitForNext`] only).
+    NewAgent,
+}
+
+/// What waits to become an [`Event`].
+enum Notice {
+    News(News),
+    NewAgent,
+}
+
+/// What a replica and its clocks have in common.
+struct Shared {
+    path: PathBuf,
+    address: Address,
+    options: Options,
+    link: Mutex<Arc<Link>>,
+    inbox: Inbox,
+    /// Held while the packets of one message are sent.
+    sending: Mutex<()>,
+    token: AtomicU64,
+    /// The latest value of the group's clock that this program has, ns.
+    latest: AtomicI64,
+    rounds: Mutex<BTreeMap<Thread, Arc<AtomicU64>>>,
+}
+
+impl Shared {
+    fn link(&self) -> Arc<Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn saw(&self, time: GroupTime) {
+        self.latest.fetch_max(time.0, Relaxed);
+    }
+
+    fn read(
+        &self,
+        thread: Thread,
+        call: Call,
+        patience: Option<Duration>,
+    ) -> Result<Answer, ReadError> {
+        let until = patience.or(self.options.patience).map(|patience| Instant::now() + patience);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let how = How {
+                spin: self.options.spin.unwrap_or(SPIN),
+                patience_ns: left.map(|left| left.as_nanos().min(u128::from(u64::MAX)) as u64),
+                outside: self.options.outside,
+            };
+            let link = self.link();
+            match link.read(thread, call, &how) {
+                Err(ReadError::Gone) if self.options.gone == Gone::WaitForNext => {
+                    self.renew(&link, until).ok_or(ReadError::Gone)?.ok_or(ReadError::Late)?;
+                }
+                read => return read,
+            }
+        }
+    }
+
+    /// Attaches to the next agent, in place of `old`. None: that will not work; none within: it
+    /// has taken too long.
+    fn renew(&self, old: &Arc<Link>, until: Option<Instant>) -> Option<Option<()>> {
+        // Whoever was cut off for what it did would be cut off again.
+        if matches!(old.closed(), Some(Closed::Foul | Closed::CutOff)) {
+            return None;
+        }
+        loop {
+            {
+                let mut current = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+                if !Arc::ptr_eq(&current, old) {
+                    return Some(Some(()));
+                }
+                let as_ = As { role: self.options.role, family: old.welcome().family };
+                match Link::attach(&self.address, as_) {
+                    Ok(link) => {
+                        *current = Arc::new(link);
+                        self.inbox.renew(&current);
+                        return Some(Some(()));
+                    }
+                    Err(Refused::NoAgent | Refused::Silent) => {}
+                    Err(_) => return None,
+                }
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Some(None);
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    fn tell(&self, message: &ToAgent) -> Result<(), SendError> {
+        let packets = message.packets();
+        let _one = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = self.link();
+        for packet in &packets {
+            loop {
+                match sys::send(link.socket(), packet, &[]) {
+                    Ok(()) => break,
+                    Err(libc::EINTR) => {}
+                    // The agent takes no more at present. What it sends is taken meanwhile, as
+                    // it would cut off a program that does not read.
+                    Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                        let full = self.inbox.full();
+                        let for_ = libc::POLLOUT | if full { 0 } else { libc::POLLIN };
+                        let has = sys::poll(link.socket(), for_, Some(100_000_000)).unwrap_or(0);
+                        if has & (libc::POLLHUP | libc::POLLERR) != 0 {
+                            return Err(SendError::Gone(link.closed()));
+                        }
+                        if has & libc::POLLIN != 0 && !self.inbox.pump(&link, Duration::ZERO) {
+                            // Somebody else reads.
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                    Err(_) => return Err(SendError::Gone(link.closed())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clock(self: &Arc<Shared>, thread: Thread) -> ThreadClock {
+        let mut all = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let rounds = all.entry(thread).or_default().clone();
+        ThreadClock { shared: self.clone(), thread, rounds }
+    }
+}
+
+impl Replica {
+    /// Attaches to the group's agent on this node.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach(at: &Where) -> Result<Replica, AttachError> {
+        Replica::attach_with(at, &Options::default())
+    }
+
+    /// The same, with choices.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach_with(at: &Where, options: &Options) -> Result<Replica, AttachError> {
+        let until = options.wait_for_agent.map(|patience| Instant::now() + patience);
+        loop {
+            let error = match Replica::attach_once(at, options) {
+                Ok(replica) => return Ok(replica),
+                Err(error) => error,
+            };
+            let may_come = match &error {
+                AttachError::Place(error) => {
+                    matches!(error, crate::place::PlaceError::None { .. })
+                }
+                AttachError::Refused { why: Refused::NoAgent | Refused::Silent, .. } => true,
+                _ => false,
+            };
+            if !may_come || until.is_none_or(|until| until <= Instant::now()) {
+                return Err(error);
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+
+    fn attach_once(at: &Where, options: &Options) -> Result<Replica, AttachError> {
+        let path = at.socket().map_err(AttachError::Place)?;
+        let address = Address::of(&path).ok_or_else(|| AttachError::TooLong(path.clone()))?;
+        if options.role == Role::Watcher {
+            let why = Refused::Malformed;
+            return Err(AttachError::Refused { path, why });
+        }
+        let as_ = As { role: options.role, family: options.family };
+        let link = Link::attach(&address, as_)
+            .map_err(|why| AttachError::Refused { path: path.clone(), why })?;
+        let link = Arc::new(link);
+        let inbox = Inbox::new();
+        inbox.renew(&link);
+        let shared = Shared {
+            path,
+            address,
+            options: options.clone(),
+            link: Mutex::new(link),
+            inbox,
+            sending: Mutex::new(()),
+            token: AtomicU64::new(1),
+            latest: AtomicI64::new(i64::MIN),
+            rounds: Mutex::new(BTreeMap::new()),
+        };
+        Ok(Replica { shared: Arc::new(shared) })
+    }
+
+    /// Who we are.
+    #[must_use]
+    pub fn attached(&self) -> Attached {
+        let welcome = self.shared.link().welcome();
+        let crate::link::Welcome { member, family, mode, order } = welcome;
+        Attached { member, family, mode, order }
+    }
+
+    /// The family of processes, for children that attach by themselves.
+    #[must_use]
+    pub fn family(&self) -> u64 {
+        self.attached().family
+    }
+
+    /// Where the member stands; none once the agent is gone.
+    #[must_use]
+    pub fn phase(&self) -> Option<Phase> {
+        let link = self.shared.link();
+        link.phase().filter(|_| link.stands())
+    }
+
+    /// The clock of a logical thread (see [`crate::lineage`]). All clocks of one number are one.
+    #[must_use]
+    pub fn thread(&self, thread: Thread) -> ThreadClock {
+        self.shared.clock(thread)
+    }
+
+    /// The clock of the program's first thread.
+    #[must_use]
+    pub fn first_thread(&self) -> ThreadClock {
+        self.thread(FIRST)
+    }
+
+    /// The latest value of the group's clock that this program has: of its reads and of messages.
+    #[must_use]
+    pub fn latest(&self) -> Option<GroupTime> {
+        let latest = self.shared.latest.load(Relaxed);
+        (latest != i64::MIN).then_some(GroupTime(latest))
+    }
+
+    fn programs(&self) -> Result<(), SendError> {
+        match self.shared.options.role {
+            Role::Program => Ok(()),
+            _ => Err(SendError::Role),
+        }
+    }
+
+    fn token(&self) -> u64 {
+        self.shared.token.fetch_add(1, Relaxed)
+    }
+
+    /// Sends a message into the group's order. Returns its token: 1, 2, …. It comes back as
+    /// [`Event::Delivered`], here as at all replicas; where it does not because of a fail-over is
+    /// for the program to notice and repeat.
+    ///
+    /// # Errors
+    /// If the agent is gone or the message too long.
+    pub fn multicast(&self, payload: &[u8]) -> Result<u64, SendError> {
+        self.programs()?;
+        short(payload)?;
+        let token = self.token();
+        self.shared.tell(&ToAgent::Multicast { token, payload: payload.to_vec() })?;
+        Ok(token)
+    }
+
+    /// Sends a message into another group's order, stamped with [`Replica::latest`]: that group
+    /// delivers it when its own clock has come there. This node's agent must be of that group as
+    /// well.
+    ///
+    /// # Errors
+    /// If the agent is gone, the message too long or the name none.
+    pub fn send_to(&self, group: &str, payload: &[u8]) -> Result<u64, SendError> {
+        self.programs()?;
+        short(payload)?;
+        if !valid_group(group) {
+            return Err(SendError::Group(group.into()));
+        }
+        let (token, group, payload) = (self.token(), group.into(), payload.to_vec());
+        let stamp = self.shared.latest.load(Relaxed);
+        self.shared.tell(&ToAgent::SendTo { token, stamp, group, payload })?;
+        Ok(token)
+    }
+
+    /// The next event; none if none comes within `patience` (none: it waits for ever).
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn next(&self, patience: Option<Duration>) -> Result<Option<Event>, NextError> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        loop {
+            let link = self.shared.link();
+            match self.shared.inbox.wait(&link, until, inbox::State::take) {
+                Ok(notice) => return Ok(Some(self.event(notice))),
+                Err(Ended::Late) => return Ok(None),
+                // There is something to take, then.
+                Err(Ended::Full) => {}
+                Err(Ended::Gone(why)) => {
+                    if self.shared.options.gone == Gone::Fail {
+                        return Err(why);
+                    }
+                    match self.shared.renew(&link, until) {
+                        None => return Err(why),
+                        Some(None) => return Ok(None),
+                        Some(Some(())) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(&self, notice: Notice) -> Event {
+        let news = match notice {
+            Notice::News(news) => news,
+            Notice::NewAgent => return Event::NewAgent,
+        };
+        match news {
+            News::Deliver { from, token, payload, time, lease_end, stamp } => {
+                self.shared.saw(time.time);
+                let (next, point) = (Some(time.time.0), time.point);
+                let clock = self.thread(MESSAGES);
+                Event::Delivered(Delivered {
+                    from,
+                    token,
+                    payload,
+                    time,
+                    lease_end,
+                    stamp,
+                    next,
+                    point,
+                    clock,
+                })
+            }
+            News::Refused { token, why } => Event::Refused { token, why },
+            News::TakeCheckpoint { join } => Event::CheckpointWanted { join },
+            News::InstallCheckpoint { data, position } => {
+                for (thread, round) in &position {
+                    self.thread(*thread).rounds.store(round.0, Relaxed);
+                }
+                Event::Install { data, position }
+            }
+            News::Phase(phase) => Event::Phase(phase),
+            // The inbox keeps these for those who wait for them.
+            News::Committed { .. } | News::Uncommitted { .. } | News::Status(_) => Event::NewAgent,
+        }
+    }
+
+    /// The file descriptor that becomes readable when more has come. What has been read of it
+    /// already waits in [`Replica::next`]: call that until it has nothing before waiting here.
+    #[must_use]
+    pub fn descriptor(&self) -> i32 {
+        self.shared.link().socket()
+    }
+
+    /// Waits until a majority has the group's stream up to `point` (none: for ever).
+    ///
+    /// # Errors
+    /// If that place is lost or patience at an end: a reply that depends on it must not be sent.
+    pub fn commit(&self, point: Point, patience: Option<Duration>) -> Result<(), CommitError> {
+        let until = patience.map(|patience| Instant::now() + patience);
+        let (token, inbox, link) = (self.token(), &self.shared.inbox, self.shared.link());
+        inbox.lock().commits.insert(token, None);
+        let told = self.shared.tell(&ToAgent::Commit { token, point });
+        let waited = match told {
+            Ok(()) => inbox
+                .wait(&link, until, |state| state.commits.get(&token).copied().flatten())
+                .map_err(|ended| match ended {
+                    Ended::Late => CommitError::Late,
+                    Ended::Full => CommitError::Unread,
+                    Ended::Gone(why) => CommitError::Gone(why),
+                }),
+            Err(error) => Err(CommitError::Send(error)),
+        };
+        inbox.lock().commits.remove(&token);
+        if waited? { Ok(()) } else { Err(CommitError::Lost) }
+    }
+
+    /// Waits until a majority has all that the reply to `to` depends on, then sends it by `send`:
+    /// the way in which a reply may leave the group. (Replies that are sent into the group's order,
+    /// by [`Replica::multicast`], need no such wait.)
+    ///
+    /// # Errors
+    /// If it must not be sent, in which case `send` was not called, or `send` fails.
+    pub fn reply<T>(
+        &self,
+        to: &Delivered,
+        patience: Option<Duration>,
+        send: impl FnOnce() -> io::Result<T>,
+    ) -> Result<T, ReplyError> {
+        self.commit(to.point(), patience).map_err(ReplyError::Commit)?;
+        send().map_err(ReplyError::Send)
+    }
+
+    /// Gives the state that [`Event::CheckpointWanted`] asked for, with how many rounds each of
+    /// this replica's clocks has read.
+    ///
+    /// # Errors
+    /// If the agent is gone or it is too long.
+    pub fn checkpoint(&self, join: u64, data: &[u8]) -> Result<(), SendError> {
+        let position = {
+            let all = self.shared.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+            let read = |(thread, rounds): (&Thread, &Arc<AtomicU64>)| {
+                let rounds = rounds.load(Relaxed);
+                (rounds > 0).then_some((*thread, Round(rounds)))
+            };
+            all.iter().filter_map(read).collect()
+        };
+        self.checkpoint_at(join, data, position)
+    }
+
+    /// The same for a program that knows better where its threads are.
+    ///
+    /// # Errors
+    /// If the agent is gone or it is too long.
+    pub fn checkpoint_at(
+        &self,
+        join: u64,
+        data: &[u8],
+        position: Vec<(Thread, Round)>,
+    ) -> Result<(), SendError> {
+        self.programs()?;
+        let (length, limit) = (data.len(), LARGEST_CHECKPOINT);
+        if length > limit {
+            return Err(SendError::TooLong { length, limit });
+        }
+        self.shared.tell(&ToAgent::Checkpoint { join, position, data: data.to_vec() })
+    }
+
+    /// The state of [`Event::Install`] has been taken over.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn installed(&self) -> Result<(), SendError> {
+        self.programs()?;
+        self.shared.tell(&ToAgent::Installed)
+    }
+
+    /// This program starts without a checkpoint: its threads go on where the group's are.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn restarted(&self) -> Result<(), SendError> {
+        self.programs()?;
+        self.shared.tell(&ToAgent::Restarted)
+    }
+
+    /// The agent's status, JSON; none if it does not come within `patience`.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn status(&self, patience: Duration) -> Result<Option<String>, NextError> {
+        let until = Some(Instant::now() + patience);
+        let (inbox, link) = (&self.shared.inbox, self.shared.link());
+        inbox.lock().status_wanted += 1;
+        let told = self.shared.tell(&ToAgent::Status).map_err(NextError::Send);
+        let status = told.map(|()| inbox.wait(&link, until, |state| state.statuses.pop_front()));
+        inbox.lock().status_wanted -= 1;
+        match status? {
+            Ok(text) => Ok(Some(text)),
+            Err(Ended::Late | Ended::Full) => Ok(None),
+            Err(Ended::Gone(why)) => Err(why),
+        }
+    }
+}
+
+fn short(payload: &[u8]) -> Result<(), SendError> {
+    let (length, limit) = (payload.len(), LARGEST_PAYLOAD);
+    if length > limit { Err(SendError::TooLong { length, limit }) } else { Ok(()) }
+}

@@ -1,0 +1,82 @@
+//! Asking an agent for its status, without taking part.
+
+use std::time::{Duration, Instant};
+
+use crate::Where;
+use crate::link::{Address, As, Refused, Role, greet};
+use crate::message::{News, ToAgent, limit_to_program};
+use crate::packet::{Assembly, LONGEST};
+use crate::replica::{AttachError, NextError, SendError};
+use crate::sys;
+
+/// One who looks on.
+#[derive(Debug)]
+pub struct Watcher {
+    socket: std::os::fd::OwnedFd,
+    assembly: Assembly,
+}
+
+impl Watcher {
+    /// Connects to the group's agent on this node.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn attach(at: &Where) -> Result<Watcher, AttachError> {
+        let path = at.socket().map_err(AttachError::Place)?;
+        let address = Address::of(&path).ok_or_else(|| AttachError::TooLong(path.clone()))?;
+        let refused = |why| AttachError::Refused { path: path.clone(), why };
+        let socket = sys::own(address.connect().map_err(refused)?);
+        let as_ = As { role: Role::Watcher, family: 0 };
+        let (_, descriptors) = greet(std::os::fd::AsRawFd::as_raw_fd(&socket), as_)
+            .map_err(|why| AttachError::Refused { path: path.clone(), why })?;
+        if descriptors != [-1; 4] {
+            descriptors.iter().filter(|number| **number >= 0).for_each(|n| sys::close(*n));
+            return Err(AttachError::Refused { path, why: Refused::Malformed });
+        }
+        Ok(Watcher { socket, assembly: Assembly::new(limit_to_program, 0) })
+    }
+
+    /// The agent's status, JSON; none if it does not come within `patience`.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn status(&mut self, patience: Duration) -> Result<Option<String>, NextError> {
+        let until = Instant::now() + patience;
+        let socket = std::os::fd::AsRawFd::as_raw_fd(&self.socket);
+        for packet in ToAgent::Status.packets() {
+            sys::send(socket, &packet, &[]).map_err(|_| NextError::Send(SendError::Gone(None)))?;
+        }
+        let mut packet = vec![0; LONGEST + 1];
+        loop {
+            let mut descriptors = [-1; 4];
+            match sys::receive(socket, &mut packet, &mut descriptors) {
+                Ok(received) => {
+                    let sent = descriptors.iter().take(received.descriptors);
+                    sent.for_each(|number| sys::close(*number));
+                    let malformed =
+                        |error: crate::packet::Malformed| NextError::Malformed(error.what);
+                    let packet = match packet.get(..received.length) {
+                        _ if received.length == 0 => return Err(NextError::Gone(None)),
+                        Some(packet) if !received.cut => packet,
+                        _ => return Err(NextError::Malformed("a packet that is too long")),
+                    };
+                    if let Some((kind, body)) = self.assembly.take(packet).map_err(malformed)?
+                        && let News::Status(text) = News::of(kind, &body).map_err(malformed)?
+                    {
+                        return Ok(Some(text));
+                    }
+                }
+                Err(libc::EAGAIN) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(None);
+                    }
+                    let ns = left.as_nanos().min(u128::from(u64::MAX)) as u64;
+                    let _ = sys::poll(socket, libc::POLLIN, Some(ns));
+                }
+                Err(libc::EINTR) => {}
+                Err(_) => return Err(NextError::Gone(None)),
+            }
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! One front: the loop around all of it.
+
+mod replies;
+mod work;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::CString;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use truechimer_group::{Phase, Point};
+use truechimer_group_client::delivery::{self, Page};
+
+use crate::clients::{Clients, Did};
+use crate::commit::{self, Commits, Waker, Woken};
+use crate::cut::Protocol;
+use crate::digest::Compare;
+use crate::order::{Conn, FrontId, Order, Step};
+use crate::program::Program;
+use crate::record::Record;
+use crate::ring::{Ring, RingEvent};
+use crate::sys::Poll;
+use crate::transfer::Shell;
+use crate::wire::Message;
+use replies::Replies;
+use work::Work;
+
+/// How often a program that starts is brought the time, and looked for.
+const KNOCK: Duration = Duration::from_millis(200);
+/// How often a front that says nothing else says that it lives.
+const ALIVE: Duration = Duration::from_secs(2);
+/// How long reply hashes wait to be sent together.
+const DIGEST: Duration = Duration::from_secs(1);
+/// How many go at once.
+const DIGEST_AT: usize = 256;
+/// How long a checkpoint may take to come before another is asked for.
+const CHECKPOINT: Duration = Duration::from_secs(300);
+/// So many operations may wait for the program before clients are no longer read.
+const MOST_WAITING: usize = 4096;
+
+/// How a front works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where the program listens.
+    pub connect: SocketAddr,
+    /// How many replicas the group has in all.
+    pub replicas: usize,
+    /// The page for the program ([`delivery`]).
+    pub page: PathBuf,
+    /// The program's clock is the agreed time (else its own, for comparison).
+    pub clock: bool,
+    /// Where requests' numbers, times and replies are written.
+    pub record: Option<PathBuf>,
+    /// After how long without a message the time goes on by itself.
+    pub tick: Duration,
+    /// How requests are told apart.
+    pub protocol: Protocol,
+    /// Replies wait until a majority has what they depend on.
+    pub commit: bool,
+    /// Writes the program's state to standard output.
+    pub checkpoint_command: Option<String>,
+    /// Starts the program from the state on standard input.
+    pub restore_command: Option<String>,
+    /// After how long a program that is not done is reported.
+    pub patience: Duration,
+}
+
+/// How a front ended, if nothing failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// As asked.
+    Stopped,
+    /// It cannot go on, for this reason.
+    Unfit(String),
+}
+
+/// A front.
+pub struct Front {
+    settings: Settings,
+    ring: Box<dyn Ring>,
+    listener: TcpListener,
+    order: Order,
+    program: Program,
+    clients: Clients,
+    replies: Replies,
+    work: Work,
+    record: Option<Record>,
+    compare: Compare,
+    shell: Shell,
+    waker: Waker,
+    woken: Woken,
+    poll: Poll,
+    phase: Option<Phase>,
+    /// Messages of ours that are under way, by token, and for which client.
+    under_way: BTreeMap<u64, Option<u32>>,
+    /// Connections whose end we have said.
+    said: VecDeque<Conn>,
+    /// Hashes of replies that were not sent yet: the first one's request, and since when.
+    hashes: (u64, Vec<u64>),
+    hashed: Instant,
+    /// The place of the message that came last, and when that was here.
+    point: Point,
+    last: Instant,
+    spoke: Instant,
+    knocked: Instant,
+    looked: Instant,
+    asked: Instant,
+    /// What is to be said.
+    says: Vec<String>,
+    reported: u32,
+    ended: Option<Ended>,
+}
+
+impl Front {
+    /// A front that listens, and makes the page for its program.
+    ///
+    /// # Errors
+    /// What does not work, and for which address or file.
+    pub fn new(settings: Settings, ring: Box<dyn Ring>) -> Result<Front, String> {
+        let failed = |what: String| move |why: std::io::Error| format!("{what}: {why}");
+        let listener = TcpListener::bind(settings.listen)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(failed(format!("cannot listen on {}", settings.listen)))?;
+        let page = CString::new(settings.page.as_os_str().as_bytes())
+            .map_err(|_| "the page's path contains a zero byte".to_string())?;
+        let flags = if settings.clock { delivery::CLOCK } else { 0 };
+        let page = Page::create(&page, flags)
+            .map_err(failed(format!("cannot make {}", settings.page.display())))?;
+        let record = settings.record.as_deref().map(|path| {
+            Record::create(path).map_err(failed(format!("cannot write {}", path.display())))
+        });
+        let record = record.transpose()?;
+        let (waker, woken) = commit::waker().map_err(failed("cannot make a socket pair".into()))?;
+        let commits = Commits::start(ring.committer(), waker.clone())
+            .map_err(failed("cannot start a thread".into()))?;
+        let now = Instant::now();
+        let me = FrontId { member: ring.member(), incarnation: incarnation() };
+        let can_restore = settings.restore_command.is_some();
+        let shell = Shell { connect: settings.connect, page: settings.page.clone() };
+        Ok(Front {
+            order: Order::new(me, settings.replicas, can_restore),
+            program: Program::new(settings.connect, page),
+            clients: Clients::new(settings.protocol),
+            replies: Replies::new(settings.commit.then_some(commits)),
+            work: Work::default(),
+            phase: ring.phase(),
+            settings,
+            ring,
+            listener,
+            record,
+            compare: Compare::default(),
+            shell,
+            waker,
+            woken,
+            poll: Poll::default(),
+            under_way: BTreeMap::new(),
+            said: VecDeque::new(),
+            hashes: (0, Vec::new()),
+            hashed: now,
+            point: Point::default(),
+            last: now,
+            spoke: now,
+            knocked: now - KNOCK,
+            looked: now,
+            asked: now,
+            says: Vec::new(),
+            reported: 0,
+            ended: None,
+        })
+    }
+
+    /// Where clients connect (the port, if any was asked for).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Works until `stop`, or until it cannot. What the operator should know goes to `say`.
+    ///
+    /// # Errors
+    /// If the group's agent is gone, or a file cannot be written.
+    pub fn run(&mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Ended, String> {
+        let ended = loop {
+            self.turn()?;
+            self.says.drain(..).for_each(|line| say(&line));
+            if let Some(ended) = self.ended.take() {
+                break ended;
+            }
+            if stop.load(Ordering::Relaxed) {
+                break Ended::Stopped;
+            }
+        };
+        // It may be that nobody hears it.
+        let _ = self.send(&Message::Leave, None);
+        self.flush_record()?;
+        let (same, different) = (self.compare.same, self.compare.different);
+        say(&format!(
+            "{} requests; replies compared with other replicas': {same} the same, {different} not",
+            self.order.requests()
+        ));
+        // The file only: a program that still runs keeps what it has mapped.
+        let _ = std::fs::remove_file(&self.settings.page);
+        Ok(ended)
+    }
+
+    /// Takes all that has come, does all that can be done, and waits for more.
+    fn turn(&mut self) -> Result<(), String> {
+        while let Some(event) = self.ring.next()? {
+            self.event(event)?;
+            if self.ended.is_some() {
+                return Ok(());
+            }
+        }
+        self.woken.clear();
+        self.work()?;
+        self.release()?;
+        self.timers()?;
+        if self.ended.is_none() && self.says.is_empty() {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: RingEvent) -> Result<(), String> {
+        match event {
+            RingEvent::Delivered { from, token, time, point, payload } => {
+                self.last = Instant::now();
+                self.point = point;
+                if from == self.order.me().member {
+                    self.spoke = self.last;
+                    if let Some(Some(client)) = self.under_way.remove(&token) {
+                        self.clients.delivered(client);
+                    }
+                }
+                let steps = self.order.delivered(from, time, &payload);
+                if !self.order.is_in() && self.work.is_idle() {
+                    // A program that starts needs some time.
+                    self.program.set_time(time);
+                }
+                self.steps(steps)?;
+            }
+            RingEvent::Refused(token) => {
+                if let Some(Some(client)) = self.under_way.remove(&token) {
+                    self.clients.remove(client);
+                    self.close(client)?;
+                }
+            }
+            RingEvent::Phase(phase) => {
+                self.phase = Some(phase);
+                if phase != Phase::Live {
+                    let steps = self.order.interrupted();
+                    self.steps(steps)?;
+                }
+            }
+            RingEvent::Other => {}
+        }
+        Ok(())
+    }
+
+    fn steps(&mut self, steps: Vec<Step>) -> Result<(), String> {
+        for step in steps {
+            match step {
+                Step::Send(message) => self.send(&message, None)?,
+                Step::Run(op, time) => self.work.push(op, time, self.point),
+                Step::Entered => {
+                    let (ready, all) = (self.order.ready(), self.settings.replicas);
+                    self.says.push(format!("in: {ready} of {all} replicas are ready"));
+                }
+                Step::Dropped(why) => {
+                    self.clients.clear();
+                    self.replies.clear();
+                    self.said.clear();
+                    self.under_way.clear();
+                    self.hashes = (0, Vec::new());
+                    self.says.push(format!("out: {why}; the clients' connections are closed"));
+                }
+                Step::Restore(data) => self.restore(data)?,
+                Step::Unfit(why) => self.ended = Some(Ended::Unfit(why)),
+                Step::Report(text) => self.says.push(text),
+                Step::Compare { from, first, hashes } => {
+                    if from != self.order.me().member {
+                        for (request, hash) in (first..).zip(hashes) {
+                            self.compare(from, request, hash);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, from: truechimer_group::Member, request: u64, hash: u64) {
+        let replicas = self.order.ready();
+        if let Some(report) = self.compare.add(from, request, hash, replicas) {
+            self.reported += 1;
+            match self.reported {
+                ..20 => self.says.push(report),
+                20 => self.says.push(format!("{report}; further ones are only counted")),
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, message: &Message, client: Option<u32>) -> Result<(), String> {
+        let incarnation = self.order.me().incarnation;
+        let token = self.ring.multicast(&message.encode(incarnation))?;
+        self.under_way.insert(token, client);
+        Ok(())
+    }
+
+    /// The others are to close that connection of ours, too.
+    fn close(&mut self, client: u32) -> Result<(), String> {
+        let conn = Conn { member: self.order.me().member, number: client };
+        if self.order.is_in() && !self.said.contains(&conn) {
+            self.said.push_back(conn);
+            if self.said.len() > 2 * crate::clients::MOST {
+                self.said.pop_front();
+            }
+            self.send(&Message::Close { conn: client }, None)?;
+        }
+        Ok(())
+    }
+
+    fn timers(&mut self) -> Result<(), String> {
+        let now = Instant::now();
+        if !self.order.is_in() {
+            return self.timers_outside(now);
+        }
+        // The first one that is in lets time pass; the next one, if it does not, and so on.
+        let wait = self.settings.tick.mul_f64(1.0 + 0.5 * self.order.rank() as f64);
+        let idle = now.saturating_duration_since(self.last.max(self.knocked));
+        if idle >= wait && self.under_way.is_empty() {
+            self.knocked = now;
+            self.send(&Message::Tick, None)?;
+        }
+        let quiet = now.saturating_duration_since(self.spoke);
+        let kept = now.saturating_duration_since(self.hashed);
+        let due = !self.hashes.1.is_empty() && kept >= DIGEST;
+        if due || quiet >= ALIVE || self.hashes.1.len() >= DIGEST_AT {
+            self.spoke = now;
+            let (first, hashes) = std::mem::take(&mut self.hashes);
+            self.send(&Message::Digest { first, hashes }, None)?;
+        }
+        if now.saturating_duration_since(self.looked) >= ALIVE {
+            self.looked = now;
+            self.flush_record()?;
+            if self.work.is_started()
+                && let Some(why) = self.program.misses()
+            {
+                self.ended = Some(Ended::Unfit(format!("the program has ended: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn timers_outside(&mut self, now: Instant) -> Result<(), String> {
+        if self.phase != Some(Phase::Live) {
+            return Ok(());
+        }
+        if now.saturating_duration_since(self.knocked) >= KNOCK {
+            self.knocked = now;
+            let misses = self.program.misses();
+            if misses.is_none() || self.settings.restore_command.is_some() {
+                let steps = self.order.ask();
+                self.steps(steps)?;
+            } else if self.under_way.is_empty() {
+                self.send(&Message::Knock, None)?;
+            }
+            let waits = self.order.waits_for().or(misses.map(|why| format!("the program: {why}")));
+            if let Some(what) = waits
+                && now.saturating_duration_since(self.looked) >= self.settings.patience
+            {
+                self.looked = now;
+                self.says.push(format!("waiting for {what}"));
+            }
+        }
+        if now.saturating_duration_since(self.asked) >= CHECKPOINT {
+            self.asked = now;
+            let steps = self.order.ask_again();
+            self.steps(steps)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for whatever comes next, and takes what clients have sent.
+    fn wait(&mut self) -> Result<(), String> {
+        let patience = self.work.wait(&self.program, self.patience());
+        self.poll.clear();
+        self.poll.add(self.ring.descriptor(), true, false);
+        self.poll.add(self.woken.descriptor(), true, false);
+        let takes = self.order.may_answer() && self.work.waiting() < MOST_WAITING;
+        let listener = takes.then(|| self.poll.add(self.listener.as_raw_fd(), true, false));
+        for (descriptor, writes) in self.program.descriptors() {
+            self.poll.add(descriptor, true, writes);
+        }
+        let mut clients = Vec::new();
+        for (number, descriptor, reads, writes) in self.clients.descriptors() {
+            if writes || (reads && takes) {
+                clients.push((self.poll.add(descriptor, reads && takes, writes), number));
+            }
+        }
+        self.poll.wait(patience);
+        if listener.is_some_and(|at| self.poll.came(at)) {
+            self.accept()?;
+        }
+        for (at, number) in clients {
+            if self.poll.came(at) {
+                self.serve(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        self.settings.tick.min(KNOCK) / 4
+    }
+
+    fn accept(&mut self) -> Result<(), String> {
+        // An error concerns one client that has gone again, or descriptors that are used up.
+        while let Ok((stream, _)) = self.listener.accept() {
+            let Some(number) = self.clients.add(stream) else { continue };
+            self.send(&Message::Open { conn: number }, Some(number))?;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, number: u32) -> Result<(), String> {
+        for did in self.clients.serve(number) {
+            match did {
+                Did::Request(number, bytes) => {
+                    self.send(&Message::Bytes { conn: number, bytes }, Some(number))?;
+                }
+                Did::End(number) | Did::Gone(number) => self.close(number)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn flush_record(&mut self) -> Result<(), String> {
+        self.record.as_mut().map_or(Ok(()), Record::flush).map_err(|why| self.unwritten(&why))
+    }
+
+    fn unwritten(&self, why: &std::io::Error) -> String {
+        let record = self.settings.record.as_deref().unwrap_or_else(|| "".as_ref());
+        format!("cannot write {}: {why}", record.display())
+    }
+}
+
+/// A number that no earlier front here had.
+fn incarnation() -> u64 {
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 40)
+}

@@ -1,0 +1,331 @@
+//! What the program is given, one thing at a time.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+use truechimer_group::Point;
+
+use crate::hash::Hash;
+use crate::order::{Conn, FrontId, Op, State};
+use crate::program::{Busy, Program};
+use crate::transfer::Gave;
+use crate::wire::{LARGEST_PIECE, Message};
+
+use super::{Ended, Front};
+
+/// How long the front looks at nothing but the program.
+const GLANCE: Duration = Duration::from_millis(1);
+/// How many pieces of a checkpoint may be under way.
+const MOST_PARTS: usize = 16;
+
+/// What is being done.
+#[derive(Debug)]
+enum Doing {
+    /// Until the program is there.
+    Start,
+    /// Until it is done.
+    Program(Busy),
+    /// Until the checkpoint is made.
+    Checkpoint { to: FrontId, serial: u32, state: State, gave: Gave },
+    /// Until it is sent.
+    Parts { to: FrontId, serial: u32, state: State, data: Vec<u8>, at: usize },
+    /// Until the program has started from one.
+    Restore(Gave),
+}
+
+/// What waits, and what is being done.
+#[derive(Debug, Default)]
+pub struct Work {
+    waiting: VecDeque<(Op, i64, Point)>,
+    doing: Option<Doing>,
+    since: Option<Instant>,
+    reported: Option<Instant>,
+    /// The request that is being worked on: its number, connection, time, and the replies so far.
+    request: Option<(u64, Conn, i64)>,
+    output: Vec<(Conn, Vec<u8>)>,
+    point: Point,
+    started: bool,
+}
+
+impl Work {
+    /// For later.
+    pub fn push(&mut self, op: Op, time: i64, point: Point) {
+        if op == Op::Time
+            && let Some((Op::Time, last, at)) = self.waiting.back_mut()
+        {
+            (*last, *at) = (time, point);
+            return;
+        }
+        self.waiting.push_back((op, time, point));
+    }
+
+    /// Nothing waits or is being done.
+    pub fn is_idle(&self) -> bool {
+        self.doing.is_none() && self.waiting.is_empty()
+    }
+
+    /// The program has been there.
+    pub fn is_started(&self) -> bool {
+        self.started && !matches!(self.doing, Some(Doing::Start | Doing::Restore(_)))
+    }
+
+    /// How much waits.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Waits a little for the program, if that is what is to be waited for, and returns how long
+    /// all else may be waited for.
+    pub fn wait(&self, program: &Program, patience: Duration) -> Duration {
+        match &self.doing {
+            Some(Doing::Program(busy)) => {
+                let settles = program.page().settles();
+                if !program.is_done(*busy) {
+                    program.page().wait_settled(settles, GLANCE);
+                }
+                Duration::ZERO
+            }
+            _ => patience,
+        }
+    }
+}
+
+impl Front {
+    /// Goes on with the work as far as that is possible now.
+    pub(super) fn work(&mut self) -> Result<(), String> {
+        loop {
+            self.program.push();
+            self.drain()?;
+            if let Some(doing) = self.work.doing.take() {
+                let (doing, done) = self.go_on(doing)?;
+                if !done {
+                    self.work.doing = doing;
+                    return self.report_late();
+                }
+                self.work.since = None;
+                continue;
+            }
+            let Some((op, time, point)) = self.work.waiting.pop_front() else { return Ok(()) };
+            self.work.point = point;
+            self.program.set_time(time);
+            self.start(op, time)?;
+            self.work.since = Some(Instant::now());
+            self.work.reported = None;
+        }
+    }
+
+    fn start(&mut self, op: Op, time: i64) -> Result<(), String> {
+        self.work.doing = match op {
+            Op::Time => None,
+            Op::Start => Some(Doing::Start),
+            Op::Open(conn) => match self.program.open(conn) {
+                Ok(busy) => Some(Doing::Program(busy)),
+                Err(why) => {
+                    let connect = self.settings.connect;
+                    self.unfit(format!("cannot connect to the program at {connect}: {why}"));
+                    None
+                }
+            },
+            Op::Bytes { conn, number, bytes } => {
+                self.work.request = Some((number, conn, time));
+                Some(Doing::Program(self.program.give(conn, bytes)))
+            }
+            Op::Close(conn) => Some(Doing::Program(self.program.end(conn))),
+            Op::Checkpoint { to, serial, state } => match &self.settings.checkpoint_command {
+                Some(command) => {
+                    let gave = self.shell.take(command, &self.waker);
+                    let gave = gave.map_err(|why| format!("cannot start a thread: {why}"))?;
+                    Some(Doing::Checkpoint { to, serial, state, gave })
+                }
+                None => {
+                    let why = "its front has no --checkpoint-command".into();
+                    self.send(&Message::Failed { to, serial, why }, None)?;
+                    None
+                }
+            },
+        };
+        Ok(())
+    }
+
+    /// Whether it is done; if not, what is being done now.
+    fn go_on(&mut self, doing: Doing) -> Result<(Option<Doing>, bool), String> {
+        match doing {
+            Doing::Start => {
+                let there = self.program.misses().is_none();
+                self.work.started |= there;
+                Ok((Some(Doing::Start), there))
+            }
+            Doing::Program(busy) => {
+                if !self.program.is_done(busy) {
+                    return Ok((Some(Doing::Program(busy)), false));
+                }
+                // What it wrote, it wrote before it was done.
+                self.drain()?;
+                self.finish(busy)?;
+                Ok((None, true))
+            }
+            Doing::Checkpoint { to, serial, state, gave } => match gave.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    Ok((Some(Doing::Checkpoint { to, serial, state, gave }), false))
+                }
+                Ok(Ok(data)) => {
+                    let bytes = data.len();
+                    self.says.push(format!("a checkpoint of {bytes} bytes for member {}", to.member));
+                    Ok((Some(Doing::Parts { to, serial, state, data, at: 0 }), false))
+                }
+                Ok(Err(why)) => self.no_checkpoint(to, serial, why),
+                Err(why) => self.no_checkpoint(to, serial, why.to_string()),
+            },
+            Doing::Parts { to, serial, state, data, at } => self.parts(to, serial, state, data, at),
+            Doing::Restore(gave) => match gave.try_recv() {
+                Err(TryRecvError::Empty) => Ok((Some(Doing::Restore(gave)), false)),
+                Ok(Ok(_)) => {
+                    let steps = self.order.restored();
+                    self.steps(steps)?;
+                    Ok((None, true))
+                }
+                Ok(Err(why)) => {
+                    self.unfit(format!("cannot start the program from the checkpoint: {why}"));
+                    Ok((None, true))
+                }
+                Err(why) => {
+                    self.unfit(format!("cannot start the program from the checkpoint: {why}"));
+                    Ok((None, true))
+                }
+            },
+        }
+    }
+
+    fn no_checkpoint(
+        &mut self,
+        to: FrontId,
+        serial: u32,
+        why: String,
+    ) -> Result<(Option<Doing>, bool), String> {
+        self.says.push(format!("no checkpoint for member {}: {why}", to.member));
+        self.send(&Message::Failed { to, serial, why }, None)?;
+        Ok((None, true))
+    }
+
+    fn parts(
+        &mut self,
+        to: FrontId,
+        serial: u32,
+        state: State,
+        data: Vec<u8>,
+        mut at: usize,
+    ) -> Result<(Option<Doing>, bool), String> {
+        while self.under_way.len() < MOST_PARTS {
+            let end = data.len().min(at + LARGEST_PIECE);
+            let bytes = data.get(at..end).unwrap_or(&[]).to_vec();
+            let (total, first) = (data.len() as u64, (at == 0).then(|| state.clone()));
+            let part = Message::Part { to, serial, total, at: at as u64, state: first, bytes };
+            self.send(&part, None)?;
+            at = end;
+            if at == data.len() {
+                return Ok((None, true));
+            }
+        }
+        Ok((Some(Doing::Parts { to, serial, state, data, at }), false))
+    }
+
+    /// The program is to start from this; what it was to do before does not matter any more.
+    pub(super) fn restore(&mut self, data: Vec<u8>) -> Result<(), String> {
+        let Some(command) = self.settings.restore_command.clone() else {
+            self.unfit("a checkpoint has come, but there is no --restore-command".into());
+            return Ok(());
+        };
+        self.work = Work::default();
+        self.program.forget();
+        let gave = self.shell.give(&command, data, &self.waker);
+        let gave = gave.map_err(|why| format!("cannot start a thread: {why}"))?;
+        self.work.doing = Some(Doing::Restore(gave));
+        Ok(())
+    }
+
+    /// Takes what the program has written.
+    fn drain(&mut self) -> Result<(), String> {
+        let me = self.order.me().member;
+        let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
+        let request = self.work.request.is_some();
+        let mut ended = Vec::new();
+        self.program.drain(|conn, bytes, end| {
+            if conn.member == me {
+                replies.push(point, conn.number, bytes, end);
+            }
+            if end {
+                ended.push(conn);
+            }
+            if request {
+                match output.iter_mut().find(|(known, _)| *known == conn) {
+                    Some((_, known)) => known.extend(bytes),
+                    None => output.push((conn, bytes.into())),
+                }
+            }
+        });
+        for conn in ended {
+            if conn.member == me && self.order.has(conn) {
+                self.close(conn.number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The program is done with it.
+    fn finish(&mut self, busy: Busy) -> Result<(), String> {
+        if let Busy::End(conn) = busy {
+            self.program.close(conn);
+            if conn.member == self.order.me().member {
+                self.replies.push(self.work.point, conn.number, &[], true);
+                self.said.retain(|said| *said != conn);
+            }
+        }
+        let Some((number, conn, time)) = self.work.request.take() else { return Ok(()) };
+        let mut output = std::mem::take(&mut self.work.output);
+        output.sort();
+        let start = Hash::new();
+        let hash = output.iter().fold(start, |hash, (conn, bytes)| {
+            let hash = hash.and_number(u64::from(conn.member.0));
+            hash.and_number(u64::from(conn.number)).and(bytes).and_number(bytes.len() as u64)
+        });
+        if let Some(record) = &mut self.record {
+            let all: Vec<u8> = output.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+            record.line(number, time, conn, &all).map_err(|why| self.unwritten(&why))?;
+        }
+        if self.hashes.1.is_empty() {
+            self.hashes.0 = number;
+            self.hashed = Instant::now();
+        }
+        self.hashes.1.push(hash.0);
+        self.compare(self.order.me().member, number, hash.0);
+        Ok(())
+    }
+
+    /// Says once in a while that the program is not done.
+    fn report_late(&mut self) -> Result<(), String> {
+        let now = Instant::now();
+        let since = *self.work.since.get_or_insert(now);
+        let due = self.work.reported.unwrap_or(since);
+        if now.saturating_duration_since(due) < self.settings.patience {
+            return Ok(());
+        }
+        self.work.reported = Some(now);
+        let late = now.saturating_duration_since(since).as_secs();
+        let what = match &self.work.doing {
+            Some(Doing::Start) => self.program.misses(),
+            Some(Doing::Program(busy)) => Some(self.program.says(*busy)),
+            Some(Doing::Checkpoint { .. }) => Some("the checkpoint command runs".into()),
+            Some(Doing::Restore(_)) => Some("the restore command runs".into()),
+            _ => None,
+        };
+        if let Some(what) = what {
+            self.says.push(format!("waiting for the program for {late} s: {what}"));
+        }
+        Ok(())
+    }
+
+    fn unfit(&mut self, why: String) {
+        self.ended = Some(Ended::Unfit(why));
+    }
+}

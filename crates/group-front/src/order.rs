@@ -1,0 +1,671 @@
+//! What all fronts agree on, as a function of the group's stream: who is in, which connections
+//! there are, what the programs have processed. No I/O.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use truechimer_group::Member;
+
+use crate::hash::Hash;
+use crate::wire::{LARGEST_PIECE, Message};
+
+/// A front that says nothing for so long of agreed time is out, ns.
+const QUIET_NS: i64 = 10_000_000_000;
+/// How much of a silence of the whole group counts, ns: while nobody could speak nobody is late.
+const GAP_NS: i64 = 1_000_000_000;
+/// The longest checkpoint, bytes.
+pub const LARGEST_CHECKPOINT: u64 = 256 << 20;
+/// How much of the stream is kept for a front that waits for a checkpoint, bytes.
+const KEPT_BYTES: usize = 256 << 20;
+
+/// One life of a front.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FrontId {
+    /// On which member's node.
+    pub member: Member,
+    /// Which of its lives.
+    pub incarnation: u64,
+}
+
+/// A client's connection: the same word at all fronts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Conn {
+    /// To whose front.
+    pub member: Member,
+    /// The front's own number for it.
+    pub number: u32,
+}
+
+impl fmt::Display for Conn {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.member, self.number)
+    }
+}
+
+/// How much a program has been given: equal if it was the same.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Position {
+    /// How many openings, requests and ends.
+    pub count: u64,
+    /// A hash of all of them.
+    pub chain: u64,
+}
+
+/// A front that is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Which of its lives.
+    pub incarnation: u64,
+    /// Its program has what the others have.
+    pub ready: bool,
+    /// How long it has said nothing, ns.
+    pub quiet_ns: i64,
+}
+
+/// What a front needs to go on from a place of the stream; without connections.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct State {
+    /// What the programs have been given.
+    pub position: Position,
+    /// How many requests there were.
+    pub requests: u64,
+    /// The agreed time of the last message, ns.
+    pub time: i64,
+    /// Who is in.
+    pub peers: BTreeMap<Member, Peer>,
+}
+
+/// Something for the program, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// The program has to be there from now on.
+    Start,
+    /// A connection.
+    Open(Conn),
+    /// The request of this number, on a connection.
+    Bytes {
+        /// Which.
+        conn: Conn,
+        /// Its number, from 1.
+        number: u64,
+        /// What the client sent.
+        bytes: Vec<u8>,
+    },
+    /// The end of a connection.
+    Close(Conn),
+    /// Nothing but the time.
+    Time,
+    /// A checkpoint for this front.
+    Checkpoint {
+        /// Which.
+        to: FrontId,
+        /// Which of its attempts.
+        serial: u32,
+        /// The fronts' state at that place.
+        state: State,
+    },
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Multicast this.
+    Send(Message),
+    /// The program is to do this at that agreed time (ns).
+    Run(Op, i64),
+    /// This front is in: clients may come.
+    Entered,
+    /// It is out: clients must go.
+    Dropped(String),
+    /// Start the program from this checkpoint, then say [`Order::restored`].
+    Restore(Vec<u8>),
+    /// This front cannot go on.
+    Unfit(String),
+    /// For the operator.
+    Report(String),
+    /// Another's replies.
+    Compare {
+        /// Whose.
+        from: Member,
+        /// The first request.
+        first: u64,
+        /// Hashes from there on.
+        hashes: Vec<u64>,
+    },
+}
+
+/// Where this front stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Standing {
+    /// Out, and has not asked.
+    Out,
+    /// Has said hello.
+    Asked,
+    /// Has chosen who gives the checkpoint; and whether that was delivered.
+    Joining(bool),
+    /// Its program starts from the checkpoint, with this state.
+    Restoring(State),
+    /// In.
+    In,
+}
+
+/// A message kept for later.
+type Kept = (Member, i64, u64, Message);
+
+/// The fronts' common state, as one of them has it.
+#[derive(Debug)]
+pub struct Order {
+    me: FrontId,
+    size: usize,
+    can_restore: bool,
+    standing: Standing,
+    serial: u32,
+    state: State,
+    conns: BTreeMap<Conn, ()>,
+    hellos: BTreeMap<Member, (u64, u32, Position)>,
+    since: Vec<Kept>,
+    since_bytes: usize,
+    /// Where in `since` the places of this front's own hellos are.
+    marks: Vec<(u32, usize)>,
+    parts: Option<(State, u64, Vec<u8>)>,
+}
+
+impl Order {
+    /// A front that is out. `size` is how many replicas the group has in all.
+    pub fn new(me: FrontId, size: usize, can_restore: bool) -> Order {
+        Order {
+            me,
+            size: size.max(1),
+            can_restore,
+            standing: Standing::Out,
+            serial: 0,
+            state: State::default(),
+            conns: BTreeMap::new(),
+            hellos: BTreeMap::new(),
+            since: Vec::new(),
+            since_bytes: 0,
+            marks: Vec::new(),
+            parts: None,
+        }
+    }
+
+    /// Which life of which front this is.
+    pub fn me(&self) -> FrontId {
+        self.me
+    }
+
+    /// Whether this front is in.
+    pub fn is_in(&self) -> bool {
+        self.standing == Standing::In
+    }
+
+    /// Whether it is, and more than half of all replicas have the state: only then may a reply go.
+    pub fn may_answer(&self) -> bool {
+        self.is_in() && self.ready() * 2 > self.size
+    }
+
+    /// How many fronts are in whose programs have the state.
+    pub fn ready(&self) -> usize {
+        self.state.peers.values().filter(|peer| peer.ready).count()
+    }
+
+    /// How many fronts that are in come before this one.
+    pub fn rank(&self) -> usize {
+        self.state.peers.range(..self.me.member).count()
+    }
+
+    /// How many requests there have been.
+    pub fn requests(&self) -> u64 {
+        self.state.requests
+    }
+
+    /// Whether there is this connection.
+    pub fn has(&self, conn: Conn) -> bool {
+        self.conns.contains_key(&conn)
+    }
+
+    /// Who waits to be let in and what for, in words.
+    pub fn waits_for(&self) -> Option<String> {
+        match &self.standing {
+            Standing::Asked => Some(format!(
+                "the other fronts ({} of {} are here; a group begins with all of them)",
+                self.hellos.len(),
+                self.size
+            )),
+            Standing::Joining(_) => Some("a checkpoint".into()),
+            _ => None,
+        }
+    }
+
+    /// The stream was interrupted here: something may have been missed.
+    pub fn interrupted(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        match self.standing {
+            Standing::Restoring(_) => steps.push(Step::Unfit(
+                "the group was lost while the program started from a checkpoint".into(),
+            )),
+            Standing::Out => {}
+            _ => self.drop_out("this member is outside the majority", &mut steps),
+        }
+        steps
+    }
+
+    /// Asks to be let in, if that is not under way.
+    pub fn ask(&mut self) -> Vec<Step> {
+        match self.standing {
+            Standing::Out => vec![self.hello()],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Asks again, since no checkpoint came: who was to give it may have ended.
+    pub fn ask_again(&mut self) -> Vec<Step> {
+        match self.standing {
+            Standing::Joining(_) => {
+                self.forget_since();
+                vec![self.hello()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The program has started from the checkpoint.
+    pub fn restored(&mut self) -> Vec<Step> {
+        let Standing::Restoring(state) = &self.standing else { return Vec::new() };
+        self.state = state.clone();
+        self.conns.clear();
+        let mut steps = Vec::new();
+        self.enter(&mut steps);
+        steps.push(Step::Send(Message::Ready));
+        self.catch_up(&mut steps);
+        steps
+    }
+
+    /// A message of the stream, with the agreed time of its delivery (ns).
+    pub fn delivered(&mut self, from: Member, time: i64, payload: &[u8]) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let Some((incarnation, message)) = Message::decode(payload) else {
+            steps.push(Step::Report(format!(
+                "member {from} sends what is no message of a front of this version; ignored"
+            )));
+            return steps;
+        };
+        if self.standing == Standing::In {
+            self.apply(from, time, incarnation, message, &mut steps);
+        } else {
+            self.outside(from, time, incarnation, message, payload.len(), &mut steps);
+        }
+        steps
+    }
+
+    fn hello(&mut self) -> Step {
+        self.serial += 1;
+        self.standing = Standing::Asked;
+        self.parts = None;
+        Step::Send(Message::Hello { serial: self.serial, position: self.state.position })
+    }
+
+    fn forget_since(&mut self) {
+        self.since.clear();
+        self.since_bytes = 0;
+        self.marks.clear();
+    }
+
+    fn drop_out(&mut self, why: &str, steps: &mut Vec<Step>) {
+        self.standing = Standing::Out;
+        // What was sent in this life and comes late counts no more.
+        self.me.incarnation += 1;
+        self.hellos.clear();
+        self.forget_since();
+        self.parts = None;
+        steps.push(Step::Dropped(why.into()));
+    }
+
+    fn enter(&mut self, steps: &mut Vec<Step>) {
+        self.standing = Standing::In;
+        self.hellos.clear();
+        self.parts = None;
+        steps.push(Step::Run(Op::Start, self.state.time));
+        steps.push(Step::Entered);
+    }
+
+    /// What was kept while it was not known from where to go on.
+    fn catch_up(&mut self, steps: &mut Vec<Step>) {
+        self.since_bytes = 0;
+        self.marks.clear();
+        for (from, time, incarnation, message) in std::mem::take(&mut self.since) {
+            if self.standing == Standing::In {
+                self.apply(from, time, incarnation, message, steps);
+            }
+        }
+    }
+
+    /// A message while this front is not in.
+    fn outside(
+        &mut self,
+        from: Member,
+        time: i64,
+        incarnation: u64,
+        message: Message,
+        length: usize,
+        steps: &mut Vec<Step>,
+    ) {
+        let id = FrontId { member: from, incarnation };
+        let mine = id == self.me;
+        match &message {
+            Message::Hello { serial, position } | Message::Waiting { serial, position } => {
+                let hello = matches!(message, Message::Hello { .. });
+                if mine && hello && self.standing == Standing::Asked {
+                    self.marks.push((*serial, self.since.len()));
+                }
+                let before = self.hellos.insert(from, (incarnation, *serial, *position));
+                let known = before.is_some_and(|(known, _, _)| known == incarnation);
+                if !mine && !known && self.standing == Standing::Asked {
+                    // It came too late for our own.
+                    let (serial, position) = (self.serial, self.state.position);
+                    steps.push(Step::Send(Message::Waiting { serial, position }));
+                }
+                self.begin_if_all(steps);
+            }
+            Message::Here { to, serial, state }
+                if *to == self.me
+                    && self.standing == Standing::Asked
+                    && self.marks.iter().any(|(mark, _)| mark == serial) =>
+            {
+                let mark = self.marks.iter().find(|(mark, _)| mark == serial);
+                let place = mark.map_or(0, |(_, place)| *place);
+                if state.position == self.state.position {
+                    self.state.peers.clone_from(&state.peers);
+                    self.state.time = state.time;
+                    self.state.requests = state.requests;
+                    self.enter(steps);
+                    self.welcome(self.me, steps);
+                    // The hello itself is done with.
+                    self.since.drain(..(place + 1).min(self.since.len()));
+                    self.since.push((from, time, incarnation, message));
+                    self.catch_up(steps);
+                } else if self.can_restore {
+                    self.standing = Standing::Joining(false);
+                    self.forget_since();
+                    let serial = self.serial;
+                    steps.push(Step::Send(Message::Join { serial, giver: id }));
+                } else {
+                    steps.push(Step::Unfit(format!(
+                        "the group's programs have processed {} messages, this one {}, and without \
+                         --restore-command it cannot have their state: start all replicas anew, or \
+                         give --checkpoint-command and --restore-command",
+                        state.position.count, self.state.position.count
+                    )));
+                }
+                return;
+            }
+            Message::Begin { fronts, position } => {
+                self.begun(fronts, *position, time, steps);
+                return;
+            }
+            Message::Join { serial, .. } if mine && *serial == self.serial => {
+                if self.standing == Standing::Joining(false) {
+                    self.standing = Standing::Joining(true);
+                    self.forget_since();
+                }
+                return;
+            }
+            Message::Part { to, serial, total, at, state, bytes } => {
+                if *to == self.me && *serial == self.serial {
+                    self.part(*total, *at, state.as_ref(), bytes, steps);
+                }
+            }
+            Message::Failed { to, serial, why } => {
+                if *to == self.me && *serial == self.serial {
+                    let why = format!("member {from} could not make a checkpoint: {why}");
+                    steps.push(Step::Unfit(why));
+                }
+            }
+            _ => {}
+        }
+        let keeps = match self.standing {
+            Standing::Asked => !self.marks.is_empty(),
+            Standing::Joining(there) => there,
+            Standing::Restoring(_) => true,
+            Standing::Out | Standing::In => false,
+        };
+        if keeps {
+            self.since_bytes += length + size_of::<Kept>();
+            if self.since_bytes > KEPT_BYTES {
+                steps.push(Step::Unfit("more came than can be kept until a checkpoint".into()));
+                self.forget_since();
+                self.standing = Standing::Out;
+                return;
+            }
+            self.since.push((from, time, incarnation, message));
+        }
+    }
+
+    /// All replicas' fronts are out: those with the latest state go on with it.
+    fn begin_if_all(&mut self, steps: &mut Vec<Step>) {
+        let own = self.hellos.get(&self.me.member);
+        let current = own.is_some_and(|(incarnation, serial, _)| {
+            *incarnation == self.me.incarnation && *serial == self.serial
+        });
+        if !current || self.hellos.len() < self.size {
+            return;
+        }
+        let Some(latest) = self.hellos.values().map(|(_, _, position)| position.count).max() else {
+            return;
+        };
+        let with = |position: &Position| position.count == latest;
+        let mut chosen = self.hellos.values().filter(|(_, _, position)| with(position));
+        let Some((_, _, position)) = chosen.next().copied() else { return };
+        if chosen.any(|(_, _, other)| *other != position) {
+            steps.push(Step::Unfit(
+                "the replicas have processed equally many messages, but not the same ones: start \
+                 all of them anew"
+                    .into(),
+            ));
+            return;
+        }
+        let fronts = self.hellos.iter().filter(|(_, (_, _, other))| *other == position);
+        let fronts = fronts.map(|(member, (incarnation, serial, _))| {
+            (FrontId { member: *member, incarnation: *incarnation }, *serial)
+        });
+        steps.push(Step::Send(Message::Begin { fronts: fronts.collect(), position }));
+    }
+
+    fn begun(
+        &mut self,
+        fronts: &[(FrontId, u32)],
+        position: Position,
+        time: i64,
+        steps: &mut Vec<Step>,
+    ) {
+        if self.standing != Standing::Asked {
+            return;
+        }
+        if !fronts.contains(&(self.me, self.serial)) || position != self.state.position {
+            // The others have begun, and did not answer our hello if it came before this.
+            self.hellos.clear();
+            if self.marks.iter().any(|(serial, _)| *serial == self.serial) {
+                steps.push(self.hello());
+            }
+            return;
+        }
+        let peers = fronts.iter().map(|(front, _)| {
+            let incarnation = front.incarnation;
+            (front.member, Peer { incarnation, ready: true, quiet_ns: 0 })
+        });
+        self.state.peers = peers.collect();
+        self.state.time = time;
+        self.forget_since();
+        self.enter(steps);
+        self.close_all(|_| true, steps);
+    }
+
+    fn part(
+        &mut self,
+        total: u64,
+        at: u64,
+        state: Option<&State>,
+        bytes: &[u8],
+        steps: &mut Vec<Step>,
+    ) {
+        if self.standing != Standing::Joining(true) {
+            return;
+        }
+        if let (0, Some(state)) = (at, state) {
+            self.parts = Some((state.clone(), total, Vec::new()));
+        }
+        let Some((_, expected, data)) = &mut self.parts else { return };
+        let whole = *expected == total && total <= LARGEST_CHECKPOINT && at == data.len() as u64;
+        if !whole || at + bytes.len() as u64 > total {
+            steps.push(Step::Unfit("the checkpoint's pieces do not fit together".into()));
+            return;
+        }
+        data.extend(bytes);
+        if data.len() as u64 == total
+            && let Some((state, _, data)) = self.parts.take()
+        {
+            self.standing = Standing::Restoring(state);
+            steps.push(Step::Restore(data));
+        }
+    }
+
+    /// A message at a front that is in: the same at all of them.
+    fn apply(
+        &mut self,
+        from: Member,
+        time: i64,
+        incarnation: u64,
+        message: Message,
+        steps: &mut Vec<Step>,
+    ) {
+        self.pass_time(from, time, incarnation, steps);
+        if self.standing != Standing::In {
+            return;
+        }
+        let time = self.state.time;
+        let id = FrontId { member: from, incarnation };
+        match message {
+            Message::Hello { serial, position } => {
+                if self.peer(id).is_some_and(|peer| peer.ready) {
+                    // Let in by an earlier one.
+                    return;
+                }
+                let state = self.state.clone();
+                let same = position == state.position;
+                if same {
+                    self.welcome(id, steps);
+                } else {
+                    self.drop_peer(from, steps);
+                }
+                steps.push(Step::Send(Message::Here { to: id, serial, state }));
+                return;
+            }
+            Message::Join { serial, giver } => {
+                if self.peer(giver).is_some_and(|peer| peer.ready) {
+                    self.close_all(|_| true, steps);
+                    let peer = Peer { incarnation, ready: false, quiet_ns: 0 };
+                    self.state.peers.insert(from, peer);
+                    if giver == self.me {
+                        let state = self.state.clone();
+                        steps.push(Step::Run(Op::Checkpoint { to: id, serial, state }, time));
+                    }
+                }
+                return;
+            }
+            _ => {}
+        }
+        let ready = match self.peer(id) {
+            Some(peer) => peer.ready,
+            None => return,
+        };
+        match message {
+            Message::Ready => {
+                if let Some(peer) = self.state.peers.get_mut(&from) {
+                    peer.ready = true;
+                }
+            }
+            Message::Leave => self.drop_peer(from, steps),
+            Message::Open { conn } if ready => {
+                let conn = Conn { member: from, number: conn };
+                if self.conns.insert(conn, ()).is_none() {
+                    self.count(1, conn, &[]);
+                    steps.push(Step::Run(Op::Open(conn), time));
+                }
+            }
+            Message::Bytes { conn, bytes } => {
+                let conn = Conn { member: from, number: conn };
+                if self.has(conn) && !bytes.is_empty() && bytes.len() <= LARGEST_PIECE {
+                    self.count(2, conn, &bytes);
+                    self.state.requests += 1;
+                    let number = self.state.requests;
+                    steps.push(Step::Run(Op::Bytes { conn, number, bytes }, time));
+                }
+            }
+            Message::Close { conn } => {
+                let conn = Conn { member: from, number: conn };
+                self.close_all(|other| *other == conn, steps);
+            }
+            Message::Tick => steps.push(Step::Run(Op::Time, time)),
+            Message::Digest { first, hashes } => {
+                steps.push(Step::Compare { from, first, hashes });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whoever has been quiet for long is out: agreed, since it goes by the agreed time.
+    fn pass_time(&mut self, from: Member, time: i64, incarnation: u64, steps: &mut Vec<Step>) {
+        let gap = time.saturating_sub(self.state.time).clamp(0, GAP_NS);
+        self.state.time = self.state.time.max(time);
+        for (member, peer) in &mut self.state.peers {
+            peer.quiet_ns = peer.quiet_ns.saturating_add(gap);
+            if *member == from && peer.incarnation == incarnation {
+                peer.quiet_ns = 0;
+            }
+        }
+        let peers = self.state.peers.iter();
+        let quiet = peers.filter(|(_, peer)| peer.quiet_ns > QUIET_NS).map(|(member, _)| *member);
+        for member in quiet.collect::<Vec<_>>() {
+            steps.push(Step::Report(format!("the front of member {member} has fallen silent")));
+            self.drop_peer(member, steps);
+        }
+    }
+
+    fn peer(&self, id: FrontId) -> Option<&Peer> {
+        self.state.peers.get(&id.member).filter(|peer| peer.incarnation == id.incarnation)
+    }
+
+    /// A front that has what all have is in.
+    fn welcome(&mut self, id: FrontId, steps: &mut Vec<Step>) {
+        self.drop_peer(id.member, steps);
+        let peer = Peer { incarnation: id.incarnation, ready: true, quiet_ns: 0 };
+        self.state.peers.insert(id.member, peer);
+    }
+
+    fn drop_peer(&mut self, member: Member, steps: &mut Vec<Step>) {
+        let Some(peer) = self.state.peers.remove(&member) else { return };
+        self.close_all(|conn| conn.member == member, steps);
+        if member == self.me.member && peer.incarnation == self.me.incarnation {
+            self.drop_out("the others had not heard of this front for long", steps);
+        }
+    }
+
+    fn close_all(&mut self, which: impl Fn(&Conn) -> bool, steps: &mut Vec<Step>) {
+        let conns: Vec<Conn> = self.conns.keys().copied().filter(which).collect();
+        for conn in conns {
+            self.conns.remove(&conn);
+            self.count(3, conn, &[]);
+            steps.push(Step::Run(Op::Close(conn), self.state.time));
+        }
+    }
+
+    fn count(&mut self, kind: u64, conn: Conn, bytes: &[u8]) {
+        let position = &mut self.state.position;
+        position.count += 1;
+        let chain = Hash(position.chain).and_number(kind).and_number(u64::from(conn.member.0));
+        position.chain = chain.and_number(u64::from(conn.number)).and(bytes).0;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! The program: its connections, what it is given, and whether it is done with it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+
+use truechimer_group_client::delivery::Page;
+
+use crate::order::Conn;
+use crate::sys;
+
+/// What the program is busy with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Busy {
+    /// It is to accept this.
+    Accept(Conn),
+    /// It is to read this one's bytes and work on them.
+    Bytes(Conn),
+    /// It is to take note of the end.
+    End(Conn),
+}
+
+/// One connection to it.
+#[derive(Debug)]
+struct Link {
+    stream: TcpStream,
+    port: u16,
+    /// Bytes for it, all in all.
+    sent: u64,
+    /// Those that the kernel has not taken yet.
+    out: Vec<u8>,
+    /// It has ended the connection.
+    ended: bool,
+}
+
+/// The program beside this front.
+#[derive(Debug)]
+pub struct Program {
+    address: SocketAddr,
+    page: Page,
+    links: BTreeMap<Conn, Link>,
+}
+
+impl Program {
+    /// The program that listens there, or will.
+    pub fn new(address: SocketAddr, page: Page) -> Program {
+        Program { address, page, links: BTreeMap::new() }
+    }
+
+    /// The page that is shared with it.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// Why it cannot be used yet, in words.
+    pub fn misses(&self) -> Option<String> {
+        if !listens(self.address.port()) {
+            return Some(format!("nothing listens on port {} of this host", self.address.port()));
+        }
+        if self.page.programs() == 0 {
+            return Some(format!(
+                "the program at {} was not started by 'truechimer group exec --reads delivery' \
+                 since this front began",
+                self.address
+            ));
+        }
+        None
+    }
+
+    /// The time for what comes.
+    pub fn set_time(&self, time: i64) {
+        if self.page.time().is_none_or(|now| now < time) {
+            self.page.set_time(time);
+        }
+    }
+
+    /// It is to be started anew: nothing is left of the old one.
+    pub fn forget(&mut self) {
+        self.links.clear();
+        self.page.forget_program();
+    }
+
+    /// Gives it a connection.
+    ///
+    /// # Errors
+    /// If it does not listen.
+    pub fn open(&mut self, conn: Conn) -> io::Result<Busy> {
+        let mut port = 0;
+        let stream = sys::connect(self.address, |ours| {
+            self.page.begin(ours);
+            port = ours;
+        })?;
+        let link = Link { stream, port, sent: 0, out: Vec::new(), ended: false };
+        self.links.insert(conn, link);
+        Ok(Busy::Accept(conn))
+    }
+
+    /// Gives it bytes.
+    pub fn give(&mut self, conn: Conn, bytes: Vec<u8>) -> Busy {
+        if let Some(link) = self.links.get_mut(&conn) {
+            link.sent += bytes.len() as u64;
+            link.out = bytes;
+            link.push();
+        }
+        Busy::Bytes(conn)
+    }
+
+    /// Tells it that the client has ended.
+    pub fn end(&mut self, conn: Conn) -> Busy {
+        if let Some(link) = self.links.get_mut(&conn) {
+            // What is gone already needs no end.
+            let _ = link.stream.shutdown(Shutdown::Write);
+        }
+        Busy::End(conn)
+    }
+
+    /// Nothing more of that connection.
+    pub fn close(&mut self, conn: Conn) {
+        self.links.remove(&conn);
+    }
+
+    /// Passes on what the kernel would not take before.
+    pub fn push(&mut self) {
+        self.links.values_mut().for_each(Link::push);
+    }
+
+    /// Whether it is done: has taken all its input, and waits again.
+    pub fn is_done(&self, with: Busy) -> bool {
+        let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
+        let taken = match self.links.get(&conn) {
+            None => true,
+            Some(link) if link.ended => true,
+            Some(link) => {
+                let taken = self.page.taken(link.port);
+                match with {
+                    Busy::Accept(_) => taken.accepted,
+                    Busy::Bytes(_) => link.out.is_empty() && taken.bytes >= link.sent,
+                    Busy::End(_) => taken.ended || taken.closed,
+                }
+            }
+        };
+        // After what it has taken: it gets busy first, then counts.
+        taken && self.page.busy() == 0
+    }
+
+    /// What it has written: calls `each` with the connection, the bytes, and whether that was the
+    /// end.
+    pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], bool)) {
+        let mut buffer = [0; 16 << 10];
+        for (conn, link) in &mut self.links {
+            while !link.ended {
+                match link.stream.read(&mut buffer) {
+                    Ok(0) => link.ended = true,
+                    Ok(length) => each(*conn, buffer.get(..length).unwrap_or(&[]), false),
+                    Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                    Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => link.ended = true,
+                }
+                if link.ended {
+                    each(*conn, &[], true);
+                }
+            }
+        }
+    }
+
+    /// What to poll, and whether for room to write.
+    pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> {
+        let live = self.links.values().filter(|link| !link.ended);
+        live.map(|link| (link.stream.as_raw_fd(), !link.out.is_empty()))
+    }
+
+    /// What it is doing, for a report.
+    pub fn says(&self, with: Busy) -> String {
+        let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
+        let threads = self.page.busy();
+        let Some(link) = self.links.get(&conn) else { return format!("{threads} threads work") };
+        let taken = self.page.taken(link.port);
+        match with {
+            Busy::Accept(_) if !taken.accepted => {
+                format!("it has not accepted connection {conn}")
+            }
+            Busy::Bytes(_) if taken.bytes < link.sent => {
+                let bytes = taken.bytes;
+                format!("it has read {bytes} of {} bytes on connection {conn}", link.sent)
+            }
+            Busy::End(_) if !taken.ended && !taken.closed => {
+                format!("it has not read the end of connection {conn}")
+            }
+            _ => format!("{threads} of its threads work, or were killed at it"),
+        }
+    }
+}
+
+impl Link {
+    fn push(&mut self) {
+        while !self.out.is_empty() && !self.ended {
+            match self.stream.write(&self.out) {
+                Ok(length) => drop(self.out.drain(..length)),
+                Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                // It has closed its end: what it wrote before is still to be read.
+                Err(_) => self.out.clear(),
+            }
+        }
+    }
+}
+
+/// Whether anything listens on that TCP port here, by the kernel's tables; a connection to try it
+/// would be one that the program sees.
+fn listens(port: u16) -> bool {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let mut tables = tables.iter().map(|path| fs::read_to_string(path).unwrap_or_default());
+    tables.any(|table| table.lines().skip(1).any(|line| is_listener(line, port)))
+}
+
+fn is_listener(line: &str, port: u16) -> bool {
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let local = words.next().and_then(|local| local.rsplit(':').next());
+    let local = local.and_then(|local| u16::from_str_radix(local, 16).ok());
+    local == Some(port) && words.nth(1) == Some("0A")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::net::TcpListener;
+    use truechimer_group::Member;
+
+    #[test]
+    fn a_listener_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(port));
+        drop(listener);
+        assert!(!listens(port));
+    }
+
+    /// This test is the program: it counts as the preloaded library does.
+    #[test]
+    fn done_is_taken_and_waiting() {
+        let name = format!("truechimer-front-program-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let path = CString::new(file.to_str().unwrap()).unwrap();
+        let page = Page::create(&path, 1).unwrap();
+        let theirs = Page::open(&path).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut program = Program::new(listener.local_addr().unwrap(), page);
+        assert!(program.misses().unwrap().contains("group exec"));
+        theirs.attached(1);
+        assert_eq!(program.misses(), None);
+
+        let conn = Conn { member: Member(1), number: 1 };
+        let busy = program.open(conn).unwrap();
+        let (mut stream, peer) = listener.accept().unwrap();
+        let port = peer.port();
+        assert!(!program.is_done(busy));
+        theirs.busy_up();
+        theirs.took_accept(port);
+        assert!(!program.is_done(busy), "it works");
+        theirs.busy_down();
+        assert!(program.is_done(busy));
+
+        let busy = program.give(conn, b"request".into());
+        assert!(!program.is_done(busy));
+        let mut buffer = [0; 7];
+        stream.read_exact(&mut buffer).unwrap();
+        theirs.busy_up();
+        theirs.took(port, 6);
+        theirs.busy_down();
+        assert!(!program.is_done(busy), "a byte is missing");
+        assert!(program.says(busy).contains("6 of 7 bytes"));
+        theirs.busy_up();
+        theirs.took(port, 1);
+        stream.write_all(b"reply").unwrap();
+        theirs.busy_down();
+        assert!(program.is_done(busy));
+        let mut all = Vec::new();
+        program.drain(|from, bytes, end| all.push((from, bytes.to_vec(), end)));
+        assert_eq!(all, [(conn, b"reply".to_vec(), false)]);
+
+        let busy = program.end(conn);
+        assert!(!program.is_done(busy));
+        theirs.took_end(port);
+        assert!(program.is_done(busy));
+        drop(stream);
+        let mut ended = false;
+        while !ended {
+            program.drain(|_, _, end| ended |= end);
+        }
+        // To a connection that the program has closed nothing needs to come.
+        let busy = program.give(conn, b"late".into());
+        assert!(program.is_done(busy));
+        fs::remove_file(file).unwrap();
+    }
+}

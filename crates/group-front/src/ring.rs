@@ -1,0 +1,107 @@
+//! What a front needs of the group.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use truechimer_group_client::{Event, Member, Phase, Point, Replica};
+
+/// What comes from the group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RingEvent {
+    /// A message, in order.
+    Delivered {
+        /// Who sent it.
+        from: Member,
+        /// The sender's number for it.
+        token: u64,
+        /// The agreed time of its delivery, ns since 1970.
+        time: i64,
+        /// Its place.
+        point: Point,
+        /// What it says.
+        payload: Vec<u8>,
+    },
+    /// A message of ours was refused.
+    Refused(u64),
+    /// Where the member stands has changed.
+    Phase(Phase),
+    /// Nothing for a front.
+    Other,
+}
+
+/// Waits until a majority has the stream up to there: whether it has.
+pub type Committer = Box<dyn FnMut(Point) -> Result<(), String> + Send>;
+
+/// The group, as a front sees it.
+pub trait Ring: Send {
+    /// Whose front this is.
+    fn member(&self) -> Member;
+    /// Where the member stands now; none if the agent is gone.
+    fn phase(&self) -> Option<Phase>;
+    /// What becomes readable when something comes.
+    fn descriptor(&self) -> RawFd;
+    /// What has come; does not wait.
+    ///
+    /// # Errors
+    /// If nothing will come any more.
+    fn next(&mut self) -> Result<Option<RingEvent>, String>;
+    /// Sends a message; returns its token.
+    ///
+    /// # Errors
+    /// If nothing can be sent any more.
+    fn multicast(&mut self, payload: &[u8]) -> Result<u64, String>;
+    /// What waits for majorities, on a thread of its own.
+    fn committer(&self) -> Committer;
+}
+
+/// The group by its agent on this node.
+pub struct AgentRing {
+    replica: Arc<Replica>,
+}
+
+impl AgentRing {
+    /// By this attachment.
+    pub fn new(replica: Replica) -> AgentRing {
+        AgentRing { replica: Arc::new(replica) }
+    }
+}
+
+impl Ring for AgentRing {
+    fn member(&self) -> Member {
+        self.replica.attached().member
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        self.replica.phase()
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.replica.descriptor()
+    }
+
+    fn next(&mut self) -> Result<Option<RingEvent>, String> {
+        let event = self.replica.next(Some(Duration::ZERO)).map_err(|why| why.to_string())?;
+        Ok(event.map(|event| match event {
+            Event::Delivered(message) => RingEvent::Delivered {
+                from: message.from,
+                token: message.token,
+                time: message.time.time.0,
+                point: message.time.point,
+                payload: message.payload,
+            },
+            Event::Refused { token, .. } => RingEvent::Refused(token),
+            Event::Phase(phase) => RingEvent::Phase(phase),
+            _ => RingEvent::Other,
+        }))
+    }
+
+    fn multicast(&mut self, payload: &[u8]) -> Result<u64, String> {
+        self.replica.multicast(payload).map_err(|why| why.to_string())
+    }
+
+    fn committer(&self) -> Committer {
+        let replica = Arc::clone(&self.replica);
+        Box::new(move |point| replica.commit(point, None).map_err(|why| why.to_string()))
+    }
+}

@@ -1,0 +1,436 @@
+//! Three fronts over a stream in memory, each with a program that counts its input as the preloaded
+//! library does, and clients.
+// What panics in a test fails it.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use truechimer_group::{Member, Phase, Point};
+use truechimer_group_client::delivery::Page;
+use truechimer_group_front::{Committer, Ended, Front, Protocol, Ring, RingEvent, Settings};
+
+/// The group: everybody gets everything, in one order.
+#[derive(Default)]
+struct Hub {
+    log: Vec<RingEvent>,
+    wakers: Vec<UnixStream>,
+}
+
+struct MemoryRing {
+    member: Member,
+    hub: Arc<Mutex<Hub>>,
+    at: usize,
+    token: u64,
+    woken: UnixStream,
+    /// Majorities have been heard of up to here.
+    committed: Arc<AtomicU64>,
+    /// Set from outside: what happens to the phase.
+    phase: Arc<Mutex<Vec<Phase>>>,
+}
+
+impl MemoryRing {
+    fn new(member: u32, hub: &Arc<Mutex<Hub>>, phase: &Arc<Mutex<Vec<Phase>>>) -> MemoryRing {
+        let (waker, woken) = UnixStream::pair().unwrap();
+        waker.set_nonblocking(true).unwrap();
+        woken.set_nonblocking(true).unwrap();
+        let mut locked = hub.lock().unwrap();
+        locked.wakers.push(waker);
+        let at = locked.log.len();
+        drop(locked);
+        MemoryRing {
+            member: Member(member),
+            hub: Arc::clone(hub),
+            at,
+            token: 0,
+            woken,
+            committed: Arc::default(),
+            phase: Arc::clone(phase),
+        }
+    }
+}
+
+impl Ring for MemoryRing {
+    fn member(&self) -> Member {
+        self.member
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        Some(Phase::Live)
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.woken.as_raw_fd()
+    }
+
+    fn next(&mut self) -> Result<Option<RingEvent>, String> {
+        if let Some(phase) = self.phase.lock().unwrap().pop() {
+            return Ok(Some(RingEvent::Phase(phase)));
+        }
+        let mut buffer = [0; 64];
+        while self.woken.read(&mut buffer).is_ok_and(|length| length == 64) {}
+        let hub = self.hub.lock().unwrap();
+        let event = hub.log.get(self.at).cloned();
+        self.at += usize::from(event.is_some());
+        self.committed.store(self.at as u64, Ordering::Release);
+        Ok(event)
+    }
+
+    fn multicast(&mut self, payload: &[u8]) -> Result<u64, String> {
+        self.token += 1;
+        let mut hub = self.hub.lock().unwrap();
+        let index = hub.log.len() as u64 + 1;
+        hub.log.push(RingEvent::Delivered {
+            from: self.member,
+            token: self.token,
+            time: 1_700_000_000_000_000_000 + index as i64 * 1_000_003,
+            point: Point { generation: 1, index },
+            payload: payload.to_vec(),
+        });
+        for mut waker in &hub.wakers {
+            let _ = waker.write(&[1]);
+        }
+        Ok(self.token)
+    }
+
+    fn committer(&self) -> Committer {
+        let committed = Arc::clone(&self.committed);
+        Box::new(move |point| {
+            while committed.load(Ordering::Acquire) < point.index {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A service: `ADD text` keeps it, `LOG` shows what was kept with the times, `TIME` the time. Its
+/// own state lies in a file too, for checkpoints. `odd` makes it err.
+struct Service {
+    address: SocketAddr,
+    started: Arc<AtomicBool>,
+}
+
+fn service(page: PathBuf, state: PathBuf, odd: bool) -> Service {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let started = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&started);
+    std::thread::spawn(move || {
+        let path = CString::new(page.to_str().unwrap()).unwrap();
+        let page = loop {
+            match Page::open(&path) {
+                Ok(page) if flag.load(Ordering::Acquire) => break Arc::new(page),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        let kept = Arc::new(Mutex::new(fs::read_to_string(&state).unwrap_or_default()));
+        page.attached(1);
+        loop {
+            let (stream, peer) = listener.accept().unwrap();
+            page.busy_up();
+            page.took_accept(peer.port());
+            let (page, kept, state) = (Arc::clone(&page), Arc::clone(&kept), state.clone());
+            page.busy_down();
+            std::thread::spawn(move || serve(stream, peer.port(), &page, &kept, &state, odd));
+        }
+    });
+    Service { address, started }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    port: u16,
+    page: &Page,
+    kept: &Mutex<String>,
+    state: &Path,
+    odd: bool,
+) {
+    let mut input = Vec::new();
+    let mut buffer = [0; 100];
+    loop {
+        let length = stream.read(&mut buffer).unwrap_or(0);
+        page.busy_up();
+        if length == 0 {
+            page.took_end(port);
+            drop(stream);
+            page.took_close(port);
+            page.busy_down();
+            return;
+        }
+        page.took(port, length as u64);
+        input.extend(&buffer[..length]);
+        while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = input.drain(..=end).collect();
+            let line = String::from_utf8(line).unwrap();
+            let mut kept = kept.lock().unwrap();
+            let time = page.time().unwrap();
+            let reply = match line.trim().split_once(' ') {
+                Some(("ADD", text)) => {
+                    kept.push_str(&format!("{text}@{time};"));
+                    fs::write(state, &*kept).unwrap();
+                    "kept\n".to_string()
+                }
+                _ if line.trim() == "LOG" => format!("{kept}\n"),
+                _ if line.trim() == "QUIT" => {
+                    stream.write_all(b"bye\n").unwrap();
+                    page.took_close(port);
+                    drop(stream);
+                    page.busy_down();
+                    return;
+                }
+                _ => format!("{}\n", time + i64::from(odd)),
+            };
+            stream.write_all(reply.as_bytes()).unwrap();
+        }
+        page.busy_down();
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Ended, String>>,
+    said: Arc<Mutex<Vec<String>>>,
+    phase: Arc<Mutex<Vec<Phase>>>,
+}
+
+struct World {
+    dir: PathBuf,
+    hub: Arc<Mutex<Hub>>,
+}
+
+impl World {
+    fn new(name: &str) -> World {
+        let name = format!("truechimer-fronts-{}-{name}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).unwrap();
+        World { dir, hub: Arc::default() }
+    }
+
+    fn page(&self, member: u32) -> PathBuf {
+        self.dir.join(format!("{member}.front"))
+    }
+
+    fn state(&self, member: u32) -> PathBuf {
+        self.dir.join(format!("{member}.state"))
+    }
+
+    fn record(&self, member: u32) -> PathBuf {
+        self.dir.join(format!("{member}.record"))
+    }
+
+    fn start(&self, member: u32, connect: SocketAddr, change: impl FnOnce(&mut Settings)) -> Running {
+        let mut settings = Settings {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            connect,
+            replicas: 3,
+            page: self.page(member),
+            clock: true,
+            record: Some(self.record(member)),
+            tick: Duration::from_millis(20),
+            protocol: Protocol::Line,
+            commit: true,
+            checkpoint_command: Some(format!("cat {}", self.state(member).display())),
+            restore_command: None,
+            patience: Duration::from_secs(5),
+        };
+        change(&mut settings);
+        let phase = Arc::default();
+        let ring = MemoryRing::new(member, &self.hub, &phase);
+        let mut front = Front::new(settings, Box::new(ring)).unwrap();
+        let address = front.address().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let lines = Arc::clone(&said);
+        let thread = std::thread::spawn(move || {
+            front.run(&flag, &mut |line| {
+                eprintln!("{member}: {line}");
+                lines.lock().unwrap().push(line.to_string());
+            })
+        });
+        Running { address, stop, thread, said, phase }
+    }
+
+    fn with_service(&self, member: u32, odd: bool) -> Running {
+        let _ = fs::remove_file(self.state(member));
+        let service = service(self.page(member), self.state(member), odd);
+        let front = self.start(member, service.address, |_| {});
+        service.started.store(true, Ordering::Release);
+        front
+    }
+
+    fn stop(self, fronts: Vec<Running>) -> Vec<Vec<String>> {
+        let mut all = Vec::new();
+        for front in fronts {
+            front.stop.store(true, Ordering::Relaxed);
+            assert_eq!(front.thread.join().unwrap(), Ok(Ended::Stopped));
+            all.push(front.said.lock().unwrap().clone());
+        }
+        fs::remove_dir_all(&self.dir).unwrap();
+        all
+    }
+}
+
+/// A client.
+struct Client {
+    stream: TcpStream,
+    lines: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn of(front: &Running) -> Client {
+        let stream = TcpStream::connect(front.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap());
+        Client { stream, lines }
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.line()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+}
+
+/// A record without its last lines, which another replica may not have reached.
+fn records(world: &World, members: &[u32], least: usize) -> Vec<String> {
+    loop {
+        let read = |member: &u32| fs::read_to_string(world.record(*member)).unwrap();
+        let all: Vec<String> = members.iter().map(read).collect();
+        if all.iter().all(|record| record.lines().count() >= least) {
+            return all;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn replicas_give_the_same_answers_at_the_same_times() {
+    let world = World::new("same");
+    let fronts: Vec<Running> = (1..=3).map(|member| world.with_service(member, false)).collect();
+    let askers = fronts.iter().enumerate().map(|(i, front)| {
+        let mut client = Client::of(front);
+        std::thread::spawn(move || {
+            let mut times = Vec::new();
+            for round in 0..50 {
+                assert_eq!(client.ask(&format!("ADD {i}-{round}")), "kept\n");
+                times.push(client.ask("TIME").trim().parse::<i64>().unwrap());
+            }
+            assert!(times.is_sorted_by(|a, b| a < b));
+            // Requests of one write, each with a time of its own.
+            client.stream.write_all(b"TIME\nTIME\nTI").unwrap();
+            let (one, two) = (client.line(), client.line());
+            assert_ne!(one, two);
+            client.stream.write_all(b"ME\n").unwrap();
+            assert!(client.line() > two);
+            assert_eq!(client.ask("QUIT"), "bye\n");
+            assert_eq!(client.line(), "", "the program has closed it");
+            times
+        })
+    });
+    let all: Vec<Vec<i64>> = askers.collect::<Vec<_>>().into_iter().map(|a| a.join().unwrap()).collect();
+    let distinct: BTreeSet<i64> = all.iter().flatten().copied().collect();
+    assert_eq!(distinct.len(), 150, "each request has its own time");
+    let logs: Vec<String> = fronts.iter().map(|front| Client::of(front).ask("LOG")).collect();
+    assert!(logs.iter().all(|log| *log == logs[0] && log.matches("kept").count() == 0));
+    assert_eq!(logs[0].matches(';').count(), 150);
+    let records = records(&world, &[1, 2, 3], 3 * 104 + 3);
+    assert!(records.iter().all(|record| *record == records[0]));
+    let said = world.stop(fronts);
+    assert!(said.iter().flatten().all(|line| !line.contains("differ from")), "{said:?}");
+}
+
+#[test]
+fn a_replica_that_differs_is_named() {
+    let world = World::new("odd");
+    let fronts: Vec<Running> =
+        (1..=3).map(|member| world.with_service(member, member == 2)).collect();
+    let mut client = Client::of(&fronts[0]);
+    assert_eq!(client.ask("ADD x"), "kept\n");
+    client.ask("TIME");
+    let report = "the reply of replica 2 to request 2 differs from that of 1, 3";
+    for front in &fronts {
+        // Replies are compared about once a second.
+        while !front.said.lock().unwrap().iter().any(|line| line == report) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let said = world.stop(fronts);
+    assert!(said.iter().flatten().all(|line| !line.contains("request 1 ")), "{said:?}");
+}
+
+#[test]
+fn one_that_dies_is_replaced_with_the_state() {
+    let world = World::new("join");
+    let mut fronts: Vec<Running> =
+        (1..=3).map(|member| world.with_service(member, false)).collect();
+    let mut clients: Vec<Client> = fronts.iter().map(Client::of).collect();
+    for (i, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("ADD first-{i}")), "kept\n");
+    }
+    let second = fronts.remove(1);
+    second.stop.store(true, Ordering::Relaxed);
+    assert_eq!(second.thread.join().unwrap(), Ok(Ended::Stopped));
+    assert_eq!(clients[1].line(), "", "its clients are cut off");
+    assert_eq!(clients[0].ask("ADD second"), "kept\n", "two of three go on");
+
+    // One without a way to restore is not let in.
+    let other = service(world.page(2), world.state(2), false);
+    let refused = world.start(2, other.address, |_| {});
+    other.started.store(true, Ordering::Release);
+    let ended = refused.thread.join().unwrap();
+    assert!(matches!(ended, Ok(Ended::Unfit(why)) if why.contains("--restore-command")));
+
+    let _ = fs::remove_file(world.state(2));
+    let new = service(world.page(2), world.state(2), false);
+    let command = format!("cat > {0}.new && mv {0}.new {0}", world.state(2).display());
+    let second = world.start(2, new.address, |settings| {
+        settings.restore_command = Some(command);
+    });
+    let state = world.state(2);
+    while !state.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // As if the command had started it.
+    new.started.store(true, Ordering::Release);
+    assert_eq!(clients[0].line(), "", "a join cuts all clients off");
+    let mut client = Client::of(&fronts[0]);
+    assert_eq!(client.ask("ADD third"), "kept\n");
+    let log = Client::of(&second).ask("LOG");
+    assert_eq!(log, client.ask("LOG"));
+    assert_eq!(log.matches(';').count(), 5, "{log}");
+    fronts.push(second);
+    world.stop(fronts);
+}
+
+#[test]
+fn outside_the_majority_nobody_is_answered() {
+    let world = World::new("outside");
+    let fronts: Vec<Running> = (1..=3).map(|member| world.with_service(member, false)).collect();
+    let mut client = Client::of(&fronts[2]);
+    assert_eq!(client.ask("ADD a"), "kept\n");
+    // Taken from the end: it is out, then back, and has missed nothing.
+    *fronts[2].phase.lock().unwrap() = vec![Phase::Live, Phase::Outside];
+    assert_eq!(client.line(), "", "cut off");
+    let mut client = Client::of(&fronts[2]);
+    assert_eq!(client.ask("ADD b"), "kept\n", "back");
+    assert_eq!(client.ask("LOG"), Client::of(&fronts[0]).ask("LOG"));
+    world.stop(fronts);
+}

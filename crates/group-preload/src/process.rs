@@ -1,0 +1,417 @@
+//! The process: whether it takes part, and what it is attached to. Set up once, by the library's
+//! constructor or by the first call that comes before it, without allocating.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use truechimer_group::Mode;
+use truechimer_group_client::delivery::{Page, Unusable};
+use truechimer_group_client::lineage;
+use truechimer_group_client::link::{self, Address, As, How, Link, Refused, Role};
+
+use crate::kernel;
+use crate::kin::{self, Kin};
+use crate::real;
+use crate::say::{NO_TIME, WRONG_SETTINGS, fail, line};
+use crate::settings::{self, Outside, Reads, Settings};
+use crate::thread;
+
+/// What calls do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// What libc does.
+    None,
+    /// Reads are rounds.
+    Round,
+    /// Reads give the time of delivery.
+    Delivery,
+    /// Clocks are libc's, but input from the front is counted.
+    Counting,
+}
+
+/// What does not change once it is set up.
+pub struct Process {
+    /// The agent, for rounds.
+    pub link: Option<Link>,
+    /// The front's page, for the time of delivery.
+    pub page: Option<Page>,
+    /// How rounds are read.
+    pub how: How,
+    /// Whether the monotonic clocks are the group's.
+    pub monotonic: bool,
+    /// CLOCK_TAI − CLOCK_REALTIME, ns.
+    pub tai_ns: i64,
+    /// Where the clock of a condition variable is told, if that was found out.
+    pub cond_clock: Option<(usize, u8)>,
+    kin: Option<&'static Kin>,
+    inherit: bool,
+    family: u64,
+    kin_fd: i32,
+}
+
+struct Once {
+    process: UnsafeCell<MaybeUninit<Process>>,
+    state: AtomicU32,
+    /// The thread that sets it up.
+    by: AtomicU32,
+}
+
+// SAFETY: `process` is written once by the thread that moved `state` from NEW to STARTING and read
+// only after it has stored a later one.
+unsafe impl Sync for Once {}
+
+static ONCE: Once = Once {
+    process: UnsafeCell::new(MaybeUninit::uninit()),
+    state: AtomicU32::new(NEW),
+    by: AtomicU32::new(0),
+};
+
+const NEW: u32 = 0;
+const STARTING: u32 = 1;
+const OFF: u32 = 2;
+const ROUND: u32 = 3;
+const DELIVERY: u32 = 4;
+const COUNTING: u32 = 5;
+
+/// Descriptors of ours, which the program may not close.
+static OURS: [AtomicI32; 4] = [const { AtomicI32::new(-1) }; 4];
+
+/// Whether a descriptor is one that the program did not open and does not know of.
+pub fn is_ours(fd: c_int) -> bool {
+    fd >= 0 && OURS.iter().any(|ours| ours.load(Ordering::Relaxed) == fd)
+}
+
+/// The greatest number of such a descriptor; −1 if there is none.
+pub fn ours() -> impl Iterator<Item = c_int> {
+    OURS.iter().map(|ours| ours.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
+}
+
+fn protect(fd: c_int) {
+    for ours in &OURS {
+        if ours.compare_exchange(-1, fd, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// What the process takes part in; sets it up if need be, and notices a fork.
+pub fn part() -> Part {
+    let mut state = ONCE.state.load(Ordering::Acquire);
+    if state == NEW || state == STARTING {
+        state = start();
+    }
+    if state > OFF && thread::notice_fork() {
+        become_child();
+    }
+    match state {
+        ROUND => Part::Round,
+        DELIVERY => Part::Delivery,
+        COUNTING => Part::Counting,
+        _ => Part::None,
+    }
+}
+
+/// The process, if it takes part.
+pub fn process() -> Option<&'static Process> {
+    let state = ONCE.state.load(Ordering::Acquire);
+    // SAFETY: beyond OFF it was written before the state was stored, and is never written again.
+    (state > OFF).then(|| unsafe { (*ONCE.process.get()).assume_init_ref() })
+}
+
+/// The process as a child of a fork.
+pub fn become_child() {
+    let own = thread::here(thread::Here::become_child);
+    if let Some(kin) = process().and_then(|process| process.kin) {
+        kin.enter(kernel::pid(), own);
+    }
+}
+
+fn start() -> u32 {
+    let own = kernel::tid();
+    loop {
+        match ONCE.state.compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => break,
+            // What libc calls of ours while we set up is libc's own affair.
+            Err(STARTING) if ONCE.by.load(Ordering::Acquire) == own => return OFF,
+            Err(STARTING) => kernel::sleep_ms(1),
+            Err(ready) => return ready,
+        }
+    }
+    ONCE.by.store(own, Ordering::Release);
+    let errno = kernel::Errno::keep();
+    real::look_all_up();
+    let state = match Settings::of(variable, program()) {
+        Ok(None) => OFF,
+        Ok(Some(settings)) => set_up(&settings),
+        Err((name, may_be)) => {
+            fail(WRONG_SETTINGS, format_args!("{name} is wrong: it is to be {may_be}"))
+        }
+    };
+    errno.restore();
+    ONCE.state.store(state, Ordering::Release);
+    ONCE.by.store(0, Ordering::Release);
+    state
+}
+
+fn set_up(settings: &Settings<'_>) -> u32 {
+    let outside = match settings.outside {
+        Outside::Block => link::Outside::Wait,
+        Outside::Exit => link::Outside::Fail,
+    };
+    let how = How { patience_ns: settings.patience_ns, outside, ..How::default() };
+    let mut process = Process {
+        link: None,
+        page: None,
+        how,
+        monotonic: settings.monotonic,
+        tai_ns: settings.tai_ns,
+        cond_clock: crate::waits::find_cond_clock(),
+        kin: None,
+        inherit: settings.inherit,
+        family: settings.family,
+        kin_fd: -1,
+    };
+    let state = match settings.reads {
+        Reads::Round => {
+            let link = attach(settings);
+            process.family = link.welcome().family;
+            register(settings, &mut process);
+            keep_over_exec(link.socket());
+            protect(link.socket());
+            process.link = Some(link);
+            ROUND
+        }
+        Reads::Delivery => {
+            let page = open(settings);
+            page.attached(kernel::pid());
+            let clock = page.is_clock();
+            process.page = Some(page);
+            if clock { DELIVERY } else { COUNTING }
+        }
+    };
+    thread::watch_for_forks();
+    // SAFETY: this thread alone has moved the state from NEW, and nobody reads before it moves on.
+    unsafe { (*ONCE.process.get()).write(process) };
+    state
+}
+
+/// The logical number of the process, and the register for those after it.
+fn register(settings: &Settings<'_>, process: &mut Process) {
+    let inherited = settings.kin.map(|fd| (fd, Kin::inherited(fd, process.family)));
+    let own = match inherited {
+        None => lineage::FIRST,
+        Some((fd, Some(kin))) => {
+            (process.kin, process.kin_fd) = (Some(kin), fd);
+            kin.thread_of(kernel::pid()).unwrap_or_else(|| kin.unseen_child(kernel::parent()))
+        }
+        Some((_, None)) => {
+            line(format_args!(
+                "the register of the processes was not handed down: this one counts as the only \
+                 such child"
+            ));
+            kin::lost()
+        }
+    };
+    if process.kin.is_none()
+        && let Some((kin, fd)) = Kin::create(process.family)
+    {
+        (process.kin, process.kin_fd) = (Some(kin), fd);
+    }
+    if let Some(kin) = process.kin {
+        protect(process.kin_fd);
+        kin.enter(kernel::pid(), own);
+    }
+    thread::begin(own);
+}
+
+/// A program that this process executes in its own place attaches before this ends, so that the
+/// agent does not take the replica for gone.
+fn keep_over_exec(socket: c_int) {
+    let (fd, command) = (i64::from(socket), i64::from(libc::F_SETFD));
+    // SAFETY: takes numbers only.
+    unsafe { kernel::call(libc::SYS_fcntl, [fd, command, 0, 0, 0, 0]) };
+}
+
+fn attach(settings: &Settings<'_>) -> Link {
+    let path = settings.socket.unwrap_or_default();
+    let Some(address) = Address::of(Path::new(OsStr::from_bytes(path.to_bytes()))) else {
+        fail(WRONG_SETTINGS, format_args!("TRUECHIMER_GROUP_SOCKET is longer than 107 bytes"))
+    };
+    let begin = kernel::clock(libc::CLOCK_MONOTONIC);
+    let mut said = false;
+    loop {
+        let attached = Link::attach(&address, As { role: Role::Reader, family: settings.family });
+        let why = match attached {
+            Ok(link) => {
+                check_mode(settings.mode, link.welcome().mode);
+                return link;
+            }
+            Err(why) => why,
+        };
+        let path = Shown(path.to_bytes());
+        let waited = kernel::clock(libc::CLOCK_MONOTONIC).saturating_sub(begin);
+        let is_over = settings.patience_ns.is_some_and(|most| waited as u64 >= most);
+        match why {
+            Refused::NoAgent if settings.outside == Outside::Exit || is_over => {
+                fail(NO_TIME, format_args!("no agent listens at {path}: start it first"))
+            }
+            Refused::NoAgent if !said => {
+                line(format_args!("no agent listens at {path}: waiting for it"));
+                said = true;
+            }
+            Refused::NoAgent => {}
+            other => fail(NO_TIME, format_args!("{path}: {other}")),
+        }
+        kernel::sleep_ms(20);
+    }
+}
+
+fn check_mode(wanted: Option<Mode>, is: Mode) {
+    if wanted.is_some_and(|wanted| wanted != is) {
+        fail(WRONG_SETTINGS, format_args!("the group's mode is {is:?}, not the one asked for"));
+    }
+}
+
+fn open(settings: &Settings<'_>) -> Page {
+    let path = settings.front.unwrap_or_default();
+    let begin = kernel::clock(libc::CLOCK_MONOTONIC);
+    let mut said = false;
+    loop {
+        let why = match Page::open(path) {
+            Ok(page) => return page,
+            Err(why) => why,
+        };
+        let path = Shown(path.to_bytes());
+        let missing =
+            matches!(why, Unusable::System(libc::ENOENT) | Unusable::NoPage | Unusable::Stale);
+        let waited = kernel::clock(libc::CLOCK_MONOTONIC).saturating_sub(begin);
+        let is_over = settings.patience_ns.is_some_and(|most| waited as u64 >= most);
+        if !missing || is_over || settings.outside == Outside::Exit {
+            fail(NO_TIME, format_args!("{path} is no page of a running front: {why:?}"));
+        }
+        if !said {
+            line(format_args!("{path} is no page of a running front yet: waiting for it"));
+            said = true;
+        }
+        kernel::sleep_ms(20);
+    }
+}
+
+/// What can be done only when the program's memory is set up: the environment for programs that
+/// this one executes.
+fn set_environment(inherited: Option<i32>) {
+    if let Some(process) = process() {
+        if !process.inherit {
+            forget_us();
+        } else if process.kin_fd >= 0 {
+            let socket = process.link.as_ref().map_or(-1, Link::socket);
+            set(c"TRUECHIMER_GROUP_FAMILY", format_args!("{:016x}", process.family));
+            set(c"TRUECHIMER_GROUP_KIN", format_args!("{}", process.kin_fd));
+            set(c"TRUECHIMER_GROUP_BEFORE", format_args!("{socket}"));
+        }
+    }
+    // The attachment of the program that this one was executed in place of.
+    if let Some(fd) = inherited.filter(|fd| !is_ours(*fd) && is_unix_socket(*fd)) {
+        kernel::close(fd);
+    }
+}
+
+fn is_unix_socket(fd: c_int) -> bool {
+    let option = |name: c_int| {
+        let mut value: c_int = -1;
+        let mut length = size_of::<c_int>() as libc::socklen_t;
+        let (value_at, length_at) = ((&raw mut value) as i64, (&raw mut length) as i64);
+        let arguments =
+            [i64::from(fd), i64::from(libc::SOL_SOCKET), i64::from(name), value_at, length_at, 0];
+        // SAFETY: places for an int and its length.
+        unsafe { kernel::call(libc::SYS_getsockopt, arguments) };
+        value
+    };
+    option(libc::SO_TYPE) == libc::SOCK_SEQPACKET && option(libc::SO_DOMAIN) == libc::AF_UNIX
+}
+
+fn set(name: &CStr, value: core::fmt::Arguments<'_>) {
+    let value = format!("{value}\0");
+    // SAFETY: C strings; the program's threads do not run yet.
+    unsafe { libc::setenv(name.as_ptr(), value.as_ptr().cast(), 1) };
+}
+
+/// Programs that this one executes run without this library.
+fn forget_us() {
+    let mut room = [0; 4096];
+    let list = variable(c"LD_PRELOAD").map_or(&[][..], CStr::to_bytes);
+    if let Some(rest) = settings::without(list, b"libtruechimer_group.so", &mut room) {
+        // SAFETY: C strings; the program's threads do not run yet.
+        unsafe {
+            match rest.is_empty() {
+                true => libc::unsetenv(c"LD_PRELOAD".as_ptr()),
+                false => libc::setenv(c"LD_PRELOAD".as_ptr(), rest.as_ptr(), 1),
+            };
+        }
+    }
+    // SAFETY: a C string; as above.
+    unsafe { libc::unsetenv(c"TRUECHIMER_GROUP".as_ptr()) };
+}
+
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: a C string; what comes is null or a C string that stays at least until the program
+    // changes its environment, which it cannot before it is set up.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    }
+}
+
+unsafe extern "C" {
+    static program_invocation_short_name: *const c_char;
+}
+
+fn program() -> &'static [u8] {
+    // SAFETY: glibc sets it before any constructor runs, to a C string of the program's arguments.
+    unsafe {
+        match program_invocation_short_name.is_null() {
+            true => &[],
+            false => CStr::from_ptr(program_invocation_short_name).to_bytes(),
+        }
+    }
+}
+
+/// A path in a message.
+struct Shown<'a>(&'a [u8]);
+
+impl core::fmt::Display for Shown<'_> {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| out.write_str(chunk.valid()))
+    }
+}
+
+extern "C" fn constructor() {
+    let inherited = variable(c"TRUECHIMER_GROUP_BEFORE")
+        .and_then(|text| text.to_str().ok()?.parse().ok())
+        .filter(|fd: &i32| *fd >= 3);
+    part();
+    set_environment(inherited);
+    crate::births::watch();
+}
+
+extern "C" fn destructor() {
+    crate::input::end_of_process();
+    if let Some(kin) = process().and_then(|process| process.kin) {
+        kin.leave(kernel::pid());
+    }
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destructor;

@@ -1,0 +1,158 @@
+//! Reading the group's clock.
+
+use core::sync::atomic::{Ordering, compiler_fence};
+use core::time::Duration;
+
+use truechimer_group::{Call, Rejection, Thread};
+use truechimer_group_client::link::{Link, ReadError};
+
+use crate::kernel::{self, Errno};
+use crate::process::{self, Part, Process};
+use crate::real;
+use crate::say::{NO_TIME, fail};
+use crate::spans::to_timespec;
+use crate::thread::{DEEPEST, Here, here};
+
+/// The group's time, ns since 1970; none if this process takes its clocks from libc. Does not
+/// return without an agreed value: it waits, or ends the process.
+pub fn group_time(call: Call) -> Option<i64> {
+    let part = process::part();
+    if matches!(part, Part::None | Part::Counting) {
+        return None;
+    }
+    let process = process::process()?;
+    let errno = Errno::keep();
+    let time = match (part, &process.link, &process.page) {
+        (Part::Delivery, _, Some(page)) => page.time().unwrap_or_else(|| first_time(process)),
+        (_, Some(link), _) => here(|here| round(process, link, here, call)),
+        _ => return None,
+    };
+    here(|here| here.saw(time, monotonic()));
+    errno.restore();
+    Some(time)
+}
+
+/// The group's clock − CLOCK_MONOTONIC by the last pair seen, ns; none if this process takes its
+/// clocks from libc. If there is no pair yet it reads one, which is a round.
+pub fn group_ahead() -> Option<i64> {
+    match process::part() {
+        Part::Round => {}
+        // Time stands still while a message is processed: what counts is how long ago it began to
+        // stand, of which the last read is the best sign.
+        Part::Delivery => {}
+        Part::None | Part::Counting => return None,
+    }
+    here(Here::ahead).or_else(|| {
+        group_time(Call::Deadline)?;
+        here(Here::ahead)
+    })
+}
+
+/// CLOCK_MONOTONIC of this host, ns.
+pub fn monotonic() -> i64 {
+    let Some(clock_gettime) = real::CLOCK_GETTIME.get() else {
+        return kernel::clock(libc::CLOCK_MONOTONIC);
+    };
+    let mut now = to_timespec(0);
+    // SAFETY: a timespec to be filled.
+    unsafe { clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// Before the first message there is no time.
+fn first_time(process: &Process) -> i64 {
+    let patience = process.how.patience_ns;
+    let once = Duration::from_nanos(patience.unwrap_or(60_000_000_000));
+    let Some(page) = &process.page else { kernel::end(NO_TIME) };
+    loop {
+        match page.wait_for_time(once) {
+            Some(time) => return time,
+            None if patience.is_some() => {
+                fail(NO_TIME, format_args!("the front has delivered no message yet: no time"))
+            }
+            None => {}
+        }
+    }
+}
+
+fn round(process: &Process, link: &Link, here: &Here, call: Call) -> i64 {
+    let frame = 0_u8;
+    let frame = (&raw const frame).addr();
+    let jumped = leave_what_was_left(here, frame);
+    let depth = here.depth.get();
+    let Some(place) = here.frames.get(depth) else {
+        fail(NO_TIME, format_args!("{DEEPEST} signal handlers have interrupted reads of each other"))
+    };
+    place.set(frame);
+    let thread = here.number_at(depth);
+    // A handler that comes after this sees all of it.
+    compiler_fence(Ordering::SeqCst);
+    here.depth.set(depth + 1);
+    compiler_fence(Ordering::SeqCst);
+    let mut answer = link.read(thread, call, &process.how);
+    // The read that was left behind is still under way: its value comes first, to nobody.
+    while jumped && answer == Err(ReadError::Rejected(Rejection::Busy)) {
+        kernel::sleep_ms(1);
+        answer = link.read(thread, call, &process.how);
+    }
+    compiler_fence(Ordering::SeqCst);
+    here.depth.set(depth);
+    match answer {
+        Ok(answer) => answer.value.time.0,
+        Err(why) => no_time(thread, &why),
+    }
+}
+
+/// Forgets reads whose place on the stack is gone: a handler that interrupted them has jumped out
+/// (`siglongjmp`). Their rounds are read all the same. Whether there were any.
+fn leave_what_was_left(here: &Here, frame: usize) -> bool {
+    let mut jumped = false;
+    while let Some(outer) = here.depth.get().checked_sub(1) {
+        let at = here.frames.get(outer).map_or(0, core::cell::Cell::get);
+        // Stacks grow down. On a stack of its own a handler's place says nothing.
+        if frame < at || is_on_signal_stack() {
+            break;
+        }
+        here.depth.set(outer);
+        jumped = true;
+    }
+    jumped
+}
+
+fn is_on_signal_stack() -> bool {
+    let mut stack =
+        libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    let at = (&raw mut stack) as i64;
+    // SAFETY: asks only, into a place for the answer.
+    unsafe { kernel::call(libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]) };
+    stack.ss_flags & libc::SS_ONSTACK != 0
+}
+
+fn no_time(thread: Thread, why: &ReadError) -> ! {
+    let thread = thread.0;
+    let why = match why {
+        ReadError::Rejected(Rejection::Outside) => {
+            fail(
+                NO_TIME,
+                format_args!("this member is outside the primary component: there is no group time"),
+            );
+        }
+        ReadError::Rejected(Rejection::Behind) => {
+            "it is so far behind the group that its values were forgotten: start it anew from a \
+             checkpoint"
+        }
+        ReadError::Rejected(Rejection::Busy) => {
+            "another thread of the program has the same number and reads at the same time"
+        }
+        ReadError::Rejected(Rejection::TooManyThreads) => {
+            "the program has had more threads than the group keeps"
+        }
+        ReadError::Rejected(Rejection::Observer) => "this member is an observer",
+        ReadError::Late => "patience is at an end",
+        ReadError::Gone => "the agent is gone, or has cut this program off: start both anew",
+        ReadError::Full => "all of the agent's slots are in use",
+        ReadError::Damaged => "the memory shared with the agent is damaged",
+        _ => "for a reason that this library does not know",
+    };
+    fail(NO_TIME, format_args!("no group time for thread {thread:x}: {why}"))
+}

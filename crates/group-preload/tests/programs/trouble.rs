@@ -1,0 +1,100 @@
+//! What the library does where there is no agreed time, or nothing to do.
+
+use crate::agent::lock;
+use crate::stage::{Stage, is_group, run, said, until, wait};
+
+fn host_or_group(text: &str) -> &'static str {
+    if is_group(text.parse().expect("a number")) { "group" } else { "host" }
+}
+
+#[test]
+fn who_is_left_out_keeps_the_hosts_clock() {
+    let stage = Stage::new(1);
+    let leave_out: [(&str, &str); 3] =
+        [("TRUECHIMER_GROUP_OFF", "1"), ("TRUECHIMER_GROUP_EXCEPT", "top,date"), ("TRUECHIMER_GROUP", "")];
+    for (name, value) in leave_out {
+        let text = said(stage.command("date").arg("+%s").env(name, value));
+        assert_eq!(host_or_group(&text), "host", "{name}");
+    }
+    assert_eq!(lock(&stage.agreement).rounds(), 0);
+    // A shell of the group that leaves a program out, and one that it does not.
+    let script = "TRUECHIMER_GROUP_OFF=1 date +%s; date +%s";
+    let text = said(stage.command("bash").args(["-c", script]));
+    assert_eq!(text.lines().map(host_or_group).collect::<Vec<_>>(), ["host", "group"]);
+    let mut command = stage.command("bash");
+    command.args(["-c", "printf '%(%s)T\\n'; date +%s; echo $LD_PRELOAD"]);
+    let text = said(command.env("TRUECHIMER_GROUP_CHILDREN", "none"));
+    assert_eq!(text.lines().map(host_or_group).collect::<Vec<_>>(), ["group", "host"]);
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    let stage = Stage::new(1);
+    let output = run(stage.command("date").env("TRUECHIMER_GROUP_OUTSIDE", "maybe"));
+    assert_eq!(output.status.code(), Some(78));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("TRUECHIMER_GROUP_OUTSIDE") && text.contains("block or exit"), "{text}");
+    let output = run(stage.command("date").env("TRUECHIMER_GROUP_MODE", "passive"));
+    assert_eq!(output.status.code(), Some(78));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn without_an_agent_nothing_is_told() {
+    let stage = Stage::new(1);
+    let nobody = stage.folder.join("nobody.sock");
+    let mut command = stage.command("date");
+    command.env("TRUECHIMER_GROUP_SOCKET", &nobody).env("TRUECHIMER_GROUP_OUTSIDE", "exit");
+    let output = run(&mut command);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(75), 0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no agent"), "{output:?}");
+}
+
+#[test]
+fn an_agent_that_comes_later_is_waited_for() {
+    let mut stage = Stage::new(1);
+    let mut command = stage.command("date");
+    stage.agents.clear();
+    let mut child = command.arg("+%s").spawn().expect("it starts");
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    assert!(child.try_wait().expect("our child").is_none(), "it waits");
+    let folder = stage.folder.clone();
+    stage.agents.push(crate::agent::Agent::start(
+        folder,
+        1,
+        std::sync::Arc::clone(&stage.agreement),
+    ));
+    let output = wait(child);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(host_or_group(text.trim()), "group");
+}
+
+#[test]
+fn outside_the_primary_component() {
+    let stage = Stage::new(1);
+    stage.agent().outside(true);
+    let output = run(stage.command("date").env("TRUECHIMER_GROUP_OUTSIDE", "exit"));
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(75), 0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("outside"), "{output:?}");
+    let output = run(stage.command("date").env("TRUECHIMER_GROUP_PATIENCE", "50"));
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(75), 0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("patience"), "{output:?}");
+    let child = stage.command("date").arg("+%s").spawn().expect("it starts");
+    until("it reads", || stage.agent().waiting() > 0);
+    stage.agent().outside(false);
+    let output = wait(child);
+    assert_eq!(host_or_group(String::from_utf8_lossy(&output.stdout).trim()), "group");
+}
+
+#[test]
+fn an_agent_that_dies_ends_its_program() {
+    let mut stage = Stage::new(1);
+    stage.agent().hold(true);
+    let child = stage.command("date").spawn().expect("it starts");
+    until("it reads", || stage.agent().waiting() > 0);
+    stage.agents.clear();
+    let output = wait(child);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(75), 0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("agent is gone"), "{output:?}");
+}

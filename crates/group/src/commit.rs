@@ -1,0 +1,179 @@
+//! Output commit: who has delivered how much, by the headers of their messages.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::engine::Engine;
+use crate::event::Action;
+use crate::types::{Member, Phase, Point};
+
+/// What has been heard of the others, and who waits for that.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Commits {
+    /// The last header of each live member in this or an earlier generation.
+    pub(crate) heard: BTreeMap<Member, Heard>,
+    /// The last generation in which more than half of the universe was heard as live.
+    pub(crate) established: u64,
+    /// The greatest index of this generation that any header delivered here acknowledged.
+    pub(crate) confirmed: u64,
+    /// What came before this place is not known here.
+    pub(crate) entered: Point,
+    /// Replies that wait.
+    waiting: BTreeMap<(Point, u64), Waiting>,
+    serial: u64,
+    /// The greatest place that somebody has asked us to acknowledge.
+    pub(crate) asked: Option<Point>,
+    /// Our own last acknowledgement that counted, and the generation of our last header.
+    pub(crate) said: Point,
+    pub(crate) said_generation: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Heard {
+    /// The generation that its last message came from.
+    pub(crate) generation: u64,
+    /// The last acknowledgement that counts.
+    pub(crate) acknowledged: Point,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Waiting {
+    token: u64,
+    since: i64,
+    asked: Option<i64>,
+}
+
+/// After this long an unanswered question is put again, ns.
+const AGAIN_NS: i64 = 1_000_000_000;
+
+impl Commits {
+    /// A new generation begins here.
+    pub(crate) fn generation(&mut self, point: Point) {
+        self.confirmed = point.index;
+    }
+
+    /// We are let in.
+    pub(crate) fn enter(&mut self, point: Point) {
+        self.heard.clear();
+        self.confirmed = point.index;
+        self.asked = None;
+        self.said = Point::default();
+        self.said_generation = 0;
+    }
+
+    /// Nothing that waits can be known any more: the tokens.
+    pub(crate) fn fail(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.waiting).into_values().map(|waiting| waiting.token).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn ready(&mut self, point: Point) -> VecDeque<u64> {
+        let mut ready = VecDeque::new();
+        while let Some(first) = self.waiting.first_entry() {
+            if first.key().0 > point {
+                break;
+            }
+            ready.push_back(first.remove().token);
+        }
+        ready
+    }
+
+    /// When a question is due for one that waits.
+    fn due(waiting: &Waiting, stagger: u64) -> i64 {
+        match waiting.asked {
+            Some(asked) => asked.saturating_add(AGAIN_NS),
+            None => waiting.since.saturating_add_unsigned(stagger),
+        }
+    }
+
+    /// When the next question is due.
+    pub(crate) fn next_due(&self, stagger: u64) -> Option<i64> {
+        self.waiting.values().map(|waiting| Commits::due(waiting, stagger)).min()
+    }
+
+    /// The place to ask about, if it is time.
+    pub(crate) fn ask(&mut self, now: i64, stagger: u64) -> Option<Point> {
+        let due = |waiting: &Waiting| Commits::due(waiting, stagger) <= now;
+        let (&(point, _), _) = self.waiting.iter().rev().find(|(_, waiting)| due(waiting))?;
+        for waiting in self.waiting.range_mut(..=(point, u64::MAX)).map(|(_, waiting)| waiting) {
+            waiting.asked = Some(now);
+        }
+        Some(point)
+    }
+}
+
+impl Engine {
+    pub(crate) fn commit(&mut self, token: u64, point: Point) {
+        let known = self.live().is_some_and(|state| point <= state.point)
+            && point >= self.commits.entered
+            && self.commits.waiting.len() < self.own.buffer.max(1);
+        if !known {
+            return self.act(Action::Uncommitted { token });
+        }
+        let waiting = Waiting { token, since: self.now.physical, asked: None };
+        self.commits.serial += 1;
+        self.commits.waiting.insert((point, self.commits.serial), waiting);
+        self.check_commits();
+    }
+
+    /// A live member's header was delivered.
+    pub(crate) fn heard(&mut self, from: Member, point: Point, established: bool) {
+        let Some(state) = &self.state else { return };
+        if point.generation == state.point.generation {
+            self.commits.confirmed = self.commits.confirmed.max(point.index);
+        }
+        if !self.group.counts(from) {
+            return;
+        }
+        let heard = self
+            .commits
+            .heard
+            .entry(from)
+            .or_insert(Heard { generation: 0, acknowledged: Point::default() });
+        heard.generation = point.generation;
+        if established {
+            heard.acknowledged = heard.acknowledged.max(point);
+        }
+    }
+
+    /// Whether more than half of the universe has been heard as live in this generation.
+    pub(crate) fn is_established(&self) -> bool {
+        self.live().is_some_and(|state| state.point.generation == self.commits.established)
+    }
+
+    /// Reports what a majority has.
+    pub(crate) fn check_commits(&mut self) {
+        if self.phase != Phase::Live {
+            return;
+        }
+        let Some(state) = &self.state else { return };
+        let own = self.own.member;
+        self.commits.heard.retain(|member, _| state.live.contains_key(member));
+        let here = self.commits.heard.iter().filter(|&(&member, heard)| {
+            member != own && heard.generation == state.point.generation
+        });
+        if self.group.majority(here.count() + usize::from(self.group.counts(own))) {
+            self.commits.established = state.point.generation;
+        }
+        if self.commits.waiting.is_empty() {
+            return;
+        }
+        let mut points: Vec<Point> = self
+            .commits
+            .heard
+            .iter()
+            .filter(|&(&member, _)| member != own)
+            .map(|(_, heard)| heard.acknowledged)
+            .collect();
+        if self.is_established() && self.group.counts(own) {
+            points.push(state.point);
+        }
+        points.sort_unstable_by(|a, b| b.cmp(a));
+        let Some(&point) = points.get(self.group.universe.len() / 2) else { return };
+        for token in self.commits.ready(point) {
+            self.act(Action::Committed { token });
+        }
+    }
+}

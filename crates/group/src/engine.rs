@@ -1,0 +1,275 @@
+//! The engine itself: its doors, and what each of its parts keeps.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::commit::Commits;
+use crate::event::{Action, Event, Notice, Rejection};
+use crate::joining::{Catching, Transfers};
+use crate::membership::Place;
+use crate::message::Kept;
+use crate::outgoing::Outbox;
+use crate::settings::{self, Group, Own, SettingsError};
+use crate::state::State;
+use crate::status::RECENT;
+use crate::threads::{Pending, Threads};
+use crate::types::{Agreed, Call, GroupTime, Member, Mode, Order, Phase, Point, Reading, Thread};
+use crate::view::View;
+
+/// One member of a group, without I/O: events in, actions out.
+///
+/// The transport must deliver each message to all that are connected in the same order, our own
+/// included, and configuration changes at the same place of that order to those that stay together
+/// (extended virtual synchrony); it need not deliver safely. Give it all that is there with
+/// [`handle`](Engine::handle), then [`flush`](Engine::flush), then take the actions.
+#[derive(Clone, Hash, Debug)]
+pub struct Engine {
+    pub(crate) group: Group,
+    pub(crate) own: Own,
+    pub(crate) digest: u64,
+    pub(crate) now: Reading,
+    pub(crate) phase: Phase,
+    pub(crate) place: Place,
+    /// The group's state: live, or what is left from when we were.
+    pub(crate) state: Option<State>,
+    pub(crate) view: Option<View>,
+    pub(crate) threads: Threads,
+    pub(crate) commits: Commits,
+    pub(crate) transfers: Transfers,
+    pub(crate) catching: Option<Catching>,
+    pub(crate) outbox: Outbox,
+    /// What is durably kept.
+    pub(crate) floor: Option<i64>,
+    /// The program here is taking over a checkpoint: no proposals meanwhile.
+    pub(crate) installing: bool,
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) counts: Counts,
+}
+
+/// What is counted for tools.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) gaps: u64,
+    pub(crate) sent: u64,
+    pub(crate) delivered: u64,
+    pub(crate) foreign: u64,
+    pub(crate) proposals: u64,
+    pub(crate) suppressed: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) rounds: u64,
+    pub(crate) cuts: u64,
+    pub(crate) reports: u64,
+    pub(crate) recent: VecDeque<Member>,
+    pub(crate) won: BTreeMap<Member, u64>,
+    pub(crate) last: Option<Agreed>,
+}
+
+/// No decision depends on what is counted: two engines that differ in nothing else are the same to a
+/// model checker.
+impl core::hash::Hash for Counts {
+    fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl Counts {
+    pub(crate) fn won(&mut self, value: Agreed) {
+        self.rounds += 1;
+        self.last = Some(value);
+        *self.won.entry(value.synchronizer).or_default() += 1;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(value.synchronizer);
+    }
+}
+
+impl Engine {
+    /// A member that knows of nobody yet.
+    pub fn new(group: Group, own: Own) -> Result<Engine, SettingsError> {
+        settings::check(&group, &own)?;
+        Ok(Engine {
+            digest: group.digest(),
+            now: Reading { physical: 0, utc: None },
+            phase: Phase::Outside,
+            place: Place::default(),
+            state: None,
+            view: None,
+            threads: Threads::default(),
+            commits: Commits::default(),
+            transfers: Transfers::default(),
+            catching: None,
+            outbox: Outbox::default(),
+            floor: own.floor,
+            installing: false,
+            actions: VecDeque::new(),
+            counts: Counts::default(),
+            group,
+            own,
+        })
+    }
+
+    /// Takes up what happened.
+    pub fn handle(&mut self, now: Reading, event: Event<'_>) {
+        self.read_clock(now);
+        match event {
+            Event::Read { thread, call } => self.read(thread, call),
+            Event::Abandon { thread } => self.abandon(thread),
+            Event::Multicast { token, payload, stamp } => self.multicast(token, payload, stamp),
+            Event::Commit { token, point } => self.commit(token, point),
+            Event::Delivered { from, bytes } => self.delivered(from, bytes),
+            Event::Configuration { members, lost } => self.configuration(members, lost),
+            Event::Quorum { quorate } => self.quorum(quorate),
+            Event::Checkpoint { join, data, position } => self.checkpoint(join, data, position),
+            Event::Installed => self.installing = false,
+            Event::Restarted => self.restarted(),
+            Event::Timer => {}
+        }
+    }
+
+    /// Sends what is due: the only place where proposals are made. To be called when all that was
+    /// delivered has been handled and the transport takes more.
+    pub fn flush(&mut self, now: Reading) {
+        self.read_clock(now);
+        self.send_due();
+    }
+
+    /// What is to be done next, in order.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Until when, by the physical clock in ns, nothing is to be sent if nothing happens; then
+    /// [`flush`](Engine::flush) is due. May lie in the past: then it is due at once.
+    pub fn deadline(&self) -> Option<i64> {
+        self.next_due()
+    }
+
+    /// Where this member stands.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// What this member has delivered.
+    pub fn point(&self) -> Point {
+        self.state.as_ref().map(|state| state.point).unwrap_or_default()
+    }
+
+    /// Whether this member is the live replica that proposes first (in the passive mode: the one
+    /// whose program runs).
+    pub fn is_first(&self) -> bool {
+        self.phase == Phase::Live && self.rank(0) == Some(0)
+    }
+
+    /// This member's own view of the group's clock: for tools, never for programs, for it is not
+    /// agreed on. None before it has been let in for the first time.
+    pub fn view(&self, now: Reading) -> Option<GroupTime> {
+        Some(GroupTime(self.view?.at(now.physical)))
+    }
+
+    /// Keeps only what can be used of a reading: the physical clock never goes back, and UTC lies
+    /// within its bound.
+    fn read_clock(&mut self, now: Reading) {
+        self.now.physical = self.now.physical.max(now.physical);
+        self.now.utc =
+            now.utc.filter(|utc| (utc.bound.earliest..=utc.bound.latest).contains(&utc.best));
+    }
+
+    /// Whether this member is of the universe.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.group.counts(self.own.member)
+    }
+
+    /// The live state.
+    pub(crate) fn live(&self) -> Option<&State> {
+        self.state.as_ref().filter(|_| self.phase == Phase::Live)
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.act(Action::Notice(notice));
+    }
+
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        if self.phase != phase {
+            self.phase = phase;
+            self.act(Action::Phase(phase));
+        }
+    }
+
+    fn read(&mut self, thread: Thread, call: Call) {
+        let reject = |why| Action::Reject { thread, why };
+        if !self.is_replica() {
+            return self.act(reject(Rejection::Observer));
+        }
+        if thread < Thread::FIRST {
+            return self.act(reject(Rejection::TooManyThreads));
+        }
+        let next = self.state.as_ref().map_or(0, |state| state.next(thread));
+        if self.live().is_some_and(|state| !state.room_for(thread)) {
+            return self.act(reject(Rejection::TooManyThreads));
+        }
+        let Some(local) = self.threads.enter(thread, next) else {
+            return self.act(reject(Rejection::TooManyThreads));
+        };
+        if local.pending.is_some() {
+            return self.act(reject(Rejection::Busy));
+        }
+        if local.behind {
+            return self.act(reject(Rejection::Behind));
+        }
+        let physical = self.now.physical;
+        let pending = Pending { call, began: physical, physical, proposed: None };
+        match self.threads.next(thread) {
+            Some((round, theirs, value)) => {
+                let kept = Kept { thread, round, call: theirs, value };
+                self.finish(kept, pending);
+            }
+            None => self.threads.wait(thread, pending),
+        }
+    }
+
+    fn abandon(&mut self, thread: Thread) {
+        self.threads.abandon(thread);
+    }
+
+    fn restarted(&mut self) {
+        self.threads = Threads::default();
+        self.installing = false;
+        if let Some(state) = &self.state {
+            self.threads.skip(&state.threads);
+        }
+    }
+
+    /// An operation has its value.
+    pub(crate) fn finish(&mut self, kept: Kept, pending: Pending) {
+        let Kept { thread, round, call, value } = kept;
+        if call != pending.call {
+            self.notice(Notice::Divergence {
+                thread,
+                round,
+                theirs: call,
+                ours: pending.call,
+                synchronizer: value.synchronizer,
+            });
+        }
+        if pending.proposed.is_none() {
+            self.counts.suppressed += 1;
+        }
+        if self.group.order == Order::Published {
+            let view = self.view.get_or_insert(View::new(pending.physical, value.time.0));
+            view.set(pending.physical, value.time.0);
+        }
+        self.act(Action::Return { thread, round, value });
+    }
+
+    /// The place of this member among the live replicas in the order of proposing, for this round.
+    pub(crate) fn rank(&self, round: u64) -> Option<u64> {
+        let ranks = &self.live()?.ranks;
+        let here = ranks.iter().position(|&member| member == self.own.member)? as u64;
+        let many = ranks.len() as u64;
+        let turn =
+            if self.group.rotate && self.group.mode == Mode::Active { round % many } else { 0 };
+        Some((here + many - turn) % many)
+    }
+}

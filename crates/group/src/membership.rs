@@ -1,0 +1,131 @@
+//! Who is connected, whether that is a primary component, and being in or out of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::Engine;
+use crate::event::{Action, Refusal};
+use crate::joining::Joined;
+use crate::message::MOST_MEMBERS;
+use crate::types::{Member, Phase};
+
+/// The configuration that this member is in. All of it but `quorate` is the same at all members of
+/// the configuration at the same place of its stream.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Place {
+    /// Who is connected, ascending.
+    pub(crate) connected: Vec<Member>,
+    /// Messages delivered since it began.
+    pub(crate) position: u64,
+    /// Who has asked to be let in and has not been yet.
+    pub(crate) joins: BTreeMap<Member, Joined>,
+    /// Who has been let in within this configuration: which life, by which join.
+    pub(crate) admitted: BTreeMap<Member, (u64, u64)>,
+    /// Whose settings are others than ours.
+    pub(crate) foreign: BTreeSet<Member>,
+    /// Whether more than half of the universe is connected.
+    pub(crate) primary: bool,
+    /// What the layer below says.
+    pub(crate) quorate: Option<bool>,
+}
+
+impl Place {
+    /// Whether one may be live here.
+    pub(crate) fn admits(&self) -> bool {
+        self.primary && self.quorate != Some(false)
+    }
+}
+
+impl Engine {
+    pub(crate) fn configuration(&mut self, members: &[Member], lost: &[Member]) {
+        let mut connected: Vec<Member> = members.iter().copied().take(4 * MOST_MEMBERS).collect();
+        connected.sort_unstable();
+        connected.dedup();
+        // Who has been with us all the time: the same set at each of them. A member that is in both
+        // configurations but was lost in between has missed something; if that is most of the
+        // universe, it is we who have.
+        let stayed = |member: &Member| {
+            self.place.connected.binary_search(member).is_ok()
+                && connected.binary_search(member).is_ok()
+                && (!lost.contains(member) || *member == self.own.member)
+        };
+        let stayed: BTreeSet<Member> =
+            connected.iter().copied().filter(|member| stayed(member)).collect();
+        let counted = |members: &mut dyn Iterator<Item = &Member>| {
+            members.filter(|&&member| self.group.counts(member)).count()
+        };
+        let primary = self.group.majority(counted(&mut connected.iter()))
+            && connected.binary_search(&self.own.member).is_ok();
+        let continues = primary
+            && !lost.contains(&self.own.member)
+            && self.group.majority(counted(&mut stayed.iter()));
+        self.place = Place { connected, primary, quorate: self.place.quorate, ..Place::default() };
+        self.transfers.clear();
+        self.catching = None;
+        if self.phase == Phase::Live {
+            if continues {
+                self.go_on(&stayed);
+            } else {
+                self.go_outside();
+            }
+        }
+        self.consider_joining();
+    }
+
+    /// The primary component goes on, with those of its live members that are still there.
+    fn go_on(&mut self, stayed: &BTreeSet<Member>) {
+        let Some(state) = self.state.as_mut() else { return };
+        state.point.generation += 1;
+        state.live.retain(|member, _| stayed.contains(member));
+        state.refresh(&self.group);
+        self.commits.generation(state.point);
+        // Each for itself may have waited for one that is gone: the order of proposers begins anew.
+        self.threads.wait_anew(self.now.physical, true);
+        self.after_departure();
+    }
+
+    /// Live members have gone.
+    pub(crate) fn after_departure(&mut self) {
+        let Some(state) = self.live() else { return };
+        if state.ranks.is_empty() || !state.lives(self.own.member, self.own.incarnation) {
+            self.go_outside();
+            self.consider_joining();
+        }
+    }
+
+    pub(crate) fn quorum(&mut self, quorate: bool) {
+        let before = self.place.admits();
+        self.place.quorate = Some(quorate);
+        if self.place.admits() == before {
+            return;
+        }
+        if !quorate && self.phase == Phase::Live {
+            self.go_outside();
+            // The others cannot see that we do not take part any longer.
+            self.outbox.leaving = true;
+        }
+        self.consider_joining();
+    }
+
+    /// We have missed, or are about to miss, part of the stream.
+    pub(crate) fn go_outside(&mut self) {
+        self.enter(Phase::Outside);
+        self.transfers.clear();
+        self.threads.wait_anew(self.now.physical, false);
+        for token in self.commits.fail() {
+            self.act(Action::Uncommitted { token });
+        }
+        for token in self.outbox.fail() {
+            self.act(Action::Refused { token, why: Refusal::Outside });
+        }
+    }
+
+    /// Asks to be let in, if that can be.
+    pub(crate) fn consider_joining(&mut self) {
+        if self.phase == Phase::Live {
+            return;
+        }
+        self.catching = None;
+        self.outbox.join = self.place.admits().then_some(self.now.physical);
+        self.enter(if self.place.admits() { Phase::Joining } else { Phase::Outside });
+    }
+}

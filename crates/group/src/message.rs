@@ -1,0 +1,246 @@
+//! What members say to each other, as plain structs; [`wire`](crate::wire) turns them into bytes.
+
+use crate::steer::Steering;
+use crate::types::{Agreed, Bound, Call, Member, Point, Round, Thread, Utc};
+
+/// The most entries of one message.
+pub(crate) const MOST_ENTRIES: usize = 1024;
+/// The longest part of a state, bytes.
+pub(crate) const LONGEST_PART: usize = 60 << 10;
+/// The most parts of a state (960 MiB).
+pub(crate) const MOST_PARTS: u32 = 16_384;
+/// The most logical threads of a group.
+pub(crate) const MOST_THREADS: usize = 65_536;
+/// The most members that may be live or joining at a time, observers included.
+pub(crate) const MOST_MEMBERS: usize = 1024;
+/// The most causal messages that are held at a time.
+pub(crate) const MOST_HELD: usize = 4096;
+/// The most bytes of payload in all held causal messages together.
+pub(crate) const MOST_HELD_BYTES: usize = 8 << 20;
+
+/// One message of the group's stream.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Message {
+    /// Digest of the settings that all members have in common.
+    pub(crate) group: u64,
+    /// Which life of its sender it comes from.
+    pub(crate) incarnation: u64,
+    /// What the sender had delivered when it sent this; an acknowledgement. All 0 if it is not
+    /// live.
+    pub(crate) point: Point,
+    /// Whether the sender has heard more than half of the universe as live members of
+    /// `point.generation`: only then does `point` count as an acknowledgement.
+    pub(crate) established: bool,
+    /// What it says, in this order; at most [`MOST_ENTRIES`]. May be empty: the header itself is an
+    /// acknowledgement.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// One thing that a message says.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Entry {
+    /// A value for a thread's round.
+    Propose(Proposal),
+    /// A program's message.
+    User(User),
+    /// Lets the sender in.
+    Join(Join),
+    /// A part of the state for a member that joins.
+    State(Part),
+    /// What the sender's clock says.
+    Report(Report),
+    /// The sender asks everybody for an acknowledgement of this place.
+    Ask(Point),
+    /// The sender takes part no longer, though it is still connected.
+    Leave,
+    /// The thread has ended at the sender, after that many rounds.
+    End {
+        /// Which thread.
+        thread: Thread,
+        /// How many rounds it had read.
+        rounds: Round,
+    },
+}
+
+/// A value for a thread's round.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Proposal {
+    /// Which thread.
+    pub(crate) thread: Thread,
+    /// Which of its rounds.
+    pub(crate) round: Round,
+    /// By which call.
+    pub(crate) call: Call,
+    /// The proposed time.
+    pub(crate) time: Time,
+}
+
+/// A proposed time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Time {
+    /// The proposer's view of the group's clock, ns.
+    pub(crate) group: i64,
+    /// UTC by the proposer's clock at that moment, if synchronised.
+    pub(crate) utc: Option<Bound>,
+    /// The group's last value that the proposer knew, ns.
+    pub(crate) last: i64,
+}
+
+/// A program's message.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct User {
+    /// The sender's number for it.
+    pub(crate) token: u64,
+    /// The proposal that rides on it.
+    pub(crate) time: Time,
+    /// For a message from another group: that group's time when it was sent, ns.
+    pub(crate) stamp: Option<i64>,
+    /// What it says, at most [`LARGEST_PAYLOAD`](crate::LARGEST_PAYLOAD) bytes.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// Lets its sender in.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Join {
+    /// How often this life of the sender has been let in, and 1: a join that is not greater than
+    /// the one by which it was let in is a stale one.
+    pub(crate) number: u64,
+    /// What the sender still has of the group's state.
+    pub(crate) standing: Option<Standing>,
+    /// The group's clock was never ahead of this, as far as the sender ever kept, ns.
+    pub(crate) floor: Option<i64>,
+    /// What the sender's clock says; none if it has neither UTC nor a view of the group's clock.
+    pub(crate) report: Option<Report>,
+    /// Whether it wants a checkpoint of the program.
+    pub(crate) checkpoint: bool,
+}
+
+/// What a member that is not live still has of the group's state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Standing {
+    /// The group's time when it began: tells beginnings apart.
+    pub(crate) epoch: i64,
+    /// The last generation in which it heard more than half of the universe as live members.
+    pub(crate) established: u64,
+    /// The greatest place that any message delivered to it acknowledged in its last generation.
+    pub(crate) confirmed: u64,
+    /// Where its state stands.
+    pub(crate) point: Point,
+    /// The group's last value that it knows, ns.
+    pub(crate) last: i64,
+    /// Digest of its state.
+    pub(crate) digest: u64,
+}
+
+/// A part of the state for a member that joins. The last part decides the joining round.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Part {
+    /// Who joins.
+    pub(crate) joiner: Member,
+    /// By which of its joins.
+    pub(crate) number: u64,
+    /// The place in the configuration's stream at which the state was taken: how many messages had
+    /// been delivered since the configuration began.
+    pub(crate) at: u64,
+    /// Which part, from 0.
+    pub(crate) part: u32,
+    /// How many there are; at most [`MOST_PARTS`].
+    pub(crate) parts: u32,
+    /// The proposal for the joining round.
+    pub(crate) time: Time,
+    /// A piece of an encoded [`Transfer`]; at most [`LONGEST_PART`] bytes.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// All that a newcomer gets.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Transfer {
+    /// The replicated state.
+    pub(crate) snapshot: Snapshot,
+    /// The program's, if the newcomer wants it.
+    pub(crate) checkpoint: Option<Checkpoint>,
+}
+
+/// The program's state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Checkpoint {
+    /// As the program made it.
+    pub(crate) data: Vec<u8>,
+    /// How many rounds each thread had read.
+    pub(crate) position: Vec<(Thread, Round)>,
+    /// Values that had been agreed on at the snapshot's place and that the program had not read.
+    pub(crate) values: Vec<Kept>,
+}
+
+/// A value that has been agreed on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Kept {
+    /// For which thread.
+    pub(crate) thread: Thread,
+    /// For which of its rounds.
+    pub(crate) round: Round,
+    /// The synchronizer's call.
+    pub(crate) call: Call,
+    /// The value.
+    pub(crate) value: Agreed,
+}
+
+/// What a member's clock says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Report {
+    /// The member's own view of the group's clock, ns.
+    pub(crate) view: i64,
+    /// UTC by its clock at the same instant, if synchronised.
+    pub(crate) utc: Option<Utc>,
+}
+
+/// The replicated state, the same at every live member at the same place of the stream.
+/// All lists ascend by member or thread, but `held`, which is in stream order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Snapshot {
+    /// The group's time when it began, ns.
+    pub(crate) epoch: i64,
+    /// Where in the stream.
+    pub(crate) point: Point,
+    /// The last value of the group's clock (with what leases reserved), ns.
+    pub(crate) last: i64,
+    /// Whether the clock has been set by the members' UTC since the group began.
+    pub(crate) tied: bool,
+    /// How the clock is steered.
+    pub(crate) steering: Steering,
+    /// Who is live (observers too).
+    pub(crate) live: Vec<Peer>,
+    /// The next round of each thread.
+    pub(crate) threads: Vec<(Thread, Round)>,
+    /// Causal messages that wait.
+    pub(crate) held: Vec<Held>,
+}
+
+/// A live member.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Peer {
+    /// Who.
+    pub(crate) member: Member,
+    /// Which life.
+    pub(crate) incarnation: u64,
+    /// By which of its joins it was let in.
+    pub(crate) number: u64,
+    /// Whether its clock contradicts the majority's.
+    pub(crate) suspect: bool,
+    /// What it last reported.
+    pub(crate) report: Option<Report>,
+}
+
+/// A causal message that waits until the group's clock has reached its stamp (or until those before
+/// it from the same sender are released).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Held {
+    /// Who sent it.
+    pub(crate) from: Member,
+    /// The sender's number for it.
+    pub(crate) token: u64,
+    /// The sending group's time, if it came from another group.
+    pub(crate) stamp: Option<i64>,
+    /// What it says.
+    pub(crate) payload: Vec<u8>,
+}

@@ -1,0 +1,348 @@
+//! What is sent, and when: all that is due goes into as few messages as possible.
+
+use std::collections::VecDeque;
+
+use crate::engine::Engine;
+use crate::event::Action;
+use crate::message::{
+    Entry, LONGEST_PART, MOST_ENTRIES, MOST_PARTS, Message, Part, Proposal, Report, Time, User,
+};
+use crate::threads::{Local, Pending};
+use crate::types::{Call, Member, Mode, Phase, Point, Round, Thread};
+use crate::wire;
+
+/// A proposal or join that did not come back in this time is sent again, ns.
+const AGAIN_NS: i64 = 5_000_000_000;
+/// The least time between two proposals for causal rounds, ns.
+const CAUSAL_AGAIN_NS: i64 = 10_000_000;
+/// A state that another has begun to send is taken over after this silence, ns.
+const STALLED_NS: i64 = 1_000_000_000;
+/// Parts of a state sent at a time.
+const PARTS_AT_A_TIME: u32 = 8;
+/// The most rounds that are proposed for one thread at a time (more than one only where the program
+/// gave up earlier ones).
+const ROUNDS_AT_A_TIME: u64 = 64;
+/// The most payload in one message beyond the first entry's, bytes.
+const LONGEST_BATCH: usize = 128 << 10;
+/// The most messages of programs that wait to be sent, and their bytes.
+const MOST_QUEUED: usize = 4096;
+const MOST_QUEUED_BYTES: usize = 16 << 20;
+
+/// A program's message that waits to be sent.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Queued {
+    pub(crate) token: u64,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) stamp: Option<i64>,
+}
+
+/// What waits to be sent, but for what is with the threads, replies and transfers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Outbox {
+    queue: VecDeque<Queued>,
+    bytes: usize,
+    /// Since when a join is wanted in this configuration.
+    pub(crate) join: Option<i64>,
+    /// When one was sent that has not come back.
+    pub(crate) joining: Option<i64>,
+    /// The others are to be told that we do not take part.
+    pub(crate) leaving: bool,
+    /// How often this member has been let in.
+    lets: u64,
+    /// When the clock was last reported.
+    reported: Option<i64>,
+    /// When a causal round was last proposed.
+    causal: Option<i64>,
+}
+
+impl Outbox {
+    pub(crate) fn takes(&self, more: usize) -> bool {
+        self.queue.len() < MOST_QUEUED && self.bytes + more <= MOST_QUEUED_BYTES
+    }
+
+    pub(crate) fn push(&mut self, queued: Queued) {
+        self.bytes += queued.payload.len();
+        self.queue.push_back(queued);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Nothing of it can be sent any more: the tokens.
+    pub(crate) fn fail(&mut self) -> Vec<u64> {
+        self.bytes = 0;
+        std::mem::take(&mut self.queue).into_iter().map(|queued| queued.token).collect()
+    }
+
+    /// The number of the next join.
+    pub(crate) fn number(&self) -> u64 {
+        self.lets + 1
+    }
+
+    pub(crate) fn let_in(&mut self) {
+        self.lets += 1;
+        self.causal = None;
+    }
+
+    fn join_due(&self) -> Option<i64> {
+        let again = self.joining.map_or(i64::MIN, |sent| sent.saturating_add(AGAIN_NS));
+        self.join.map(|join| join.max(again))
+    }
+
+    fn report_due(&self, least: u64) -> i64 {
+        self.reported.map_or(i64::MIN, |reported| reported.saturating_add_unsigned(least))
+    }
+}
+
+impl Engine {
+    pub(crate) fn send_due(&mut self) {
+        if self.place.connected.is_empty() {
+            return;
+        }
+        let now = self.now.physical;
+        if self.phase != Phase::Live {
+            if self.outbox.join_due().is_some_and(|due| due <= now) {
+                let join = self.own_join();
+                self.outbox.joining = Some(now);
+                self.outbox.leaving = false;
+                self.send(vec![Entry::Join(join)]);
+            } else if self.outbox.leaving {
+                self.outbox.leaving = false;
+                self.send(vec![Entry::Leave]);
+            }
+            return;
+        }
+        let Some(time) = self.own_time() else { return };
+        let mut entries = Vec::new();
+        if self.is_replica() {
+            self.report_clock(&mut entries);
+            self.propose(time, &mut entries);
+            self.propose_causal(time, &mut entries);
+        }
+        entries.extend(self.commits.ask(now, self.own.stagger_ns).map(Entry::Ask));
+        self.send_messages(time, &mut entries);
+        if !entries.is_empty() || self.owes_header() {
+            self.send_in_pieces(entries);
+        }
+        if self.is_replica() {
+            self.send_parts(time);
+        }
+    }
+
+    /// What this member would propose now.
+    fn own_time(&self) -> Option<Time> {
+        Some(Time {
+            group: self.view?.at(self.now.physical),
+            utc: self.now.utc.map(|utc| utc.bound),
+            last: self.live()?.last,
+        })
+    }
+
+    fn send(&mut self, entries: Vec<Entry>) {
+        let live = self.phase == Phase::Live;
+        let point = if live { self.point() } else { Point::default() };
+        let established = self.is_established() && self.is_replica();
+        if live {
+            self.commits.said_generation = point.generation;
+            if established {
+                self.commits.said = point;
+                self.commits.asked = self.commits.asked.filter(|&asked| asked > point);
+            }
+        }
+        let message = Message {
+            group: self.digest,
+            incarnation: self.own.incarnation,
+            point,
+            established,
+            entries,
+        };
+        self.counts.sent += 1;
+        self.act(Action::Send(wire::encode(&message)));
+    }
+
+    fn send_in_pieces(&mut self, mut entries: Vec<Entry>) {
+        while entries.len() > MOST_ENTRIES {
+            let rest = entries.split_off(MOST_ENTRIES);
+            self.send(std::mem::replace(&mut entries, rest));
+        }
+        self.send(entries);
+    }
+
+    /// Whether an empty message is owed, for what its header says.
+    fn owes_header(&self) -> bool {
+        let Some(state) = self.live().filter(|_| self.is_replica()) else { return false };
+        self.commits.said_generation != state.point.generation
+            || (self.is_established()
+                && self.commits.asked.is_some_and(|asked| asked <= state.point))
+    }
+
+    fn report_clock(&mut self, entries: &mut Vec<Entry>) {
+        let now = self.now;
+        if self.outbox.report_due(self.own.report_ns) > now.physical {
+            return;
+        }
+        if let Some(view) = self.view {
+            self.outbox.reported = Some(now.physical);
+            entries.push(Entry::Report(Report { view: view.at(now.physical), utc: now.utc }));
+        }
+    }
+
+    /// When it is this member's turn to propose for an operation that waits.
+    fn turn(&self, local: &Local, pending: &Pending) -> Option<i64> {
+        if self.installing {
+            return None;
+        }
+        let rank = self.rank(local.read)?;
+        if self.group.mode != Mode::Active && rank > 0 {
+            return None;
+        }
+        Some(match pending.proposed {
+            Some(proposed) => proposed.saturating_add(AGAIN_NS),
+            None => self.staggered(pending.began, rank),
+        })
+    }
+
+    fn staggered(&self, since: i64, rank: u64) -> i64 {
+        since.saturating_add_unsigned(self.own.stagger_ns.saturating_mul(rank))
+    }
+
+    fn turns(&self) -> impl Iterator<Item = (Thread, u64, i64)> {
+        self.threads.waiting.iter().filter_map(|&thread| {
+            let local = self.threads.all.get(&thread)?;
+            let turn = self.turn(local, local.pending.as_ref()?)?;
+            Some((thread, local.read, turn))
+        })
+    }
+
+    fn propose(&mut self, time: Time, entries: &mut Vec<Entry>) {
+        let now = self.now.physical;
+        let Some(state) = self.live() else { return };
+        let due: Vec<(Thread, u64, u64)> = self
+            .turns()
+            .filter(|&(_, _, turn)| turn <= now)
+            .map(|(thread, read, _)| (thread, read, state.next(thread)))
+            .collect();
+        for (thread, read, next) in due {
+            let pending = self.threads.all.get_mut(&thread).and_then(|it| it.pending.as_mut());
+            let Some(pending) = pending else { continue };
+            pending.proposed = Some(now);
+            pending.physical = now;
+            // Rounds that the program here gave up must be decided first.
+            for round in (next..=read).take(ROUNDS_AT_A_TIME as usize) {
+                let (round, call) = (Round(round), pending.call);
+                entries.push(Entry::Propose(Proposal { thread, round, call, time }));
+                self.counts.proposals += 1;
+            }
+            if read.saturating_sub(next) >= ROUNDS_AT_A_TIME {
+                // More than fit: the rest at the next occasion.
+                pending.proposed = None;
+            }
+        }
+    }
+
+    /// When this member proposes a causal round.
+    fn causal_turn(&self) -> Option<i64> {
+        let stamp = self.awaited()?;
+        let rank = self.rank(self.live()?.next(Thread::CAUSAL))?;
+        if self.group.mode != Mode::Active && rank > 0 {
+            return None;
+        }
+        // The view may be rounded down when it is computed and when it is read.
+        let reached = self.view?.when(stamp).saturating_add(3);
+        let again = self.outbox.causal.map_or(i64::MIN, |at| at.saturating_add(CAUSAL_AGAIN_NS));
+        Some(self.staggered(reached, rank).max(again))
+    }
+
+    fn propose_causal(&mut self, time: Time, entries: &mut Vec<Entry>) {
+        let now = self.now.physical;
+        if self.causal_turn().is_none_or(|turn| turn > now) {
+            return;
+        }
+        let Some(state) = self.live() else { return };
+        let (thread, call) = (Thread::CAUSAL, Call::Group);
+        let round = Round(state.next(thread));
+        self.outbox.causal = Some(now);
+        self.counts.proposals += 1;
+        entries.push(Entry::Propose(Proposal { thread, round, call, time }));
+    }
+
+    /// Programs' messages, with what else there is on the first.
+    fn send_messages(&mut self, time: Time, entries: &mut Vec<Entry>) {
+        let mut payload = 0;
+        while let Some(Queued { token, payload: data, stamp }) = self.outbox.queue.pop_front() {
+            let more = data.len();
+            self.outbox.bytes = self.outbox.bytes.saturating_sub(more);
+            if payload > 0 && (payload + more > LONGEST_BATCH || entries.len() >= MOST_ENTRIES) {
+                self.send_in_pieces(std::mem::take(entries));
+                payload = 0;
+            }
+            payload += more.max(1);
+            entries.push(Entry::User(User { token, time, stamp, payload: data }));
+        }
+    }
+
+    /// When the next parts of each state that is held ready are due.
+    fn part_turns(&self) -> impl Iterator<Item = (Member, i64)> {
+        let rank = self.live().and_then(|state| self.rank(state.next(Thread::JOIN)));
+        let ready = self.transfers.ready.iter().filter(|(_, serving)| serving.complete());
+        ready.filter_map(move |(&joiner, serving)| {
+            let since = match (serving.sent, serving.other) {
+                (0, false) => self.staggered(serving.since, rank?),
+                (0, true) => self.staggered(serving.since, rank?).saturating_add(STALLED_NS),
+                _ => i64::MIN,
+            };
+            Some((joiner, since))
+        })
+    }
+
+    fn send_parts(&mut self, time: Time) {
+        let now = self.now.physical;
+        let due = self.part_turns().filter(|&(_, turn)| turn <= now).map(|(joiner, _)| joiner);
+        for joiner in due.collect::<Vec<_>>() {
+            let mut parts = Vec::new();
+            if let Some(serving) = self.transfers.ready.get_mut(&joiner) {
+                serving.encode();
+                let many = serving.bytes.len().div_ceil(LONGEST_PART).min(MOST_PARTS as usize);
+                let chunks = serving.bytes.chunks(LONGEST_PART).enumerate();
+                let next = chunks.skip(serving.sent as usize).take(PARTS_AT_A_TIME as usize);
+                for (part, bytes) in next {
+                    parts.push(Part {
+                        joiner,
+                        number: serving.number,
+                        at: serving.at,
+                        part: part as u32,
+                        parts: many as u32,
+                        time,
+                        bytes: bytes.to_vec(),
+                    });
+                }
+                serving.sent += parts.len() as u32;
+                if serving.sent as usize >= many {
+                    serving.finished = true;
+                }
+            }
+            for part in parts {
+                self.send(vec![Entry::State(part)]);
+            }
+        }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<i64> {
+        if self.place.connected.is_empty() {
+            return None;
+        }
+        let now = self.now.physical;
+        if self.phase != Phase::Live {
+            return self.outbox.join_due().or(self.outbox.leaving.then_some(now));
+        }
+        let replica = self.is_replica();
+        let at_once = self.outbox.len() > 0 || (replica && self.owes_header());
+        let report = replica.then(|| self.outbox.report_due(self.own.report_ns));
+        let ask = self.commits.next_due(self.own.stagger_ns);
+        let parts = self.part_turns().filter(|_| replica).map(|(_, turn)| turn).min();
+        let turn = self.turns().map(|(_, _, turn)| turn).min();
+        let others = [at_once.then_some(now), report, ask, parts, turn, self.causal_turn()];
+        others.into_iter().flatten().min()
+    }
+}

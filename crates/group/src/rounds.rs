@@ -1,0 +1,224 @@
+//! The stream: messages as they are delivered, and the rounds that they decide.
+
+use crate::engine::Engine;
+use crate::event::{Action, Notice, Rejection};
+use crate::message::{Entry, Kept, Message, Proposal, Report, Time};
+use crate::state::Decided;
+use crate::threads::Taken;
+use crate::types::{Agreed, Bound, Call, GroupTime, Member, Order, Phase, Point, Round, Thread};
+use crate::view;
+use crate::wire::{self, Broken};
+
+/// The floor is kept this far ahead of the group's clock, ns ...
+const FLOOR_AHEAD_NS: i64 = 3_000_000_000;
+/// ... and anew as soon as it is nearer than this.
+const FLOOR_NEAR_NS: i64 = 2_000_000_000;
+
+impl Engine {
+    pub(crate) fn delivered(&mut self, from: Member, bytes: &[u8]) {
+        self.counts.delivered += 1;
+        self.place.position += 1;
+        let message = self.decode(from, bytes);
+        if self.phase == Phase::Live {
+            self.apply(from, message.as_ref());
+        } else {
+            self.listen(from, message);
+        }
+    }
+
+    fn decode(&mut self, from: Member, bytes: &[u8]) -> Option<Message> {
+        let notice = match wire::decode(bytes) {
+            Ok(message) if message.group == self.digest => return Some(message),
+            Ok(_) => {
+                if self.group.counts(from) && from != self.own.member {
+                    self.place.foreign.insert(from);
+                }
+                Notice::OtherGroup { from }
+            }
+            Err(Broken::Version(version)) => Notice::Version { from, version },
+            Err(broken) => Notice::Malformed { from, what: broken.what() },
+        };
+        self.counts.foreign += 1;
+        self.notice(notice);
+        None
+    }
+
+    /// A message of the stream takes effect on the state: the same at every live member.
+    pub(crate) fn apply(&mut self, from: Member, message: Option<&Message>) {
+        let Some(state) = self.state.as_mut() else { return };
+        state.point.index += 1;
+        let Some(message) = message else { return };
+        if state.lives(from, message.incarnation) {
+            self.heard(from, message.point, message.established);
+        }
+        for entry in &message.entries {
+            let Some(state) = &self.state else { return };
+            match entry {
+                Entry::Join(join) => self.join(from, message.incarnation, join),
+                Entry::User(user) if !state.lives(from, message.incarnation) => {
+                    self.disown(from, message.incarnation, user.token);
+                }
+                _ if !state.lives(from, message.incarnation) => {}
+                Entry::State(part) => self.part(from, part),
+                Entry::Propose(proposal) => self.proposed(from, proposal),
+                Entry::User(user) => self.user(from, user),
+                Entry::Report(report) => self.reported(from, *report),
+                Entry::Ask(point) => self.asked(from, *point),
+                Entry::Leave => self.left(from),
+                Entry::End { .. } => {}
+            }
+        }
+        self.serve();
+        self.check_commits();
+    }
+
+    fn asked(&mut self, from: Member, point: Point) {
+        if from != self.own.member && self.commits.said < point {
+            self.commits.asked = self.commits.asked.max(Some(point));
+        }
+    }
+
+    fn left(&mut self, from: Member) {
+        if let Some(state) = self.state.as_mut() {
+            state.live.remove(&from);
+            state.refresh(&self.group);
+        }
+        if self.catching.is_none() {
+            self.after_departure();
+        }
+    }
+
+    fn proposed(&mut self, from: Member, proposal: &Proposal) {
+        let &Proposal { thread, round, call, ref time } = proposal;
+        let Some(state) = self.state.as_mut() else { return };
+        let next = state.next(thread);
+        if round.0 < next {
+            self.counts.duplicates += 1;
+            return;
+        }
+        let sound = (thread >= Thread::FIRST || thread == Thread::CAUSAL)
+            && round.0 == next
+            && self.group.counts(from);
+        if !sound {
+            self.counts.foreign += 1;
+            let what = "a proposal that no member makes";
+            return self.notice(Notice::Malformed { from, what });
+        }
+        if !state.room_for(thread) {
+            if self.threads.reject(thread) {
+                self.act(Action::Reject { thread, why: Rejection::TooManyThreads });
+            }
+            return;
+        }
+        self.round(from, thread, call, time);
+    }
+
+    /// The first proposal for a thread's next round decides it.
+    pub(crate) fn round(&mut self, from: Member, thread: Thread, call: Call, time: &Time) {
+        let Some(state) = self.state.as_mut() else { return };
+        let round = state.next(thread);
+        let decided = state.decide(&self.group, from, time);
+        state.threads.insert(thread, round.saturating_add(1));
+        let value = Agreed {
+            time: GroupTime(decided.value),
+            utc: time.utc,
+            synchronizer: from,
+            point: state.point,
+        };
+        self.keep_ahead(decided.value);
+        self.counts.won(value);
+        if thread >= Thread::FIRST && self.is_replica() {
+            let buffer = self.own.buffer;
+            match self.threads.take(thread, round, call, value, buffer) {
+                Taken::Return(pending) => {
+                    let kept = Kept { thread, round: Round(round), call, value };
+                    self.finish(kept, pending);
+                }
+                Taken::Kept => {}
+                Taken::Dropped => self.reject_behind(thread),
+            }
+        }
+        self.settle(from, time, decided);
+        self.release(time.utc, from);
+    }
+
+    fn reject_behind(&mut self, thread: Thread) {
+        let behind = self.threads.all.get(&thread).is_some_and(|local| local.behind);
+        if behind && self.threads.reject(thread) {
+            self.act(Action::Reject { thread, why: Rejection::Behind });
+        }
+    }
+
+    /// Keeps the floor ahead of the clock.
+    pub(crate) fn keep_ahead(&mut self, value: i64) {
+        let near = |floor: i64| value.saturating_add(FLOOR_NEAR_NS) > floor;
+        if self.floor.is_none_or(near) {
+            let floor = value.saturating_add(FLOOR_AHEAD_NS);
+            self.floor = Some(floor);
+            self.act(Action::Keep { floor });
+        }
+    }
+
+    /// What a decision means for this member's own view of the clock.
+    pub(crate) fn settle(&mut self, from: Member, time: &Time, decided: Decided) {
+        self.keep_ahead(decided.value);
+        if let Some(by_ns) = decided.cut {
+            self.counts.cuts += 1;
+            self.notice(Notice::Cut { from, by_ns });
+        }
+        if self.group.order == Order::Published
+            || decided.cut.is_some()
+            || (from == self.own.member && decided.as_proposed)
+        {
+            return;
+        }
+        let physical = self.now.physical;
+        let there = decided.value.saturating_add(self.way(time.utc));
+        // A clock that is sure that it is not yet that late is not led astray at once.
+        let most = self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest);
+        let Some(view) = self.view.as_mut() else { return };
+        view.at_least(physical, there.min(most));
+        if decided.as_proposed {
+            view.draw(physical, there);
+        }
+    }
+
+    pub(crate) fn way(&self, sent: Option<Bound>) -> i64 {
+        view::way(sent, &self.now)
+    }
+
+    fn reported(&mut self, from: Member, report: Report) {
+        let Some(state) = self.state.as_mut() else { return };
+        if !self.group.counts(from) {
+            return;
+        }
+        let done = state.report(&self.group, from, report);
+        let rate = state.steering.rate_ppb;
+        let first = state.ranks.first() == Some(&from);
+        let borne_out = state.borne_out;
+        self.counts.reports += 1;
+        for (member, suspected) in done.suspects {
+            self.notice(Notice::Suspect { member, suspected });
+        }
+        if self.group.order == Order::Published {
+            return;
+        }
+        let physical = self.now.physical;
+        let there = report.view.saturating_add(self.way(report.utc.map(|utc| utc.bound)));
+        if let Some(view) = self.view.as_mut() {
+            view.steer(physical, rate);
+            match done.step {
+                Some(step) => {
+                    let stepped = view.at(physical).saturating_add(step);
+                    view.set(physical, stepped);
+                }
+                // Between rounds all follow the one that would propose.
+                None if first && from != self.own.member => view.draw(physical, there),
+                None => {}
+            }
+        }
+        if let Some(borne_out) = borne_out {
+            self.keep_ahead(borne_out);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The replicated state: a deterministic function of the stream, the same at every live member.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::message::{Held, MOST_THREADS, Peer, Report, Snapshot, Time};
+use crate::settings::{Digest, Group};
+use crate::steer::{self, ClockReport, Law, SPREAD_NS, Steering};
+use crate::types::{Member, Mode, Order, Point, Round, Thread};
+use crate::wire;
+
+/// What all live members have in common.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct State {
+    /// The group's time when it began.
+    pub(crate) epoch: i64,
+    /// What has been delivered.
+    pub(crate) point: Point,
+    /// The last value, with what leases reserved.
+    pub(crate) last: i64,
+    /// Whether the clock has been set by the members' UTC since the group began.
+    pub(crate) tied: bool,
+    pub(crate) steering: Steering,
+    /// Observers too.
+    pub(crate) live: BTreeMap<Member, Peer>,
+    /// The next round of each thread.
+    pub(crate) threads: BTreeMap<Thread, u64>,
+    /// Causal messages that wait, in stream order.
+    pub(crate) held: VecDeque<Held>,
+    pub(crate) held_bytes: usize,
+    /// Beyond this a proposal is cut; follows from the reports.
+    pub(crate) limit: Option<i64>,
+    /// The same without the horizon.
+    pub(crate) borne_out: Option<i64>,
+    /// The live replicas in the order in which they propose; follows from `live`.
+    pub(crate) ranks: Vec<Member>,
+}
+
+/// What a proposal comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Decided {
+    pub(crate) value: i64,
+    /// By how much the proposal was cut.
+    pub(crate) cut: Option<i64>,
+    /// Whether it is the proposal, neither cut nor raised.
+    pub(crate) as_proposed: bool,
+}
+
+/// What a report brings about.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Reported {
+    /// By how much all views go forward at once.
+    pub(crate) step: Option<i64>,
+    /// Who is newly suspected, or no longer.
+    pub(crate) suspects: Vec<(Member, bool)>,
+}
+
+impl State {
+    /// A group that begins: at this time, with these members.
+    pub(crate) fn begin(group: &Group, floor: i64, live: BTreeMap<Member, Peer>) -> State {
+        let mut state = State {
+            epoch: floor,
+            point: Point { generation: 1, index: 0 },
+            last: floor,
+            tied: false,
+            steering: Steering::default(),
+            live,
+            threads: BTreeMap::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            limit: None,
+            borne_out: None,
+            ranks: Vec::new(),
+        };
+        state.refresh(group);
+        state
+    }
+
+    /// Works out again what follows from the live members and their reports.
+    pub(crate) fn refresh(&mut self, group: &Group) {
+        let plain = group.mode == Mode::Passive || group.order == Order::Published;
+        let mut ranks: Vec<(bool, bool, Member)> = self
+            .replicas(group)
+            .map(|peer| {
+                // A member whose clock is wrong or unknown proposes last.
+                let unknown = peer.report.is_some_and(|report| report.utc.is_none());
+                (!plain && peer.suspect, !plain && unknown, peer.member)
+            })
+            .collect();
+        ranks.sort_unstable();
+        self.ranks = ranks.into_iter().map(|(_, _, member)| member).collect();
+        let reports: Vec<ClockReport> = self
+            .replicas(group)
+            .filter(|peer| !peer.suspect)
+            .filter_map(report_of)
+            .collect();
+        let trusted = self.replicas(group).filter(|peer| !peer.suspect).count();
+        self.limit = steer::limit(&reports, trusted, group.horizon_ns);
+        self.borne_out = steer::limit(&reports, trusted, 0);
+    }
+
+    fn replicas<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Peer> {
+        self.live.values().filter(|peer| group.counts(peer.member))
+    }
+
+    /// Whether this life of this member is live.
+    pub(crate) fn lives(&self, member: Member, incarnation: u64) -> bool {
+        self.live.get(&member).is_some_and(|peer| peer.incarnation == incarnation)
+    }
+
+    /// The value that this proposal makes, as the next of the group's clock. Moves it.
+    pub(crate) fn decide(&mut self, group: &Group, from: Member, time: &Time) -> Decided {
+        if group.order == Order::Published {
+            self.last = time.group;
+            return Decided { value: time.group, cut: None, as_proposed: true };
+        }
+        let least = self.last.saturating_add(1);
+        let suspect = self.live.get(&from).is_some_and(|peer| peer.suspect);
+        let limit = match (suspect, group.mode) {
+            (false, _) => self.limit,
+            // Nobody else proposes: its clock goes on, but only as far as the others bear it out.
+            (true, Mode::Passive) => self.borne_out,
+            (true, _) => Some(least),
+        };
+        let cut = limit.map_or(time.group, |limit| limit.min(time.group));
+        let value = cut.max(least);
+        self.last = value;
+        Decided {
+            value,
+            cut: (cut < time.group).then(|| time.group.saturating_sub(value)).filter(|&by| by > 0),
+            as_proposed: value == time.group,
+        }
+    }
+
+    /// The next round of a thread.
+    pub(crate) fn next(&self, thread: Thread) -> u64 {
+        self.threads.get(&thread).copied().unwrap_or(0)
+    }
+
+    /// Whether there is room for the thread.
+    pub(crate) fn room_for(&self, thread: Thread) -> bool {
+        self.threads.len() < MOST_THREADS || self.threads.contains_key(&thread)
+    }
+
+    /// Takes up a live replica's report.
+    pub(crate) fn report(&mut self, group: &Group, from: Member, report: Report) -> Reported {
+        let mut done = Reported::default();
+        if !group.counts(from) {
+            return done;
+        }
+        let Some(peer) = self.live.get_mut(&from) else { return done };
+        peer.report = Some(report);
+        if group.order == Order::Published {
+            self.refresh(group);
+            return done;
+        }
+        let reports: Vec<ClockReport> =
+            self.replicas(group).filter_map(report_of).collect();
+        let suspects = steer::suspects(&reports);
+        for peer in self.live.values_mut() {
+            let suspect = suspects.contains(&peer.member);
+            if peer.suspect != suspect {
+                peer.suspect = suspect;
+                done.suspects.push((peer.member, suspect));
+            }
+        }
+        let known = reports.iter().filter(|report| report.utc.is_some()).count();
+        if !self.tied && 2 * known > self.replicas(group).count() {
+            self.tied = true;
+            let gain = steer::median_gain(&reports, &suspects).unwrap_or(0);
+            if gain > SPREAD_NS as i64 {
+                for report in self.live.values_mut().filter_map(|peer| peer.report.as_mut()) {
+                    report.view = report.view.saturating_add(gain);
+                }
+                done.step = Some(gain);
+            }
+        }
+        let reports: Vec<ClockReport> =
+            self.replicas(group).filter_map(report_of).collect();
+        self.steering.update(Law::from(group), &reports, &suspects);
+        self.refresh(group);
+        done
+    }
+
+    /// As it travels to a newcomer.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            epoch: self.epoch,
+            point: self.point,
+            last: self.last,
+            tied: self.tied,
+            steering: self.steering,
+            live: self.live.values().copied().collect(),
+            threads: self.threads.iter().map(|(&thread, &next)| (thread, Round(next))).collect(),
+            held: self.held.iter().cloned().collect(),
+        }
+    }
+
+    /// As it came.
+    pub(crate) fn restore(group: &Group, snapshot: Snapshot) -> State {
+        let Snapshot { epoch, point, last, tied, steering, live, threads, held } = snapshot;
+        let mut state = State {
+            epoch,
+            point,
+            last,
+            tied,
+            steering,
+            live: live.into_iter().map(|peer| (peer.member, peer)).collect(),
+            threads: threads.into_iter().map(|(thread, next)| (thread, next.0)).collect(),
+            held_bytes: held.iter().map(|held| held.payload.len()).sum(),
+            held: held.into(),
+            limit: None,
+            borne_out: None,
+            ranks: Vec::new(),
+        };
+        state.refresh(group);
+        state
+    }
+
+    /// Equal at members whose states are.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut digest = Digest::default();
+        digest.bytes(&wire::encode_snapshot(&self.snapshot()));
+        digest.0
+    }
+}
+
+fn report_of(peer: &Peer) -> Option<ClockReport> {
+    let report = peer.report?;
+    Some(ClockReport { member: peer.member, view: report.view, utc: report.utc })
+}

@@ -1,0 +1,174 @@
+//! What a member says of itself to tools.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::engine::Engine;
+use crate::message::Report;
+use crate::types::{Agreed, Member, Phase, Point, Round, Thread};
+
+/// How things stand at a member. Counts are since the engine was made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// Who says so.
+    pub member: Member,
+    /// Where it stands.
+    pub phase: Phase,
+    /// What it has delivered.
+    pub point: Point,
+    /// Whether more than half of the universe has been heard in this generation.
+    pub established: bool,
+    /// Who is connected (observers too), ascending.
+    pub connected: Vec<Member>,
+    /// The group's members, and observers that have joined, ascending.
+    pub members: Vec<MemberStatus>,
+    /// The synchronizers of the last rounds, the newest last; at most [`RECENT`].
+    pub recent: Vec<Member>,
+    /// How often this member had missed part of the stream and took over the state of another. A
+    /// program that lived through a change of this has a gap.
+    pub gaps: u64,
+    /// Messages sent.
+    pub messages_sent: u64,
+    /// Messages delivered (all, foreign ones too).
+    pub messages_delivered: u64,
+    /// Foreign or broken messages delivered.
+    pub foreign: u64,
+    /// Proposals for rounds sent.
+    pub proposals_sent: u64,
+    /// Operations that needed no proposal from here, for another's came first.
+    pub suppressed: u64,
+    /// Proposals delivered for rounds that had been decided.
+    pub duplicates: u64,
+    /// Rounds decided.
+    pub rounds: u64,
+    /// Proposals that were cut for being too far ahead.
+    pub cuts: u64,
+    /// Reports of clocks delivered.
+    pub reports: u64,
+    /// The published offset: this member's view of the group's clock − its physical clock, ns.
+    pub offset_ns: Option<i64>,
+    /// UTC by this member's clock − its view of the group's clock, ns; if synchronised.
+    pub behind_utc_ns: Option<i64>,
+    /// How much faster than the physical clocks the group's clock is made to go, parts in 10⁹.
+    pub steering_ppb: i64,
+    /// The last value agreed on.
+    pub last: Option<Agreed>,
+    /// Causal messages held.
+    pub held: usize,
+    /// Values kept for threads that have not read them yet.
+    pub kept: usize,
+    /// Messages that wait to be sent.
+    pub queued: usize,
+    /// Operations that wait for a value.
+    pub pending: usize,
+    /// Replies that wait for a majority.
+    pub commits: usize,
+    /// The group's threads: rounds read here and rounds decided.
+    pub threads: BTreeMap<Thread, ThreadStatus>,
+}
+
+/// The most synchronizers that [`Status::recent`] names.
+pub const RECENT: usize = 64;
+
+/// How things stand with another member, as seen from here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemberStatus {
+    /// Who.
+    pub member: Member,
+    /// Whether it only observes.
+    pub observer: bool,
+    /// Whether it has the group's state and takes part.
+    pub live: bool,
+    /// Whether its clock contradicts the majority's.
+    pub suspect: bool,
+    /// UTC by its clock − its view of the group's clock, ns, as last reported.
+    pub behind_utc_ns: Option<i64>,
+    /// Its view of the group's clock when it last reported, ns.
+    pub reported_at: Option<i64>,
+    /// The last place that it acknowledged.
+    pub heard: Option<Point>,
+    /// Rounds that it was the synchronizer of.
+    pub won: u64,
+}
+
+/// How things stand with a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadStatus {
+    /// Rounds that the program here has read.
+    pub read: Round,
+    /// Rounds that the group has decided.
+    pub decided: Round,
+    /// Whether an operation waits here.
+    pub waits: bool,
+}
+
+impl Default for ThreadStatus {
+    fn default() -> ThreadStatus {
+        ThreadStatus { read: Round(0), decided: Round(0), waits: false }
+    }
+}
+
+impl Engine {
+    /// How things stand, by this member's last reading of its clocks.
+    pub fn status(&self) -> Status {
+        let state = self.state.as_ref();
+        let live = self.live();
+        let now = self.now;
+        let counts = &self.counts;
+        let mut names: BTreeSet<Member> = self.group.universe.iter().copied().collect();
+        names.extend(live.iter().flat_map(|state| state.live.keys().copied()));
+        let member = |&member: &Member| {
+            let peer = live.and_then(|state| state.live.get(&member));
+            let report = peer.and_then(|peer| peer.report);
+            let behind = |report: Report| Some(report.utc?.best.saturating_sub(report.view));
+            let heard = self.commits.heard.get(&member);
+            MemberStatus {
+                member,
+                observer: !self.group.counts(member),
+                live: peer.is_some(),
+                suspect: peer.is_some_and(|peer| peer.suspect),
+                behind_utc_ns: report.and_then(behind),
+                reported_at: report.map(|report| report.view),
+                heard: heard.map(|heard| heard.acknowledged),
+                won: counts.won.get(&member).copied().unwrap_or(0),
+            }
+        };
+        let view = self.view.map(|view| view.at(now.physical));
+        let mut threads: BTreeMap<Thread, ThreadStatus> = BTreeMap::new();
+        for (&thread, &decided) in state.iter().flat_map(|state| &state.threads) {
+            threads.entry(thread).or_default().decided = Round(decided);
+        }
+        for (&thread, local) in &self.threads.all {
+            let entry = threads.entry(thread).or_default();
+            (entry.read, entry.waits) = (Round(local.read), local.pending.is_some());
+        }
+        Status {
+            member: self.own.member,
+            phase: self.phase,
+            point: self.point(),
+            established: self.is_established(),
+            connected: self.place.connected.clone(),
+            members: names.iter().map(member).collect(),
+            recent: counts.recent.iter().copied().collect(),
+            gaps: counts.gaps,
+            messages_sent: counts.sent,
+            messages_delivered: counts.delivered,
+            foreign: counts.foreign,
+            proposals_sent: counts.proposals,
+            suppressed: counts.suppressed,
+            duplicates: counts.duplicates,
+            rounds: counts.rounds,
+            cuts: counts.cuts,
+            reports: counts.reports,
+            offset_ns: view.map(|view| view.saturating_sub(now.physical)),
+            behind_utc_ns: view.zip(now.utc).map(|(view, utc)| utc.best.saturating_sub(view)),
+            steering_ppb: state.map_or(0, |state| state.steering.rate_ppb.into()),
+            last: counts.last,
+            held: state.map_or(0, |state| state.held.len()),
+            kept: self.threads.kept,
+            queued: self.outbox.len(),
+            pending: self.threads.waiting.len(),
+            commits: self.commits.len(),
+            threads,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The tie to real time: what the members report of their clocks makes the steering of the group's.
+//!
+//! Pure functions of reports that all members have in the same order, in integers throughout: each
+//! member comes to the same result. Nothing here trusts one report: the offset is a median, whose
+//! clock is wrong is decided by majority, and no result can overflow.
+
+use crate::settings::Group;
+use crate::types::{Member, Utc};
+
+#[cfg(test)]
+mod tests;
+
+/// By how much the members' own views of the group's clock may differ without one being wrong, ns:
+/// a view is as old as the last message's way here. What the reports say is taken to be uncertain by
+/// this on either side when they are compared.
+pub(crate) const SPREAD_NS: u64 = 5_000_000;
+
+/// The longest time that one report's offset is taken to have lasted, ns.
+const LONGEST_STEP_NS: i64 = 10_000_000_000;
+
+/// The shortest steering time in steps of the reports: steering faster than it hears would swing.
+const STEPS_PER_STEERING_TIME: i128 = 4;
+
+/// What a member's clocks said at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ClockReport {
+    /// Whose.
+    pub(crate) member: Member,
+    /// Its own view of the group's clock, ns.
+    pub(crate) view: i64,
+    /// UTC by its clock; none if that is not synchronised.
+    pub(crate) utc: Option<Utc>,
+}
+
+impl ClockReport {
+    /// UTC − the group's clock, ns: what the group's clock should gain. None without UTC, or if the
+    /// report contradicts itself.
+    fn gain(&self) -> Option<Gain> {
+        let utc = self.utc?;
+        if !(utc.bound.earliest..=utc.bound.latest).contains(&utc.best) {
+            return None;
+        }
+        let spread = i128::from(SPREAD_NS);
+        let relative = |time: i64| i128::from(time) - i128::from(self.view);
+        Some(Gain {
+            earliest: relative(utc.bound.earliest) - spread,
+            best: relative(utc.best),
+            latest: relative(utc.bound.latest) + spread,
+        })
+    }
+}
+
+/// UTC − a member's view of the group's clock, ns, the ends widened by [`SPREAD_NS`].
+#[derive(Clone, Copy)]
+struct Gain {
+    earliest: i128,
+    best: i128,
+    latest: i128,
+}
+
+impl Gain {
+    fn contains(&self, place: i128) -> bool {
+        (self.earliest..=self.latest).contains(&place)
+    }
+}
+
+/// Whose clocks contradict the majority's, in the order of the reports (one for each live member).
+///
+/// A clock is borne out if its interval has a point in common with those of more than half of the
+/// synchronised ones, itself counted. Where no such point exists there is no majority, and nobody
+/// is suspected. Members without UTC are not asked and never suspected.
+pub(crate) fn suspects(reports: &[ClockReport]) -> Vec<Member> {
+    let gains: Vec<(Member, Gain)> =
+        reports.iter().filter_map(|report| Some((report.member, report.gain()?))).collect();
+    let majority = gains.len() / 2 + 1;
+    // The points common to a set of intervals begin where one of them does.
+    let common: Vec<i128> = gains
+        .iter()
+        .map(|(_, gain)| gain.earliest)
+        .filter(|&place| gains.iter().filter(|(_, gain)| gain.contains(place)).count() >= majority)
+        .collect();
+    if common.is_empty() {
+        return Vec::new();
+    }
+    gains
+        .iter()
+        .filter(|(_, gain)| !common.iter().any(|&place| gain.contains(place)))
+        .map(|&(member, _)| member)
+        .collect()
+}
+
+/// The median of what the unsuspected members say the group's clock should gain, ns (UTC − group);
+/// between the two in the middle if they are even in number.
+pub(crate) fn median_gain(reports: &[ClockReport], suspects: &[Member]) -> Option<i64> {
+    let best = |report: &ClockReport| {
+        if suspects.contains(&report.member) { None } else { Some(report.gain()?.best) }
+    };
+    median(reports.iter().filter_map(best).collect()).map(to_i64)
+}
+
+/// The newest group time that more than half of `live` members' reports bear out, and the horizon
+/// beyond it, ns: a proposal that is farther ahead is cut there. None while too few have reported.
+pub(crate) fn limit(reports: &[ClockReport], live: usize, horizon_ns: u64) -> Option<i64> {
+    let mut views: Vec<i64> = reports.iter().map(|report| report.view).collect();
+    views.sort_unstable_by(|a, b| b.cmp(a));
+    let newest = *views.get(live / 2)?;
+    Some(newest.saturating_add_unsigned(horizon_ns))
+}
+
+/// How steering answers to an offset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Law {
+    /// The time in which it takes away an offset, ns, 1 or more.
+    pub(crate) time_ns: u64,
+    /// The greatest rate, parts in 10⁹; what is beyond 999 999 999 is not used, so that the group's
+    /// clock always goes forward.
+    pub(crate) cap_ppb: u32,
+}
+
+impl From<&Group> for Law {
+    fn from(group: &Group) -> Law {
+        Law { time_ns: group.steering_time_ns, cap_ppb: group.steering_cap_ppb }
+    }
+}
+
+impl Law {
+    fn cap_ppb(&self) -> i128 {
+        i128::from(self.cap_ppb.min(999_999_999))
+    }
+}
+
+/// How the group's clock is steered: part of the state that all members have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Steering {
+    /// How much faster than the members' physical clocks the group's goes, parts in 10⁹.
+    pub(crate) rate_ppb: i32,
+    /// The lasting part of it, which makes up for what the physical clocks are off, parts in 10¹².
+    pub(crate) trend_ppt: i64,
+    /// The group time that the last update was for, ns.
+    pub(crate) updated: Option<i64>,
+}
+
+impl Steering {
+    /// Takes up the live members' last reports, a new one among them.
+    ///
+    /// A proportional and an integral part, critically damped: an offset is taken away in the
+    /// steering time, and a rate by which the physical clocks are off leaves no offset. The time
+    /// between two updates is the median of the reports' too, so that one wild report changes
+    /// nothing of either. If nobody knows UTC, the lasting part goes on.
+    pub(crate) fn update(&mut self, law: Law, reports: &[ClockReport], suspects: &[Member]) {
+        let cap = law.cap_ppb();
+        let now = median(reports.iter().map(|report| report.view.into()).collect()).map(to_i64);
+        let step = match (self.updated, now) {
+            (Some(before), Some(now)) => now.saturating_sub(before).clamp(0, LONGEST_STEP_NS),
+            _ => 0,
+        };
+        self.updated = now.or(self.updated);
+        let step = i128::from(step);
+        let Some(gain) = median_gain(reports, suspects) else {
+            self.rate_ppb = to_i32((i128::from(self.trend_ppt) / 1000).clamp(-cap, cap));
+            return;
+        };
+        let gain = i128::from(gain);
+        let time = i128::from(law.time_ns.max(1)).max(step * STEPS_PER_STEERING_TIME);
+        let proportional = gain * 1_000_000_000 / time;
+        let before = i128::from(self.trend_ppt);
+        // At the cap the offset says nothing about the rate: the trend only grows below it.
+        let trend = if (proportional + before / 1000).abs() < cap {
+            before + proportional * 1000 * step / (4 * time)
+        } else {
+            before
+        };
+        let trend = trend.clamp(-cap * 1000, cap * 1000);
+        self.trend_ppt = to_i64(trend);
+        self.rate_ppb = to_i32((proportional + trend / 1000).clamp(-cap, cap));
+    }
+}
+
+/// How far the group's clock goes while a physical clock goes `elapsed_ns` further, ns.
+pub(crate) fn advance(elapsed_ns: i64, rate_ppb: i32) -> i64 {
+    let elapsed = i128::from(elapsed_ns);
+    to_i64(elapsed + elapsed * i128::from(rate_ppb) / 1_000_000_000)
+}
+
+fn median(mut values: Vec<i128>) -> Option<i128> {
+    values.sort_unstable();
+    let upper = values.get(values.len() / 2)?;
+    let lower = values.get((values.len() - 1) / 2)?;
+    Some(lower + (upper - lower) / 2)
+}
+
+fn to_i64(value: i128) -> i64 {
+    value.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+fn to_i32(value: i128) -> i32 {
+    value.clamp(i32::MIN.into(), i32::MAX.into()) as i32
+}

@@ -1,0 +1,89 @@
+//! A member's own view of the group's clock between rounds: its physical clock and the published
+//! offset, steered.
+
+use crate::steer;
+use crate::types::{Reading, Utc};
+
+/// How fast a view is drawn back (or on) to the group's clock, parts in 10⁹.
+const DRAW_PPB: i128 = 500_000;
+
+/// The longest way of a message that is made up for, ns.
+const LONGEST_WAY_NS: i64 = 1_000_000;
+
+/// The group's clock as this member has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct View {
+    /// The physical clock at the last change.
+    physical: i64,
+    /// The group's clock then.
+    group: i64,
+    rate_ppb: i32,
+    /// Since when the view may be drawn (physical).
+    drawn: i64,
+}
+
+impl View {
+    pub(crate) fn new(physical: i64, group: i64) -> View {
+        View { physical, group, rate_ppb: 0, drawn: physical }
+    }
+
+    /// The group's clock when the physical one says this.
+    pub(crate) fn at(&self, physical: i64) -> i64 {
+        let elapsed = physical.saturating_sub(self.physical);
+        self.group.saturating_add(steer::advance(elapsed, self.rate_ppb))
+    }
+
+    /// What the physical clock will say, at the earliest, when the group's says this.
+    pub(crate) fn when(&self, group: i64) -> i64 {
+        let ahead = i128::from(group) - i128::from(self.group);
+        let rate = 1_000_000_000 + i128::from(self.rate_ppb);
+        let elapsed = ahead * 1_000_000_000 / rate.max(1);
+        let at = i128::from(self.physical) + elapsed;
+        at.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+
+    /// Steers from now on.
+    pub(crate) fn steer(&mut self, physical: i64, rate_ppb: i32) {
+        if rate_ppb != self.rate_ppb {
+            self.set(physical, self.at(physical));
+            self.rate_ppb = rate_ppb;
+        }
+    }
+
+    /// Sets the published offset: group − physical.
+    pub(crate) fn set(&mut self, physical: i64, group: i64) {
+        self.physical = physical;
+        self.group = group;
+    }
+
+    /// Never below the group's clock.
+    pub(crate) fn at_least(&mut self, physical: i64, group: i64) {
+        if self.at(physical) < group {
+            self.set(physical, group);
+        }
+    }
+
+    /// Goes slowly towards the group's clock, in either direction.
+    pub(crate) fn draw(&mut self, physical: i64, group: i64) {
+        let elapsed = i128::from(physical) - i128::from(self.drawn);
+        let most = (elapsed * DRAW_PPB / 1_000_000_000).clamp(0, i64::MAX.into()) as i64;
+        self.drawn = physical;
+        let here = self.at(physical);
+        let by = group.saturating_sub(here).clamp(-most, most);
+        if by != 0 {
+            self.set(physical, here.saturating_add(by));
+        }
+    }
+}
+
+/// How long a proposal was under way, by two synchronised clocks; 0 if that cannot be known.
+pub(crate) fn way(sent: Option<crate::types::Bound>, now: &Reading) -> i64 {
+    match (sent, now.utc) {
+        (Some(sent), Some(Utc { best, .. })) => {
+            let middle =
+                sent.earliest.saturating_add(sent.latest.saturating_sub(sent.earliest) / 2);
+            best.saturating_sub(middle).clamp(0, LONGEST_WAY_NS)
+        }
+        _ => 0,
+    }
+}

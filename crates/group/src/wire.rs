@@ -1,0 +1,277 @@
+//! The members' messages as bytes, version 1.
+//!
+//! All numbers are little-endian and of fixed length; a list or text has its length before it (4
+//! bytes), an option or a choice one byte that says which. What is written is read back the same,
+//! and each message has only one form: whatever decodes encodes to the very bytes it came from.
+//!
+//! ```text
+//!  0  4  "TCGR"
+//!  4  2  version
+//!  6  8  digest of the group's settings
+//! 14  8  the sender's incarnation
+//! 22 16  what it has delivered: generation, index
+//! 38  1  whether that counts as an acknowledgement
+//! 39  4  how many entries follow; each begins with one byte that says its kind
+//! ```
+//!
+//! Bytes from the network are hostile: whatever is wrong has a name, nothing is allocated that the
+//! message is not long enough for, and every limit of [`message`](crate::message) is checked here.
+
+use crate::event::LARGEST_PAYLOAD;
+use crate::message::{
+    Checkpoint, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD, MOST_HELD_BYTES,
+    MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Proposal, Report, Snapshot,
+    Standing, Time, Transfer, User,
+};
+use crate::steer::Steering;
+use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Round, Thread, Utc};
+
+mod form;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use form::Broken;
+use form::{Form, Item, Reader, named, plain};
+
+const MAGIC: &[u8; 4] = b"TCGR";
+
+/// The version of the protocol that this is.
+pub(crate) const VERSION: u16 = 1;
+
+/// A message's bytes.
+pub(crate) fn encode(message: &Message) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
+    out.extend_from_slice(MAGIC);
+    VERSION.put(&mut out);
+    message.put(&mut out);
+    out
+}
+
+/// The message that these bytes are.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Message, Broken> {
+    let mut from = Reader::new(bytes);
+    if from.array().ok().as_ref() != Some(MAGIC) {
+        return Err(Broken::Foreign);
+    }
+    versioned(from)
+}
+
+/// A state's bytes, to be sent in [`Part`]s.
+pub(crate) fn encode_transfer(transfer: &Transfer) -> Vec<u8> {
+    let mut out = Vec::new();
+    VERSION.put(&mut out);
+    transfer.put(&mut out);
+    out
+}
+
+/// The state that these bytes, put together of all its [`Part`]s, are.
+pub(crate) fn decode_transfer(bytes: &[u8]) -> Result<Transfer, Broken> {
+    versioned(Reader::new(bytes))
+}
+
+/// A snapshot's bytes: equal states have equal bytes, so that their digests can be compared.
+pub(crate) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
+    let mut out = Vec::new();
+    snapshot.put(&mut out);
+    out
+}
+
+fn versioned<T: Form>(mut from: Reader<'_>) -> Result<T, Broken> {
+    let version = u16::take(&mut from)?;
+    if version != VERSION {
+        return Err(Broken::Version(version));
+    }
+    let value = T::take(&mut from)?;
+    from.end()?;
+    Ok(value)
+}
+
+/// What holds for any bytes at all: they are refused, or written back as they came.
+#[cfg(any(test, fuzzing))]
+pub fn check(bytes: &[u8]) {
+    match decode(bytes) {
+        Ok(message) => assert_eq!(encode(&message), bytes),
+        Err(why) => assert!(!why.to_string().is_empty()),
+    }
+    match decode_transfer(bytes) {
+        Ok(transfer) => assert_eq!(encode_transfer(&transfer), bytes),
+        Err(why) => assert!(!why.to_string().is_empty()),
+    }
+}
+
+named!(Thread: u64, Round: u64, GroupTime: i64);
+
+plain!(Message { group, incarnation, point, established, entries });
+plain!(Point { generation, index });
+plain!(Proposal { thread, round, call, time });
+plain!(Time { group, utc, last });
+plain!(
+    User { token, time, stamp, payload } | user | user.payload.len() <= LARGEST_PAYLOAD,
+    "a payload longer than can be"
+);
+plain!(
+    Join { number, standing, floor, report, checkpoint } | join | join.number > 0,
+    "a join without a number"
+);
+plain!(Standing { epoch, established, confirmed, point, last, digest });
+plain!(
+    Part { joiner, number, at, part, parts, time, bytes } | part | part.number > 0
+        && part.part < part.parts
+        && part.parts <= MOST_PARTS
+        && part.bytes.len() <= LONGEST_PART,
+    "a part of a state that cannot be"
+);
+plain!(Report { view, utc });
+plain!(Transfer { snapshot, checkpoint });
+plain!(
+    Checkpoint { data, position, values }
+        | checkpoint
+        | ascending(&checkpoint.position, |&(thread, _)| thread)
+        && ascending(&checkpoint.values, |value| (value.thread, value.round)),
+    "a checkpoint that is out of order"
+);
+plain!(Kept { thread, round, call, value });
+plain!(Agreed { time, utc, synchronizer, point });
+plain!(
+    Snapshot { epoch, point, last, tied, steering, live, threads, held }
+        | state
+        | ascending(&state.live, |peer| peer.member)
+        && ascending(&state.threads, |&(thread, _)| thread)
+        && state.held.iter().map(|held| held.payload.len()).sum::<usize>() <= MOST_HELD_BYTES,
+    "a state that is out of order or too large"
+);
+plain!(
+    Steering { rate_ppb, trend_ppt, updated } | steering | steering.rate_ppb > -1_000_000_000,
+    "steering that would turn time back"
+);
+plain!(Peer { member, incarnation, number, suspect, report });
+plain!(
+    Held { from, token, stamp, payload } | held | held.payload.len() <= LARGEST_PAYLOAD,
+    "a payload longer than can be"
+);
+plain!(
+    Bound { earliest, latest } | bound | bound.earliest <= bound.latest,
+    "a bound the wrong way round"
+);
+plain!(
+    Utc { best, bound } | utc | (utc.bound.earliest..=utc.bound.latest).contains(&utc.best),
+    "a time outside its bound"
+);
+
+impl Item for Entry {
+    const MOST: usize = MOST_ENTRIES;
+}
+impl Item for (Thread, Round) {
+    const MOST: usize = MOST_THREADS;
+}
+impl Item for Kept {
+    const MOST: usize = u32::MAX as usize;
+}
+impl Item for Peer {
+    const MOST: usize = MOST_MEMBERS;
+}
+impl Item for Held {
+    const MOST: usize = MOST_HELD;
+}
+
+/// Whether each is beyond the one before it.
+fn ascending<T, K: Ord>(values: &[T], key: impl Fn(&T) -> K) -> bool {
+    values.iter().zip(values.iter().skip(1)).all(|(one, next)| key(one) < key(next))
+}
+
+impl Form for Member {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Member, Broken> {
+        match u32::take(from)? {
+            0 => Err(Broken::Wrong("a member without a number")),
+            number => Ok(Member(number)),
+        }
+    }
+
+    #[cfg(test)]
+    fn any(random: &mut tests::Random) -> Member {
+        Member(u32::any(random).max(1))
+    }
+}
+
+impl Form for Call {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Call, Broken> {
+        Ok(match u8::take(from)? {
+            0 => Call::Group,
+            1 => Call::ClockGettime,
+            2 => Call::Gettimeofday,
+            3 => Call::Time,
+            4 => Call::Ftime,
+            5 => Call::TimespecGet,
+            6 => Call::Monotonic,
+            7 => Call::Deadline,
+            _ => return Err(Broken::Wrong("a call that does not exist")),
+        })
+    }
+
+    #[cfg(test)]
+    fn any(random: &mut tests::Random) -> Call {
+        Call::take(&mut Reader::new(&[u8::any(random) & 7])).unwrap()
+    }
+}
+
+impl Form for Entry {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Entry::Propose(proposal) => kind(1, proposal, out),
+            Entry::User(user) => kind(2, user, out),
+            Entry::Join(join) => kind(3, join, out),
+            Entry::State(part) => kind(4, part, out),
+            Entry::Report(report) => kind(5, report, out),
+            Entry::Ask(point) => kind(6, point, out),
+            Entry::Leave => out.push(7),
+            Entry::End { thread, rounds } => kind(8, &(*thread, *rounds), out),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Entry, Broken> {
+        Ok(match u8::take(from)? {
+            1 => Entry::Propose(Form::take(from)?),
+            2 => Entry::User(Form::take(from)?),
+            3 => Entry::Join(Form::take(from)?),
+            4 => Entry::State(Form::take(from)?),
+            5 => Entry::Report(Form::take(from)?),
+            6 => Entry::Ask(Form::take(from)?),
+            7 => Entry::Leave,
+            8 => {
+                let (thread, rounds) = Form::take(from)?;
+                Entry::End { thread, rounds }
+            }
+            _ => return Err(Broken::Wrong("an entry of no known kind")),
+        })
+    }
+
+    #[cfg(test)]
+    fn any(random: &mut tests::Random) -> Entry {
+        match random.number() % 8 {
+            0 => Entry::Propose(Form::any(random)),
+            1 => Entry::User(Form::any(random)),
+            2 => Entry::Join(Form::any(random)),
+            3 => Entry::State(Form::any(random)),
+            4 => Entry::Report(Form::any(random)),
+            5 => Entry::Ask(Form::any(random)),
+            6 => Entry::Leave,
+            _ => {
+                let (thread, rounds) = Form::any(random);
+                Entry::End { thread, rounds }
+            }
+        }
+    }
+}
+
+fn kind<T: Form>(kind: u8, value: &T, out: &mut Vec<u8>) {
+    out.push(kind);
+    value.put(out);
+}

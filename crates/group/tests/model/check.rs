@@ -1,0 +1,247 @@
+//! What must hold of the values that the replicas' programs get.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use truechimer_group::{Agreed, Member, Order, Point, Round, Thread};
+
+use crate::world::Case;
+
+/// What went wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// Two replicas got different values in the same round.
+    Disagreement(String),
+    /// Time went back for a thread, or at a replica.
+    RollBack(String),
+    /// Time went back from one thread to another, in the order of delivery.
+    CrossThread(String),
+    /// A replica without a majority advanced.
+    Minority(String),
+    /// A value that nobody waited for, a second one, or a broken message.
+    Stray(String),
+    /// Operations did not end though a majority lived.
+    Stuck(String),
+    /// The case has more states than it should.
+    TooMany(usize),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{self:?}")
+    }
+}
+
+/// A clock operation's place: a thread's round, or a message with a value riding on it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Place {
+    Round(Thread, Round),
+    Message(Member, u64),
+}
+
+/// What programs got.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct History {
+    order: Order,
+    /// Whether time may go back from one thread to another.
+    across: bool,
+    majority: usize,
+    /// By node, since it was let in: what its program got.
+    got: Vec<BTreeMap<Place, Agreed>>,
+    /// What a majority had at once, or was told to be settled: it stands for ever.
+    settled: BTreeMap<Place, Agreed>,
+    stood: usize,
+    /// The newest time that stood when the rounds were gone.
+    top: Option<i64>,
+}
+
+impl History {
+    pub fn new(case: &Case) -> History {
+        History {
+            order: case.group.order,
+            across: case.across,
+            majority: case.majority(),
+            got: vec![BTreeMap::new(); case.nodes],
+            settled: BTreeMap::new(),
+            stood: 0,
+            top: None,
+        }
+    }
+
+    /// How many operations have come to stand.
+    pub fn stood(&self) -> usize {
+        self.stood
+    }
+
+    /// Forgets all but the newest operations, for long runs.
+    pub fn trim(&mut self) {
+        let mut points: Vec<Point> = self.settled.values().map(|value| value.point).collect();
+        points.sort_unstable();
+        let Some(&from) = points.iter().rev().nth(40) else { return };
+        self.settled.retain(|_, value| value.point >= from);
+        for got in &mut self.got {
+            got.retain(|_, value| value.point >= from);
+        }
+    }
+
+    /// The node's program has ended.
+    pub fn leave(&mut self, node: usize) {
+        self.got[node].clear();
+    }
+
+    /// Members without memory have made a majority: the rounds that others had may be gone, and
+    /// only time must not go back.
+    pub fn weaken(&mut self) {
+        let newest = self.settled.values().map(|value| value.time.0).max();
+        self.top = self.top.max(newest);
+        self.settled.clear();
+    }
+
+    pub fn returned(
+        &mut self,
+        node: usize,
+        excluded: bool,
+        thread: Thread,
+        round: Round,
+        value: Agreed,
+    ) -> Result<(), Violation> {
+        for (place, before) in &self.got[node] {
+            let Place::Round(other, earlier) = *place else { continue };
+            if other != thread {
+                continue;
+            }
+            if earlier >= round {
+                return Err(Violation::Stray(format!(
+                    "node {} got {round:?} of {thread:?} after {earlier:?}",
+                    node + 1
+                )));
+            }
+            if before.time > value.time {
+                return Err(Violation::RollBack(format!(
+                    "{thread:?} at node {}: {before:?} in {earlier:?}, {value:?} in {round:?}",
+                    node + 1
+                )));
+            }
+        }
+        self.got(node, excluded, Place::Round(thread, round), value)
+    }
+
+    pub fn delivered(
+        &mut self,
+        node: usize,
+        excluded: bool,
+        from: Member,
+        token: u64,
+        value: Agreed,
+    ) -> Result<(), Violation> {
+        let place = Place::Message(from, token);
+        if self.got[node].contains_key(&place) {
+            return Err(Violation::Stray(format!("node {} got {place:?} twice", node + 1)));
+        }
+        self.got(node, excluded, place, value)
+    }
+
+    fn got(
+        &mut self,
+        node: usize,
+        excluded: bool,
+        place: Place,
+        value: Agreed,
+    ) -> Result<(), Violation> {
+        self.in_order(&self.got[node], place, value)?;
+        self.got[node].insert(place, value);
+        if excluded {
+            // Its ring is dead: nothing that it sees counts.
+            return Ok(());
+        }
+        if let Some(stands) = self.settled.get(&place) {
+            same(place, *stands, value)?;
+        }
+        Ok(())
+    }
+
+    /// Compares what the nodes have that count; what a majority has stands.
+    pub fn compare(&mut self, counts: &[bool]) -> Result<(), Violation> {
+        let mut having: BTreeMap<Place, (usize, Agreed)> = BTreeMap::new();
+        for (got, _) in self.got.iter().zip(counts).filter(|(_, counts)| **counts) {
+            for (place, value) in got {
+                let entry = having.entry(*place).or_insert((0, *value));
+                same(*place, entry.1, *value)?;
+                entry.0 += 1;
+            }
+        }
+        for (place, (number, value)) in having {
+            if number >= self.majority {
+                self.stand(place, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A member was told that a majority has all up to there.
+    pub fn committed(&mut self, node: usize, value: Agreed) -> Result<(), Violation> {
+        let upto = |(_, got): &(&Place, &Agreed)| got.point <= value.point;
+        let all: Vec<(Place, Agreed)> =
+            self.got[node].iter().filter(upto).map(|(place, value)| (*place, *value)).collect();
+        for (place, value) in all {
+            self.stand(place, value)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the value fits between those that were agreed on before and after it.
+    fn in_order(
+        &self,
+        others: &BTreeMap<Place, Agreed>,
+        place: Place,
+        value: Agreed,
+    ) -> Result<(), Violation> {
+        for (other, theirs) in others.iter().filter(|(other, _)| **other != place) {
+            let what = || format!("{other:?}: {theirs:?}, {place:?}: {value:?}");
+            if let (Place::Round(one, before), Place::Round(two, after)) = (*other, place)
+                && one == two
+                && before.cmp(&after) != theirs.time.cmp(&value.time)
+                && (self.order == Order::Monotone || theirs.time != value.time)
+            {
+                return Err(Violation::RollBack(what()));
+            }
+            if self.across {
+                continue;
+            }
+            let across = match theirs.point.cmp(&value.point) {
+                Ordering::Less => theirs.time >= value.time,
+                Ordering::Greater => theirs.time <= value.time,
+                // Of one message, whose parts this cannot tell the order of.
+                Ordering::Equal => theirs.time == value.time,
+            };
+            if across {
+                return Err(Violation::CrossThread(what()));
+            }
+        }
+        Ok(())
+    }
+
+    fn stand(&mut self, place: Place, value: Agreed) -> Result<(), Violation> {
+        if let Some(stands) = self.settled.get(&place) {
+            return same(place, *stands, value);
+        }
+        self.in_order(&self.settled, place, value)?;
+        if self.top.is_some_and(|top| value.time.0 <= top) {
+            let top = self.top;
+            return Err(Violation::RollBack(format!(
+                "{place:?}: {value:?}, but {top:?} was before"
+            )));
+        }
+        self.settled.insert(place, value);
+        self.stood += 1;
+        Ok(())
+    }
+}
+
+fn same(place: Place, one: Agreed, other: Agreed) -> Result<(), Violation> {
+    if one == other {
+        return Ok(());
+    }
+    Err(Violation::Disagreement(format!("{place:?}: {one:?} and {other:?}")))
+}

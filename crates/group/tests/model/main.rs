@@ -1,0 +1,222 @@
+//! The engine, model-checked: all interleavings of small cases, over a network that gives what
+//! Corosync gives and no more, and long random runs of larger ones.
+//!
+//! What must hold: all replicas get the same value in the same round; time goes forward for each
+//! thread and, in the default order, for the whole group in the order of delivery, over fail-overs
+//! too; nobody gets a second value in a round; nobody without a majority gets any; and operations end
+//! while a majority lives. The longer cases are not run by themselves:
+//!
+//! ```text
+//! cargo test --release -p truechimer-group --test model -- --ignored --nocapture
+//! ```
+
+mod check;
+mod explore;
+mod network;
+mod random;
+mod world;
+
+use std::rc::Rc;
+
+use truechimer_group::{Mode, Order};
+
+use check::Violation;
+use explore::{Found, Seen, explore, tell};
+use world::{Budget, Case, Mutation, World};
+
+fn go(
+    name: &str,
+    case: Case,
+    budget: Budget,
+    up: &[usize],
+    most: usize,
+) -> Result<Seen, Box<Found>> {
+    let start = formed(&Rc::new(case), budget, up);
+    let began = std::time::Instant::now();
+    let seen = explore(start, most)?;
+    println!("{name}: {seen:?}, {:?}", began.elapsed());
+    Ok(seen)
+}
+
+fn formed(case: &Rc<Case>, budget: Budget, up: &[usize]) -> World {
+    World::formed(case, budget, up).unwrap_or_else(|why| panic!("does not form: {why}"))
+}
+
+/// All states of the case are as they must be.
+fn holds(name: &str, case: Case, budget: Budget, up: &[usize], most: usize) {
+    let start = formed(&Rc::new(case.clone()), budget.clone(), up);
+    match go(name, case, budget, up, most) {
+        Ok(seen) => assert!(seen.ends > 0, "{name} never ends: {seen:?}"),
+        Err(found) => panic!("{name}: {found}\n{}", tell(&start, &found.trace)),
+    }
+}
+
+/// More states than any case here has.
+const LIMIT: usize = 1_000_000;
+
+const ALL: &[usize] = &[0, 1, 2];
+
+#[test]
+fn two_threads_in_all_orders() {
+    holds("threads", Case::small(), Budget { rounds: 1, ..Budget::NONE }, ALL, LIMIT);
+}
+
+#[test]
+fn a_crash_at_any_moment() {
+    let case = Case { threads: 1, ..Case::small() };
+    holds("crash", case, Budget { crashes: 1, ..Budget::NONE }, ALL, LIMIT);
+}
+
+#[test]
+fn a_restart_at_any_moment() {
+    let case = Case { threads: 1, ..Case::small() };
+    let budget = Budget { rounds: 1, crashes: 1, restarts: 1, ..Budget::NONE };
+    holds("restart", case, budget, ALL, LIMIT);
+}
+
+#[test]
+fn a_newcomer_at_any_moment() {
+    let case = Case { threads: 2, ..Case::small() };
+    let budget = Budget { rounds: 1, restarts: 1, ..Budget::NONE };
+    holds("join", case, budget, &[0, 1], LIMIT);
+}
+
+#[test]
+fn a_partition_at_any_moment() {
+    let case = Case { threads: 1, ..Case::small() };
+    let budget = Budget { rounds: 1, parts: 1, heals: 1, ..Budget::NONE };
+    holds("partition", case, budget, ALL, LIMIT);
+}
+
+#[test]
+fn a_node_that_goes_on_in_a_dead_ring() {
+    let case = Case { threads: 1, ..Case::small() };
+    let budget = Budget { rounds: 1, parts: 1, heals: 1, late: true, ..Budget::NONE };
+    holds("dead ring", case, budget, ALL, LIMIT);
+}
+
+#[test]
+fn a_group_forms_in_any_order() {
+    let case = Rc::new(Case { threads: 1, ..Case::small() });
+    let start = World::new(&case, Budget { rounds: 1, restarts: 3, ..Budget::NONE });
+    match explore(start.clone(), LIMIT) {
+        Ok(seen) => println!("forming: {seen:?}"),
+        Err(found) => panic!("{found}\n{}", tell(&start, &found.trace)),
+    }
+}
+
+#[test]
+fn messages_that_carry_time() {
+    let case = Case { threads: 1, ..Case::small() };
+    let budget = Budget { rounds: 1, multicasts: 2, ..Budget::NONE };
+    holds("riding", case, budget, ALL, LIMIT);
+}
+
+#[test]
+fn replies_wait_for_a_majority() {
+    let case = Case { threads: 1, ..Case::small() };
+    let budget = Budget { rounds: 1, commits: 1, parts: 1, late: true, ..Budget::NONE };
+    holds("commit", case, budget, ALL, LIMIT);
+}
+
+#[test]
+fn a_primary_that_dies() {
+    for mode in [Mode::SemiActive, Mode::Passive] {
+        let mut case = Case { threads: 1, ..Case::small() };
+        case.group.mode = mode;
+        let budget = Budget { rounds: 2, crashes: 1, ..Budget::NONE };
+        holds(&format!("{mode:?}"), case, budget, ALL, LIMIT);
+    }
+}
+
+#[test]
+fn proposals_by_rank() {
+    let case = Case { threads: 1, stagger_ns: 1000, ..Case::small() };
+    let budget = Budget { rounds: 2, early_timers: 2, ..Budget::NONE };
+    holds("rank", case, budget, ALL, LIMIT);
+}
+
+fn published() -> Case {
+    let mut case = Case::small();
+    case.group.order = Order::Published;
+    case
+}
+
+#[test]
+fn as_published_each_thread_by_itself_goes_forward() {
+    let case = Case { across: true, ..published() };
+    holds("published", case, Budget { rounds: 2, ..Budget::NONE }, ALL, LIMIT);
+}
+
+/// The weakness of the published algorithm: one thread's earlier proposal is delivered after
+/// another thread's later one.
+#[test]
+fn as_published_time_goes_back_from_thread_to_thread() {
+    let start = formed(&Rc::new(published()), Budget { rounds: 1, ..Budget::NONE }, ALL);
+    let found = explore(start.clone(), LIMIT).expect_err("no roll-back found");
+    println!("{found}\n{}", tell(&start, &found.trace));
+    assert!(matches!(found.violation, Violation::CrossThread(_)), "{found}");
+}
+
+/// The checks see each of these faults of the layers below.
+#[test]
+fn deliberate_faults_are_found() {
+    let found = |mutation, budget: Budget, up: &[usize]| {
+        let case = Case { threads: 1, mutation: Some(mutation), ..Case::small() };
+        match go("fault", case, budget, up, LIMIT) {
+            Ok(seen) => panic!("{mutation:?} is not found: {seen:?}"),
+            Err(found) => {
+                println!("{mutation:?}: {found}");
+                found.violation
+            }
+        }
+    };
+    let plain = Budget { rounds: 2, ..Budget::NONE };
+    let violation = found(Mutation::Swap, plain.clone(), ALL);
+    assert!(matches!(violation, Violation::Disagreement(_)), "{violation}");
+    let violation = found(Mutation::Miss, plain, ALL);
+    assert!(matches!(violation, Violation::Disagreement(_) | Violation::Stuck(_)), "{violation}");
+    let parted = Budget { rounds: 1, parts: 1, heals: 1, late: true, ..Budget::NONE };
+    let violation = found(Mutation::HideLoss, parted.clone(), ALL);
+    assert!(matches!(violation, Violation::Minority(_)), "{violation}");
+    let violation = found(Mutation::HideAbsence, parted, ALL);
+    assert!(
+        matches!(violation, Violation::Minority(_) | Violation::Disagreement(_)),
+        "{violation}"
+    );
+}
+
+mod longer {
+    use super::*;
+
+    #[test]
+    #[ignore = "minutes"]
+    fn two_threads_and_a_crash_with_restart() {
+        let budget = Budget { rounds: 2, crashes: 1, restarts: 1, ..Budget::NONE };
+        holds("threads and restart", Case::small(), budget, ALL, 30_000_000);
+    }
+
+    #[test]
+    #[ignore = "minutes"]
+    fn a_partition_and_a_crash() {
+        let case = Case { threads: 1, ..Case::small() };
+        let budget = Budget {
+            rounds: 2,
+            crashes: 1,
+            restarts: 1,
+            parts: 1,
+            heals: 1,
+            late: true,
+            ..Budget::NONE
+        };
+        holds("partition and crash", case, budget, ALL, 30_000_000);
+    }
+
+    #[test]
+    #[ignore = "minutes"]
+    fn two_partitions() {
+        let case = Case { threads: 1, ..Case::small() };
+        let budget = Budget { rounds: 2, parts: 2, heals: 2, late: true, ..Budget::NONE };
+        holds("two partitions", case, budget, ALL, 30_000_000);
+    }
+}

@@ -1,0 +1,222 @@
+//! Long runs with many faults, each from its seed.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use truechimer_group::{Member, Mode, Order};
+
+use crate::check::Violation;
+use crate::network::Fate;
+use crate::world::{Budget, Case, Mutation, Step, World};
+
+struct Run {
+    world: World,
+    random: ChaCha8Rng,
+    /// The last things that happened.
+    trace: VecDeque<String>,
+    faults: usize,
+    crashes: bool,
+}
+
+impl Run {
+    fn new(seed: u64, case: Case, crashes: bool) -> Run {
+        let many = Budget {
+            rounds: u64::MAX,
+            crashes: 0,
+            restarts: 0,
+            parts: 0,
+            heals: 0,
+            late: false,
+            early_timers: 0,
+            multicasts: 0,
+            commits: 0,
+        };
+        let all: Vec<usize> = (0..case.nodes).collect();
+        let world = World::formed(&Rc::new(case), many, &all)
+            .unwrap_or_else(|why| panic!("seed {seed}: does not form: {why}"));
+        Run {
+            world,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            trace: VecDeque::new(),
+            faults: 0,
+            crashes,
+        }
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.random.next_u64() % end.max(1) as u64) as usize
+    }
+
+    fn fate(&mut self) -> Fate {
+        if self.below(2) == 0 { Fate::Kept } else { Fate::Lost }
+    }
+
+    fn note(&mut self, what: String) {
+        if self.trace.len() == 60 {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(what);
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        if self.below(40) == 0 {
+            return self.fault();
+        }
+        self.world.budget.multicasts = u8::from(self.below(8) == 0);
+        self.world.budget.commits = u8::from(self.below(8) == 0);
+        let mut steps = self.world.steps();
+        let waits = steps.is_empty() || self.below(10) == 0;
+        let step = if waits {
+            // Mostly less than a stagger, now and then seconds.
+            let most = if self.below(50) == 0 { 3_000_000_000 } else { 300_000 };
+            let ns = self.below(most) as i64;
+            let due = self.world.due();
+            match due.get(self.below(due.len())) {
+                Some(&node) => Step::Timer { node },
+                None => Step::Pass { ns },
+            }
+        } else {
+            steps.swap_remove(self.below(steps.len()))
+        };
+        self.world.budget.early_timers = 1;
+        self.note(format!("{step:?}"));
+        let outcome = self.world.take(step);
+        self.world.budget.early_timers = 0;
+        outcome
+    }
+
+    fn fault(&mut self) -> Result<(), Violation> {
+        self.faults += 1;
+        let nodes = self.world.nodes.len();
+        let node = self.below(nodes);
+        match self.below(4) {
+            0 if self.crashes && self.world.nodes[node].engine.is_some() => {
+                let fate = self.fate();
+                self.note(format!("crash of node {}, {fate:?}", node + 1));
+                self.world.crash(node, fate);
+            }
+            1 => {
+                let ring = self.world.network.ring(node);
+                let mut here: Vec<usize> = Vec::new();
+                for other in ring.iter().copied() {
+                    if self.below(2) == 0 {
+                        here.push(other);
+                    }
+                }
+                if !here.is_empty() && here.len() < ring.len() {
+                    let (fate, there) = (self.fate(), self.fate());
+                    let late = self.below(2) == 0;
+                    self.note(format!("part of {here:?}, {fate:?}, {there:?}, late {late}"));
+                    self.world.part(&here, fate, there, late);
+                }
+            }
+            2 => {
+                self.note("heal".into());
+                self.world.network.heal();
+            }
+            _ => {
+                if self.world.nodes[node].engine.is_none() {
+                    self.note(format!("start of node {}", node + 1));
+                    self.world.start(node)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All come together and up again: everything ends, and everybody is let in.
+    fn mend(&mut self) -> Result<(), Violation> {
+        self.note("mend".into());
+        self.world.network.heal();
+        for node in 0..self.world.nodes.len() {
+            if self.world.nodes[node].engine.is_none() {
+                self.world.start(node)?;
+            }
+        }
+        self.world.settle()?;
+        self.world.history.trim();
+        Ok(())
+    }
+
+    fn go(&mut self, steps: usize) -> Result<(), Violation> {
+        for step in 1..=steps {
+            self.step()?;
+            if step % 500 == 0 {
+                self.mend()?;
+            }
+        }
+        self.mend()
+    }
+}
+
+fn case(seed: u64) -> Case {
+    let nodes = if seed % 3 == 2 { 5 } else { 3 };
+    let mut case = Case { nodes, threads: 1 + seed % 4, ..Case::small() };
+    case.group.universe = (1..=nodes as u32).map(Member).collect();
+    case.group.mode = match seed % 5 {
+        3 => Mode::SemiActive,
+        4 => Mode::Passive,
+        _ => Mode::Active,
+    };
+    case.group.order = if seed % 7 == 6 { Order::Published } else { Order::Monotone };
+    case.group.lease_ns = (seed % 2) * 1000;
+    case.group.rotate = seed % 4 == 1;
+    case.across = case.group.order == Order::Published;
+    case.stagger_ns = [0, 400_000][seed as usize / 2 % 2];
+    case.report_ns = 1_000_000_000;
+    case.utc = seed % 6 != 5;
+    case
+}
+
+fn runs(seeds: std::ops::Range<u64>, steps: usize) {
+    for seed in seeds {
+        let mut run = Run::new(seed, case(seed), true);
+        if let Err(violation) = run.go(steps) {
+            let trace: Vec<String> = run.trace.into_iter().collect();
+            panic!("seed {seed}: {violation}\nthe last steps:\n{}", trace.join("\n"));
+        }
+        println!(
+            "seed {seed}: {} faults, {} operations stand",
+            run.faults,
+            run.world.history.stood()
+        );
+    }
+}
+
+#[test]
+fn random_runs() {
+    runs(0..24, 3_000);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn longer_random_runs() {
+    runs(1_000..1_400, 20_000);
+}
+
+/// What only a long run shows: a floor that is forgotten lets time go back when all have died.
+#[test]
+fn a_forgotten_floor_is_found() {
+    let all_die = |mutation| -> Result<(), Violation> {
+        let case = Case { mutation, threads: 1, ..Case::small() };
+        let mut run = Run::new(7, case, true);
+        for _ in 0..20 {
+            for _ in 0..100 {
+                run.step()?;
+            }
+            run.mend()?;
+            for node in 0..3 {
+                run.world.crash(node, Fate::Lost);
+                // UTC is set back while nobody lives.
+                run.world.nodes[node].set_back(60_000_000_000);
+            }
+            run.mend()?;
+        }
+        Ok(())
+    };
+    all_die(None).unwrap();
+    let violation = all_die(Some(Mutation::ForgetFloor)).unwrap_err();
+    assert!(matches!(violation, Violation::CrossThread(_) | Violation::RollBack(_)), "{violation}");
+}

@@ -1,0 +1,778 @@
+//! Three replicas, their programs' threads and the network: a state, and the steps out of it.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use truechimer_group::{
+    Action, Agreed, Bound, Call, Engine, Event, Group, Member, Notice, Own, Phase, Reading,
+    Rejection, Thread, Utc,
+};
+
+use crate::check::{History, Violation};
+use crate::network::{Fate, Item, Network};
+
+/// A deliberate fault of the layers below the engine, for showing that the checks see it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mutation {
+    /// One node gets two messages the wrong way round.
+    Swap,
+    /// One node misses a message.
+    Miss,
+    /// A node that is cut off is told that all are still there.
+    HideLoss,
+    /// A node that was cut off learns of the merged ring only.
+    HideAbsence,
+    /// What was kept durably is forgotten.
+    ForgetFloor,
+}
+
+/// What a case may do, and how often.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Budget {
+    /// Rounds that each thread reads.
+    pub rounds: u64,
+    pub crashes: u8,
+    pub restarts: u8,
+    pub parts: u8,
+    pub heals: u8,
+    /// Whether a part may leave a node behind that does not notice.
+    pub late: bool,
+    /// Timers that may come early, while something else is still to be done.
+    pub early_timers: u8,
+    pub multicasts: u8,
+    pub commits: u8,
+}
+
+impl Budget {
+    pub const NONE: Budget = Budget {
+        rounds: 2,
+        crashes: 0,
+        restarts: 0,
+        parts: 0,
+        heals: 0,
+        late: false,
+        early_timers: 0,
+        multicasts: 0,
+        commits: 0,
+    };
+}
+
+/// What a case is.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub nodes: usize,
+    pub threads: u64,
+    pub group: Group,
+    pub stagger_ns: u64,
+    pub report_ns: u64,
+    /// Whether the nodes know UTC.
+    pub utc: bool,
+    pub mutation: Option<Mutation>,
+    /// Whether time may go back from one thread to another, as it may in the published algorithm.
+    pub across: bool,
+}
+
+impl Case {
+    /// Three replicas with two threads each, who all propose at once.
+    pub fn small() -> Case {
+        let universe: Vec<Member> = (1..=3).map(Member).collect();
+        Case {
+            nodes: 3,
+            threads: 2,
+            group: Group { lease_ns: 0, ..Group::new("model", &universe) },
+            stagger_ns: 0,
+            report_ns: 100_000_000_000_000,
+            utc: true,
+            mutation: None,
+            across: false,
+        }
+    }
+
+    pub fn majority(&self) -> usize {
+        self.group.universe.len() / 2 + 1
+    }
+}
+
+/// One step from a state to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// A thread reads the clock.
+    Read { node: usize, thread: u64 },
+    /// A program sends a message into the order.
+    Multicast { node: usize },
+    /// The node's next message takes its place in the order.
+    Order { node: usize },
+    /// The node takes what comes next.
+    Deliver { node: usize },
+    /// The agent has handled what was there and lets the engine send.
+    Flush { node: usize },
+    /// The engine's timer comes, though the others' time has not passed.
+    Timer { node: usize },
+    /// Nothing is to be done before the earliest deadline, which comes.
+    Wait,
+    /// A process dies.
+    Crash { node: usize, fate: Fate },
+    /// It starts again with what it kept durably.
+    Restart { node: usize },
+    /// One node is parted from the others.
+    Part { node: usize, here: Fate, there: Fate, late: bool },
+    /// A node that was cut off learns of it.
+    Notice { node: usize },
+    /// All come together again.
+    Heal,
+    /// Time passes everywhere (random runs only), ns.
+    Pass { ns: i64 },
+}
+
+/// A thread of a program.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Caller {
+    /// Rounds read.
+    pub read: u64,
+    pub waiting: bool,
+}
+
+#[derive(Clone, Hash, Debug)]
+pub struct Node {
+    pub engine: Option<Engine>,
+    pub physical: i64,
+    /// UTC − physical.
+    utc: i64,
+    life: u64,
+    pub floor: Option<i64>,
+    pub callers: Vec<Caller>,
+    /// Something was handled since the engine was last let send.
+    dirty: bool,
+    /// The members of the last configuration that was handled.
+    pub seen: Vec<Member>,
+    /// Parted from a majority; until the engine has said so itself.
+    pub excluded: bool,
+    /// Has lost its memory and not been let in since.
+    pub amnesiac: bool,
+    pub live: bool,
+    tokens: u64,
+    committing: BTreeMap<u64, Agreed>,
+    mutated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct World {
+    pub case: Rc<Case>,
+    pub budget: Budget,
+    pub network: Network,
+    pub nodes: Vec<Node>,
+    pub history: History,
+    /// What was said, where a run is told.
+    pub told: Option<Vec<String>>,
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.budget.hash(state);
+        self.network.hash(state);
+        self.nodes.hash(state);
+        self.history.hash(state);
+    }
+}
+
+/// A digest of all that there is to a state.
+pub fn print(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Node {
+    /// Its UTC is from now on that much behind what it was, ns.
+    pub fn set_back(&mut self, ns: i64) {
+        self.utc -= ns;
+    }
+}
+
+type Outcome = Result<(), Violation>;
+
+impl World {
+    /// All nodes without a process.
+    pub fn new(case: &Rc<Case>, budget: Budget) -> World {
+        let node = |k: usize| Node {
+            engine: None,
+            physical: 1_000_000 * (k as i64 + 1),
+            // Their clocks are some tens of ns apart.
+            utc: 1_000_000_000_000 - 1_000_000 * (k as i64 + 1) - 15 * k as i64,
+            life: 0,
+            floor: None,
+            callers: Vec::new(),
+            dirty: false,
+            seen: Vec::new(),
+            excluded: false,
+            amnesiac: false,
+            live: false,
+            tokens: 0,
+            committing: BTreeMap::new(),
+            mutated: false,
+        };
+        World {
+            case: Rc::clone(case),
+            budget,
+            network: Network::new(case.nodes),
+            nodes: (0..case.nodes).map(node).collect(),
+            history: History::new(case),
+            told: None,
+        }
+    }
+
+    /// The given nodes up, and settled.
+    pub fn formed(case: &Rc<Case>, budget: Budget, up: &[usize]) -> Result<World, Violation> {
+        let mut world = World::new(case, budget);
+        for &node in up {
+            world.start(node)?;
+        }
+        world.settle()?;
+        for &node in up {
+            let phase = world.nodes[node].engine.as_ref().map(Engine::phase);
+            if phase != Some(Phase::Live) {
+                return Err(Violation::Stuck(format!(
+                    "node {} is {phase:?} after forming",
+                    node + 1
+                )));
+            }
+        }
+        Ok(world)
+    }
+
+    pub fn start(&mut self, node: usize) -> Outcome {
+        let here = &mut self.nodes[node];
+        here.life += 1;
+        let floor =
+            if self.case.mutation == Some(Mutation::ForgetFloor) { None } else { here.floor };
+        let own = Own {
+            stagger_ns: self.case.stagger_ns,
+            report_ns: self.case.report_ns,
+            buffer: 64,
+            floor,
+            ..Own::new(Member(node as u32 + 1), here.life)
+        };
+        let engine = Engine::new(self.case.group.clone(), own)
+            .map_err(|why| Violation::Stuck(format!("settings: {why:?}")))?;
+        here.engine = Some(engine);
+        here.callers = vec![Caller::default(); self.case.threads as usize];
+        here.dirty = false;
+        here.seen.clear();
+        here.live = false;
+        here.committing.clear();
+        self.network.attach(node);
+        self.after(node)
+    }
+
+    fn reading(&self, node: usize) -> Reading {
+        let here = &self.nodes[node];
+        let best = here.physical + here.utc;
+        let bound = Bound { earliest: best - 100_000, latest: best + 100_000 };
+        let utc = self.case.utc.then_some(Utc { best, bound });
+        Reading { physical: here.physical, utc }
+    }
+
+    /// All steps that are possible here, timers only where nothing else is to be done or the budget
+    /// lets them come early.
+    pub fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut busy = !self.network.quiet();
+        let budget = &self.budget;
+        for (node, here) in self.nodes.iter().enumerate() {
+            let link = &self.network.links[node];
+            if link.late {
+                steps.push(Step::Notice { node });
+            }
+            let Some(_) = &here.engine else {
+                if budget.restarts > 0 {
+                    steps.push(Step::Restart { node });
+                }
+                continue;
+            };
+            if here.dirty {
+                busy = true;
+                steps.push(Step::Flush { node });
+            }
+            if !link.inbox.is_empty() {
+                steps.push(Step::Deliver { node });
+            }
+            if !link.outbox.is_empty() {
+                steps.push(Step::Order { node });
+            }
+            if here.live {
+                for thread in 0..self.case.threads {
+                    let caller = &here.callers[thread as usize];
+                    if !caller.waiting && caller.read < budget.rounds {
+                        steps.push(Step::Read { node, thread });
+                    }
+                }
+                if budget.multicasts > 0 {
+                    steps.push(Step::Multicast { node });
+                }
+            }
+            if budget.crashes > 0 {
+                steps.push(Step::Crash { node, fate: Fate::Kept });
+                if !link.outbox.is_empty() {
+                    steps.push(Step::Crash { node, fate: Fate::Lost });
+                }
+            }
+        }
+        if budget.parts > 0 && self.network.whole() {
+            for node in 0..self.nodes.len() {
+                for here in [Fate::Kept, Fate::Lost] {
+                    for there in [Fate::Kept, Fate::Lost] {
+                        steps.push(Step::Part { node, here, there, late: false });
+                        if budget.late {
+                            steps.push(Step::Part { node, here, there, late: true });
+                        }
+                    }
+                }
+            }
+        }
+        if budget.heals > 0 && !self.network.whole() {
+            steps.push(Step::Heal);
+        }
+        if !busy && !self.pending().is_empty() {
+            steps.push(Step::Wait);
+        } else if busy && budget.early_timers > 0 {
+            for (node, here) in self.nodes.iter().enumerate() {
+                if here.engine.as_ref().is_some_and(|engine| engine.deadline().is_some()) {
+                    steps.push(Step::Timer { node });
+                }
+            }
+        }
+        steps
+    }
+
+    /// Whether nothing goes on by itself, timers apart.
+    pub fn quiet(&self) -> bool {
+        self.network.quiet() && self.nodes.iter().all(|node| !node.dirty || node.engine.is_none())
+    }
+
+    /// The nodes where a thread waits or that wait to be let in, in a component that has a majority.
+    pub fn pending(&self) -> Vec<usize> {
+        let waits = |&node: &usize| {
+            let here = &self.nodes[node];
+            here.engine.is_some()
+                && self.network.together(node).len() >= self.case.majority()
+                && (!here.live
+                    || here.callers.iter().any(|caller| caller.waiting)
+                    || !here.committing.is_empty())
+        };
+        (0..self.nodes.len()).filter(waits).collect()
+    }
+
+    pub fn take(&mut self, step: Step) -> Outcome {
+        if let Some(told) = &mut self.told {
+            told.push(format!("{step:?}"));
+        }
+        self.go(step)?;
+        let counts: Vec<bool> = self.nodes.iter().map(|node| node.live && !node.excluded).collect();
+        self.history.compare(&counts)
+    }
+
+    fn go(&mut self, step: Step) -> Outcome {
+        match step {
+            Step::Read { node, thread } => {
+                let here = &mut self.nodes[node];
+                here.callers[thread as usize].waiting = true;
+                // Each clock has moved on by its own measure when the next thread reads it.
+                here.physical += 10 + 7 * node as i64;
+                let call = Call::ClockGettime;
+                self.handle(node, Event::Read { thread: Thread(Thread::FIRST.0 + thread), call })
+            }
+            Step::Multicast { node } => {
+                self.budget.multicasts -= 1;
+                self.nodes[node].tokens += 1;
+                let token = self.nodes[node].tokens;
+                self.handle(node, Event::Multicast { token, payload: b"hello", stamp: None })
+            }
+            Step::Order { node } => {
+                self.network.order(node);
+                Ok(())
+            }
+            Step::Deliver { node } => self.deliver(node),
+            Step::Flush { node } => {
+                let now = self.reading(node);
+                if let Some(engine) = &mut self.nodes[node].engine {
+                    engine.flush(now);
+                }
+                self.nodes[node].dirty = false;
+                self.drain(node)
+            }
+            Step::Timer { node } => {
+                self.budget.early_timers -= 1;
+                let here = &mut self.nodes[node];
+                if let Some(deadline) = here.engine.as_ref().and_then(Engine::deadline) {
+                    here.physical = here.physical.max(deadline);
+                }
+                self.handle(node, Event::Timer)
+            }
+            Step::Wait => {
+                let Some((wait, node)) = self.next_deadline() else { return Ok(()) };
+                self.pass(wait.max(0));
+                self.handle(node, Event::Timer)
+            }
+            Step::Crash { node, fate } => {
+                self.budget.crashes -= 1;
+                self.crash(node, fate);
+                Ok(())
+            }
+            Step::Restart { node } => {
+                self.budget.restarts -= 1;
+                self.start(node)
+            }
+            Step::Part { node, here, there, late } => {
+                self.budget.parts -= 1;
+                let others: Vec<usize> =
+                    (0..self.nodes.len()).filter(|&other| other != node).collect();
+                self.part(&others, here, there, late);
+                Ok(())
+            }
+            Step::Notice { node } => {
+                self.network.notice(node);
+                Ok(())
+            }
+            Step::Heal => {
+                self.budget.heals -= 1;
+                self.network.heal();
+                Ok(())
+            }
+            Step::Pass { ns } => {
+                self.pass(ns);
+                Ok(())
+            }
+        }
+    }
+
+    fn pass(&mut self, ns: i64) {
+        for (k, node) in self.nodes.iter_mut().enumerate() {
+            // They drift apart: 40 parts in 10⁶ from one to the next.
+            let drift = ns * k as i64 / 25_000;
+            node.physical += ns + drift;
+            node.utc -= drift;
+        }
+    }
+
+    /// How long until the earliest deadline, ns, and whose it is.
+    fn next_deadline(&self) -> Option<(i64, usize)> {
+        let wait = |node: &Node| {
+            let deadline = node.engine.as_ref()?.deadline()?;
+            Some(deadline.saturating_sub(node.physical))
+        };
+        let waits = (0..self.nodes.len()).filter_map(|k| Some((wait(&self.nodes[k])?, k)));
+        waits.min()
+    }
+
+    pub fn crash(&mut self, node: usize, fate: Fate) {
+        self.network.detach(node, fate);
+        let here = &mut self.nodes[node];
+        here.engine = None;
+        here.live = false;
+        here.amnesiac = true;
+        here.excluded = false;
+        here.callers.clear();
+        here.committing.clear();
+        self.history.leave(node);
+        self.exclude();
+    }
+
+    /// The nodes go on together, the rest by itself.
+    pub fn part(&mut self, nodes: &[usize], here: Fate, there: Fate, late: bool) {
+        self.network.part(nodes, here, there, late);
+        self.exclude();
+    }
+
+    /// Who has no majority around it must not count on what it sees from now on.
+    fn exclude(&mut self) {
+        for node in 0..self.nodes.len() {
+            let few = self.network.together(node).len() < self.case.majority();
+            if self.nodes[node].live && (few || self.network.links[node].late) {
+                self.nodes[node].excluded = true;
+            }
+        }
+    }
+
+    fn deliver(&mut self, node: usize) -> Outcome {
+        self.mutate(node);
+        let Some(item) = self.network.links[node].inbox.pop_front() else { return Ok(()) };
+        match item {
+            Item::Message { from, bytes } => {
+                self.handle(node, Event::Delivered { from, bytes: &bytes })
+            }
+            Item::Configuration { members, lost } => {
+                let hide = match self.case.mutation {
+                    Some(Mutation::HideLoss) => !lost.is_empty(),
+                    Some(Mutation::HideAbsence) => lost.len() >= self.case.majority(),
+                    _ => false,
+                };
+                self.nodes[node].seen = members.clone();
+                if hide {
+                    return Ok(());
+                }
+                self.handle(node, Event::Configuration { members: &members, lost: &lost })?;
+                let here = &self.nodes[node];
+                let phase = here.engine.as_ref().map(Engine::phase);
+                let few = members.len() < self.case.majority();
+                let out = lost.len() >= self.case.majority();
+                if phase == Some(Phase::Live) && (few || out) {
+                    return Err(Violation::Minority(format!(
+                        "node {} stays live with {members:?}, lost {lost:?}",
+                        node + 1
+                    )));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The deliberate faults that concern messages.
+    fn mutate(&mut self, node: usize) {
+        let here = &mut self.nodes[node];
+        let inbox = &mut self.network.links[node].inbox;
+        let message = |item: Option<&Item>| matches!(item, Some(Item::Message { .. }));
+        let both = message(inbox.front()) && message(inbox.get(1));
+        if node != 1 || here.mutated || !here.live || !both {
+            return;
+        }
+        match self.case.mutation {
+            Some(Mutation::Swap) => inbox.swap(0, 1),
+            Some(Mutation::Miss) => drop(inbox.pop_front()),
+            _ => return,
+        }
+        here.mutated = true;
+    }
+
+    fn handle(&mut self, node: usize, event: Event<'_>) -> Outcome {
+        let now = self.reading(node);
+        if let Some(told) = &mut self.told {
+            told.push(format!("  node {}: {event:?}", node + 1));
+        }
+        if let Some(engine) = &mut self.nodes[node].engine {
+            engine.handle(now, event);
+        }
+        self.after(node)
+    }
+
+    /// Does what the engine wants, and finds out whether it would send if it were let.
+    fn after(&mut self, node: usize) -> Outcome {
+        self.drain(node)?;
+        let now = self.reading(node);
+        if let Some(engine) = &self.nodes[node].engine {
+            let mut flushed = engine.clone();
+            flushed.flush(now);
+            self.nodes[node].dirty = print(&flushed) != print(engine);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, node: usize) -> Outcome {
+        loop {
+            let Some(engine) = &mut self.nodes[node].engine else { return Ok(()) };
+            let Some(action) = engine.next_action() else { return Ok(()) };
+            if let Some(told) = &mut self.told {
+                told.push(format!("  node {} does: {action:?}", node + 1));
+            }
+            self.act(node, action)?;
+        }
+    }
+
+    fn act(&mut self, node: usize, action: Action) -> Outcome {
+        let majority = self.case.majority();
+        let here = &mut self.nodes[node];
+        match action {
+            Action::Send(bytes) => self.network.links[node].outbox.push_back(bytes.into()),
+            Action::Return { thread, round, value } => {
+                if here.seen.len() < majority {
+                    return Err(Violation::Minority(format!(
+                        "node {} returned {value:?} with {:?} connected",
+                        node + 1,
+                        here.seen
+                    )));
+                }
+                let Some(caller) = here.callers.get_mut((thread.0 - Thread::FIRST.0) as usize)
+                else {
+                    return Err(Violation::Stray(format!("a value for {thread:?}")));
+                };
+                if !caller.waiting {
+                    return Err(Violation::Stray(format!(
+                        "node {} got {round:?} of {thread:?}, which does not wait",
+                        node + 1
+                    )));
+                }
+                caller.waiting = false;
+                caller.read = round.0 + 1;
+                let excluded = here.excluded;
+                self.history.returned(node, excluded, thread, round, value)?;
+                if self.budget.commits > 0 && !excluded {
+                    self.budget.commits -= 1;
+                    self.commit(node, value)?;
+                }
+            }
+            Action::Reject { thread, why } => {
+                let caller = &mut here.callers[(thread.0 - Thread::FIRST.0) as usize];
+                if !caller.waiting || why != Rejection::Outside {
+                    return Err(Violation::Stray(format!(
+                        "node {} refused {thread:?}: {why:?}",
+                        node + 1
+                    )));
+                }
+                caller.waiting = false;
+            }
+            Action::Deliver { from, token, time, .. } => {
+                let excluded = here.excluded;
+                self.history.delivered(node, excluded, from, token, time)?;
+            }
+            Action::Committed { token } => {
+                if let Some(value) = here.committing.remove(&token) {
+                    if here.excluded && here.seen.len() < majority {
+                        return Err(Violation::Minority(format!("node {} committed", node + 1)));
+                    }
+                    self.history.committed(node, value)?;
+                }
+            }
+            Action::Uncommitted { token } => drop(here.committing.remove(&token)),
+            Action::Keep { floor } => {
+                if here.floor.is_some_and(|kept| kept > floor) {
+                    return Err(Violation::RollBack(format!(
+                        "node {} lowered its floor",
+                        node + 1
+                    )));
+                }
+                here.floor = Some(floor);
+            }
+            Action::Phase(phase) => self.phase(node, phase)?,
+            Action::Notice(Notice::Revived { .. } | Notice::Began { .. }) => {
+                if self.nodes.iter().any(|node| node.amnesiac && node.engine.is_some()) {
+                    self.history.weaken();
+                }
+            }
+            Action::Notice(Notice::Malformed { from, what }) => {
+                return Err(Violation::Stray(format!("a message of {from} is {what}")));
+            }
+            Action::Notice(Notice::OtherGroup { .. } | Notice::Version { .. }) => {
+                return Err(Violation::Stray("strangers in a group of friends".into()));
+            }
+            Action::Notice(_)
+            | Action::Refused { .. }
+            | Action::TakeCheckpoint { .. }
+            | Action::InstallCheckpoint { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, node: usize, value: Agreed) -> Outcome {
+        let here = &mut self.nodes[node];
+        here.tokens += 1;
+        let token = here.tokens;
+        here.committing.insert(token, value);
+        let now = self.reading(node);
+        if let Some(engine) = &mut self.nodes[node].engine {
+            engine.handle(now, Event::Commit { token, point: value.point });
+        }
+        Ok(())
+    }
+
+    fn phase(&mut self, node: usize, phase: Phase) -> Outcome {
+        let majority = self.case.majority();
+        let here = &mut self.nodes[node];
+        match phase {
+            Phase::Live => {
+                if here.seen.len() < majority {
+                    return Err(Violation::Minority(format!("node {} is let in", node + 1)));
+                }
+                here.live = true;
+                here.amnesiac = false;
+                // A new program, whose threads go on where the group's are.
+                let now = self.reading(node);
+                if let Some(engine) = &mut self.nodes[node].engine {
+                    engine.handle(now, Event::Restarted);
+                }
+            }
+            Phase::Outside => {
+                // The program that was here has missed something: it is ended.
+                here.live = false;
+                here.excluded = false;
+                here.committing.clear();
+                for thread in 0..self.case.threads {
+                    if std::mem::take(&mut self.nodes[node].callers[thread as usize].waiting) {
+                        let now = self.reading(node);
+                        let thread = Thread(Thread::FIRST.0 + thread);
+                        if let Some(engine) = &mut self.nodes[node].engine {
+                            engine.handle(now, Event::Abandon { thread });
+                        }
+                    }
+                }
+                self.history.leave(node);
+            }
+            Phase::Joining => here.live = false,
+        }
+        Ok(())
+    }
+
+    /// The nodes whose deadline has come.
+    pub fn due(&self) -> Vec<usize> {
+        let due = |&node: &usize| {
+            let here = &self.nodes[node];
+            let deadline = here.engine.as_ref().and_then(Engine::deadline);
+            deadline.is_some_and(|deadline| deadline <= here.physical)
+        };
+        (0..self.nodes.len()).filter(due).collect()
+    }
+
+    /// Lets everything that goes on by itself come to its end, timers too, without new faults or
+    /// reads. An error if operations of a majority's members do not end.
+    pub fn settle(&mut self) -> Outcome {
+        for _ in 0..500 {
+            if self.quiet() && self.pending().is_empty() {
+                return Ok(());
+            }
+            let mut moved = false;
+            for node in 0..self.nodes.len() {
+                if self.network.links[node].late {
+                    self.take(Step::Notice { node })?;
+                    moved = true;
+                }
+                while self.nodes[node].engine.is_some() {
+                    let step = if !self.network.links[node].inbox.is_empty() {
+                        Step::Deliver { node }
+                    } else if self.nodes[node].dirty {
+                        Step::Flush { node }
+                    } else if !self.network.links[node].outbox.is_empty() {
+                        Step::Order { node }
+                    } else {
+                        break;
+                    };
+                    self.take(step)?;
+                    moved = true;
+                }
+            }
+            if !moved {
+                if self.next_deadline().is_none() {
+                    break;
+                }
+                self.take(Step::Wait)?;
+            }
+        }
+        let waiting: Vec<String> = self
+            .pending()
+            .into_iter()
+            .map(|node| {
+                let here = &self.nodes[node];
+                format!(
+                    "node {} ({:?}, callers {:?}, commits {:?})",
+                    node + 1,
+                    here.engine.as_ref().map(Engine::phase),
+                    here.callers,
+                    here.committing
+                )
+            })
+            .collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        Err(Violation::Stuck(waiting.join(", ")))
+    }
+}

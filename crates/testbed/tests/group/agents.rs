@@ -1,0 +1,185 @@
+//! Agents at the nodes of a ring, and programs that read by them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use truechimer_group::{Call, Member, Thread};
+use truechimer_group_agent::Report;
+use truechimer_group_client::link::{ReadError, Role};
+use truechimer_group_client::{Options, Replica, Where};
+use truechimer_testbed::binary;
+use truechimer_testbed::process::{Process, Signal};
+use truechimer_testbed::ring::Ring;
+
+/// The group that the tests are about.
+pub const GROUP: &str = "ledger";
+/// How long anything that should happen soon may take on a machine that does much else.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a reading that must not succeed is given.
+pub const SHORT: Duration = Duration::from_millis(500);
+
+/// A thread of the program, by number.
+pub fn number(n: u64) -> Thread {
+    Thread(Thread::FIRST.0 + n)
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// An agent at a node.
+pub struct Agent {
+    pub node: u32,
+    pub process: Process,
+    directory: PathBuf,
+}
+
+impl Agent {
+    /// One whose members are nodes 1 to 3, with these further options.
+    pub fn start(ring: &Ring, node: u32, options: &[&str]) -> Agent {
+        let directory = ring.dir().join("agents");
+        let mut command = ring.command(node, binary::truechimer());
+        command.args(["group", "agent", "--group", GROUP, "--members", "1,2,3"]);
+        command.arg("--directory").arg(&directory);
+        command.arg("--state").arg(ring.dir().join(&format!("state{node}")));
+        if !options.contains(&"--page") {
+            command.args(["--system-clock", "1ms"]);
+        }
+        command.args(options);
+        let process = Process::start(command, &ring.dir().join(&format!("agent{node}.log")));
+        Agent { node, process, directory }
+    }
+
+    /// At each of the first three nodes.
+    pub fn at_all(ring: &Ring) -> Vec<Agent> {
+        let agents: Vec<_> = (1..=3).map(|node| Agent::start(ring, node, &[])).collect();
+        for agent in &agents {
+            agent.wait_for("live");
+        }
+        agents
+    }
+
+    fn place(&self) -> Where {
+        Where {
+            directory: Some(self.directory.clone()),
+            group: GROUP.to_owned(),
+            member: Some(Member(self.node)),
+        }
+    }
+
+    fn attach_as(&self, role: Role) -> Replica {
+        let options = Options { role, wait_for_agent: Some(PATIENCE), ..Options::default() };
+        Replica::attach_with(&self.place(), &options)
+            .unwrap_or_else(|why| panic!("node {}: {why}\n{}", self.node, self.process.output()))
+    }
+
+    /// A program at this node.
+    pub fn attach(&self) -> Replica {
+        self.attach_as(Role::Program)
+    }
+
+    /// What the agent says; none while it does not.
+    pub fn try_report(&self) -> Option<Report> {
+        let options = Options { role: Role::Watcher, ..Options::default() };
+        let watcher = Replica::attach_with(&self.place(), &options).ok()?;
+        let text = watcher.status(Duration::from_secs(5)).ok()??;
+        Some(Report::from_json(&text).unwrap_or_else(|why| panic!("{why}: {text}")))
+    }
+
+    /// What the agent says.
+    pub fn report(&self) -> Report {
+        let watcher = self.attach_as(Role::Watcher);
+        let text = watcher.status(PATIENCE).unwrap_or_else(|why| panic!("{why}"));
+        let text = text.expect("the agent answers");
+        Report::from_json(&text).unwrap_or_else(|why| panic!("{why}: {text}"))
+    }
+
+    /// Waits until it stands so.
+    #[track_caller]
+    pub fn wait_for(&self, phase: &str) {
+        self.wait_until(phase, |report| report.phase == phase);
+    }
+
+    /// Waits until what it says is so.
+    #[track_caller]
+    pub fn wait_until(&self, what: &str, is: impl Fn(&Report) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let report = self.try_report();
+            if report.as_ref().is_some_and(&is) {
+                return;
+            }
+            assert!(
+                Instant::now() < end,
+                "node {}: not in time: {what}: {report:#?}\n{}",
+                self.node,
+                self.process.output()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it in good order.
+    pub fn stop(&mut self) {
+        self.process.signal(Signal::Term);
+        let status = self.process.wait(PATIENCE);
+        assert!(status.is_some_and(|status| status.success()), "{}", self.process.output());
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.process.signal(Signal::Kill);
+        assert!(self.process.wait(PATIENCE).is_some());
+    }
+}
+
+/// One reading; none if there is no value in that time.
+pub fn read(replica: &Replica, thread: u64, patience: Duration) -> Option<i64> {
+    match replica.thread(number(thread)).now(Call::Group, Some(patience)) {
+        Ok(value) => Some(value.time.0),
+        Err(ReadError::Late) => None,
+        Err(why) => panic!("{why:?}"),
+    }
+}
+
+/// Values by thread and round.
+pub type Values = BTreeMap<(u64, usize), i64>;
+
+/// Lets each of the replicas read so many rounds in each of these threads, all at once. What they
+/// read must be the same, and never go back.
+pub fn agree(replicas: &[&Replica], threads: std::ops::Range<u64>, rounds: usize) -> Values {
+    let mut all: Vec<Values> = Vec::new();
+    std::thread::scope(|scope| {
+        let mut readers = Vec::new();
+        for replica in replicas {
+            let of_one = threads.clone().map(|n| {
+                scope.spawn(move || {
+                    let value = || read(replica, n, PATIENCE).expect("a value in time");
+                    (0..rounds).map(|round| ((n, round), value())).collect::<Values>()
+                })
+            });
+            readers.push(of_one.collect::<Vec<_>>());
+        }
+        for of_one in readers {
+            let values = of_one.into_iter().map(|reader| reader.join().unwrap());
+            all.push(values.flatten().collect());
+        }
+    });
+    for (replica, values) in all.iter().enumerate() {
+        for (key, value) in values {
+            assert_eq!(*value, all[0][key], "thread and round {key:?} at replica {replica}");
+        }
+    }
+    for n in threads {
+        let times: Vec<i64> = all[0].range((n, 0)..(n + 1, 0)).map(|(_, time)| *time).collect();
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "thread {n} goes back");
+    }
+    all.swap_remove(0)
+}

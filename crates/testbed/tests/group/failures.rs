@@ -1,0 +1,161 @@
+//! Nodes, agents, Corosync and the network fail and come back.
+
+use truechimer_group_client::Replica;
+use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::process::Signal;
+use truechimer_testbed::ring::{Ring, Settings};
+
+use crate::agents::{Agent, PATIENCE, SHORT, agree, read};
+
+fn ring() -> Option<Ring> {
+    or_skip(Ring::up(&Settings::brisk()))
+}
+
+/// The greatest value.
+fn last(values: &crate::agents::Values) -> i64 {
+    values.values().copied().max().unwrap()
+}
+
+#[test]
+fn a_killed_agent_is_done_without_and_comes_back() {
+    let Some(ring) = ring() else { return };
+    let mut agents = Agent::at_all(&ring);
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let before = last(&agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 100));
+    agents[0].kill();
+    // The two others go on at once: the first in the order of proposing is gone.
+    let survivors = [&replicas[1], &replicas[2]];
+    let during = agree(&survivors, 0..2, 100);
+    assert!(*during.values().min().unwrap() > before, "the clock has gone back");
+    assert!(replicas[0].thread(crate::agents::number(0)).now(truechimer_group::Call::Group, None).is_err());
+    agents[0] = Agent::start(&ring, 1, &[]);
+    agents[0].wait_for("live");
+    let again = agents[0].attach();
+    again.restarted().unwrap();
+    let after = agree(&[&again, &replicas[1], &replicas[2]], 0..2, 100);
+    assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
+
+    // One that leaves in good order is missed even less.
+    agents[2].stop();
+    let rest = agree(&[&again, &replicas[1]], 0..2, 100);
+    assert!(*rest.values().min().unwrap() > last(&after));
+}
+
+#[test]
+fn a_minority_never_advances_and_rejoins_when_the_ring_is_whole() {
+    let Some(ring) = ring() else { return };
+    let agents = Agent::at_all(&ring);
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let before = last(&agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 50));
+    ring.partition(&[&[1, 2], &[3]]);
+    let majority = [&replicas[0], &replicas[1]];
+    let during = agree(&majority, 0..1, 200);
+    assert!(*during.values().min().unwrap() > before);
+    agents[2].wait_for("outside");
+    let stands = agents[2].report();
+    for _ in 0..3 {
+        assert_eq!(read(&replicas[2], 1, SHORT), None, "a value without a majority");
+    }
+    let still = agents[2].report();
+    assert_eq!((stands.last, stands.counts.rounds), (still.last, still.counts.rounds));
+    ring.heal();
+    agents[2].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == 1);
+    replicas[2].restarted().unwrap();
+    let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 200);
+    assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
+
+    // Nobody has a majority: all wait, and go on where they were.
+    ring.partition(&[&[1], &[2], &[3]]);
+    for agent in &agents {
+        agent.wait_for("outside");
+    }
+    assert_eq!(read(&replicas[0], 2, SHORT), None, "a value without a majority");
+    ring.heal();
+    for agent in &agents {
+        agent.wait_for("live");
+    }
+    for replica in &replicas {
+        replica.restarted().unwrap();
+    }
+    let end = agree(&replicas.iter().collect::<Vec<_>>(), 3..4, 50);
+    assert!(*end.values().min().unwrap() > last(&after), "the clock has gone back");
+}
+
+#[test]
+fn a_node_that_was_stopped_has_missed_something_and_knows_it() {
+    let Some(ring) = ring() else { return };
+    let agents = Agent::at_all(&ring);
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
+    // Its Corosync stands still, and with it all that it could have said.
+    ring.pause(2);
+    let others = [&replicas[0], &replicas[2]];
+    let during = agree(&others, 0..1, 100);
+    ring.cont(2);
+    agents[1].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == 1);
+    replicas[1].restarted().unwrap();
+    let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 100);
+    assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
+
+    // The agent stands still: the ring waits for nobody's programs.
+    agents[0].process.signal(Signal::Stop);
+    let others = [&replicas[1], &replicas[2]];
+    let during = agree(&others, 1..2, 100);
+    agents[0].process.signal(Signal::Continue);
+    let late = agree(&[&replicas[0]], 1..2, 100);
+    assert_eq!(late, during, "it was away, but is told all of it");
+}
+
+#[test]
+fn corosync_stopping_under_an_agent_is_waited_out() {
+    let Some(mut ring) = ring() else { return };
+    let mut agents = Agent::at_all(&ring);
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
+    for (round, kill) in [false, true].into_iter().enumerate() {
+        if kill {
+            ring.kill(1);
+        } else {
+            ring.stop(1);
+        }
+        agents[0].wait_until("out of the ring", |report| {
+            report.phase == "outside" && !report.connected_to_transport
+        });
+        assert_eq!(read(&replicas[0], 9, SHORT), None, "a value without Corosync");
+        let others = [&replicas[1], &replicas[2]];
+        let during = agree(&others, 0..1, 100);
+        ring.start(1);
+        let gaps = round as u64 + 1;
+        agents[0].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == gaps);
+        replicas[0].restarted().unwrap();
+        let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
+        assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
+    }
+    let said = agents[0].process.output();
+    assert!(said.contains("this member is out of the group"), "{said}");
+    // Nobody is in its way when it is to end meanwhile.
+    ring.stop(1);
+    agents[0].wait_for("outside");
+    agents[0].stop();
+    // And it may start before Corosync does.
+    let mut early = Agent::start(&ring, 1, &[]);
+    early.process.expect_output("trying again", PATIENCE);
+    ring.start(1);
+    early.wait_for("live");
+}
+
+#[test]
+fn all_may_die_and_the_clock_does_not_go_back() {
+    let Some(ring) = ring() else { return };
+    let mut agents = Agent::at_all(&ring);
+    let replicas: Vec<Replica> = agents.iter().map(Agent::attach).collect();
+    let before = last(&agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 50));
+    drop(replicas);
+    for agent in &mut agents {
+        agent.kill();
+    }
+    let agents = Agent::at_all(&ring);
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 50);
+    assert!(*after.values().min().unwrap() > before, "the clock has gone back");
+}

@@ -1,0 +1,9 @@
+//! One clock for a group of replicas, on a real Corosync ring in network namespaces.
+// What panics in a test fails it.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod agents;
+mod corosync;
+mod failures;
+mod rounds;
+mod strangers;

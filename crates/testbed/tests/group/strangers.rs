@@ -1,0 +1,89 @@
+//! Members that are not as they should be, and those that are none.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use truechimer_group_agent::Report;
+use truechimer_testbed::binary;
+use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::ring::{Ring, Settings};
+
+use crate::agents::{Agent, GROUP, agree};
+
+fn noticed(report: &Report, kind: &str) -> bool {
+    report.notices.iter().any(|notice| notice.kind == kind)
+}
+
+#[test]
+fn messages_that_are_not_ours_are_ignored_and_told() {
+    let settings = Settings { nodes: 4, ..Settings::brisk() };
+    let Some(ring) = or_skip(Ring::up(&settings)) else { return };
+    let agents = Agent::at_all(&ring);
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
+    // A node that is no member talks into the group.
+    let mut command = ring.command(4, binary::testbed());
+    command.args(["member", GROUP]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut stranger = command.spawn().unwrap();
+    let input = stranger.stdin.as_mut().unwrap();
+    writeln!(input, "say hello\nflood 5000 100\nflood 100 20000").unwrap();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
+    for agent in &agents {
+        agent.wait_until("all of it was noticed", |report| report.counts.foreign >= 5101);
+        assert!(noticed(&agent.report(), "malformed"));
+        let said = agent.process.output();
+        assert!(said.contains("ignored a message from node 4"), "{said}");
+        assert!(said.lines().count() < 40, "at a bounded rate:\n{said}");
+    }
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn other_settings_under_the_same_name_are_kept_out() {
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let agents: Vec<_> = (1..=2).map(|node| Agent::start(&ring, node, &[])).collect();
+    for agent in &agents {
+        agent.wait_for("live");
+    }
+    let other = Agent::start(&ring, 3, &["--steering-cap-ppm", "100"]);
+    for agent in &agents {
+        agent.wait_until("it was noticed", |report| noticed(report, "other-settings"));
+    }
+    other.wait_until("it was noticed there, too", |report| noticed(report, "other-settings"));
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 100);
+    assert_ne!(other.report().phase, "live");
+    let said = other.process.output();
+    assert!(said.contains("has other settings"), "{said}");
+}
+
+#[test]
+fn a_member_without_utc_follows_and_one_with_a_wild_clock_is_not_followed() {
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let agents: Vec<_> = [(1, vec![]), (2, vec![]), (3, vec!["--page", "none"])]
+        .into_iter()
+        .map(|(node, options)| Agent::start(&ring, node, &options))
+        .collect();
+    for agent in &agents {
+        agent.wait_for("live");
+    }
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
+    agents[0].wait_until("the others have reported", |report| {
+        report.members.iter().filter(|member| member.ahead_of_utc_ns.is_some()).count() == 2
+    });
+    let report = agents[2].report();
+    assert!(report.utc_bound_ns.is_none() && report.phase == "live", "{report:#?}");
+    assert!(report.utc.contains("no UTC"), "{}", report.utc);
+    let (earliest, latest) = (truth() - 60_000_000_000, truth() + 60_000_000_000);
+    let value = crate::agents::read(&replicas[2], 7, crate::agents::PATIENCE).unwrap();
+    assert!((earliest..latest).contains(&value), "the group is set by those that have UTC");
+}
+
+/// The system clock, ns since 1970.
+fn truth() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_nanos()).unwrap()
+}
