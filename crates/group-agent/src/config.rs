@@ -19,7 +19,6 @@
 //! horizon = "5s"                              # proposals farther ahead are cut
 //! lease = "1us"                               # what a message reserves for further reads
 //! causal-horizon = "10s"                      # messages stamped farther ahead are refused
-//! outside = "wait"                            # or "fail": readings while the majority is away
 //! stagger = "400us"                           # how long each further replica waits with its proposal
 //! report-interval = "1s"                      # between reports of this member's clock
 //! buffer = 1048576                            # values kept for what is behind
@@ -44,7 +43,7 @@ pub use crate::clocks::UtcSource;
 pub use options::Options;
 pub use reader::parse;
 pub use values::{
-    causal_horizon, horizon, lease, members, mode, name, order, outside, report_interval, stagger,
+    causal_horizon, horizon, lease, members, mode, name, order, report_interval, stagger,
     steering_cap, steering_time, system_clock,
 };
 
@@ -70,8 +69,6 @@ pub struct Membership {
     pub group: Group,
     /// What carries its messages.
     pub carrier: Carrier,
-    /// What becomes of readings while the majority is away.
-    pub outside: Outside,
     /// How long each further replica waits with its proposal, ns.
     pub stagger_ns: u64,
     /// The least time between two reports of this member's clock, ns.
@@ -92,16 +89,6 @@ pub enum Carrier {
     Local(Vec<Member>),
 }
 
-/// What becomes of readings while this member is outside the primary component.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Outside {
-    /// They wait until it is back, or until the program's own patience is at an end.
-    #[default]
-    Wait,
-    /// They fail at once.
-    Fail,
-}
-
 impl Membership {
     /// This group with all settings at their defaults.
     #[must_use]
@@ -120,7 +107,6 @@ impl Membership {
                 rotate: false,
             },
             carrier: Carrier::Corosync,
-            outside: Outside::Wait,
             stagger_ns: 400_000,
             report_ns: 1_000_000_000,
             buffer: 1 << 20,

@@ -184,10 +184,12 @@ pub struct ThreadReport {
 }
 
 /// What is attached here.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Programs {
     /// Whether the member's program is here, which takes part in the group's messages.
     pub program: bool,
+    /// The family of processes that reads here, in hexadecimal: another one is not let in.
+    pub family: Option<String>,
     /// Attachments so far.
     pub attached: u64,
     /// Attachments refused.

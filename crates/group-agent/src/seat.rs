@@ -206,6 +206,8 @@ impl Seat {
     /// Takes in all that has come from programs and from the transport, without waiting. An error
     /// is the end of the transport.
     pub(crate) fn take_in(&mut self, turn: &mut Turn<'_>) -> Result<(), TransportError> {
+        // Where the group's order takes no more, programs wait with theirs.
+        self.door.pause(!self.outbox.is_empty());
         let mut requests = std::mem::take(&mut self.requests);
         self.door.work(turn.polled, &mut requests);
         for request in requests.drain(..) {

@@ -9,8 +9,7 @@ use std::thread;
 
 use bed::{Bed, PATIENCE, until};
 use truechimer_group::{Call, Member, Thread};
-use truechimer_group_agent::config::Outside;
-use truechimer_group_client::link::{ReadError, Role};
+use truechimer_group_client::link::{Outside, ReadError, Role};
 use truechimer_group_client::{Options, Replica};
 
 /// A program's thread, by number.
@@ -67,7 +66,7 @@ fn threads_at_all_members_read_the_same_and_never_go_back() {
 #[test]
 fn a_minority_waits_or_fails_and_never_gets_a_value() {
     let bed = Bed::new();
-    let mut agents: Vec<_> = (1..=3).map(|member| bed.agent(member)).collect();
+    let agents: Vec<_> = (1..=3).map(|member| bed.agent(member)).collect();
     let (one, two) = (bed.attach(1), bed.attach(2));
     read_all(&[&one, &two], 1, 10);
     bed.hub.cut(&[&[Member(1)]]);
@@ -86,16 +85,15 @@ fn a_minority_waits_or_fails_and_never_gets_a_value() {
     assert_eq!(both[0], both[1]);
     assert!(both[0][&(0, 0)] > others.time.0);
 
-    // The same with readings that fail.
-    agents.remove(0).stop();
-    let failing = bed.agent_with(1, |membership| membership.outside = Outside::Fail);
-    let one = bed.attach(1);
-    until("member 1 is live again", || bed.report(1).phase == "live");
+    // The same for a program that will not wait.
+    drop((one, alone));
+    let failing = Options { outside: Outside::Fail, ..Options::default() };
+    let one = Replica::attach_with(&bed.place("test", 1), &failing).unwrap();
     bed.hub.cut(&[&[Member(1)]]);
     until("member 1 has noticed", || bed.report(1).phase == "outside");
     let result = one.thread(number(5)).now(Call::Group, Some(PATIENCE));
     assert!(matches!(result, Err(ReadError::Rejected(_))), "{result:?}");
-    drop((agents, failing));
+    drop(agents);
 }
 
 #[test]
@@ -156,7 +154,8 @@ fn one_agent_may_have_all_members_of_a_group_and_several_groups() {
     let replicas: Vec<_> = (1..=3).map(|member| bed.attach_to("all", member)).collect();
     let values = read_all(&replicas.iter().collect::<Vec<_>>(), 2, 50);
     assert!(values.iter().all(|one| *one == values[0]));
-    let readers = Options { role: Role::Reader, ..Options::default() };
+    let family = replicas[1].family();
+    let readers = Options { role: Role::Reader, family, ..Options::default() };
     let reader = Replica::attach_with(&bed.place("all", 2), &readers).unwrap();
     reader.thread(number(77)).now(Call::Group, Some(PATIENCE)).unwrap();
     agent.stop();

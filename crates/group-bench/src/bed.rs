@@ -206,7 +206,8 @@ impl Bed {
     pub fn wait_for_programs(&mut self, nodes: u32) -> Result<(), Failure> {
         self.wait("programs at all nodes", |bed| {
             for node in 1..=nodes {
-                let report = bed.report(node)?;
+                // An agent that has just been started does not answer yet.
+                let Ok(report) = bed.report(node) else { return Ok(false) };
                 let there = report.pointer("/programs/program") == Some(&true.into());
                 if !there || report.get("phase") != Some(&"live".into()) {
                     return Ok(false);

@@ -124,7 +124,15 @@ mod tests {
         assert_eq!(child(Thread(GOLDEN[0]), 7, Kind::Thread).0, GOLDEN[5]);
     }
 
-    const GOLDEN: [u64; 6] = [0; 6];
+    /// Worked out by another program in another language.
+    const GOLDEN: [u64; 6] = [
+        0x11b1_7331_3eed_5ef1,
+        0x7d8b_11c5_9bcb_50b6,
+        0x8bca_b9c6_2d6d_19a1,
+        0xa054_acf8_33b8_a44c,
+        0x3b35_d9d3_7ddc_7f44,
+        0x27d2_f050_e577_4980,
+    ];
 
     #[test]
     fn relatives_have_different_numbers() {

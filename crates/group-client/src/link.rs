@@ -474,9 +474,9 @@ impl Link {
                 continue;
             }
             let Some(asleep) = slot.sleep(ours) else { continue };
-            let slept = sys::monotonic();
-            sys::futex_wait(slot.control(), asleep.low(), left.unwrap_or(SLICE).min(SLICE));
-            if slot.now() == asleep && sys::monotonic() - slept >= SLICE && !self.stands() {
+            let slice = left.unwrap_or(SLICE).min(SLICE);
+            let late = sys::futex_wait(slot.control(), asleep.low(), slice);
+            if late && slice == SLICE && slot.now() == asleep && !self.stands() {
                 return Err(ReadError::Gone);
             }
         }
@@ -551,9 +551,8 @@ impl Link {
                 sys::nap(1_000_000);
                 return Ok(());
             }
-            let slept = sys::monotonic();
-            sys::futex_wait(&self.memory.phase, word as u32, left.unwrap_or(SLICE).min(SLICE));
-            let late = sys::monotonic() - slept >= SLICE;
+            let slice = left.unwrap_or(SLICE).min(SLICE);
+            let late = sys::futex_wait(&self.memory.phase, word as u32, slice);
             if late && self.memory.phase.load(Relaxed) == word && !self.stands() {
                 return Err(ReadError::Gone);
             }

@@ -60,6 +60,14 @@ pub fn monotonic() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The same by way of libc, which needs no system call: for agents.
+pub fn agents_monotonic() -> u64 {
+    let mut time = timespec(0);
+    // SAFETY: one timespec that outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// This process.
 #[inline]
 pub fn process() -> u32 {
@@ -80,13 +88,15 @@ fn half(word: &AtomicU64) -> usize {
     if cfg!(target_endian = "big") { at + 4 } else { at }
 }
 
-/// Sleeps while the lower half of `word` is `value`, at most so many ns, unless woken.
-pub fn futex_wait(word: &AtomicU64, value: u32, ns: u64) {
+/// Sleeps while the lower half of `word` is `value`, at most so many ns, unless woken. Whether the
+/// time was up.
+pub fn futex_wait(word: &AtomicU64, value: u32, ns: u64) -> bool {
     let limit = timespec(ns);
     let arguments =
         [half(word), libc::FUTEX_WAIT as usize, value as usize, (&raw const limit) as usize, 0, 0];
     // SAFETY: the address is that of an atomic that outlives the call, the limit's as well.
-    let _ = unsafe { call(libc::SYS_futex, arguments) };
+    let waited = unsafe { call(libc::SYS_futex, arguments) };
+    waited == Err(libc::ETIMEDOUT)
 }
 
 /// Wakes all that sleep on `word`.

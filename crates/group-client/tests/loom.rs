@@ -369,18 +369,6 @@ fn an_answer_is_whole() {
     one_answer::<Whole>();
 }
 
-#[test]
-#[should_panic(expected = "another answer")]
-fn it_takes_the_release_of_answers() {
-    one_answer::<NoReleaseChange>();
-}
-
-#[test]
-#[should_panic(expected = "another answer")]
-fn it_takes_the_acquire_of_answers() {
-    one_answer::<NoAcquireLoad>();
-}
-
 /// A thread gives up while the agent may be answering; then another uses the slot. The agent may
 /// find the second thread's request by the first one's announcement.
 fn given_up<P: Policy>() {

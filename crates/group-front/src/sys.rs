@@ -57,11 +57,8 @@ pub fn connect(to: SocketAddr, ready: impl FnOnce(u16)) -> io::Result<TcpStream>
     }
     // SAFETY: a new descriptor that nobody else has.
     let stream = unsafe { TcpStream::from_raw_fd(fd) };
-    let any: IpAddr = if to.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv6Addr::UNSPECIFIED.into()
-    };
+    let any: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let from = if to.ip().is_loopback() { to.ip() } else { any };
     let (from, length) = address(SocketAddr::new(from, 0));
     // SAFETY: an address of that length that outlives the call.

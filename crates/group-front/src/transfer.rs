@@ -33,12 +33,7 @@ impl Shell {
         self.start(command, Some(data), waker)
     }
 
-    fn start(
-        &self,
-        command: &str,
-        input: Option<Vec<u8>>,
-        waker: &Waker,
-    ) -> std::io::Result<Gave> {
+    fn start(&self, command: &str, input: Option<Vec<u8>>, waker: &Waker) -> std::io::Result<Gave> {
         let (tell, told) = mpsc::channel();
         let mut shell = shell(command, self.connect, &self.page);
         let (line, waker) = (command.to_string(), waker.clone());
@@ -109,7 +104,10 @@ mod tests {
         let data = shell.take(command, &waker).unwrap().recv().unwrap().unwrap();
         assert_eq!(data, b"127.0.0.1:6379 /nowhere/1.front");
         let check = "read -r line; test \"$line\" = state";
-        assert_eq!(shell.give(check, b"state\n".into(), &waker).unwrap().recv().unwrap(), Ok(vec![]));
+        assert_eq!(
+            shell.give(check, b"state\n".into(), &waker).unwrap().recv().unwrap(),
+            Ok(vec![])
+        );
         let failed = shell.give(check, b"other\n".into(), &waker).unwrap().recv().unwrap();
         assert!(failed.unwrap_err().contains("exit status: 1"));
         let failed = shell.take("exit 3", &waker).unwrap().recv().unwrap();

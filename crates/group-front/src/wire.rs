@@ -117,9 +117,7 @@ impl Message {
         let message = match kind {
             0 => Message::Knock,
             1 => Message::Hello { serial: from.u32()?, position: from.position()? },
-            2 => {
-                Message::Here { to: from.front()?, serial: from.u32()?, state: from.state()? }
-            }
+            2 => Message::Here { to: from.front()?, serial: from.u32()?, state: from.state()? },
             3 => {
                 let position = from.position()?;
                 let count = from.count()?;

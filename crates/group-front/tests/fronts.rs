@@ -230,7 +230,12 @@ impl World {
         self.dir.join(format!("{member}.record"))
     }
 
-    fn start(&self, member: u32, connect: SocketAddr, change: impl FnOnce(&mut Settings)) -> Running {
+    fn start(
+        &self,
+        member: u32,
+        connect: SocketAddr,
+        change: impl FnOnce(&mut Settings),
+    ) -> Running {
         let mut settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
             connect,
@@ -345,7 +350,8 @@ fn replicas_give_the_same_answers_at_the_same_times() {
             times
         })
     });
-    let all: Vec<Vec<i64>> = askers.collect::<Vec<_>>().into_iter().map(|a| a.join().unwrap()).collect();
+    let all: Vec<Vec<i64>> =
+        askers.collect::<Vec<_>>().into_iter().map(|a| a.join().unwrap()).collect();
     let distinct: BTreeSet<i64> = all.iter().flatten().copied().collect();
     assert_eq!(distinct.len(), 150, "each request has its own time");
     let logs: Vec<String> = fronts.iter().map(|front| Client::of(front).ask("LOG")).collect();

@@ -69,7 +69,7 @@ unsafe extern "C" fn pthread_create(
     let result = unsafe { real(thread, attributes, begin, birth.cast()) };
     if result != 0 {
         // SAFETY: no thread has come to take it.
-        drop(unsafe { Birth::<Start>::take(birth.cast()) });
+        let _ = unsafe { Birth::<Start>::take(birth.cast()) };
         here(Here::take_thread_back);
     }
     result
@@ -96,7 +96,7 @@ unsafe extern "C" fn thrd_create(
     let result = unsafe { real(thread, begin_thrd, birth.cast()) };
     if result != 0 {
         // SAFETY: no thread has come to take it.
-        drop(unsafe { Birth::<ThrdStart>::take(birth.cast()) });
+        let _ = unsafe { Birth::<ThrdStart>::take(birth.cast()) };
         here(Here::take_thread_back);
     }
     result
@@ -157,6 +157,7 @@ extern "C" fn vfork() -> pid_t {
 
 /// `fork` without handlers.
 #[cfg_attr(not(test), unsafe(no_mangle))]
+#[allow(non_snake_case)]
 extern "C" fn _Fork() -> pid_t {
     let Some(real) = Real::get(&real::UNDERSCORE_FORK) else { return missing() };
     if part() == Part::None {

@@ -7,8 +7,8 @@ use truechimer_group::Call;
 
 use crate::kernel::set_errno;
 use crate::process::{Part, part, process};
-use crate::real;
 use crate::reads::group_time;
+use crate::real;
 use crate::spans::{SECOND, to_timespec};
 
 /// `TIME_UTC` and `TIME_MONOTONIC` of C.

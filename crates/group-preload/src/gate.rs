@@ -92,7 +92,11 @@ unsafe extern "C" fn syscall(
         _ if is_fork(number, a) && part() != Part::None => {
             births::before();
             let result = kernel(plain);
-            if result == 0 { births::in_child() } else { births::after() }
+            if result == 0 {
+                births::in_child()
+            } else {
+                births::after()
+            }
             result
         }
         _ => kernel(plain),
@@ -151,7 +155,13 @@ mod tests {
         assert_eq!(futex_clock(bitset | private | real), Some(libc::CLOCK_REALTIME));
         assert_eq!(futex_clock(libc::FUTEX_LOCK_PI | private), Some(libc::CLOCK_REALTIME));
         assert_eq!(futex_clock(13 | private), Some(libc::CLOCK_MONOTONIC));
-        assert_eq!(on_monotonic(c_long::from(bitset | private | real)), c_long::from(bitset | private));
-        assert_eq!(on_monotonic(c_long::from(libc::FUTEX_LOCK_PI | private)), c_long::from(13 | private));
+        assert_eq!(
+            on_monotonic(c_long::from(bitset | private | real)),
+            c_long::from(bitset | private)
+        );
+        assert_eq!(
+            on_monotonic(c_long::from(libc::FUTEX_LOCK_PI | private)),
+            c_long::from(13 | private)
+        );
     }
 }

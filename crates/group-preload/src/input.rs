@@ -83,7 +83,13 @@ pub fn end_of_process() {
 }
 
 /// A call that takes input from `fd`: waits, calls, and counts what came.
-fn take(fd: c_int, wanted: bool, peeks: bool, waits_not: bool, call: impl FnOnce() -> ssize_t) -> ssize_t {
+fn take(
+    fd: c_int,
+    wanted: bool,
+    peeks: bool,
+    waits_not: bool,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
     let Some((page, port)) = page().zip(port_of(fd)) else { return call() };
     if !waits_not && is_blocking(fd) {
         waits();
@@ -125,9 +131,8 @@ fn loopback_port(fd: c_int) -> Option<u16> {
     let mut length = size_of::<libc::sockaddr_storage>() as socklen_t;
     let (at, length_at) = (peer.as_mut_ptr() as i64, (&raw mut length) as i64);
     // SAFETY: places for an address and its length.
-    let result = unsafe {
-        kernel::call(libc::SYS_getpeername, [i64::from(fd), at, length_at, 0, 0, 0])
-    };
+    let result =
+        unsafe { kernel::call(libc::SYS_getpeername, [i64::from(fd), at, length_at, 0, 0, 0]) };
     if result != 0 {
         return None;
     }
@@ -292,9 +297,7 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
 /// As `recvmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    take(fd, true, peeks(flags), waits_not(flags), || {
-        call!(real::RECVMSG, (fd, message, flags))
-    })
+    take(fd, true, peeks(flags), waits_not(flags), || call!(real::RECVMSG, (fd, message, flags)))
 }
 
 fn peeks(flags: c_int) -> bool {
@@ -458,6 +461,7 @@ unsafe extern "C" fn _exit(status: c_int) -> ! {
 /// # Safety
 /// As `_exit(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
+#[allow(non_snake_case)]
 unsafe extern "C" fn _Exit(status: c_int) -> ! {
     waits();
     kernel::end(status)
@@ -472,6 +476,5 @@ fn waits_unless(looks_only: bool) {
 
 unsafe fn is_zero(timeout: *const timespec) -> bool {
     // SAFETY: null or the caller's timeout.
-    unsafe { timeout.as_ref() }
-        .is_some_and(|timeout| timeout.tv_sec == 0 && timeout.tv_nsec == 0)
+    unsafe { timeout.as_ref() }.is_some_and(|timeout| timeout.tv_sec == 0 && timeout.tv_nsec == 0)
 }

@@ -114,8 +114,7 @@ pub fn read_file<'a>(path: &CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
     let at = path.as_ptr() as c_long;
     let how = c_long::from(libc::O_RDONLY | libc::O_CLOEXEC);
     // SAFETY: a C string.
-    let fd =
-        unsafe { call(libc::SYS_openat, [c_long::from(libc::AT_FDCWD), at, how, 0, 0, 0]) };
+    let fd = unsafe { call(libc::SYS_openat, [c_long::from(libc::AT_FDCWD), at, how, 0, 0, 0]) };
     if fd < 0 {
         return None;
     }

@@ -59,9 +59,8 @@ impl Kin {
         let fd = raised(made);
         let size = size_of::<Kin>() as c_long;
         // SAFETY: a descriptor of ours and a length.
-        let sized = unsafe {
-            kernel::call(libc::SYS_ftruncate, [c_long::from(fd), size, 0, 0, 0, 0])
-        };
+        let sized =
+            unsafe { kernel::call(libc::SYS_ftruncate, [c_long::from(fd), size, 0, 0, 0, 0]) };
         let kin = if sized == 0 { map(fd) } else { None };
         let Some(kin) = kin else {
             kernel::close(fd);
@@ -78,8 +77,7 @@ impl Kin {
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
         let at = (&raw mut stat) as c_long;
         // SAFETY: a place for the kernel to write to.
-        let known =
-            unsafe { kernel::call(libc::SYS_fstat, [c_long::from(fd), at, 0, 0, 0, 0]) };
+        let known = unsafe { kernel::call(libc::SYS_fstat, [c_long::from(fd), at, 0, 0, 0, 0]) };
         if known != 0 || usize::try_from(stat.st_size) != Ok(size_of::<Kin>()) {
             return None;
         }
@@ -158,8 +156,7 @@ pub fn lost() -> Thread {
 fn raised(fd: i32) -> i32 {
     let how = c_long::from(libc::F_DUPFD);
     // SAFETY: takes numbers only.
-    let high =
-        unsafe { kernel::call(libc::SYS_fcntl, [c_long::from(fd), how, HIGH, 0, 0, 0]) };
+    let high = unsafe { kernel::call(libc::SYS_fcntl, [c_long::from(fd), how, HIGH, 0, 0, 0]) };
     match i32::try_from(high) {
         Ok(high) if high >= 0 => {
             kernel::close(fd);

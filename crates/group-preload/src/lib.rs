@@ -35,6 +35,7 @@ mod real;
 mod say;
 mod settings;
 mod spans;
+mod surroundings;
 mod thread;
 mod timers;
 mod waits;

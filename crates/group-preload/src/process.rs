@@ -17,8 +17,9 @@ use truechimer_group_client::link::{self, Address, As, How, Link, Refused, Role}
 use crate::kernel;
 use crate::kin::{self, Kin};
 use crate::real;
-use crate::say::{NO_TIME, WRONG_SETTINGS, fail, line};
+use crate::say::{NO_TIME, Text, WRONG_SETTINGS, fail, line};
 use crate::settings::{self, Outside, Reads, Settings};
+use crate::surroundings;
 use crate::thread;
 
 /// What calls do.
@@ -145,7 +146,7 @@ fn start() -> u32 {
     ONCE.by.store(own, Ordering::Release);
     let errno = kernel::Errno::keep();
     real::look_all_up();
-    let state = match Settings::of(variable, program()) {
+    let state = match Settings::of(surroundings::get, program()) {
         Ok(None) => OFF,
         Ok(Some(settings)) => set_up(&settings),
         Err((name, may_be)) => {
@@ -310,9 +311,16 @@ fn set_environment(inherited: Option<i32>) {
             forget_us();
         } else if process.kin_fd >= 0 {
             let socket = process.link.as_ref().map_or(-1, Link::socket);
-            set(c"TRUECHIMER_GROUP_FAMILY", format_args!("{:016x}", process.family));
-            set(c"TRUECHIMER_GROUP_KIN", format_args!("{}", process.kin_fd));
-            set(c"TRUECHIMER_GROUP_BEFORE", format_args!("{socket}"));
+            let family = Text::of(format_args!("{:016x}", process.family));
+            let (kin, before) =
+                (Text::of(format_args!("{}", process.kin_fd)), Text::of(format_args!("{socket}")));
+            let variables = [
+                (c"TRUECHIMER_GROUP_FAMILY", family.as_c_str()),
+                (c"TRUECHIMER_GROUP_KIN", kin.as_c_str()),
+                (c"TRUECHIMER_GROUP_BEFORE", before.as_c_str()),
+            ];
+            // SAFETY: called by the constructor only.
+            unsafe { surroundings::set(&variables) };
         }
     }
     // The attachment of the program that this one was executed in place of.
@@ -335,35 +343,19 @@ fn is_unix_socket(fd: c_int) -> bool {
     option(libc::SO_TYPE) == libc::SOCK_SEQPACKET && option(libc::SO_DOMAIN) == libc::AF_UNIX
 }
 
-fn set(name: &CStr, value: core::fmt::Arguments<'_>) {
-    let value = format!("{value}\0");
-    // SAFETY: C strings; the program's threads do not run yet.
-    unsafe { libc::setenv(name.as_ptr(), value.as_ptr().cast(), 1) };
-}
-
 /// Programs that this one executes run without this library.
 fn forget_us() {
     let mut room = [0; 4096];
-    let list = variable(c"LD_PRELOAD").map_or(&[][..], CStr::to_bytes);
-    if let Some(rest) = settings::without(list, b"libtruechimer_group.so", &mut room) {
-        // SAFETY: C strings; the program's threads do not run yet.
-        unsafe {
-            match rest.is_empty() {
-                true => libc::unsetenv(c"LD_PRELOAD".as_ptr()),
-                false => libc::setenv(c"LD_PRELOAD".as_ptr(), rest.as_ptr(), 1),
-            };
-        }
-    }
-    // SAFETY: a C string; as above.
-    unsafe { libc::unsetenv(c"TRUECHIMER_GROUP".as_ptr()) };
-}
-
-fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: a C string; what comes is null or a C string that stays at least until the program
-    // changes its environment, which it cannot before it is set up.
+    let list = surroundings::get(c"LD_PRELOAD").map_or(&[][..], CStr::to_bytes);
+    let rest = settings::without(list, b"libtruechimer_group.so", &mut room);
+    // SAFETY: called by the constructor only.
     unsafe {
-        let value = libc::getenv(name.as_ptr());
-        (!value.is_null()).then(|| CStr::from_ptr(value))
+        match rest {
+            Some(rest) if rest.is_empty() => surroundings::remove(c"LD_PRELOAD"),
+            Some(rest) => surroundings::set(&[(c"LD_PRELOAD", rest)]),
+            None => {}
+        }
+        surroundings::remove(c"TRUECHIMER_GROUP");
     }
 }
 
@@ -391,7 +383,7 @@ impl core::fmt::Display for Shown<'_> {
 }
 
 extern "C" fn constructor() {
-    let inherited = variable(c"TRUECHIMER_GROUP_BEFORE")
+    let inherited = surroundings::get(c"TRUECHIMER_GROUP_BEFORE")
         .and_then(|text| text.to_str().ok()?.parse().ok())
         .filter(|fd: &i32| *fd >= 3);
     part();

@@ -81,7 +81,10 @@ fn round(process: &Process, link: &Link, here: &Here, call: Call) -> i64 {
     let jumped = leave_what_was_left(here, frame);
     let depth = here.depth.get();
     let Some(place) = here.frames.get(depth) else {
-        fail(NO_TIME, format_args!("{DEEPEST} signal handlers have interrupted reads of each other"))
+        fail(
+            NO_TIME,
+            format_args!("{DEEPEST} signal handlers have interrupted reads of each other"),
+        )
     };
     place.set(frame);
     let thread = here.number_at(depth);
@@ -120,8 +123,7 @@ fn leave_what_was_left(here: &Here, frame: usize) -> bool {
 }
 
 fn is_on_signal_stack() -> bool {
-    let mut stack =
-        libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    let mut stack = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
     let at = (&raw mut stack) as i64;
     // SAFETY: asks only, into a place for the answer.
     unsafe { kernel::call(libc::SYS_sigaltstack, [0, at, 0, 0, 0, 0]) };
@@ -134,7 +136,9 @@ fn no_time(thread: Thread, why: &ReadError) -> ! {
         ReadError::Rejected(Rejection::Outside) => {
             fail(
                 NO_TIME,
-                format_args!("this member is outside the primary component: there is no group time"),
+                format_args!(
+                    "this member is outside the primary component: there is no group time"
+                ),
             );
         }
         ReadError::Rejected(Rejection::Behind) => {

@@ -7,9 +7,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    clockid_t, epoll_event, fd_set, iovec, itimerspec, mqd_t, msghdr, nfds_t, pid_t,
-    pollfd, pthread_attr_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_t, sem_t,
-    sigevent, sigset_t, size_t, sockaddr, socklen_t, ssize_t, time_t, timer_t, timespec, timeval,
+    clockid_t, epoll_event, fd_set, iovec, itimerspec, mqd_t, msghdr, nfds_t, pid_t, pollfd,
+    pthread_attr_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, pthread_t, sem_t, sigevent,
+    sigset_t, size_t, sockaddr, socklen_t, ssize_t, time_t, timer_t, timespec, timeval,
 };
 
 /// A function of libc, looked up once: before `main` for all of them, as looking up is nothing for
@@ -48,8 +48,7 @@ impl<F: Copy> Real<F> {
     fn look_up(&self) -> *mut c_void {
         if let Some(version) = self.version {
             // SAFETY: C strings; RTLD_NEXT is meant for this.
-            let at =
-                unsafe { dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr()) };
+            let at = unsafe { dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr()) };
             if !at.is_null() {
                 return at;
             }
@@ -185,4 +184,3 @@ functions! {
 pub type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 /// What a thread of C11 begins with.
 pub type ThrdStart = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
-

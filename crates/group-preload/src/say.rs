@@ -1,5 +1,6 @@
 //! Messages to standard error, made without allocating: they may come from a signal handler.
 
+use core::ffi::CStr;
 use core::fmt::{self, Write};
 
 use crate::kernel;
@@ -44,4 +45,25 @@ pub fn line(what: fmt::Arguments<'_>) {
 pub fn fail(status: i32, what: fmt::Arguments<'_>) -> ! {
     line(what);
     kernel::end(status)
+}
+
+/// A short text with a zero at its end.
+pub struct Text([u8; 32]);
+
+impl Text {
+    /// The text, or as much of it as fits.
+    pub fn of(what: fmt::Arguments<'_>) -> Text {
+        let mut line = Line { text: [0; 400], length: 0 };
+        let _ = line.write_fmt(what);
+        let mut text = Text([0; 32]);
+        for (to, from) in text.0.iter_mut().take(31).zip(line.text) {
+            *to = from;
+        }
+        text
+    }
+
+    /// As C has it.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
 }

@@ -8,8 +8,8 @@ use libc::{clockid_t, itimerspec, sigevent, timer_t};
 
 use crate::clocks::{Shows, shows};
 use crate::kernel;
-use crate::real::{self, Real};
 use crate::reads::{group_ahead, monotonic};
+use crate::real::{self, Real};
 use crate::spans::{from_timespec, left, to_timespec};
 
 /// How many POSIX timers on clocks other than the host's can be told apart.

@@ -12,8 +12,8 @@ use libc::{
 use crate::clocks::{Shows, shows};
 use crate::kernel;
 use crate::process::process;
-use crate::real::{self, Real};
 use crate::reads::{group_ahead, monotonic};
+use crate::real::{self, Real};
 use crate::spans::{from_timespec, local, to_timespec};
 
 /// C11's answer to what does not work.

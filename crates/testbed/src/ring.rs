@@ -38,6 +38,8 @@ pub struct Settings {
     pub consensus_ms: Option<u32>,
     /// As an ordinary user does it, even as root.
     pub user_namespace: bool,
+    /// Another user whose programs may connect.
+    pub user: Option<u32>,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Default for Settings {
             token_ms: None,
             consensus_ms: None,
             user_namespace: false,
+            user: None,
         }
     }
 }
@@ -129,9 +132,11 @@ impl Ring {
         {
             up.args(wanted.then_some(option));
         }
-        for (option, value) in
-            [("--token", settings.token_ms), ("--consensus", settings.consensus_ms)]
-        {
+        for (option, value) in [
+            ("--token", settings.token_ms),
+            ("--consensus", settings.consensus_ms),
+            ("--user", settings.user),
+        ] {
             if let Some(value) = value {
                 up.args([option, &value.to_string()]);
             }
@@ -174,6 +179,12 @@ impl Ring {
         1..=self.nodes
     }
 
+    /// Whether we made it as root, and may so be any user at its nodes.
+    #[must_use]
+    pub fn is_by_root(&self) -> bool {
+        !self.user_namespace
+    }
+
     /// A folder that lasts as long as the ring; the same at all nodes.
     #[must_use]
     pub fn dir(&self) -> &temp::Dir {
@@ -201,12 +212,18 @@ impl Ring {
         command
     }
 
+    /// A node's `corosync.conf`, which is read when it is started.
+    #[must_use]
+    pub fn configuration(&self, node: u32) -> PathBuf {
+        self.state.join(format!("node{node}/corosync.conf"))
+    }
+
     /// Starts a node's Corosync, without waiting for anything.
     pub fn start(&mut self, node: u32) {
         assert!(!self.running.contains_key(&node), "node {node} runs");
         let folder = self.state.join(format!("node{node}"));
         let mut command = self.command(node, &self.corosync);
-        command.arg("-f").arg("-c").arg(folder.join("corosync.conf"));
+        command.arg("-f").arg("-c").arg(self.configuration(node));
         self.running.insert(node, Process::start(command, &folder.join("log")));
     }
 
@@ -282,8 +299,13 @@ impl Ring {
         let tool = self.corosync.with_file_name("corosync-quorumtool");
         let output = self.command(node, tool).arg("-s").output().expect("nsenter runs");
         let said = String::from_utf8_lossy(&output.stdout);
-        let table = said.lines().filter(|line| line.contains("node"));
-        table.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect()
+        // Lines of the table have the node's id and its votes first.
+        let row = |line: &str| {
+            let mut words = line.split_whitespace();
+            let (id, votes) = (words.next()?.parse().ok()?, words.next()?.parse::<u32>());
+            votes.is_ok().then_some(id)
+        };
+        said.lines().filter_map(row).collect()
     }
 
     /// Waits until a node sees just these.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use truechimer_group::{Member, Mode, Order};
-use truechimer_group_agent::config::{self, Carrier, Membership, Outside, UtcSource};
+use truechimer_group_agent::config::{self, Carrier, Membership, UtcSource};
 use truechimer_group_agent::{Level, Settings, run as run_agent};
 
 use crate::failure::{Ended, Failure, Outcome};
@@ -100,9 +100,6 @@ pub struct Own {
     #[arg(long, value_name = "N", requires = "group")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub local: Option<u32>,
-    /// What readings do while no majority is connected: wait or fail [default: wait]
-    #[arg(long, value_name = "WHAT", value_parser = config::outside, requires = "group")]
-    pub outside: Option<Outside>,
     /// How long each further replica waits with its proposal [default: 400us]
     #[arg(long, value_name = "SPAN", value_parser = config::stagger, requires = "group")]
     pub stagger: Option<u64>,
@@ -191,8 +188,7 @@ impl Options {
         set(&mut group.horizon_ns, horizon);
         set(&mut group.lease_ns, lease);
         set(&mut group.causal_horizon_ns, causal_horizon);
-        let Own { local, outside, stagger, report_interval, checkpoints } = &self.own;
-        set(&mut made.outside, outside);
+        let Own { local, stagger, report_interval, checkpoints } = &self.own;
         set(&mut made.stagger_ns, stagger);
         set(&mut made.report_ns, report_interval);
         made.checkpoints = *checkpoints;

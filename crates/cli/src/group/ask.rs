@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use truechimer_group::Member;
 use truechimer_group_agent::Report;
-use truechimer_group_client::link::Role;
-use truechimer_group_client::{Options, Replica, Where, directories, members, valid_group};
+use truechimer_group_client::{Watcher, Where, directories, members, valid_group};
 
 use super::Place;
 use crate::failure::Failure;
@@ -65,9 +64,8 @@ fn names(directory: &Path) -> Vec<String> {
 
 /// Asks one agent.
 pub fn report(of: &Where) -> Result<Report, Failure> {
-    let options = Options { role: Role::Watcher, ..Options::default() };
     let said = |why: &dyn std::fmt::Display| Failure::Said(why.to_string());
-    let watcher = Replica::attach_with(of, &options).map_err(|why| said(&why))?;
+    let mut watcher = Watcher::attach(of).map_err(|why| said(&why))?;
     let text = watcher.status(PATIENCE).map_err(|why| said(&why))?;
     let text = text.ok_or_else(|| {
         Failure::Said(format!("the agent of group '{}' does not answer: is it stopped?", of.group))

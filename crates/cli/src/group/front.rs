@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use truechimer_group_agent::config;
+use truechimer_group_agent::{Report, config};
 use truechimer_group_client::{Replica, Where};
 use truechimer_group_front::{AgentRing, Ended, Front, Protocol, Settings};
 use truechimer_time::Span;
@@ -15,6 +15,9 @@ use super::{Place, ask};
 use crate::args::positive;
 use crate::failure::{Ended as Result, Failure, Outcome};
 use crate::{show, signals};
+
+/// How long the agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Options of `truechimer group front`.
 #[derive(Args, Debug)]
@@ -54,10 +57,9 @@ pub struct Options {
     /// Where this replica's program listens
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub connect: SocketAddr,
-    /// How many replicas there are in all
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub replicas: u32,
+    /// How many replicas there are in all [default: as many as the group has members]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub replicas: Option<u32>,
     /// Write each request's number, agreed time and reply to FILE
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -118,7 +120,10 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
     let settings = Settings {
         listen: options.listen,
         connect: options.connect,
-        replicas: options.replicas as usize,
+        replicas: match options.replicas {
+            Some(replicas) => replicas as usize,
+            None => members(&replica)?,
+        },
         page: socket.with_file_name(format!("{member}.front")),
         clock: !options.own_clocks,
         record: options.record.clone(),
@@ -169,6 +174,16 @@ fn place(options: &Options) -> std::result::Result<Where, Failure> {
             "say which with --group and --member, and start a front for each",
         )),
     }
+}
+
+/// How many members the group has.
+fn members(replica: &Replica) -> std::result::Result<usize, Failure> {
+    let status = replica.status(PATIENCE).map_err(|why| Failure::Said(why.to_string()))?;
+    let report = status.as_deref().and_then(|status| Report::from_json(status).ok());
+    report.map(|report| report.group.members.len()).ok_or_else(|| {
+        let why = "say how many replicas there are with --replicas";
+        Failure::new("the agent does not say who belongs to the group", why)
+    })
 }
 
 fn duration(span: Span) -> Duration {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use truechimer_group::{Agreed, Call, Member, Rejection, Thread};
 use truechimer_group_agent::config;
-use truechimer_group_client::link::{Outside, ReadError, Role};
+use truechimer_group_client::link::{ReadError, Role};
 use truechimer_group_client::{Options as Attachment, Replica};
 use truechimer_time::Span;
 
@@ -62,7 +62,10 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
             format!("{}: say which with --group and --member", all.join(", ")),
         ));
     };
-    let attachment = Attachment { role: Role::Reader, outside: Outside::Wait, ..Attachment::default() };
+    // Beside the program of the member, if there is one: no other's are let in.
+    let family = ask::report(place)?.programs.family;
+    let family = family.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
+    let attachment = Attachment { role: Role::Reader, family, ..Attachment::default() };
     let reader = Replica::attach_with(place, &attachment)
         .map_err(|why| Failure::Said(why.to_string()))?;
     let member = place.member.unwrap_or(Member(0));

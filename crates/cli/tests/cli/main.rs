@@ -4,6 +4,7 @@
 mod counters_costs;
 mod counters_list;
 mod errors;
+mod group;
 mod help;
 mod live;
 mod replay;

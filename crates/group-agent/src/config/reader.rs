@@ -42,7 +42,6 @@ const GROUP: &[&str] = &[
     "horizon",
     "lease",
     "causal-horizon",
-    "outside",
     "stagger",
     "report-interval",
     "buffer",
@@ -155,9 +154,6 @@ impl Reader<'_> {
                 "causal-horizon" => {
                     let read = self.text_of("causal-horizon", value, values::causal_horizon);
                     set(&mut group.causal_horizon_ns, read);
-                }
-                "outside" => {
-                    set(&mut made.outside, self.text_of("outside", value, values::outside));
                 }
                 "stagger" => {
                     set(&mut made.stagger_ns, self.text_of("stagger", value, values::stagger));

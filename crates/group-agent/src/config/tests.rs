@@ -28,7 +28,7 @@ fn a_name_is_enough_and_everything_can_be_said() {
     let full = membership(
         "[[group]]\nname = \"a\"\nlocal = 2\nmode = \"passive\"\norder = \"published\"\n\
          rotate = true\nsteering-cap-ppm = 12.5\nsteering-time = \"2s\"\nhorizon = \"1s\"\n\
-         lease = \"5us\"\ncausal-horizon = \"3s\"\noutside = \"fail\"\nstagger = \"1ms\"\n\
+         lease = \"5us\"\ncausal-horizon = \"3s\"\nstagger = \"1ms\"\n\
          report-interval = \"2s\"\nbuffer = 2048\ncheckpoints = true\n",
     );
     let all = vec![Member(1), Member(2)];
@@ -36,7 +36,7 @@ fn a_name_is_enough_and_everything_can_be_said() {
     assert_eq!((full.group.mode, full.group.order), (Mode::Passive, Order::Published));
     assert_eq!(full.group.steering_cap_ppb, 12_500);
     assert_eq!((full.group.lease_ns, full.stagger_ns, full.buffer), (5_000, 1_000_000, 2_048));
-    assert!(full.checkpoints && full.group.rotate && full.outside == Outside::Fail);
+    assert!(full.checkpoints && full.group.rotate);
     let wider = membership("[[group]]\nlocal = 2\nname = \"a\"\nmembers = [5, 1, 2]");
     assert_eq!(wider.group.universe, [Member(1), Member(2), Member(5)], "only two are here");
     assert_eq!(wider.carrier, Carrier::Local(all));
@@ -70,7 +70,6 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[group]]\nlocal = true", "t:2: `local` must be a number of members, as in 3"),
         ("[[group]]\nmode = \"lazy\"", "`mode` = \"lazy\": must be active, semi-active or passive"),
         ("[[group]]\norder = \"any\"", "must be monotone or published"),
-        ("[[group]]\noutside = \"guess\"", "must be wait or fail"),
         ("[[group]]\nrotate = 1", "`rotate` must be true or false, not integer"),
         ("[[group]]\nsteering-cap-ppm = 0", "must be 1 to 100000 ppm"),
         ("[[group]]\nsteering-cap-ppm = true", "must be a number of ppm, as in 500"),

@@ -6,8 +6,6 @@ use truechimer_group::{LONGEST_NAME, Member, Mode, Order};
 use truechimer_group_client::valid_group;
 use truechimer_time::{Rate, Span};
 
-use super::Outside;
-
 /// The most members of a group.
 pub(super) const MOST_MEMBERS: usize = 64;
 /// What `buffer` may be.
@@ -91,18 +89,6 @@ pub fn order(text: &str) -> Result<Order, String> {
         "monotone" => Ok(Order::Monotone),
         "published" => Ok(Order::Published),
         _ => Err("must be monotone or published".to_owned()),
-    }
-}
-
-/// What becomes of readings outside the primary component.
-///
-/// # Errors
-/// If it is neither.
-pub fn outside(text: &str) -> Result<Outside, String> {
-    match text {
-        "wait" => Ok(Outside::Wait),
-        "fail" => Ok(Outside::Fail),
-        _ => Err("must be wait or fail".to_owned()),
     }
 }
 

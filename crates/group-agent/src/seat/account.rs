@@ -114,6 +114,7 @@ impl Seat {
         let counts = self.door.counts();
         Programs {
             program: self.door.program().is_some(),
+            family: self.door.family().map(|family| format!("{family:016x}")),
             attached: counts.attached,
             refused: counts.refused,
             cut_off: counts.cut_off,

@@ -2,10 +2,9 @@
 
 use truechimer_group::{Action, Event, Phase, Rejection, Thread};
 use truechimer_group_client::agent::{LinkId, News, Request};
-use truechimer_group_client::link::{Answer, Outside as Asked, Role};
+use truechimer_group_client::link::{Answer, Outside, Role};
 
 use super::{Crossing, FOREIGN, Seat, Turn, Waiting};
-use crate::config::Outside;
 use crate::notices::Level;
 
 /// Questions after places that may be open at a time.
@@ -31,8 +30,7 @@ impl Seat {
                 }
             }
             Request::Read { ticket, thread, call, outside } => {
-                let fails =
-                    outside == Asked::Fail || self.membership.outside == Outside::Fail;
+                let fails = outside == Outside::Fail;
                 if self.reads.contains_key(&thread) {
                     self.door.complete(ticket, Err(Rejection::Busy));
                 } else if fails && self.phase == Phase::Outside {

@@ -11,8 +11,7 @@ use truechimer_group::Member;
 use truechimer_group_agent::config::{Carrier, Membership, Place, UtcSource};
 use truechimer_group_agent::transport::Hub;
 use truechimer_group_agent::{Agent, Report, Settings};
-use truechimer_group_client::link::Role;
-use truechimer_group_client::{Options, Replica, Where};
+use truechimer_group_client::{Replica, Watcher, Where};
 
 /// How long anything that should happen soon may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -170,8 +169,7 @@ impl Bed {
 
     /// What the member's agent says of it.
     pub fn report(&self, member: u32) -> Report {
-        let watcher = Options { role: Role::Watcher, ..Options::default() };
-        let watcher = Replica::attach_with(&self.place(GROUP, member), &watcher).unwrap();
+        let mut watcher = Watcher::attach(&self.place(GROUP, member)).unwrap();
         Report::from_json(&watcher.status(PATIENCE).unwrap().expect("in time")).unwrap()
     }
 }

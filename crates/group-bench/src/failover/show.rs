@@ -163,6 +163,7 @@ impl Report {
             ("operations refused outside the primary component", self.tally.refused_outside),
             ("operations that failed because the agent was gone", self.tally.failed),
             ("orphans: seen by a cut-off node alone, never committed", self.tally.orphans),
+            ("seen by a cut-off node alone, not contradicted", self.tally.unsure),
         ] {
             seen.row([name.to_owned(), count.to_string()]);
         }
@@ -210,6 +211,7 @@ impl Report {
                 "lives": t.lives, "records": t.records, "rounds": t.rounds, "values": t.values,
                 "messages": t.messages, "deliveries": t.deliveries, "commits": t.commits,
                 "refused_outside": t.refused_outside, "failed": t.failed, "orphans": t.orphans,
+                "unsure": t.unsure,
                 "violations": t.violations,
             },
         })

@@ -113,8 +113,12 @@ pub struct Tally {
     pub refused_outside: u64,
     /// Operations that failed otherwise.
     pub failed: u64,
-    /// Values and messages that only cut-off nodes saw, none of them committed.
+    /// Values and messages that only a cut-off node saw, the others having gone on with other ones;
+    /// none of them committed.
     pub orphans: u64,
+    /// Those that only a cut-off node saw, of which nobody knows otherwise: the others never asked
+    /// for that round, or had nothing else at that place.
+    pub unsure: u64,
     /// What must not be.
     pub violations: u64,
 }
@@ -133,6 +137,7 @@ impl Tally {
             refused_outside,
             failed,
             orphans,
+            unsure,
             violations,
         } = other;
         self.lives += lives;
@@ -145,6 +150,7 @@ impl Tally {
         self.refused_outside += refused_outside;
         self.failed += failed;
         self.orphans += orphans;
+        self.unsure += unsure;
         self.violations += violations;
     }
 }

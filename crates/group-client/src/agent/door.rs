@@ -151,7 +151,7 @@ impl Door {
 
     /// Looks after what only time brings.
     fn beat(&mut self, out: &mut Vec<Request>) {
-        let now = sys::monotonic();
+        let now = sys::agents_monotonic();
         if now.saturating_sub(self.beat) < BEAT {
             return;
         }
@@ -169,7 +169,7 @@ impl Door {
             }
             // At an error (no descriptors left, say) those who wait go on waiting.
             let Ok(socket) = sys::accept(self.listener.socket.as_raw_fd()) else { return };
-            self.guests.push(Guest { socket: sys::own(socket), since: sys::monotonic() });
+            self.guests.push(Guest { socket: sys::own(socket), since: sys::agents_monotonic() });
         }
     }
 
@@ -292,7 +292,7 @@ impl Door {
             return Some(Duration::ZERO);
         }
         let needed = !self.peers.is_empty() || !self.guests.is_empty();
-        let left = (self.beat + BEAT).saturating_sub(sys::monotonic());
+        let left = (self.beat + BEAT).saturating_sub(sys::agents_monotonic());
         needed.then(|| Duration::from_nanos(left))
     }
 

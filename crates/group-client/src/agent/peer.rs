@@ -240,7 +240,7 @@ impl Peer {
     pub fn reclaim(&mut self, out: &mut Vec<Request>) -> u64 {
         let mut reclaimed = 0;
         let Some(Shared { memory, records, .. }) = &mut self.shared else { return 0 };
-        memory.heartbeat.store(sys::monotonic(), Relaxed);
+        memory.heartbeat.store(sys::agents_monotonic(), Relaxed);
         if !self.same_processes {
             return 0;
         }

@@ -171,7 +171,8 @@ impl Front {
                 }
                 Ok(Ok(data)) => {
                     let bytes = data.len();
-                    self.says.push(format!("a checkpoint of {bytes} bytes for member {}", to.member));
+                    self.says
+                        .push(format!("a checkpoint of {bytes} bytes for member {}", to.member));
                     Ok((Some(Doing::Parts { to, serial, state, data, at: 0 }), false))
                 }
                 Ok(Err(why)) => self.no_checkpoint(to, serial, why),

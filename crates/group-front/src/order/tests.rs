@@ -181,7 +181,11 @@ fn without_a_way_to_restore_it_refuses() {
     world.fronts[1].0.can_restore = false;
     world.settle();
     assert!(!world.fronts[1].0.is_in());
-    assert!(world.fronts[1].2.unfit[0].contains("--restore-command"), "{:?}", world.fronts[1].2.unfit);
+    assert!(
+        world.fronts[1].2.unfit[0].contains("--restore-command"),
+        "{:?}",
+        world.fronts[1].2.unfit
+    );
     assert_eq!(world.fronts[0].0.ready(), 2);
 }
 
@@ -261,7 +265,11 @@ fn who_is_silent_for_long_is_out_and_finds_back() {
     world.all_in_and_equal();
     for second in 1..=11 {
         world.stream.push((Member(1), 360_000_000_000_000 + second * 1_000_000_000, tick.clone()));
-        world.stream.push((Member(2), 360_000_000_000_000 + second * 1_000_000_000, Message::Tick.encode(200)));
+        world.stream.push((
+            Member(2),
+            360_000_000_000_000 + second * 1_000_000_000,
+            Message::Tick.encode(200),
+        ));
     }
     world.settle();
     assert_eq!(world.fronts[0].0.ready(), 2);

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use truechimer_group_client::agent::{Door, Request, Settings, Ticket};
 use truechimer_group_client::link::{Answer, Outside};
-use truechimer_group_client::{Agreed, Call, GroupTime, Member, Phase, Point, Rejection, Round, Thread};
+use truechimer_group_client::{
+    Agreed, Call, GroupTime, Member, Phase, Point, Rejection, Round, Thread,
+};
 
 /// How far the group's clock is ahead of the host's, s.
 pub const AHEAD: i64 = 3600;

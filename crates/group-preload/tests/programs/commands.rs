@@ -80,7 +80,9 @@ begin = time.monotonic()
 try: queue.Queue().get(timeout=0.05)
 except queue.Empty: pass
 threading.Event().wait(0.05)
-threading.Lock().acquire(timeout=0.05)
+lock = threading.Lock()
+lock.acquire()
+lock.acquire(timeout=0.05)
 time.sleep(0.05)
 print(time.monotonic() - begin >= 0.2)
 ";

@@ -4,6 +4,7 @@ mod agent;
 mod births;
 mod calls;
 mod commands;
+mod front;
 mod replicas;
 mod signals;
 mod stage;

@@ -33,7 +33,7 @@ impl Stage {
     }
 
     pub fn agent(&self) -> &Agent {
-        &self.agents[0]
+        self.agents.first().expect("one")
     }
 
     /// A program at the first member.
@@ -42,10 +42,16 @@ impl Stage {
     }
 
     pub fn command_at(&self, member: usize, program: impl AsRef<Path>) -> Command {
+        let mut command = self.plain(program);
+        let agent = self.agents.get(member).expect("there are so many");
+        command.env("TRUECHIMER_GROUP_SOCKET", &agent.socket);
+        command
+    }
+
+    /// A program of no member yet.
+    pub fn plain(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
-        command.env("LD_PRELOAD", library());
-        command.env("TRUECHIMER_GROUP", "test");
-        command.env("TRUECHIMER_GROUP_SOCKET", &self.agents[member].socket);
+        command.env("LD_PRELOAD", library()).env("TRUECHIMER_GROUP", "test");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

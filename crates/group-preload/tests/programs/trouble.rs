@@ -10,8 +10,11 @@ fn host_or_group(text: &str) -> &'static str {
 #[test]
 fn who_is_left_out_keeps_the_hosts_clock() {
     let stage = Stage::new(1);
-    let leave_out: [(&str, &str); 3] =
-        [("TRUECHIMER_GROUP_OFF", "1"), ("TRUECHIMER_GROUP_EXCEPT", "top,date"), ("TRUECHIMER_GROUP", "")];
+    let leave_out: [(&str, &str); 3] = [
+        ("TRUECHIMER_GROUP_OFF", "1"),
+        ("TRUECHIMER_GROUP_EXCEPT", "top,date"),
+        ("TRUECHIMER_GROUP", ""),
+    ];
     for (name, value) in leave_out {
         let text = said(stage.command("date").arg("+%s").env(name, value));
         assert_eq!(host_or_group(&text), "host", "{name}");

@@ -52,7 +52,7 @@ fn holds(name: &str, case: Case, budget: Budget, up: &[usize], most: usize) {
 }
 
 /// More states than any case here has.
-const LIMIT: usize = 1_000_000;
+const LIMIT: usize = 200_000;
 
 const ALL: &[usize] = &[0, 1, 2];
 
@@ -218,5 +218,26 @@ mod longer {
         let case = Case { threads: 1, ..Case::small() };
         let budget = Budget { rounds: 2, parts: 2, heals: 2, late: true, ..Budget::NONE };
         holds("two partitions", case, budget, ALL, 30_000_000);
+    }
+}
+
+#[test]
+#[ignore]
+fn sizes() {
+    let one = || Case { threads: 1, ..Case::small() };
+    let most = 3_000_000;
+    for (name, case, budget, up) in [
+        ("1x1", one(), Budget { rounds: 1, ..Budget::NONE }, ALL),
+        ("1x2", one(), Budget { rounds: 2, ..Budget::NONE }, ALL),
+        ("2x1", Case::small(), Budget { rounds: 1, ..Budget::NONE }, ALL),
+        ("crash 1x1", one(), Budget { rounds: 1, crashes: 1, ..Budget::NONE }, ALL),
+        ("part 1x1", one(), Budget { rounds: 1, parts: 1, ..Budget::NONE }, ALL),
+        ("part heal 1x1", one(), Budget { rounds: 1, parts: 1, heals: 1, ..Budget::NONE }, ALL),
+        ("join 1x1", one(), Budget { rounds: 1, restarts: 1, ..Budget::NONE }, &[0, 1]),
+        ("join 2x1", Case::small(), Budget { rounds: 1, restarts: 1, ..Budget::NONE }, &[0, 1]),
+    ] {
+        if let Err(found) = go(name, case, budget, up, most) {
+            println!("{name}: {}", found.violation);
+        }
     }
 }

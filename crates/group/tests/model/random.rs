@@ -66,7 +66,7 @@ impl Run {
         }
         self.world.budget.multicasts = u8::from(self.below(8) == 0);
         self.world.budget.commits = u8::from(self.below(8) == 0);
-        let mut steps = self.world.steps();
+        let mut steps = self.world.all();
         let waits = steps.is_empty() || self.below(10) == 0;
         let step = if waits {
             // Mostly less than a stagger, now and then seconds.

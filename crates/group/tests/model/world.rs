@@ -70,6 +70,9 @@ pub struct Case {
     /// Whether the nodes know UTC.
     pub utc: bool,
     pub mutation: Option<Mutation>,
+    /// Whether the clocks move on at all from one read to the next. Where they do not, proposals
+    /// collide, and many ways come to the same state.
+    pub tick: i64,
     /// Whether time may go back from one thread to another, as it may in the published algorithm.
     pub across: bool,
 }
@@ -86,6 +89,7 @@ impl Case {
             report_ns: 100_000_000_000_000,
             utc: true,
             mutation: None,
+            tick: 0,
             across: false,
         }
     }
@@ -134,9 +138,30 @@ pub struct Caller {
     pub waiting: bool,
 }
 
+/// An engine that is copied only when something happens to it, and its digest.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    engine: Rc<Engine>,
+    print: u64,
+}
+
+impl Hash for Replica {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.print.hash(state);
+    }
+}
+
+impl std::ops::Deref for Replica {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
 #[derive(Clone, Hash, Debug)]
 pub struct Node {
-    pub engine: Option<Engine>,
+    pub engine: Option<Replica>,
     pub physical: i64,
     /// UTC − physical.
     utc: i64,
@@ -231,7 +256,7 @@ impl World {
         }
         world.settle()?;
         for &node in up {
-            let phase = world.nodes[node].engine.as_ref().map(Engine::phase);
+            let phase = world.nodes[node].engine.as_ref().map(|engine| engine.phase());
             if phase != Some(Phase::Live) {
                 return Err(Violation::Stuck(format!(
                     "node {} is {phase:?} after forming",
@@ -256,7 +281,7 @@ impl World {
         };
         let engine = Engine::new(self.case.group.clone(), own)
             .map_err(|why| Violation::Stuck(format!("settings: {why:?}")))?;
-        here.engine = Some(engine);
+        here.engine = Some(Replica { engine: Rc::new(engine), print: 0 });
         here.callers = vec![Caller::default(); self.case.threads as usize];
         here.dirty = false;
         here.seen.clear();
@@ -264,6 +289,10 @@ impl World {
         here.committing.clear();
         self.network.attach(node);
         self.after(node)
+    }
+
+    fn engine(&mut self, node: usize) -> Option<&mut Engine> {
+        Some(Rc::make_mut(&mut self.nodes[node].engine.as_mut()?.engine))
     }
 
     fn reading(&self, node: usize) -> Reading {
@@ -276,7 +305,49 @@ impl World {
 
     /// All steps that are possible here, timers only where nothing else is to be done or the budget
     /// lets them come early.
+    ///
+    /// What happens at one node does not depend on what happens at the others, but for the order of
+    /// their messages. So where a node has something to take, and nothing can happen to what is
+    /// under way any more, all ways that begin elsewhere are also ways that begin here: only those
+    /// need to be looked at (a persistent set; no state without anything under way is left out).
     pub fn steps(&self) -> Vec<Step> {
+        let calm = self.budget.crashes == 0 && self.budget.parts == 0;
+        let timers = self.budget.early_timers > 0;
+        let busy = |&node: &usize| {
+            self.nodes[node].engine.is_some() && !self.network.links[node].inbox.is_empty()
+        };
+        match (0..self.nodes.len()).find(busy) {
+            Some(node) if calm && !timers => self.local(node),
+            _ => self.all(),
+        }
+    }
+
+    /// What a node can do by itself.
+    fn local(&self, node: usize) -> Vec<Step> {
+        let here = &self.nodes[node];
+        let mut steps = Vec::new();
+        if here.dirty {
+            steps.push(Step::Flush { node });
+        }
+        if !self.network.links[node].inbox.is_empty() {
+            steps.push(Step::Deliver { node });
+        }
+        if here.live {
+            for thread in 0..self.case.threads {
+                let caller = &here.callers[thread as usize];
+                if !caller.waiting && caller.read < self.budget.rounds {
+                    steps.push(Step::Read { node, thread });
+                }
+            }
+            if self.budget.multicasts > 0 {
+                steps.push(Step::Multicast { node });
+            }
+        }
+        steps
+    }
+
+    /// All that is possible anywhere.
+    pub fn all(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut busy = !self.network.quiet();
         let budget = &self.budget;
@@ -291,26 +362,10 @@ impl World {
                 }
                 continue;
             };
-            if here.dirty {
-                busy = true;
-                steps.push(Step::Flush { node });
-            }
-            if !link.inbox.is_empty() {
-                steps.push(Step::Deliver { node });
-            }
+            busy |= here.dirty;
+            steps.extend(self.local(node));
             if !link.outbox.is_empty() {
                 steps.push(Step::Order { node });
-            }
-            if here.live {
-                for thread in 0..self.case.threads {
-                    let caller = &here.callers[thread as usize];
-                    if !caller.waiting && caller.read < budget.rounds {
-                        steps.push(Step::Read { node, thread });
-                    }
-                }
-                if budget.multicasts > 0 {
-                    steps.push(Step::Multicast { node });
-                }
             }
             if budget.crashes > 0 {
                 steps.push(Step::Crash { node, fate: Fate::Kept });
@@ -379,7 +434,7 @@ impl World {
                 let here = &mut self.nodes[node];
                 here.callers[thread as usize].waiting = true;
                 // Each clock has moved on by its own measure when the next thread reads it.
-                here.physical += 10 + 7 * node as i64;
+                here.physical += self.case.tick * (10 + 7 * node as i64);
                 let call = Call::ClockGettime;
                 self.handle(node, Event::Read { thread: Thread(Thread::FIRST.0 + thread), call })
             }
@@ -396,16 +451,19 @@ impl World {
             Step::Deliver { node } => self.deliver(node),
             Step::Flush { node } => {
                 let now = self.reading(node);
-                if let Some(engine) = &mut self.nodes[node].engine {
+                if let Some(engine) = self.engine(node) {
                     engine.flush(now);
                 }
-                self.nodes[node].dirty = false;
-                self.drain(node)
+                self.after(node)?;
+                if self.nodes[node].dirty {
+                    return Err(Violation::Stuck(format!("node {} never has sent all", node + 1)));
+                }
+                Ok(())
             }
             Step::Timer { node } => {
                 self.budget.early_timers -= 1;
                 let here = &mut self.nodes[node];
-                if let Some(deadline) = here.engine.as_ref().and_then(Engine::deadline) {
+                if let Some(deadline) = here.engine.as_ref().and_then(|engine| engine.deadline()) {
                     here.physical = here.physical.max(deadline);
                 }
                 self.handle(node, Event::Timer)
@@ -514,7 +572,7 @@ impl World {
                 }
                 self.handle(node, Event::Configuration { members: &members, lost: &lost })?;
                 let here = &self.nodes[node];
-                let phase = here.engine.as_ref().map(Engine::phase);
+                let phase = here.engine.as_ref().map(|engine| engine.phase());
                 let few = members.len() < self.case.majority();
                 let out = lost.len() >= self.case.majority();
                 if phase == Some(Phase::Live) && (few || out) {
@@ -550,7 +608,7 @@ impl World {
         if let Some(told) = &mut self.told {
             told.push(format!("  node {}: {event:?}", node + 1));
         }
-        if let Some(engine) = &mut self.nodes[node].engine {
+        if let Some(engine) = self.engine(node) {
             engine.handle(now, event);
         }
         self.after(node)
@@ -560,17 +618,19 @@ impl World {
     fn after(&mut self, node: usize) -> Outcome {
         self.drain(node)?;
         let now = self.reading(node);
-        if let Some(engine) = &self.nodes[node].engine {
-            let mut flushed = engine.clone();
+        let here = &mut self.nodes[node];
+        if let Some(replica) = &mut here.engine {
+            replica.print = print(&*replica.engine);
+            let mut flushed = Engine::clone(&replica.engine);
             flushed.flush(now);
-            self.nodes[node].dirty = print(&flushed) != print(engine);
+            here.dirty = print(&flushed) != replica.print;
         }
         Ok(())
     }
 
     fn drain(&mut self, node: usize) -> Outcome {
         loop {
-            let Some(engine) = &mut self.nodes[node].engine else { return Ok(()) };
+            let Some(engine) = self.engine(node) else { return Ok(()) };
             let Some(action) = engine.next_action() else { return Ok(()) };
             if let Some(told) = &mut self.told {
                 told.push(format!("  node {} does: {action:?}", node + 1));
@@ -669,7 +729,7 @@ impl World {
         let token = here.tokens;
         here.committing.insert(token, value);
         let now = self.reading(node);
-        if let Some(engine) = &mut self.nodes[node].engine {
+        if let Some(engine) = self.engine(node) {
             engine.handle(now, Event::Commit { token, point: value.point });
         }
         Ok(())
@@ -687,7 +747,7 @@ impl World {
                 here.amnesiac = false;
                 // A new program, whose threads go on where the group's are.
                 let now = self.reading(node);
-                if let Some(engine) = &mut self.nodes[node].engine {
+                if let Some(engine) = self.engine(node) {
                     engine.handle(now, Event::Restarted);
                 }
             }
@@ -700,7 +760,7 @@ impl World {
                     if std::mem::take(&mut self.nodes[node].callers[thread as usize].waiting) {
                         let now = self.reading(node);
                         let thread = Thread(Thread::FIRST.0 + thread);
-                        if let Some(engine) = &mut self.nodes[node].engine {
+                        if let Some(engine) = self.engine(node) {
                             engine.handle(now, Event::Abandon { thread });
                         }
                     }
@@ -716,7 +776,7 @@ impl World {
     pub fn due(&self) -> Vec<usize> {
         let due = |&node: &usize| {
             let here = &self.nodes[node];
-            let deadline = here.engine.as_ref().and_then(Engine::deadline);
+            let deadline = here.engine.as_ref().and_then(|engine| engine.deadline());
             deadline.is_some_and(|deadline| deadline <= here.physical)
         };
         (0..self.nodes.len()).filter(due).collect()
@@ -764,7 +824,7 @@ impl World {
                 format!(
                     "node {} ({:?}, callers {:?}, commits {:?})",
                     node + 1,
-                    here.engine.as_ref().map(Engine::phase),
+                    here.engine.as_ref().map(|engine| engine.phase()),
                     here.callers,
                     here.committing
                 )

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use truechimer_group::{Call, Member, Thread};
 use truechimer_group_agent::Report;
-use truechimer_group_client::link::{ReadError, Role};
-use truechimer_group_client::{Options, Replica, Where};
+use truechimer_group_client::link::ReadError;
+use truechimer_group_client::{Options, Replica, Watcher, Where};
 use truechimer_testbed::binary;
 use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::ring::Ring;
@@ -74,28 +74,23 @@ impl Agent {
         }
     }
 
-    fn attach_as(&self, role: Role) -> Replica {
-        let options = Options { role, wait_for_agent: Some(PATIENCE), ..Options::default() };
+    /// A program at this node.
+    pub fn attach(&self) -> Replica {
+        let options = Options { wait_for_agent: Some(PATIENCE), ..Options::default() };
         Replica::attach_with(&self.place(), &options)
             .unwrap_or_else(|why| panic!("node {}: {why}\n{}", self.node, self.process.output()))
     }
 
-    /// A program at this node.
-    pub fn attach(&self) -> Replica {
-        self.attach_as(Role::Program)
-    }
-
     /// What the agent says; none while it does not.
     pub fn try_report(&self) -> Option<Report> {
-        let options = Options { role: Role::Watcher, ..Options::default() };
-        let watcher = Replica::attach_with(&self.place(), &options).ok()?;
+        let mut watcher = Watcher::attach(&self.place()).ok()?;
         let text = watcher.status(Duration::from_secs(5)).ok()??;
         Some(Report::from_json(&text).unwrap_or_else(|why| panic!("{why}: {text}")))
     }
 
     /// What the agent says.
     pub fn report(&self) -> Report {
-        let watcher = self.attach_as(Role::Watcher);
+        let mut watcher = Watcher::attach(&self.place()).unwrap_or_else(|why| panic!("{why}"));
         let text = watcher.status(PATIENCE).unwrap_or_else(|why| panic!("{why}"));
         let text = text.expect("the agent answers");
         Report::from_json(&text).unwrap_or_else(|why| panic!("{why}: {text}"))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use truechimer_testbed::binary;
-use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::ring::{PATIENCE, Ring, Settings};
 
 const GROUP: &str = "ledger";
@@ -294,4 +294,55 @@ fn nothing_stays_behind_when_a_ring_is_dropped() {
     drop(ring);
     assert!(!nodes.iter().any(|node| std::path::Path::new(node).exists()));
     assert!(!folder.exists());
+}
+
+/// The files of docs/group-setup.md, as they are but for where keys and state are.
+#[test]
+fn the_documented_configurations_make_rings() {
+    let text = include_str!("../../../../docs/group-setup.md");
+    for (name, nodes) in [("three", 3), ("five", 5)] {
+        let begin = format!("```corosync {name}\n");
+        let (_, rest) = text.split_once(&begin).unwrap();
+        let (documented, _) = rest.split_once("```").unwrap();
+        let settings = Settings { nodes, knet: true, crypto: true, ..Settings::default() };
+        let Some(mut ring) = or_skip(Ring::bare(&settings)) else { return };
+        let all: Vec<u32> = ring.nodes().collect();
+        for node in &all {
+            let file = ring.configuration(*node);
+            let folder = file.parent().unwrap();
+            let key = folder.with_file_name("key");
+            let mut own = documented
+                .replace("totem {\n", &format!("totem {{\n    keyfile: {}\n", key.display()));
+            own.push_str(&format!(
+                "system {{\n    move_to_root_cgroup: no\n    state_dir: {}\n}}\n",
+                folder.join("kept").display()
+            ));
+            std::fs::write(&file, own).unwrap();
+            ring.start(*node);
+        }
+        for node in &all {
+            ring.wait_for(*node, &all);
+        }
+    }
+}
+
+#[test]
+fn another_user_is_let_in_by_an_entry() {
+    let settings = Settings { user: Some(65_534), ..Settings::brisk() };
+    for (settings, fine) in [(Settings::brisk(), false), (settings, true)] {
+        let Some(ring) = or_skip(Ring::up(&settings)) else { return };
+        if !ring.is_by_root() {
+            return or_skip(Err::<(), _>(Lacking("root, to be another user".to_owned())))
+                .unwrap_or_default();
+        }
+        // Where that user may run it.
+        let program = ring.dir().join("member");
+        std::fs::copy(binary::testbed(), &program).unwrap();
+        let mut command = ring.command(1, "setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        let output = command.args(["member", GROUP]).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), fine, "{said}");
+        assert!(fine || said.contains("uidgid { uid: 65534 }"), "{said}");
+    }
 }

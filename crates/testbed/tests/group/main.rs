@@ -5,5 +5,6 @@
 mod agents;
 mod corosync;
 mod failures;
+mod front;
 mod rounds;
 mod strangers;

@@ -6,11 +6,13 @@ use truechimer_group::{Agreed, Point};
 
 use super::{Kind, LifeId, Seen, Verifier, message_name, place};
 
-/// Whether what these lives saw may be an orphan: none of them saw anything of a later generation,
-/// and there was one.
+/// Whether what these lives saw may be an orphan: they are all of one node (what two of three have
+/// is the majority's), none of them saw anything of a later generation, and there was one.
 fn may_be_orphan(verifier: &Verifier, lives: &[LifeId], point: Point, newest: u64) -> bool {
+    let life = |id: &LifeId| verifier.lives.get(id.0 as usize);
+    let node = lives.first().and_then(life).map(|life| life.node);
     let ended = |id: &LifeId| {
-        verifier.lives.get(id.0 as usize).is_some_and(|life| life.generation <= point.generation)
+        life(id).is_some_and(|life| Some(life.node) == node && life.generation <= point.generation)
     };
     point.generation < newest && lives.iter().all(ended)
 }
@@ -77,7 +79,7 @@ impl Verifier {
         let mut history: Vec<(Agreed, String)> = Vec::new();
         // The places of messages, for what was missed.
         let mut places: Vec<Point> = Vec::new();
-        let mut orphans = 0;
+        let (mut orphans, mut unsure) = (0, 0);
         let mut ends = Ends::default();
         for ((thread, round), seen) in &self.values {
             let name = || format!("thread {thread} round {round}");
@@ -86,7 +88,7 @@ impl Verifier {
             for seen in sorted.true_ones {
                 if may_be_orphan(self, &seen.lives, seen.what.point, newest) {
                     // Nobody who went on has it: no part of the history that can be relied on.
-                    orphans += 1;
+                    unsure += 1;
                 } else {
                     ends.history(&seen.lives, seen.what.point);
                     history.push((seen.what, name()));
@@ -101,7 +103,7 @@ impl Verifier {
             for seen in sorted.true_ones {
                 let point = seen.what.value.point;
                 if may_be_orphan(self, &seen.lives, point, newest) {
-                    orphans += 1;
+                    unsure += 1;
                 } else {
                     places.push(point);
                     ends.history(&seen.lives, point);
@@ -114,6 +116,7 @@ impl Verifier {
         places.sort_unstable();
         self.check_messages(&places, &mut found);
         self.tally.orphans = orphans;
+        self.tally.unsure = unsure;
         self.check_restarts(&mut found);
         for (kind, what, this, other) in found {
             self.violation(kind, &what, this, other);

@@ -1,0 +1,139 @@
+//! `truechimer group`: an agent without a ring, what is asked of it, and its errors.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::support::{Answer, Dir, Process, SOON, command, truechimer};
+
+/// An agent with three members, and where it is.
+struct Local {
+    dir: Dir,
+    agent: Process,
+}
+
+impl Local {
+    fn start() -> Local {
+        let dir = Dir::new();
+        let agent = Local::agent(&dir);
+        let local = Local { dir, agent };
+        local.until_live();
+        local
+    }
+
+    fn agent(dir: &Dir) -> Process {
+        let (agents, state) = (dir.join("agents"), dir.join("state"));
+        let arguments = ["group", "agent", "--group", "demo", "--local", "3", "--page", "none"];
+        let places = ["--directory", &agents, "--state", &state];
+        Process::start(dir, "agent.log", &[&arguments[..], &places].concat())
+    }
+
+    /// `truechimer group` with these arguments, asking this agent.
+    fn ask(&self, arguments: &[&str]) -> Answer {
+        let agents = self.dir.join("agents");
+        truechimer(&[&["group"], arguments, &["--directory", &agents]].concat())
+    }
+
+    fn until_live(&self) {
+        let end = Instant::now() + SOON;
+        while self.ask(&["status"]).code != 0 {
+            assert!(Instant::now() < end, "{:?}\n{}", self.ask(&["status"]), self.agent.output());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_group_without_a_ring_is_started_asked_read_and_ended() {
+    let mut local = Local::start();
+    let status = local.ask(&["status", "--group", "demo", "--member", "2"]);
+    for part in ["demo: active, monotone; members 1 2 3", "2, live", "without a ring", "2 *"] {
+        assert!(status.out.contains(part), "no {part:?} in {}", status.out);
+    }
+    assert!(status.out.lines().all(|line| line.chars().count() <= 80), "{}", status.out);
+    let reports = local.ask(&["status", "--json"]);
+    assert_eq!(reports.out.lines().count(), 3);
+    for line in reports.out.lines() {
+        let report: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&report["phase"], &report["transport"]), (&"live".into(), &"local".into()));
+    }
+
+    let read = |member: &str, thread: &[&str]| {
+        let now = ["now", "--group", "demo", "--member", member, "--json", "--timeout", "40s"];
+        local.ask(&[&now[..], thread].concat()).json()
+    };
+    let shared = ["--thread", "job"];
+    let (first, second) = (read("1", &shared), read("1", &shared));
+    assert!(first["time_unix_ns"].as_i64() < second["time_unix_ns"].as_i64());
+    let (here, there) = (read("2", &shared), read("3", &shared));
+    assert_eq!((&here["time_unix_ns"], &here["thread"]), (&first["time_unix_ns"], &first["thread"]));
+    assert_eq!(there["time_utc"], first["time_utc"]);
+    let newest = read("3", &[]);
+    assert!(newest["time_unix_ns"].as_i64() > second["time_unix_ns"].as_i64());
+    assert_eq!(newest["utc_earliest_unix_ns"], serde_json::Value::Null, "nobody has UTC");
+
+    let watched = local.ask(&["watch", "--once", "--interval", "50ms"]);
+    assert_eq!((watched.code, watched.out.lines().count()), (0, 4), "{watched:?}");
+    let watched = local.ask(&["watch", "--once", "--interval", "50ms", "--json"]);
+    assert!(watched.out.lines().all(|line| line.contains("rounds_per_s")), "{watched:?}");
+    local.ask(&["now"]).assert_error(&["1 of demo, 2 of demo, 3 of demo", "--member"]);
+
+    local.agent.signal("TERM");
+    assert!(local.agent.wait().success(), "{}", local.agent.output());
+    assert!(local.agent.output().contains("has left"), "{}", local.agent.output());
+    assert!(!Path::new(&local.dir.join("agents/demo/1.sock")).exists());
+    local.ask(&["status"]).assert_error(&["no agent in ", "truechimer group agent --group NAME"]);
+
+    // What was told is behind what comes, even if all members were gone.
+    local.agent = Local::agent(&local.dir);
+    local.until_live();
+    let next = local.ask(&["now", "--group", "demo", "--member", "1", "--json"]).json();
+    assert!(next["time_unix_ns"].as_i64() > newest["time_unix_ns"].as_i64(), "{next} {newest}");
+}
+
+#[test]
+fn a_second_agent_of_the_same_members_is_refused() {
+    let local = Local::start();
+    let (agents, state) = (local.dir.join("agents"), local.dir.join("state"));
+    let same = ["group", "agent", "--group", "demo", "--local", "3", "--directory", &agents];
+    truechimer(&[&same[..], &["--state", &state]].concat())
+        .assert_error(&["another agent is member 1 of group 'demo'"]);
+    let elsewhere = truechimer(&[&same[..], &["--state", "none"]].concat());
+    elsewhere.assert_error(&["group 'demo'", "1.sock"]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let dir = Dir::new();
+    let check = |options: &[&str]| truechimer(&[&["group", "agent", "--check"], options].concat());
+    check(&[]).assert_error(&["no group: use --group NAME, or --config FILE"]);
+    check(&["--group", "a/b"]).assert_error(&["--group", "must be 1 to 64"]);
+    check(&["--group", "a", "--mode", "lazy"]).assert_error(&["active, semi-active or passive"]);
+    check(&["--group", "a", "--members", "1,1"]).assert_error(&["node 1 is there twice"]);
+    check(&["--group", "a", "--system-clock", "0"]).assert_error(&["must be 1us to 3600s"]);
+    let file = dir.write("group.toml", "[[group]]\nnam = \"a\"\nname = \"a\"\n");
+    check(&["--config", &file]).assert_error(&["group.toml:2", "did you mean `name`?"]);
+    let file = dir.write("group.toml", "[[group]]\nname = \"a\"\nmembers = [1, 2, 3]\n");
+    let good = check(&["--config", &file]);
+    let said = "the configuration is good: group 'a' of 1,2,3 by Corosync\n";
+    assert_eq!((good.code, good.out.as_str()), (0, said));
+    let good = check(&["--group", "b", "--local", "2"]);
+    assert_eq!(good.out, "the configuration is good: group 'b' of 1,2 without a ring\n");
+    truechimer(&["group", "status", "--directory", &dir.join("none")]).assert_error(&["no agent"]);
+    let state = dir.join("state");
+    std::fs::create_dir_all(format!("{state}/a")).unwrap();
+    std::fs::write(format!("{state}/a/1.floor"), "nonsense").unwrap();
+    let agents = dir.join("agents");
+    let start = ["group", "agent", "--group", "a", "--local", "1", "--directory", &agents];
+    truechimer(&[&start[..], &["--state", &state]].concat())
+        .assert_error(&["a/1.floor: is damaged", "or remove the file"]);
+}
+
+#[test]
+fn every_group_command_has_help_that_says_how_it_ends() {
+    for what in ["agent", "status", "watch", "now"] {
+        let help = command(&["group", what, "--help"]).output().unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        assert!(help.contains("Exit status: 0"), "{what}: {help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{what}: {help}");
+    }
+}

@@ -1,0 +1,370 @@
+//! Unmodified programs, replicated by fronts: the same answers from all replicas with the group's
+//! time, different ones without.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use truechimer_testbed::lacking::{Lacking, or_skip};
+use truechimer_testbed::process::{Process, Signal, command};
+use truechimer_testbed::ring::{Ring, Settings};
+use truechimer_testbed::{binary, temp};
+
+use crate::agents::{Agent, GROUP, PATIENCE, until};
+
+const MEMBERS: [u32; 3] = [1, 2, 3];
+
+/// A file of the examples.
+fn example(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/group")).join(name)
+}
+
+/// Whether a program can be run here.
+fn runs(program: &str) -> Result<PathBuf, Lacking> {
+    let path = binary::system(program);
+    let ran = Command::new(&path).arg("--version").output();
+    ran.map(|_| path).map_err(|why| Lacking(format!("{program}: {why}")))
+}
+
+fn free_ports(count: usize) -> Vec<u16> {
+    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
+
+/// One agent with three members on this machine, a front and a program for each.
+struct Local {
+    fronts: BTreeMap<u32, Process>,
+    programs: BTreeMap<u32, Process>,
+    agent: Process,
+    listen: Vec<u16>,
+    connect: Vec<u16>,
+    dir: temp::Dir,
+}
+
+impl Local {
+    /// With programs that `program` starts at a port, in a folder.
+    fn start(program: impl Fn(u16, &Path) -> Vec<String>, options: &[&str]) -> Local {
+        let dir = temp::Dir::new();
+        let mut agent = command(binary::truechimer());
+        agent.args(["group", "agent", "--group", GROUP, "--local", "3", "--state", "none"]);
+        agent.args(["--system-clock", "1s"]).env("TRUECHIMER_GROUP_DIR", dir.path());
+        let agent = Process::start(agent, &dir.join("agent.log"));
+        let socket = |member: &u32| dir.join(GROUP).join(format!("{member}.sock"));
+        until("the agent's sockets", || MEMBERS.iter().map(socket).all(|path| path.exists()));
+        let mut ports = free_ports(6);
+        let connect = ports.split_off(3);
+        let mut local = Local {
+            fronts: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            agent,
+            listen: ports,
+            connect,
+            dir,
+        };
+        for member in MEMBERS {
+            local.front(member, options);
+            let own = local.dir.join(&format!("own{member}"));
+            std::fs::create_dir_all(&own).unwrap();
+            let line = program(local.connect[member as usize - 1], &own);
+            local.program(member, &line);
+        }
+        local.wait_ready(&MEMBERS);
+        local
+    }
+
+    fn command(&self, what: &str, member: u32) -> Command {
+        let mut command = command(binary::truechimer());
+        command.args(["group", what, "--group", GROUP, "--member", &member.to_string()]);
+        command.env("TRUECHIMER_GROUP_DIR", self.dir.path());
+        command
+    }
+
+    fn front(&mut self, member: u32, options: &[&str]) {
+        let at = member as usize - 1;
+        let mut front = self.command("front", member);
+        front.args(["--listen", &format!("127.0.0.1:{}", self.listen[at])]);
+        front.args(["--connect", &format!("127.0.0.1:{}", self.connect[at])]);
+        front.arg("--record").arg(self.record(member)).args(options);
+        let log = self.dir.join(&format!("front{member}.log"));
+        self.fronts.insert(member, Process::start(front, &log));
+    }
+
+    fn program(&mut self, member: u32, line: &[String]) {
+        let mut program = self.command("exec", member);
+        program.args(["--reads", "delivery", "--"]).args(line);
+        let log = self.dir.join(&format!("program{member}.log"));
+        self.programs.insert(member, Process::start(program, &log));
+    }
+
+    fn record(&self, member: u32) -> PathBuf {
+        self.dir.join(&format!("record{member}"))
+    }
+
+    fn wait_ready(&mut self, members: &[u32]) {
+        for member in members {
+            let front = self.fronts.get_mut(member).unwrap();
+            front.expect_output("replicas are ready", PATIENCE);
+        }
+    }
+
+    fn client(&self, member: u32) -> Client {
+        let port = self.listen[member as usize - 1];
+        let mut stream = None;
+        until("a front's listener", || {
+            stream = TcpStream::connect(("127.0.0.1", port)).ok();
+            stream.is_some()
+        });
+        let stream = stream.unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client { lines: BufReader::new(stream.try_clone().unwrap()), stream }
+    }
+
+    /// What the records of these replicas say, once they have so many lines; ends the fronts.
+    fn records(mut self, members: &[u32], lines: usize) -> Vec<String> {
+        until("all replicas have processed all requests", || {
+            let text = |member| std::fs::read_to_string(self.record(member)).unwrap_or_default();
+            members.iter().all(|member| text(*member).lines().count() >= lines)
+        });
+        for member in members {
+            let front = self.fronts.get_mut(member).unwrap();
+            front.signal(Signal::Term);
+            let status = front.wait(PATIENCE);
+            assert!(status.is_some_and(|status| status.success()), "{}", front.output());
+        }
+        assert!(self.agent.is_running(), "{}", self.agent.output());
+        members.iter().map(|m| std::fs::read_to_string(self.record(*m)).unwrap()).collect()
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    lines: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// One line there, one line back; none if the connection was closed.
+    fn ask(&mut self, line: &str) -> Option<String> {
+        self.stream.write_all(format!("{line}\n").as_bytes()).ok()?;
+        let mut answer = String::new();
+        self.lines.read_line(&mut answer).ok().filter(|length| *length > 0)?;
+        Some(answer)
+    }
+}
+
+const SERVICE: [&str; 6] = ["NOW", "LOGIN ann", "WHO", "PAY ann 5", "BOOK", "NOW"];
+
+fn service(python: &Path) -> impl Fn(u16, &Path) -> Vec<String> {
+    let python = python.to_str().unwrap().to_string();
+    move |port, _| {
+        let script = example("service.py").to_str().unwrap().to_string();
+        vec![python.clone(), script, port.to_string()]
+    }
+}
+
+fn redis(program: &Path) -> impl Fn(u16, &Path) -> Vec<String> {
+    let program = program.to_str().unwrap().to_string();
+    move |port, own| {
+        let (port, own) = (port.to_string(), own.to_str().unwrap());
+        let line = [&program, "--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir", own];
+        line.iter().map(|word| (*word).to_string()).collect()
+    }
+}
+
+/// Lets a client at each front ask all of `lines`, `rounds` times.
+fn ask_all(local: &Local, lines: &[&str], rounds: usize) {
+    std::thread::scope(|scope| {
+        for member in MEMBERS {
+            scope.spawn(move || {
+                let mut client = local.client(member);
+                for _ in 0..rounds {
+                    for line in lines {
+                        let answer = client.ask(line);
+                        assert!(answer.is_some(), "{line} at {member}");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_python_service_gives_the_same_answers_everywhere() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    let local = Local::start(service(&python), &[]);
+    ask_all(&local, &SERVICE, 20);
+    let records = local.records(&MEMBERS, 360);
+    assert_eq!(records[0].lines().count(), 360);
+    assert_eq!(records[0], records[1]);
+    assert_eq!(records[0], records[2]);
+    let times: Vec<i64> = records[0]
+        .lines()
+        .map(|line| line.split(' ').nth(1).unwrap().parse().unwrap())
+        .collect();
+    assert!(times.is_sorted_by(|a, b| a < b), "each request has a later time");
+    // The program saw the time of its request, to the nanosecond.
+    for line in records[0].lines().filter(|line| line.contains('T')) {
+        let mut words = line.split(' ');
+        let (time, reply) = (words.nth(1).unwrap(), words.nth(1).unwrap());
+        if reply.len() == time.len() && reply.bytes().all(|byte| byte.is_ascii_digit()) {
+            assert_eq!(time, reply, "{line}");
+        }
+    }
+}
+
+#[test]
+fn without_the_groups_time_the_answers_differ_and_that_is_noticed() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    let mut local = Local::start(service(&python), &["--own-clocks"]);
+    ask_all(&local, &SERVICE, 3);
+    for front in local.fronts.values_mut() {
+        front.expect_output("differ", PATIENCE);
+    }
+    let records = local.records(&MEMBERS, 54);
+    let order = |record: &String| -> Vec<String> {
+        record.lines().map(|line| line.split(' ').take(3).collect()).collect()
+    };
+    assert_eq!(order(&records[0]), order(&records[1]), "the same order all the same");
+    assert_ne!(records[0], records[1]);
+}
+
+#[test]
+fn redis_gives_the_same_answers_everywhere() {
+    let Some(server) = or_skip(runs("redis-server")) else { return };
+    let local = Local::start(redis(&server), &["--protocol", "resp"]);
+    let lines = [
+        "SET key value PX 30",
+        "PEXPIRETIME key",
+        "PTTL key",
+        "EVAL \"local t = redis.call('TIME') redis.call('SET', 'at', t[1] .. t[2]) return t[2]\" 0",
+        "EXISTS key",
+        "DBSIZE",
+        "INCR count",
+    ];
+    ask_all(&local, &lines, 20);
+    let records = local.records(&MEMBERS, 420);
+    assert_eq!(records[0], records[1]);
+    assert_eq!(records[0], records[2]);
+}
+
+#[test]
+fn a_redis_that_died_comes_back_with_the_state_of_another() {
+    let Some(server) = or_skip(runs("redis-server")) else { return };
+    let Some(_) = or_skip(runs("redis-cli")) else { return };
+    let checkpoint = example("redis-checkpoint").display().to_string();
+    let mut local = Local::start(redis(&server), &["--checkpoint-command", &checkpoint]);
+    let mut client = local.client(1);
+    assert_eq!(client.ask("SET kept yes PX 100000000").as_deref(), Some("+OK\r\n"));
+    let expiry = client.ask("PEXPIRETIME kept").unwrap();
+    let mut lost = local.client(2);
+    assert_eq!(lost.ask("INCR n").as_deref(), Some(":1\r\n"));
+    for processes in [&mut local.fronts, &mut local.programs] {
+        let mut killed = processes.remove(&2).unwrap();
+        killed.signal(Signal::Kill);
+        killed.wait(PATIENCE);
+    }
+    assert_eq!(lost.ask("INCR n"), None, "its clients are cut off");
+    assert_eq!(client.ask("INCR n").as_deref(), Some(":2\r\n"), "the others go on");
+
+    let own = local.dir.join("again2");
+    let (script, own) = (example("redis-restore"), own.display().to_string());
+    let restore = format!("{} {GROUP} 2 {own}", script.display());
+    let programs = binary::truechimer().parent().unwrap().display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let restore = format!("PATH={programs}:{path} {restore}");
+    local.front(2, &["--checkpoint-command", &checkpoint, "--restore-command", &restore]);
+    local.wait_ready(&[2]);
+    let mut client = local.client(2);
+    assert_eq!(client.ask("PEXPIRETIME kept"), Some(expiry));
+    assert_eq!(client.ask("INCR n").as_deref(), Some(":3\r\n"));
+    assert_eq!(local.client(3).ask("INCR n").as_deref(), Some(":4\r\n"));
+    let pid = std::fs::read_to_string(Path::new(&own).join("redis.pid")).unwrap();
+    // It is no child of ours.
+    let killed = Command::new("kill").arg(pid.trim()).status().unwrap();
+    assert!(killed.success());
+}
+
+/// A client at a node of a ring: asks, and prints what it got, until told to stop or cut off.
+const CLIENT: &str = "
+import socket, sys, time
+for attempt in range(600):
+    try:
+        stream = socket.create_connection(('127.0.0.1', 7001), 60)
+        break
+    except OSError:
+        time.sleep(0.1)
+lines = stream.makefile('rb')
+for number in range(int(sys.argv[1])):
+    stream.sendall(b'PAY ann %d\\n' % number if number % 2 else b'NOW\\n')
+    answer = lines.readline()
+    if not answer:
+        sys.exit('cut off')
+    print(answer.decode().strip(), flush=True)
+print('all', flush=True)
+";
+
+#[test]
+fn on_a_ring_two_go_on_as_one_when_the_third_is_killed() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let mut agents = Agent::at_all(&ring);
+    let log = |what: &str, node: u32| ring.dir().join(&format!("{what}{node}.log"));
+    let record = |node: u32| ring.dir().join(&format!("record{node}"));
+    let directory = ring.dir().join("agents");
+    let (mut fronts, mut programs) = (Vec::new(), Vec::new());
+    for node in MEMBERS {
+        let start = |what: &str| {
+            let mut command = ring.command(node, binary::truechimer());
+            command.args(["group", what, "--group", GROUP, "--member", &node.to_string()]);
+            command.arg("--directory").arg(&directory);
+            command
+        };
+        let mut front = start("front");
+        front.args(["--listen", "127.0.0.1:7001", "--connect", "127.0.0.1:7000"]);
+        front.arg("--record").arg(record(node));
+        fronts.push(Process::start(front, &log("front", node)));
+        let mut program = start("exec");
+        program.args(["--reads", "delivery", "--"]).arg(&python).arg(example("service.py"));
+        program.arg("7000");
+        programs.push(Process::start(program, &log("program", node)));
+    }
+    for front in &mut fronts {
+        front.expect_output("replicas are ready", PATIENCE);
+    }
+    let client = |node: u32, count: &str| {
+        let mut command = ring.command(node, &python);
+        command.args(["-c", CLIENT, count]);
+        Process::start(command, &log("client", node))
+    };
+    let mut clients = [client(1, "600"), client(2, "100000000"), client(3, "600")];
+    until("the second replica has answered something", || {
+        clients[1].output().lines().count() > 50
+    });
+    agents[1].kill();
+    for processes in [&mut fronts, &mut programs] {
+        processes[1].signal(Signal::Kill);
+        processes[1].wait(PATIENCE);
+    }
+    assert!(clients[1].wait(PATIENCE).is_some(), "its client is cut off");
+    for at in [0, 2] {
+        clients[at].expect_output("all", PATIENCE);
+    }
+    for at in [0, 2] {
+        fronts[at].signal(Signal::Term);
+        assert!(fronts[at].wait(PATIENCE).is_some_and(|status| status.success()));
+    }
+    let text = |node: u32| std::fs::read_to_string(record(node)).unwrap();
+    let (first, third) = (text(1), text(3));
+    // The one that ended first may not have come to the end.
+    let length = first.len().min(third.len());
+    assert_eq!(first[..length], third[..length]);
+    assert!(length > 0 && first.lines().count() >= 1200);
+    // All that the killed one's client was told is what the survivors have.
+    for answer in clients[1].output().lines().filter(|line| line.contains('T')) {
+        assert!(first.contains(answer), "lost: {answer}");
+    }
+    let times: Vec<i64> =
+        first.lines().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
+    assert!(times.is_sorted_by(|a, b| a < b), "never back, over the fail-over");
+}
