@@ -5,7 +5,7 @@ mod programs;
 
 use std::collections::{HashMap, VecDeque};
 
-use truechimer_group::{Action, Engine, Event, Member, Notice, Own, Phase, Round, Thread};
+use truechimer_group::{Action, Call, Engine, Event, Member, Notice, Own, Phase, Round, Thread};
 use truechimer_group_client::agent::{Door, LinkId, Request, Ticket};
 
 use crate::clocks::Clocks;
@@ -74,6 +74,7 @@ pub(crate) struct Seat {
 /// A read under way.
 struct Waiting {
     ticket: Ticket,
+    call: Call,
     /// Whether it fails when the primary component is lost.
     fails: bool,
 }

@@ -17,6 +17,12 @@ fn number(n: u64) -> Thread {
     Thread(Thread::FIRST.0 + n)
 }
 
+/// Says that this program starts without a checkpoint, and waits until that is known.
+fn restarted(replica: &Replica) {
+    replica.restarted().unwrap();
+    replica.status(PATIENCE).unwrap().expect("in time");
+}
+
 /// Values by thread and round.
 type Values = BTreeMap<(u64, usize), i64>;
 
@@ -80,7 +86,7 @@ fn a_minority_waits_or_fails_and_never_gets_a_value() {
     until("member 1 is live again", || bed.report(1).phase == "live");
     assert_eq!(bed.report(1).counts.gaps, 1, "it has missed something");
     // It comes back to the group's thread at the group's place.
-    one.restarted().unwrap();
+    restarted(&one);
     let both = read_all(&[&one, &two], 1, 10);
     assert_eq!(both[0], both[1]);
     assert!(both[0][&(0, 0)] > others.time.0);
@@ -119,7 +125,7 @@ fn a_program_that_goes_leaves_nothing_behind() {
     bed.hub.heal();
     until("member 1 is live again", || bed.report(1).phase == "live");
     let next = bed.attach(1);
-    next.restarted().unwrap();
+    restarted(&next);
     let both = read_all(&[&next, &two], 1, 20);
     assert_eq!(both[0], both[1], "the next program takes up the group's place");
     drop(agents);

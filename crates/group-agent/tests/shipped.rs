@@ -13,7 +13,10 @@ fn the_documented_file_is_right_and_complete() {
     let uncommented: String = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if rest.contains(" = ") || rest.starts_with("[[") => format!("{rest}\n"),
+            Some(rest) if rest.starts_with("[[") => format!("{rest}\n"),
+            Some(rest) if rest.starts_with(char::is_lowercase) && rest.contains(" = ") => {
+                format!("{rest}\n")
+            }
             _ => format!("{line}\n"),
         })
         .collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use truechimer_group_client::{Member, Where};
+use truechimer_group_client::{Member, Watcher, Where};
 use truechimer_outcome::outcome::Failure;
 use truechimer_testbed::process::Process;
 use truechimer_testbed::ring::{Ring, Settings};
@@ -16,6 +16,8 @@ pub const GROUP: &str = "bench";
 pub const MEMBERS: u32 = 3;
 /// How long anything may take on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an agent may take to say how things stand.
+const STATUS_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How a bed is to be.
 #[derive(Clone, Debug)]
@@ -241,19 +243,12 @@ impl Bed {
     /// # Errors
     /// Where it does not answer.
     pub fn report(&mut self, node: u32) -> Result<serde_json::Value, Failure> {
-        let mut command = self.command(node, &self.how.truechimer);
-        command.args(["group", "status", "--json", "--group", GROUP, "--member"]);
-        command.arg(node.to_string()).arg("--directory").arg(self.sockets());
-        let output = command.output().map_err(|error| Failure::of("truechimer", error))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Failure(format!("the status of node {node}: {error}: {}", said.trim()))
-        })?;
-        Ok(match value {
-            serde_json::Value::Array(mut all) if all.len() == 1 => all.remove(0),
-            other => other,
-        })
+        let failed =
+            |why: &dyn std::fmt::Display| Failure(format!("the status of node {node}: {why}"));
+        let mut watcher = Watcher::attach(&self.place(node)).map_err(|why| failed(&why))?;
+        let text = watcher.status(STATUS_PATIENCE).map_err(|why| failed(&why))?;
+        let text = text.ok_or_else(|| failed(&"no answer"))?;
+        serde_json::from_str(&text).map_err(|why| failed(&why))
     }
 
     /// Runs `until` again and again until it is true.

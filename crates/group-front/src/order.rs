@@ -582,6 +582,7 @@ impl Order {
             Message::Ready => {
                 if let Some(peer) = self.state.peers.get_mut(&from) {
                     peer.ready = true;
+                    peer.quiet_ns = 0;
                 }
             }
             Message::Leave => self.drop_peer(from, steps),
@@ -624,7 +625,9 @@ impl Order {
             }
         }
         let peers = self.state.peers.iter();
-        let quiet = peers.filter(|(_, peer)| peer.quiet_ns > QUIET_NS).map(|(member, _)| *member);
+        // One whose program starts has nothing to say yet.
+        let quiet = peers.filter(|(_, peer)| peer.ready && peer.quiet_ns > QUIET_NS);
+        let quiet = quiet.map(|(member, _)| *member);
         for member in quiet.collect::<Vec<_>>() {
             steps.push(Step::Report(format!("the front of member {member} has fallen silent")));
             self.drop_peer(member, steps);

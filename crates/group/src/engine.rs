@@ -21,7 +21,7 @@ use crate::view::View;
 /// included, and configuration changes at the same place of that order to those that stay together
 /// (extended virtual synchrony); it need not deliver safely. Give it all that is there with
 /// [`handle`](Engine::handle), then [`flush`](Engine::flush), then take the actions.
-#[derive(Clone, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Engine {
     pub(crate) group: Group,
     pub(crate) own: Own,
@@ -32,6 +32,8 @@ pub struct Engine {
     /// The group's state: live, or what is left from when we were.
     pub(crate) state: Option<State>,
     pub(crate) view: Option<View>,
+    /// The view is but this member's own guess: nothing has been agreed on since the group began.
+    pub(crate) guess: bool,
     pub(crate) threads: Threads,
     pub(crate) commits: Commits,
     pub(crate) transfers: Transfers,
@@ -92,6 +94,7 @@ impl Engine {
             place: Place::default(),
             state: None,
             view: None,
+            guess: false,
             threads: Threads::default(),
             commits: Commits::default(),
             transfers: Transfers::default(),

@@ -27,6 +27,14 @@ pub(crate) struct Joined {
     pub(crate) join: Join,
 }
 
+impl Joined {
+    /// Whether this part of a state was made for it, and not for an earlier one.
+    fn answers(&self, part: &Part) -> bool {
+        let Join { number, attempt, .. } = self.join;
+        (number, attempt, self.at) == (part.number, part.attempt, part.at)
+    }
+}
+
 /// What a newcomer gathers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Catching {
@@ -71,6 +79,7 @@ pub(crate) struct Serving {
     id: u64,
     state: State,
     pub(crate) number: u64,
+    pub(crate) attempt: u64,
     pub(crate) at: u64,
     /// Values that the program here had not read then; only for a checkpoint.
     values: Vec<Kept>,
@@ -124,6 +133,7 @@ impl Engine {
         });
         Join {
             number: self.outbox.number(),
+            attempt: self.outbox.attempts,
             standing,
             floor: self.floor,
             report,
@@ -178,6 +188,7 @@ impl Engine {
                 id,
                 state: state.clone(),
                 number: joined.join.number,
+                attempt: joined.join.attempt,
                 at: joined.at,
                 values: if wants { self.threads.values() } else { Vec::new() },
                 checkpoint: None,
@@ -220,7 +231,7 @@ impl Engine {
     /// A part of a state takes effect at a live member: the last one decides the joining round.
     pub(crate) fn part(&mut self, from: Member, part: &Part) {
         let Some(joined) = self.place.joins.get(&part.joiner) else { return };
-        if joined.join.number != part.number || joined.at != part.at || !self.group.counts(from) {
+        if !joined.answers(part) || !self.group.counts(from) {
             return;
         }
         let now = self.now.physical;
@@ -317,7 +328,7 @@ impl Engine {
     fn gather(&mut self, from: Member, part: &mut Part) -> Option<Vec<u8>> {
         let bytes = std::mem::take(&mut part.bytes);
         let joined = self.place.joins.get(&part.joiner)?;
-        if joined.join.number != part.number || joined.at != part.at || !self.group.counts(from) {
+        if !joined.answers(part) || !self.group.counts(from) {
             return None;
         }
         let last = part.part + 1 == part.parts;
@@ -370,6 +381,7 @@ impl Engine {
         let mut view = View::new(self.now.physical, state.last);
         view.steer(self.now.physical, state.steering.rate_ppb);
         self.view = Some(view);
+        self.guess = false;
         let checkpoint = transfer.checkpoint.is_some();
         match transfer.checkpoint {
             Some(Checkpoint { data, position, values }) => {
@@ -497,6 +509,7 @@ impl Engine {
             Order::Published => View::new(physical, physical),
             Order::Monotone => View::new(physical, own.max(start)),
         });
+        self.guess = self.group.order == Order::Monotone && self.now.utc.is_none();
         self.commits.enter(state.point);
         self.commits.entered = state.point;
         self.commits.established = 0;

@@ -29,3 +29,6 @@ pub use types::{
 };
 #[cfg(fuzzing)]
 pub use wire::check as check_wire;
+
+#[cfg(test)]
+mod tests;

@@ -105,6 +105,8 @@ pub(crate) struct Join {
     /// How often this life of the sender has been let in, and 1: a join that is not greater than
     /// the one by which it was let in is a stale one.
     pub(crate) number: u64,
+    /// How many joins this life of the sender has sent, this one counted.
+    pub(crate) attempt: u64,
     /// What the sender still has of the group's state.
     pub(crate) standing: Option<Standing>,
     /// The group's clock was never ahead of this, as far as the sender ever kept, ns.
@@ -139,6 +141,9 @@ pub(crate) struct Part {
     pub(crate) joiner: Member,
     /// By which of its joins.
     pub(crate) number: u64,
+    /// And which sending of it: a state that was made in an earlier configuration may come in this
+    /// one, and must not be taken for an answer.
+    pub(crate) attempt: u64,
     /// The place in the configuration's stream at which the state was taken: how many messages had
     /// been delivered since the configuration began.
     pub(crate) at: u64,

@@ -49,6 +49,8 @@ pub(crate) struct Outbox {
     pub(crate) leaving: bool,
     /// How often this member has been let in.
     lets: u64,
+    /// How many joins it has sent.
+    pub(crate) attempts: u64,
     /// When the clock was last reported.
     reported: Option<i64>,
     /// When a causal round was last proposed.
@@ -89,10 +91,6 @@ impl Outbox {
         let again = self.joining.map_or(i64::MIN, |sent| sent.saturating_add(AGAIN_NS));
         self.join.map(|join| join.max(again))
     }
-
-    fn report_due(&self, least: u64) -> i64 {
-        self.reported.map_or(i64::MIN, |reported| reported.saturating_add_unsigned(least))
-    }
 }
 
 impl Engine {
@@ -103,6 +101,7 @@ impl Engine {
         let now = self.now.physical;
         if self.phase != Phase::Live {
             if self.outbox.join_due().is_some_and(|due| due <= now) {
+                self.outbox.attempts += 1;
                 let join = self.own_join();
                 self.outbox.joining = Some(now);
                 self.outbox.leaving = false;
@@ -177,9 +176,20 @@ impl Engine {
                 && self.commits.asked.is_some_and(|asked| asked <= state.point))
     }
 
+    /// When this member's clock is to be reported: not while its view is a guess, but for the one
+    /// whose guess the others will take over.
+    fn report_due(&self) -> Option<i64> {
+        if !self.is_replica() || (self.guess && self.rank(0) != Some(0)) {
+            return None;
+        }
+        let least = self.own.report_ns;
+        let again = |reported: i64| reported.saturating_add_unsigned(least);
+        Some(self.outbox.reported.map_or(i64::MIN, again))
+    }
+
     fn report_clock(&mut self, entries: &mut Vec<Entry>) {
         let now = self.now;
-        if self.outbox.report_due(self.own.report_ns) > now.physical {
+        if self.report_due().is_none_or(|due| due > now.physical) {
             return;
         }
         if let Some(view) = self.view {
@@ -310,6 +320,7 @@ impl Engine {
                     parts.push(Part {
                         joiner,
                         number: serving.number,
+                        attempt: serving.attempt,
                         at: serving.at,
                         part: part as u32,
                         parts: many as u32,
@@ -338,11 +349,11 @@ impl Engine {
         }
         let replica = self.is_replica();
         let at_once = self.outbox.len() > 0 || (replica && self.owes_header());
-        let report = replica.then(|| self.outbox.report_due(self.own.report_ns));
         let ask = self.commits.next_due(self.own.stagger_ns);
         let parts = self.part_turns().filter(|_| replica).map(|(_, turn)| turn).min();
         let turn = self.turns().map(|(_, _, turn)| turn).min();
-        let others = [at_once.then_some(now), report, ask, parts, turn, self.causal_turn()];
+        let others =
+            [at_once.then_some(now), self.report_due(), ask, parts, turn, self.causal_turn()];
         others.into_iter().flatten().min()
     }
 }

@@ -166,6 +166,7 @@ impl Engine {
             self.counts.cuts += 1;
             self.notice(Notice::Cut { from, by_ns });
         }
+        let guess = std::mem::take(&mut self.guess);
         if self.group.order == Order::Published
             || decided.cut.is_some()
             || (from == self.own.member && decided.as_proposed)
@@ -177,6 +178,9 @@ impl Engine {
         // A clock that is sure that it is not yet that late is not led astray at once.
         let most = self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest);
         let Some(view) = self.view.as_mut() else { return };
+        if guess {
+            view.set(physical, there);
+        }
         view.at_least(physical, there.min(most));
         if decided.as_proposed {
             view.draw(physical, there);
@@ -211,6 +215,12 @@ impl Engine {
                 Some(step) => {
                     let stepped = view.at(physical).saturating_add(step);
                     view.set(physical, stepped);
+                }
+                None if first && self.guess => {
+                    self.guess = false;
+                    if from != self.own.member {
+                        view.set(physical, there);
+                    }
                 }
                 // Between rounds all follow the one that would propose.
                 None if first && from != self.own.member => view.draw(physical, there),

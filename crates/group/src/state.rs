@@ -88,11 +88,8 @@ impl State {
             .collect();
         ranks.sort_unstable();
         self.ranks = ranks.into_iter().map(|(_, _, member)| member).collect();
-        let reports: Vec<ClockReport> = self
-            .replicas(group)
-            .filter(|peer| !peer.suspect)
-            .filter_map(report_of)
-            .collect();
+        let reports: Vec<ClockReport> =
+            self.replicas(group).filter(|peer| !peer.suspect).filter_map(report_of).collect();
         let trusted = self.replicas(group).filter(|peer| !peer.suspect).count();
         self.limit = steer::limit(&reports, trusted, group.horizon_ns);
         self.borne_out = steer::limit(&reports, trusted, 0);
@@ -153,8 +150,7 @@ impl State {
             self.refresh(group);
             return done;
         }
-        let reports: Vec<ClockReport> =
-            self.replicas(group).filter_map(report_of).collect();
+        let reports: Vec<ClockReport> = self.replicas(group).filter_map(report_of).collect();
         let suspects = steer::suspects(&reports);
         for peer in self.live.values_mut() {
             let suspect = suspects.contains(&peer.member);
@@ -174,8 +170,7 @@ impl State {
                 done.step = Some(gain);
             }
         }
-        let reports: Vec<ClockReport> =
-            self.replicas(group).filter_map(report_of).collect();
+        let reports: Vec<ClockReport> = self.replicas(group).filter_map(report_of).collect();
         self.steering.update(Law::from(group), &reports, &suspects);
         self.refresh(group);
         done

@@ -106,16 +106,19 @@ plain!(Point { generation, index });
 plain!(Proposal { thread, round, call, time });
 plain!(Time { group, utc, last });
 plain!(
-    User { token, time, stamp, payload } | user | user.payload.len() <= LARGEST_PAYLOAD,
+    User { token, time, stamp, payload },
+    |user| user.payload.len() <= LARGEST_PAYLOAD,
     "a payload longer than can be"
 );
 plain!(
-    Join { number, standing, floor, report, checkpoint } | join | join.number > 0,
+    Join { number, attempt, standing, floor, report, checkpoint },
+    |join| join.number > 0,
     "a join without a number"
 );
 plain!(Standing { epoch, established, confirmed, point, last, digest });
 plain!(
-    Part { joiner, number, at, part, parts, time, bytes } | part | part.number > 0
+    Part { joiner, number, attempt, at, part, parts, time, bytes },
+    |part| part.number > 0
         && part.part < part.parts
         && part.parts <= MOST_PARTS
         && part.bytes.len() <= LONGEST_PART,
@@ -124,37 +127,39 @@ plain!(
 plain!(Report { view, utc });
 plain!(Transfer { snapshot, checkpoint });
 plain!(
-    Checkpoint { data, position, values }
-        | checkpoint
-        | ascending(&checkpoint.position, |&(thread, _)| thread)
+    Checkpoint { data, position, values },
+    |checkpoint| ascending(&checkpoint.position, |&(thread, _)| thread)
         && ascending(&checkpoint.values, |value| (value.thread, value.round)),
     "a checkpoint that is out of order"
 );
 plain!(Kept { thread, round, call, value });
 plain!(Agreed { time, utc, synchronizer, point });
 plain!(
-    Snapshot { epoch, point, last, tied, steering, live, threads, held }
-        | state
-        | ascending(&state.live, |peer| peer.member)
+    Snapshot { epoch, point, last, tied, steering, live, threads, held },
+    |state| ascending(&state.live, |peer| peer.member)
         && ascending(&state.threads, |&(thread, _)| thread)
         && state.held.iter().map(|held| held.payload.len()).sum::<usize>() <= MOST_HELD_BYTES,
     "a state that is out of order or too large"
 );
 plain!(
-    Steering { rate_ppb, trend_ppt, updated } | steering | steering.rate_ppb > -1_000_000_000,
+    Steering { rate_ppb, trend_ppt, updated },
+    |steering| steering.rate_ppb > -1_000_000_000,
     "steering that would turn time back"
 );
 plain!(Peer { member, incarnation, number, suspect, report });
 plain!(
-    Held { from, token, stamp, payload } | held | held.payload.len() <= LARGEST_PAYLOAD,
+    Held { from, token, stamp, payload },
+    |held| held.payload.len() <= LARGEST_PAYLOAD,
     "a payload longer than can be"
 );
 plain!(
-    Bound { earliest, latest } | bound | bound.earliest <= bound.latest,
+    Bound { earliest, latest },
+    |bound| bound.earliest <= bound.latest,
     "a bound the wrong way round"
 );
 plain!(
-    Utc { best, bound } | utc | (utc.bound.earliest..=utc.bound.latest).contains(&utc.best),
+    Utc { best, bound },
+    |utc| (utc.bound.earliest..=utc.bound.latest).contains(&utc.best),
     "a time outside its bound"
 );
 

@@ -96,11 +96,14 @@ fn list(members: &[Member]) -> String {
     if numbers.is_empty() { "none".to_owned() } else { numbers.join(",") }
 }
 
-/// Sends, however long it takes; how often it was told to wait.
+/// Sends, however long it takes, and says so if it takes any; how often it was told to wait.
 fn send(transport: &mut Corosync, message: &[u8]) -> Result<u32, String> {
     let failed = |error: TransportError| error.to_string();
     let mut later = 0;
     while transport.send(message).map_err(failed)? == Sent::Later {
+        if later == 0 {
+            println!("full");
+        }
         later += 1;
         let mut incoming = Vec::new();
         transport.receive(&mut incoming).map_err(failed)?;

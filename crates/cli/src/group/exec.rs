@@ -242,9 +242,8 @@ fn front(place: &Where) -> Result<PathBuf, Failure> {
             Failure::Said("no directory for the group's sockets: name one by --directory".into())
         });
     }
-    let socket = place
-        .socket()
-        .map_err(|why| Failure::new(format!("group '{}'", place.group), why))?;
+    let socket =
+        place.socket().map_err(|why| Failure::new(format!("group '{}'", place.group), why))?;
     Ok(socket.with_extension("front"))
 }
 

@@ -36,7 +36,7 @@ impl Seat {
                 } else if fails && self.phase == Phase::Outside {
                     self.door.complete(ticket, Err(Rejection::Outside));
                 } else {
-                    self.reads.insert(thread, Waiting { ticket, fails });
+                    self.reads.insert(thread, Waiting { ticket, call, fails });
                     self.engine.handle(turn.clocks.read(), Event::Read { thread, call });
                 }
             }
@@ -68,7 +68,7 @@ impl Seat {
                 self.engine.handle(turn.clocks.read(), event);
             }
             Request::Installed { .. } => self.engine.handle(turn.clocks.read(), Event::Installed),
-            Request::Restarted { .. } => self.engine.handle(turn.clocks.read(), Event::Restarted),
+            Request::Restarted { .. } => self.restart(turn),
             Request::Status { link } => {
                 let text = self.account(turn.clocks).to_json();
                 self.door.send(link, &News::Status(text));
@@ -79,6 +79,21 @@ impl Seat {
             }
         }
         self.act(turn);
+    }
+
+    /// The program begins at the group's place. Reads of its that came by the other way before this
+    /// word are asked for again, from there.
+    fn restart(&mut self, turn: &Turn<'_>) {
+        self.engine.handle(turn.clocks.read(), Event::Restarted);
+        let returned = |thread: &Thread| {
+            self.held.iter().any(|action| {
+                matches!(action, Action::Return { thread: other, .. } if other == thread)
+            })
+        };
+        for (thread, waiting) in self.reads.iter().filter(|(thread, _)| !returned(thread)) {
+            let event = Event::Read { thread: *thread, call: waiting.call };
+            self.engine.handle(turn.clocks.read(), event);
+        }
     }
 
     /// The thread's read gets nothing any more; neither does what already waits for the disk.

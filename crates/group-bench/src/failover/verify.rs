@@ -40,6 +40,9 @@ pub struct Window {
     pub node: Option<u32>,
 }
 
+/// A message's place: several may come together, and differ in their times alone.
+type Place = (Point, i64);
+
 /// What is known of a life.
 #[derive(Debug)]
 struct Life {
@@ -47,11 +50,17 @@ struct Life {
     number: u32,
     /// For each thread the last round and its value.
     threads: HashMap<u64, (u64, Agreed)>,
+    /// How often it was told that it is outside, and how often at each thread's last value: what
+    /// it missed then is not lost without its knowing.
+    told: u32,
+    told_at: HashMap<u64, u32>,
     /// For each thread the first value.
     first: HashMap<u64, Agreed>,
-    last_message: Option<Point>,
+    last_message: Option<Place>,
     /// The messages' places, to see what is missing.
-    messages: Vec<Point>,
+    messages: Vec<Place>,
+    /// How many messages it had got when it was told that it is outside.
+    breaks: Vec<usize>,
     /// The latest generation of which something was seen.
     generation: u64,
     committed: Option<Point>,
@@ -162,9 +171,12 @@ impl Verifier {
             node,
             number,
             threads: HashMap::new(),
+            told: 0,
+            told_at: HashMap::new(),
             first: HashMap::new(),
             last_message: None,
             messages: Vec::new(),
+            breaks: Vec::new(),
             generation: 0,
             committed: None,
             outside: None,
@@ -195,6 +207,7 @@ impl Verifier {
                     Cause::Outside => self.tally.refused_outside += 1,
                     Cause::Gone | Cause::Late | Cause::Other => self.tally.failed += 1,
                 }
+                life.told += u32::from(cause == Cause::Outside);
                 let text = format!("thread {thread} refused: {cause:?}");
                 self.losses.push((life.node, record.done, text));
             }
@@ -202,10 +215,17 @@ impl Verifier {
                 life.committed = life.committed.max(Some(point));
                 self.tally.commits += 1;
             }
-            What::Turn(phase) => life.turned_out = phase == Phase::Outside,
+            What::Turn(phase) => {
+                life.turned_out = phase == Phase::Outside;
+                if life.turned_out {
+                    life.told += 1;
+                    life.breaks.push(life.messages.len());
+                }
+            }
             What::Phase(phase) => {
                 life.outside = (phase == Phase::Outside).then_some(record.done);
                 if phase == Phase::Outside {
+                    life.told += 1;
                     self.losses.push((life.node, record.done, "went outside".to_owned()));
                 }
             }
@@ -227,13 +247,15 @@ impl Verifier {
         life.generation = life.generation.max(value.point.generation);
         life.first.entry(thread).or_insert(value);
         let last = life.threads.insert(thread, (round, value));
+        let told = life.told;
+        let told_since = life.told_at.insert(thread, told) != Some(told);
         if let Some(since) = life.outside.filter(|since| record.began > *since) {
             let other = format!("outside since {since}, asked at {}", record.began);
             self.violation(Kind::WhileOutside, &what, this.clone(), other);
         }
         if let Some((before, earlier)) = last {
             let other = format!("round {before}: {}", self.says(id, earlier));
-            if round != before.wrapping_add(1) {
+            if round != before.wrapping_add(1) && (!told_since || round <= before) {
                 self.violation(Kind::LostRound, &what, this.clone(), other);
             } else if value.time <= earlier.time || value.point <= earlier.point {
                 self.violation(Kind::RollBack, &what, this.clone(), other);
@@ -252,19 +274,20 @@ impl Verifier {
 
     fn message(&mut self, id: LifeId, message: Message) {
         self.tally.deliveries += 1;
-        let point = message.value.point;
+        let Agreed { point, time, .. } = message.value;
+        let own = (point, time.0);
         let what = message_name(&message);
         let this = self.says(id, message.value);
         let Some(life) = self.lives.get_mut(id.0 as usize) else { return };
         life.generation = life.generation.max(point.generation);
-        life.messages.push(point);
-        let last = life.last_message.replace(point);
+        life.messages.push(own);
+        let last = life.last_message.replace(own);
         if life.turned_out {
             let other = "it had turned outside before".to_owned();
             self.violation(Kind::WhileOutside, &what, this.clone(), other);
         }
-        if let Some(last) = last.filter(|last| *last >= point) {
-            let other = format!("after {}", place(last));
+        if let Some(last) = last.filter(|last| *last >= own) {
+            let other = format!("after {} at {}", last.1, place(last.0));
             self.violation(Kind::MessageOrder, &what, this.clone(), other);
         }
         let seen = self.messages.entry((message.from, message.content)).or_default();

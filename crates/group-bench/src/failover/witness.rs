@@ -209,6 +209,12 @@ impl Witness {
     fn read(&self, thread: Thread) {
         let clock: ThreadClock = self.replica.thread(thread);
         loop {
+            // Back in the group, but not with this program.
+            while self.ending.load(Ordering::Acquire)
+                && self.replica.phase() != Some(Phase::Outside)
+            {
+                std::thread::sleep(LAST_TRIES);
+            }
             let began = monotonic();
             match clock.now(Call::Group, None) {
                 Ok(value) => {

@@ -200,7 +200,7 @@ fn length(length: usize) -> u32 {
 
 /// A struct: its fields in order, and what must hold of it (else it is `$wrong`).
 macro_rules! plain {
-    ($name:ident { $($field:ident),* } $(|$value:ident| $holds:expr, $wrong:literal)?) => {
+    ($name:ident { $($field:ident),* } $(, |$value:ident| $holds:expr, $wrong:literal)?) => {
         impl Form for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 let $name { $($field),* } = self;

@@ -52,7 +52,7 @@ fn holds(name: &str, case: Case, budget: Budget, up: &[usize], most: usize) {
 }
 
 /// More states than any case here has.
-const LIMIT: usize = 200_000;
+const LIMIT: usize = 400_000;
 
 const ALL: &[usize] = &[0, 1, 2];
 
@@ -143,9 +143,21 @@ fn published() -> Case {
 }
 
 #[test]
-fn as_published_each_thread_by_itself_goes_forward() {
-    let case = Case { across: true, ..published() };
+fn as_published_one_thread_goes_forward() {
+    let case = Case { threads: 1, ..published() };
     holds("published", case, Budget { rounds: 2, ..Budget::NONE }, ALL, LIMIT);
+}
+
+/// And, read closely, the published algorithm does not even keep one thread from going back where
+/// there are others: all threads share the offset, and another thread's older proposal, delivered
+/// late, draws it back.
+#[test]
+fn as_published_time_goes_back_for_a_thread_too() {
+    let case = Case { across: true, ..published() };
+    let start = formed(&Rc::new(case), Budget { rounds: 2, ..Budget::NONE }, ALL);
+    let found = explore(start.clone(), LIMIT).expect_err("no roll-back found");
+    println!("{found}\n{}", tell(&start, &found.trace));
+    assert!(matches!(found.violation, Violation::RollBack(_)), "{found}");
 }
 
 /// The weakness of the published algorithm: one thread's earlier proposal is delivered after
@@ -218,26 +230,5 @@ mod longer {
         let case = Case { threads: 1, ..Case::small() };
         let budget = Budget { rounds: 2, parts: 2, heals: 2, late: true, ..Budget::NONE };
         holds("two partitions", case, budget, ALL, 30_000_000);
-    }
-}
-
-#[test]
-#[ignore]
-fn sizes() {
-    let one = || Case { threads: 1, ..Case::small() };
-    let most = 3_000_000;
-    for (name, case, budget, up) in [
-        ("1x1", one(), Budget { rounds: 1, ..Budget::NONE }, ALL),
-        ("1x2", one(), Budget { rounds: 2, ..Budget::NONE }, ALL),
-        ("2x1", Case::small(), Budget { rounds: 1, ..Budget::NONE }, ALL),
-        ("crash 1x1", one(), Budget { rounds: 1, crashes: 1, ..Budget::NONE }, ALL),
-        ("part 1x1", one(), Budget { rounds: 1, parts: 1, ..Budget::NONE }, ALL),
-        ("part heal 1x1", one(), Budget { rounds: 1, parts: 1, heals: 1, ..Budget::NONE }, ALL),
-        ("join 1x1", one(), Budget { rounds: 1, restarts: 1, ..Budget::NONE }, &[0, 1]),
-        ("join 2x1", Case::small(), Budget { rounds: 1, restarts: 1, ..Budget::NONE }, &[0, 1]),
-    ] {
-        if let Err(found) = go(name, case, budget, up, most) {
-            println!("{name}: {}", found.violation);
-        }
     }
 }

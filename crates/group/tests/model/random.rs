@@ -1,11 +1,10 @@
 //! Long runs with many faults, each from its seed.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
-use truechimer_group::{Member, Mode, Order};
+use truechimer_group::{Member, Mode};
 
 use crate::check::Violation;
 use crate::network::Fate;
@@ -14,8 +13,6 @@ use crate::world::{Budget, Case, Mutation, Step, World};
 struct Run {
     world: World,
     random: ChaCha8Rng,
-    /// The last things that happened.
-    trace: VecDeque<String>,
     faults: usize,
     crashes: bool,
 }
@@ -36,13 +33,7 @@ impl Run {
         let all: Vec<usize> = (0..case.nodes).collect();
         let world = World::formed(&Rc::new(case), many, &all)
             .unwrap_or_else(|why| panic!("seed {seed}: does not form: {why}"));
-        Run {
-            world,
-            random: ChaCha8Rng::seed_from_u64(seed),
-            trace: VecDeque::new(),
-            faults: 0,
-            crashes,
-        }
+        Run { world, random: ChaCha8Rng::seed_from_u64(seed), faults: 0, crashes }
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -54,10 +45,10 @@ impl Run {
     }
 
     fn note(&mut self, what: String) {
-        if self.trace.len() == 60 {
-            self.trace.pop_front();
-        }
-        self.trace.push_back(what);
+        let told = self.world.told.get_or_insert_default();
+        told.push(what);
+        // The last things that happened.
+        told.drain(..told.len().saturating_sub(400));
     }
 
     fn step(&mut self) -> Result<(), Violation> {
@@ -81,7 +72,7 @@ impl Run {
             steps.swap_remove(self.below(steps.len()))
         };
         self.world.budget.early_timers = 1;
-        self.note(format!("{step:?}"));
+        self.note(String::new());
         let outcome = self.world.take(step);
         self.world.budget.early_timers = 0;
         outcome
@@ -153,17 +144,15 @@ impl Run {
 
 fn case(seed: u64) -> Case {
     let nodes = if seed % 3 == 2 { 5 } else { 3 };
-    let mut case = Case { nodes, threads: 1 + seed % 4, ..Case::small() };
+    let mut case = Case { nodes, threads: 1 + seed % 4, tick: 1, ..Case::small() };
     case.group.universe = (1..=nodes as u32).map(Member).collect();
     case.group.mode = match seed % 5 {
         3 => Mode::SemiActive,
         4 => Mode::Passive,
         _ => Mode::Active,
     };
-    case.group.order = if seed % 7 == 6 { Order::Published } else { Order::Monotone };
     case.group.lease_ns = (seed % 2) * 1000;
     case.group.rotate = seed % 4 == 1;
-    case.across = case.group.order == Order::Published;
     case.stagger_ns = [0, 400_000][seed as usize / 2 % 2];
     case.report_ns = 1_000_000_000;
     case.utc = seed % 6 != 5;
@@ -174,8 +163,8 @@ fn runs(seeds: std::ops::Range<u64>, steps: usize) {
     for seed in seeds {
         let mut run = Run::new(seed, case(seed), true);
         if let Err(violation) = run.go(steps) {
-            let trace: Vec<String> = run.trace.into_iter().collect();
-            panic!("seed {seed}: {violation}\nthe last steps:\n{}", trace.join("\n"));
+            let told = run.world.told.unwrap_or_default();
+            panic!("seed {seed}: {violation}\nthe last steps:\n{}", told.join("\n"));
         }
         println!(
             "seed {seed}: {} faults, {} operations stand",

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use truechimer_group::{
-    Action, Agreed, Bound, Call, Engine, Event, Group, Member, Notice, Own, Phase, Reading,
+    Action, Agreed, Bound, Call, Engine, Event, Group, Member, Mode, Notice, Own, Phase, Reading,
     Rejection, Thread, Utc,
 };
 
@@ -200,6 +200,11 @@ impl Hash for World {
         self.nodes.hash(state);
         self.history.hash(state);
     }
+}
+
+/// A message's short name.
+fn mark(bytes: &[u8]) -> String {
+    format!("message {:06x} of {} bytes", print(&bytes) >> 40, bytes.len())
 }
 
 /// A digest of all that there is to a state.
@@ -606,7 +611,11 @@ impl World {
     fn handle(&mut self, node: usize, event: Event<'_>) -> Outcome {
         let now = self.reading(node);
         if let Some(told) = &mut self.told {
-            told.push(format!("  node {}: {event:?}", node + 1));
+            let event = match &event {
+                Event::Delivered { from, bytes } => format!("{from}'s {}", mark(bytes)),
+                event => format!("{event:?}"),
+            };
+            told.push(format!("  node {} gets {event}", node + 1));
         }
         if let Some(engine) = self.engine(node) {
             engine.handle(now, event);
@@ -633,7 +642,11 @@ impl World {
             let Some(engine) = self.engine(node) else { return Ok(()) };
             let Some(action) = engine.next_action() else { return Ok(()) };
             if let Some(told) = &mut self.told {
-                told.push(format!("  node {} does: {action:?}", node + 1));
+                let action = match &action {
+                    Action::Send(bytes) => format!("sends {}", mark(bytes)),
+                    action => format!("{action:?}"),
+                };
+                told.push(format!("  node {} does: {action}", node + 1));
             }
             self.act(node, action)?;
         }
@@ -705,7 +718,10 @@ impl World {
             }
             Action::Phase(phase) => self.phase(node, phase)?,
             Action::Notice(Notice::Revived { .. } | Notice::Began { .. }) => {
-                if self.nodes.iter().any(|node| node.amnesiac && node.engine.is_some()) {
+                // The first to hear of it: nobody else is live yet.
+                let first = !self.nodes.iter().any(|node| node.live && !node.excluded);
+                let amnesia = |node: &Node| node.amnesiac && node.engine.is_some();
+                if first && self.nodes.iter().any(amnesia) {
                     self.history.weaken();
                 }
             }
@@ -772,6 +788,30 @@ impl World {
         Ok(())
     }
 
+    /// Where only the primary proposes, the others' operations wait for its program to come as far:
+    /// programs that are behind read. Whether any did.
+    fn catch_up(&mut self) -> Result<bool, Violation> {
+        if self.case.group.mode == Mode::Active {
+            return Ok(false);
+        }
+        for thread in 0..self.case.threads {
+            let callers = self.nodes.iter().filter(|node| node.live);
+            let callers = callers.map(|node| &node.callers[thread as usize]);
+            let Some(most) = callers.filter(|it| it.waiting).map(|it| it.read).max() else {
+                continue;
+            };
+            let behind = self.nodes.iter().position(|node| {
+                let idle = |caller: &Caller| !caller.waiting && caller.read <= most;
+                node.live && idle(&node.callers[thread as usize])
+            });
+            if let Some(node) = behind {
+                self.take(Step::Read { node, thread })?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The nodes whose deadline has come.
     pub fn due(&self) -> Vec<usize> {
         let due = |&node: &usize| {
@@ -810,6 +850,9 @@ impl World {
                 }
             }
             if !moved {
+                if self.catch_up()? {
+                    continue;
+                }
                 if self.next_deadline().is_none() {
                     break;
                 }

@@ -135,6 +135,12 @@ impl Agent {
     }
 }
 
+/// Says that this program starts without a checkpoint, and waits until that is known.
+pub fn restarted(replica: &Replica) {
+    replica.restarted().unwrap();
+    replica.status(PATIENCE).unwrap().expect("in time");
+}
+
 /// One reading; none if there is no value in that time.
 pub fn read(replica: &Replica, thread: u64, patience: Duration) -> Option<i64> {
     match replica.thread(number(thread)).now(Call::Group, Some(patience)) {

@@ -230,8 +230,10 @@ fn without_corosync_it_is_said_what_to_do() {
 fn a_full_queue_loses_nothing() {
     let Some((ring, [mut one, two, _three])) = three(&Settings::brisk()) else { return };
     // A Corosync that is stopped takes what fits its buffers, and not more.
+    let before = one.lines().len();
     ring.pause(1);
     one.tell("flood 5000 1000");
+    one.expect(before, "full");
     two.expect(0, "configuration 2,3 lost 1");
     ring.cont(1);
     let report = one.expect_all(1, "flooded 5000 later ").remove(0);

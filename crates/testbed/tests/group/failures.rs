@@ -5,7 +5,7 @@ use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::process::Signal;
 use truechimer_testbed::ring::{Ring, Settings};
 
-use crate::agents::{Agent, PATIENCE, SHORT, agree, read};
+use crate::agents::{Agent, PATIENCE, SHORT, agree, read, restarted};
 
 fn ring() -> Option<Ring> {
     or_skip(Ring::up(&Settings::brisk()))
@@ -31,7 +31,7 @@ fn a_killed_agent_is_done_without_and_comes_back() {
     agents[0] = Agent::start(&ring, 1, &[]);
     agents[0].wait_for("live");
     let again = agents[0].attach();
-    again.restarted().unwrap();
+    restarted(&again);
     let after = agree(&[&again, &replicas[1], &replicas[2]], 0..2, 100);
     assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
 
@@ -60,7 +60,7 @@ fn a_minority_never_advances_and_rejoins_when_the_ring_is_whole() {
     assert_eq!((stands.last, stands.counts.rounds), (still.last, still.counts.rounds));
     ring.heal();
     agents[2].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == 1);
-    replicas[2].restarted().unwrap();
+    restarted(&replicas[2]);
     let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 200);
     assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
 
@@ -75,7 +75,7 @@ fn a_minority_never_advances_and_rejoins_when_the_ring_is_whole() {
         agent.wait_for("live");
     }
     for replica in &replicas {
-        replica.restarted().unwrap();
+        restarted(replica);
     }
     let end = agree(&replicas.iter().collect::<Vec<_>>(), 3..4, 50);
     assert!(*end.values().min().unwrap() > last(&after), "the clock has gone back");
@@ -93,7 +93,7 @@ fn a_node_that_was_stopped_has_missed_something_and_knows_it() {
     let during = agree(&others, 0..1, 100);
     ring.cont(2);
     agents[1].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == 1);
-    replicas[1].restarted().unwrap();
+    restarted(&replicas[1]);
     let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 100);
     assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
 
@@ -127,7 +127,7 @@ fn corosync_stopping_under_an_agent_is_waited_out() {
         ring.start(1);
         let gaps = round as u64 + 1;
         agents[0].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == gaps);
-        replicas[0].restarted().unwrap();
+        restarted(&replicas[0]);
         let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
         assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
     }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod corosync;
+mod exec;
 mod failures;
 mod front;
 mod rounds;

@@ -35,7 +35,7 @@ fn limits_within(path: &Path, depth: u32) -> Vec<String> {
     let Ok(mut file) = File::open(path) else { return Vec::new() };
     let mut said = Vec::new();
     if let Ok(about) = file.metadata()
-        && is_privileged(&about, path)
+        && is_privileged(&about)
     {
         said.push(
             "it runs as another user or group (setuid, setgid), for which the system ignores \
@@ -57,11 +57,10 @@ fn limits_within(path: &Path, depth: u32) -> Vec<String> {
 }
 
 /// Whether the system would give the program rights that its caller lacks.
-fn is_privileged(about: &Metadata, path: &Path) -> bool {
+fn is_privileged(about: &Metadata) -> bool {
     // The kernel is asked for whom it runs this process.
     let Ok(own) = std::fs::metadata("/proc/self") else { return false };
     let mode = about.permissions().mode();
-    let _ = path;
     (mode & 0o4000 != 0 && about.uid() != own.uid())
         || (mode & 0o2010 == 0o2010 && about.gid() != own.gid())
 }
@@ -69,8 +68,7 @@ fn is_privileged(about: &Metadata, path: &Path) -> bool {
 /// The program that a script is for. `env` stands for what it is told to start.
 fn script(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let mut words =
-        line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let program = Path::new(OsStr::from_bytes(words.next()?));
     if program.file_name() == Some(OsStr::new("env")) {
         let started = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
@@ -127,13 +125,22 @@ impl Elf {
             .is_some_and(|linker| linker.windows(7).any(|part| part == b"ld-musl"));
         let is_static = !self.foreign && self.linker.is_none();
         [
-            (self.foreign, "it is made for another kind of machine than the library to be \
-                            preloaded: it keeps the host's clocks"),
+            (
+                self.foreign,
+                "it is made for another kind of machine than the library to be \
+                            preloaded: it keeps the host's clocks",
+            ),
             (is_static, "it is linked statically and loads no library: it keeps the host's clocks"),
-            (musl, "it is linked with musl, the library to be preloaded with glibc: it will not \
-                    start with that, or keeps the host's clocks"),
-            (self.go && !is_static, "its Go runtime asks the kernel for the time itself: only its \
-                                     parts in C read the group's clock"),
+            (
+                musl,
+                "it is linked with musl, the library to be preloaded with glibc: it will not \
+                    start with that, or keeps the host's clocks",
+            ),
+            (
+                self.go && !is_static,
+                "its Go runtime asks the kernel for the time itself: only its \
+                                     parts in C read the group's clock",
+            ),
         ]
         .into_iter()
         .filter_map(|(is, what)| is.then_some(what))

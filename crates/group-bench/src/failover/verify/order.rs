@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use truechimer_group::{Agreed, Point};
 
-use super::{Kind, LifeId, Seen, Verifier, message_name, place};
+use super::{Kind, LifeId, Place, Seen, Verifier, message_name, place};
 
 /// Whether what these lives saw may be an orphan: they are all of one node (what two of three have
 /// is the majority's), none of them saw anything of a later generation, and there was one.
@@ -78,7 +78,7 @@ impl Verifier {
         // Every value and message of the history, with its name.
         let mut history: Vec<(Agreed, String)> = Vec::new();
         // The places of messages, for what was missed.
-        let mut places: Vec<Point> = Vec::new();
+        let mut places: Vec<Place> = Vec::new();
         let (mut orphans, mut unsure) = (0, 0);
         let mut ends = Ends::default();
         for ((thread, round), seen) in &self.values {
@@ -105,7 +105,7 @@ impl Verifier {
                 if may_be_orphan(self, &seen.lives, point, newest) {
                     unsure += 1;
                 } else {
-                    places.push(point);
+                    places.push((point, seen.what.value.time.0));
                     ends.history(&seen.lives, point);
                     history.push((seen.what.value, name()));
                 }
@@ -174,20 +174,27 @@ impl Verifier {
         }
     }
 
-    /// Between the first and the last message that a life got it got all.
-    fn check_messages(&self, places: &[Point], found: &mut Vec<(Kind, String, String, String)>) {
+    /// Between the first and the last message that a life got it got all, but for the times when it
+    /// was told that it is outside.
+    fn check_messages(&self, places: &[Place], found: &mut Vec<(Kind, String, String, String)>) {
         for life in &self.lives {
-            let (Some(first), Some(last)) = (life.messages.first(), life.messages.last()) else {
-                continue;
-            };
-            let from = places.partition_point(|point| point < first);
-            let to = places.partition_point(|point| point <= last);
-            let own: std::collections::HashSet<Point> = life.messages.iter().copied().collect();
-            let missed = places.get(from..to).unwrap_or_default().iter().find(|p| !own.contains(p));
-            if let Some(missed) = missed {
-                let this = format!("node {} life {}", life.node, life.number);
-                let other = format!("it got messages before and after {}", place(*missed));
-                found.push((Kind::MessageLost, "a message of the order".to_owned(), this, other));
+            let mut breaks = life.breaks.clone();
+            breaks.push(life.messages.len());
+            let mut from = 0;
+            for to in breaks {
+                let part = life.messages.get(from..to).unwrap_or_default();
+                from = to;
+                let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
+                let range = places.partition_point(|place| place < first)
+                    ..places.partition_point(|place| place <= last);
+                let own: std::collections::HashSet<&Place> = part.iter().collect();
+                let all = places.get(range).unwrap_or_default();
+                if let Some(missed) = all.iter().find(|place| !own.contains(place)) {
+                    let what = "a message of the order".to_owned();
+                    let this = format!("node {} life {}", life.node, life.number);
+                    let other = format!("it got messages before and after {}", place(missed.0));
+                    found.push((Kind::MessageLost, what, this, other));
+                }
             }
         }
     }

@@ -211,6 +211,22 @@ fn a_round_that_is_missing_or_doubled_is_seen() {
 }
 
 #[test]
+fn a_program_that_was_told_may_have_missed_something() {
+    let mut lives = right();
+    let gap = |r: &Record| (31 * MS..50 * MS).contains(&r.done);
+    lives[1].2.retain(|record| !gap(record));
+    assert_eq!(kinds(&lives), [Kind::LostRound, Kind::MessageLost]);
+    let place = lives[1].2.iter().position(|record| record.done >= 50 * MS).unwrap();
+    lives[1].2.insert(place, at(50, What::Turn(Phase::Live)));
+    lives[1].2.insert(place, at(50, What::Turn(Phase::Outside)));
+    assert_eq!(kinds(&lives), []);
+    // But not go back.
+    let twice = *find(&mut lives[1].2, |what| matches!(what, What::Value { thread: 17, round: 9, .. }));
+    lives[1].2.insert(place + 2, twice);
+    assert!(kinds(&lives).contains(&Kind::LostRound));
+}
+
+#[test]
 fn messages_that_are_missing_doubled_disordered_or_different_are_seen() {
     let wanted = |what: &What| matches!(what, What::Message { content: 41, .. });
     let mut lives = right();
@@ -231,6 +247,26 @@ fn messages_that_are_missing_doubled_disordered_or_different_are_seen() {
         value.time.0 += 1;
     }
     assert_eq!(kinds(&lives), [Kind::Disagreement]);
+}
+
+#[test]
+fn messages_that_come_together_differ_in_time() {
+    let mut lives = right();
+    for life in 0..3 {
+        // The message after this one comes with it.
+        let of = |content: u64| move |what: &What| matches!(what, What::Message { content: c, .. } if *c == content);
+        let records = &mut lives[life].2;
+        if let What::Message { value, .. } = &mut find(records, of(23)).what {
+            value.point = point(1, 20);
+        }
+    }
+    assert_eq!(kinds(&lives), []);
+    if let What::Message { value, .. } =
+        &mut find(&mut lives[1].2, |what| matches!(what, What::Message { content: 23, .. })).what
+    {
+        value.time.0 -= 3 * MS;
+    }
+    assert!(kinds(&lives).contains(&Kind::MessageOrder));
 }
 
 #[test]

@@ -1,0 +1,340 @@
+use super::*;
+
+#[test]
+fn a_minority_has_nothing_to_say() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    let before = net.all_read(&[1, 2, 3], 16);
+    net.split(&[&[1], &[2, 3]]);
+    net.settle();
+    assert_eq!(net.phase(1), Phase::Outside);
+    net.read(1, 16);
+    net.pass(S);
+    assert_eq!(net.values(1).len(), 1);
+    let meanwhile = net.all_read(&[2, 3], 16);
+    assert!(meanwhile.time > before.time);
+    assert_eq!(meanwhile.synchronizer, Member(2));
+    // It heals: 1 is let in, and its operation gets the group's next round.
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    net.pass(MS);
+    assert_eq!(net.values(1).len(), 2);
+    assert_eq!(net.values(1)[1].1, 2);
+    assert!(net.values(1)[1].2.time > meanwhile.time);
+    assert_eq!(net.engine(1).status().gaps, 2 - 1);
+}
+
+#[test]
+fn a_member_stopped_and_continued_has_been_out() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.all_read(&[1, 2, 3], 16);
+    // The others form a ring of their own; what 3 sees: alone, then all at once.
+    net.split(&[&[1, 2], &[3]]);
+    net.join(&[1, 2, 3]);
+    net.settle();
+    let phases: Vec<Phase> = net.nodes[&3]
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Phase(phase) => Some(*phase),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(phases[phases.len() - 3..], [Phase::Outside, Phase::Joining, Phase::Live]);
+    net.all_live(&[1, 2, 3]);
+}
+
+#[test]
+fn losing_a_majority_that_is_back_at_once_is_being_out() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    // 3 sees one configuration only, in which the others are, but were lost in between.
+    net.split(&[&[1, 2]]);
+    net.deliver();
+    net.nodes.get_mut(&3).unwrap().ring = vec![];
+    net.join(&[1, 2]);
+    net.configure(&[3], &[]);
+    let three = net.nodes.get_mut(&3).unwrap();
+    three.inbox.clear();
+    three.ring = vec![];
+    let (all, lost) = (members(&[1, 2, 3]), members(&[1, 2]));
+    net.event(3, Event::Configuration { members: &all, lost: &lost });
+    assert_eq!(net.phase(3), Phase::Joining);
+}
+
+#[test]
+fn a_value_that_only_the_lost_one_saw_does_not_roll_back() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.all_read(&[1, 2, 3], 16);
+    // 3 wins a round that nobody else ever gets.
+    net.read(3, 16);
+    net.now += 2 * MS;
+    net.flush(3);
+    for id in [1, 2] {
+        net.nodes.get_mut(&id).unwrap().inbox.clear();
+    }
+    net.step(3);
+    let alone = *net.values(3).last().unwrap();
+    net.split(&[&[1, 2], &[3]]);
+    net.settle();
+    // The same round is decided anew by the others, for 3 has no part in it.
+    let value = net.all_read(&[1, 2], 16);
+    assert_eq!(alone.1, 1);
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    let after = net.all_read(&[1, 2, 3], 16);
+    assert!(after.time > value.time && after.time > alone.2.time);
+}
+
+#[test]
+fn a_process_started_again_is_another_life() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    let before = net.all_read(&[1, 2, 3], 16);
+    net.kill(1);
+    net.settle();
+    let meanwhile = net.all_read(&[2, 3], 16);
+    assert!(meanwhile.time > before.time);
+    net.start(1);
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    assert!(net.all_read(&[1, 2, 3], 17).time > meanwhile.time);
+    // Its threads go on where the group's are.
+    assert!(net.all_read(&[1, 2, 3], 16).time > meanwhile.time);
+}
+
+#[test]
+fn two_newcomers_at_once() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    let mut five = Net::new(&[1, 2, 3, 4, 5]);
+    five.boot(&[1, 2, 3]);
+    five.all_live(&[1, 2, 3]);
+    five.start(4);
+    five.start(5);
+    five.join(&[1, 2, 3, 4, 5]);
+    five.settle();
+    five.all_live(&[1, 2, 3, 4, 5]);
+    five.all_read(&[1, 2, 3, 4, 5], 16);
+    net.all_read(&[1, 2, 3], 16);
+}
+
+#[test]
+fn the_sender_of_a_state_dies_half_way() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    for thread in 16..20_016 {
+        net.read(1, thread);
+    }
+    net.settle();
+    net.kill(3);
+    net.settle();
+    net.start(3);
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    net.flush(3);
+    net.deliver();
+    // 1 sends its state, of which 3 gets but the first part.
+    net.flush(1);
+    let three = net.nodes.get_mut(&3).unwrap();
+    assert!(three.inbox.len() > 1, "{}", three.inbox.len());
+    three.inbox.truncate(1);
+    net.nodes.get_mut(&2).unwrap().inbox.truncate(1);
+    net.kill(1);
+    net.settle();
+    net.all_live(&[2, 3]);
+    net.all_read(&[2, 3], 60_000);
+}
+
+#[test]
+fn a_silent_sender_of_a_state_is_taken_over_from() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.kill(3);
+    net.settle();
+    net.start(3);
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    net.flush(3);
+    net.deliver();
+    // 1 hangs.
+    net.now += MS;
+    net.flush(2);
+    net.deliver();
+    assert_eq!(net.phase(3), Phase::Live);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+}
+
+#[test]
+fn messages_while_joining_are_caught_up() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.kill(3);
+    net.settle();
+    net.start(3);
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    net.flush(3);
+    net.deliver();
+    net.event(2, Event::Multicast { token: 7, payload: b"seven", stamp: None });
+    net.flush(2);
+    net.deliver();
+    assert_eq!(net.phase(3), Phase::Joining);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    let delivers = |net: &Net, id| {
+        net.nodes[&id].actions.iter().filter(|it| matches!(it, Action::Deliver { .. })).count()
+    };
+    assert_eq!(delivers(&net, 3), 1);
+    assert_eq!(delivers(&net, 1), 1);
+}
+
+#[test]
+fn a_change_while_joining_starts_it_again() {
+    let mut net = Net::formed(&[1, 2, 3, 4, 5]);
+    net.kill(5);
+    net.settle();
+    net.start(5);
+    net.join(&[1, 2, 3, 4, 5]);
+    net.deliver();
+    net.flush(5);
+    net.deliver();
+    net.split(&[&[1, 2, 3, 5], &[4]]);
+    net.settle();
+    net.all_live(&[1, 2, 3, 5]);
+    net.all_read(&[1, 2, 3, 5], 16);
+}
+
+#[test]
+fn those_with_the_latest_state_revive_it() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.split(&[&[1], &[2, 3]]);
+    net.settle();
+    let value = net.all_read(&[2, 3], 16);
+    net.split(&[&[1], &[2], &[3]]);
+    net.settle();
+    net.join(&[1, 2]);
+    net.settle();
+    net.all_live(&[1, 2]);
+    assert!(net.notices(2).contains(&Notice::Revived { members: 1 }));
+    assert_eq!(net.engine(2).status().gaps, 0);
+    assert_eq!(net.engine(1).status().gaps, 1);
+    assert_eq!(net.engine(2).status().threads[&Thread(16)].decided, Round(1));
+    assert!(net.all_read(&[1, 2], 17).time > value.time);
+    // 3 comes back with an older generation of the same state.
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+}
+
+#[test]
+fn all_isolated_go_on_together() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.read(2, 20);
+    net.split(&[&[1], &[2], &[3]]);
+    net.settle();
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    assert!(net.notices(1).contains(&Notice::Revived { members: 3 }));
+    net.pass(MS);
+    assert_eq!(net.values(2).len(), 1);
+    assert!((1..=3).all(|id| net.engine(id).status().gaps == 0));
+}
+
+#[test]
+fn a_group_that_lost_all_begins_above_its_floor() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    let before = net.all_read(&[1, 2, 3], 16);
+    for id in 1..=3 {
+        net.kill(id);
+        // All clocks have lost their time.
+        net.nodes.get_mut(&id).unwrap().utc = None;
+    }
+    net.boot(&[1, 2]);
+    net.all_live(&[1, 2]);
+    let after = net.all_read(&[1, 2], 16);
+    assert!(after.time > before.time);
+    assert!(after.time.0 < before.time.0 + 4 * S);
+    assert!(matches!(net.notices(1)[0], Notice::Began { floor: Some(_) }));
+}
+
+#[test]
+fn the_layer_belows_doubt_is_enough() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.event(1, Event::Quorum { quorate: false });
+    assert_eq!(net.phase(1), Phase::Outside);
+    net.settle();
+    net.all_live(&[2, 3]);
+    assert_eq!(net.all_read(&[2, 3], 16).synchronizer, Member(2));
+    net.event(1, Event::Quorum { quorate: true });
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    // And it never lets in alone.
+    net.split(&[&[1], &[2, 3]]);
+    net.settle();
+    net.event(1, Event::Quorum { quorate: true });
+    net.settle();
+    assert_eq!(net.phase(1), Phase::Outside);
+}
+
+#[test]
+fn a_checkpoint_comes_with_the_values_not_yet_read() {
+    let mut net = Net::new(&[1, 2, 3]);
+    net.checkpoints = true;
+    net.boot(&[1, 2, 3]);
+    net.kill(3);
+    net.settle();
+    // 2's program is at round 1 of thread 16, when two have been decided.
+    net.all_read(&[1, 2], 16);
+    net.read(1, 16);
+    net.settle();
+    net.start(3);
+    net.join(&[1, 2, 3]);
+    net.settle();
+    assert_eq!(net.phase(3), Phase::Joining);
+    let join = |net: &Net, id| {
+        net.nodes[&id].actions.iter().rev().find_map(|action| match action {
+            Action::TakeCheckpoint { join } => Some(*join),
+            _ => None,
+        })
+    };
+    assert!(join(&net, 1).is_some());
+    let position = [(Thread(16), Round(1))];
+    let data = vec![42; 200_000];
+    let two = join(&net, 2).unwrap();
+    net.event(2, Event::Checkpoint { join: two, data: &data, position: &position });
+    net.pass(5 * MS);
+    let installed = net.nodes[&3].actions.iter().any(|action| {
+        matches!(action, Action::InstallCheckpoint { data: d, position: p }
+            if *d == data && *p == position)
+    });
+    assert!(installed);
+    net.event(3, Event::Installed);
+    net.all_live(&[1, 2, 3]);
+    net.read(3, 16);
+    assert_eq!(net.values(3)[0], net.values(1)[1]);
+    net.read(2, 16);
+    net.settle();
+    net.all_read(&[1, 2, 3], 16);
+}
+
+#[test]
+fn an_observer_follows_but_does_not_count() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.start(9);
+    net.join(&[1, 2, 3, 9]);
+    net.settle();
+    net.all_live(&[1, 2, 3, 9]);
+    net.read(9, 16);
+    let refused = Action::Reject { thread: Thread(16), why: Rejection::Observer };
+    assert!(net.nodes[&9].actions.contains(&refused));
+    net.event(9, Event::Multicast { token: 1, payload: b"ask", stamp: None });
+    net.settle();
+    assert!(net.nodes[&1].actions.iter().any(|it| matches!(it, Action::Deliver { .. })));
+    net.all_live(&[1, 2, 3, 9]);
+    // With one replica there is no majority.
+    net.split(&[&[1, 9], &[2, 3]]);
+    net.settle();
+    assert_eq!((net.phase(1), net.phase(9)), (Phase::Outside, Phase::Outside));
+    net.join(&[1, 2, 3, 9]);
+    net.settle();
+    net.all_live(&[1, 2, 3, 9]);
+}

@@ -1,0 +1,165 @@
+use super::*;
+
+/// Passes `seconds`, with one read by all in each; the greatest distance from true time after the
+/// first half, ns.
+fn drift(net: &mut Net, seconds: i64, ppb: &[(u32, i64)]) -> i64 {
+    let mut worst = 0;
+    let begin = net.now;
+    let origin: Vec<i64> = ppb.iter().map(|(id, _)| net.nodes[id].physical).collect();
+    for second in 0..seconds {
+        net.now = begin + second * S;
+        for (&(id, ppb), origin) in ppb.iter().zip(&origin) {
+            net.nodes.get_mut(&id).unwrap().physical = origin + second * ppb;
+        }
+        net.settle();
+        let ids: Vec<u32> = ppb.iter().map(|it| it.0).collect();
+        let value = net.all_read(&ids, 16);
+        if second > seconds / 2 {
+            worst = worst.max((value.time.0 - net.now).abs());
+        }
+    }
+    worst
+}
+
+#[test]
+fn the_clock_follows_utc_whatever_the_oscillators_do() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    let worst = drift(&mut net, 300, &[(1, 80_000), (2, -40_000), (3, 10_000)]);
+    assert!(worst < 4 * MS, "{worst} ns");
+    assert!(net.engine(1).status().steering_ppb < 0);
+}
+
+#[test]
+fn as_published_it_drifts() {
+    let group = Group { order: Order::Published, ..Group::new("test", &members(&[1, 2, 3])) };
+    let mut net = Net::of(group);
+    net.boot(&[1, 2, 3]);
+    let first = net.all_read(&[1, 2, 3], 16).time.0 - net.now;
+    let begin = net.now;
+    drift(&mut net, 300, &[(1, 80_000), (2, -40_000), (3, 10_000)]);
+    let last = net.all_read(&[1, 2, 3], 16).time.0 - net.now;
+    let expected = (net.now - begin) * 80 / 1_000_000;
+    assert!((last - first - expected).abs() < 4 * MS, "{} {expected}", last - first);
+}
+
+#[test]
+fn a_wild_clock_is_suspected_and_wins_no_round() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.pass(2 * S);
+    // 1 has UTC wrong by an hour, and says it is sure.
+    net.nodes.get_mut(&1).unwrap().utc = Some((3600 * S, MS));
+    net.pass(3 * S);
+    let suspect = Notice::Suspect { member: Member(1), suspected: true };
+    for id in 1..=3 {
+        assert!(net.notices(id).contains(&suspect));
+    }
+    let value = net.all_read(&[1, 2, 3], 16);
+    assert_eq!(value.synchronizer, Member(2));
+    assert!((value.time.0 - net.now).abs() < 10 * MS);
+    // It comes back.
+    net.nodes.get_mut(&1).unwrap().utc = Some((0, MS));
+    net.pass(3 * S);
+    assert_eq!(net.all_read(&[1, 2, 3], 16).synchronizer, Member(1));
+}
+
+#[test]
+fn a_jump_of_the_physical_clock_is_cut() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.pass(2 * S);
+    let before = net.all_read(&[1, 2, 3], 16);
+    net.nodes.get_mut(&1).unwrap().physical += 3600 * S;
+    net.read(1, 16);
+    net.settle();
+    let (.., value) = *net.values(1).last().unwrap();
+    assert!(value.time > before.time);
+    assert!(value.time.0 < net.now + 6 * S, "{}", value.time.0 - net.now);
+    assert!(net.engine(2).status().cuts > 0);
+    assert!(net.notices(2).iter().any(|it| matches!(it, Notice::Cut { from: Member(1), .. })));
+    // It does not lead the others astray.
+    net.pass(10 * S);
+    net.read(2, 16);
+    net.read(3, 16);
+    net.read(2, 16);
+    net.read(3, 16);
+    net.pass(2 * MS);
+    let (.., value) = *net.values(2).last().unwrap();
+    assert!(value.time.0 < net.now + 6 * S, "{}", value.time.0 - net.now);
+}
+
+#[test]
+fn without_utc_the_group_runs_free_and_is_set_once_it_is_known() {
+    let mut net = Net::new(&[1, 2, 3]);
+    for id in 1..=3 {
+        net.start(id);
+        net.nodes.get_mut(&id).unwrap().utc = None;
+    }
+    net.join(&[1, 2, 3]);
+    net.settle();
+    let free = net.all_read(&[1, 2, 3], 16);
+    assert_eq!(free.utc, None);
+    assert!(free.time.0 < START / 2);
+    net.pass(S);
+    assert!(net.all_read(&[1, 2, 3], 16).time > free.time);
+    for id in 1..=3 {
+        net.nodes.get_mut(&id).unwrap().utc = Some((0, MS));
+    }
+    net.pass(3 * S);
+    let tied = net.all_read(&[1, 2, 3], 16);
+    assert!((tied.time.0 - net.now).abs() < 10 * MS, "{}", tied.time.0 - net.now);
+    net.all_live(&[1, 2, 3]);
+}
+
+#[test]
+fn an_unsynchronised_member_proposes_last() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.nodes.get_mut(&1).unwrap().utc = None;
+    net.pass(2 * S);
+    let value = net.all_read(&[1, 2, 3], 16);
+    assert_eq!(value.synchronizer, Member(2));
+    assert!(value.utc.is_some());
+}
+
+#[test]
+fn the_clock_never_goes_back_over_fail_overs() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    // The one that takes over has a slow clock.
+    net.nodes.get_mut(&2).unwrap().utc = Some((-4 * MS, 10 * MS));
+    let mut last = net.all_read(&[1, 2, 3], 16);
+    for turn in 0..6 {
+        let away = 1 + turn % 3;
+        let rest: Vec<u32> = (1..=3).filter(|&id| id != away).collect();
+        net.split(&[&[away], &rest]);
+        net.settle();
+        let value = net.all_read(&rest, 16);
+        assert!(value.time > last.time);
+        net.join(&[1, 2, 3]);
+        net.settle();
+        last = net.all_read(&[1, 2, 3], 16);
+        assert!(last.time > value.time);
+        net.all_live(&[1, 2, 3]);
+    }
+}
+
+#[test]
+fn the_floor_is_kept_before_the_value_is_used() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    for _ in 0..20 {
+        net.pass(S / 2);
+        net.all_read(&[1, 2, 3], 16);
+    }
+    for id in 1..=3 {
+        let mut floor = i64::MIN;
+        let mut kept = 0;
+        for action in &net.nodes[&id].actions {
+            match action {
+                Action::Keep { floor: next } => {
+                    floor = *next;
+                    kept += 1;
+                }
+                Action::Return { value, .. } => assert!(value.time.0 <= floor),
+                _ => {}
+            }
+        }
+        assert!((2..=14).contains(&kept), "{kept}");
+    }
+}
