@@ -12,13 +12,19 @@ use raw::Handle;
 /// The longest name of a group, bytes.
 pub const LONGEST_NAME: usize = raw::NAME_SIZE;
 
+/// The most messages of one's own that are on their way. Corosync's library waits without end when
+/// some 270 have not been fetched, as by a Corosync that was stopped by a signal.
+const MOST_UNDER_WAY: usize = 64;
+
 /// Membership in a group. Dropping it leaves the group.
 ///
 /// Take no two threads to one handle: `&mut` sees to it.
 #[derive(Debug)]
 pub struct Cpg {
     handle: Handle,
-    local_node: u32,
+    own: Process,
+    /// Messages sent that have not come back.
+    under_way: usize,
 }
 
 /// A process at a node; a group's members are such.
@@ -92,7 +98,8 @@ pub enum Reason {
 pub enum Sent {
     /// Corosync has it.
     Taken,
-    /// Corosync's queue is full, or the ring is being formed: again a little later.
+    /// Corosync's queue is full, the ring is being formed, or too many of our own messages have
+    /// not come back: dispatch, and again a little later.
     TryAgain,
 }
 
@@ -114,8 +121,8 @@ impl Cpg {
     /// Without the library, when Corosync does not run or does not let us in.
     pub fn connect() -> Result<Cpg, CorosyncError> {
         let handle = Handle::open()?;
-        let local_node = handle.local_node()?;
-        Ok(Cpg { handle, local_node })
+        let own = Process { node: handle.local_node()?, pid: std::process::id() };
+        Ok(Cpg { handle, own, under_way: 0 })
     }
 
     /// Joins a group; one for each connection.
@@ -137,7 +144,7 @@ impl Cpg {
     /// This node's id.
     #[must_use]
     pub fn local_node(&self) -> u32 {
-        self.local_node
+        self.own.node
     }
 
     /// Readable when [`Cpg::dispatch`] has something, or an error.
@@ -157,7 +164,13 @@ impl Cpg {
         most: usize,
     ) -> Result<bool, CorosyncError> {
         for _ in 0..most {
-            match self.handle.dispatch_one(into) {
+            let before = into.len();
+            let code = self.handle.dispatch_one(into);
+            let back = into.range(before..).filter(
+                |event| matches!(event, Event::Delivered { from, .. } if *from == self.own),
+            );
+            self.under_way = self.under_way.saturating_sub(back.count());
+            match code {
                 error::OK => {}
                 error::ERR_TRY_AGAIN => return Ok(false),
                 code => return error::checked("cpg_dispatch", code).map(|()| false),
@@ -171,9 +184,16 @@ impl Cpg {
     /// # Errors
     /// [`CorosyncError::Gone`] when Corosync has ended.
     pub fn multicast(&mut self, message: &[u8]) -> Result<Sent, CorosyncError> {
+        if self.under_way >= MOST_UNDER_WAY {
+            return Ok(Sent::TryAgain);
+        }
         match self.handle.multicast(message) {
             error::ERR_TRY_AGAIN => Ok(Sent::TryAgain),
-            code => error::checked("cpg_mcast_joined", code).map(|()| Sent::Taken),
+            code => {
+                error::checked("cpg_mcast_joined", code)?;
+                self.under_way += 1;
+                Ok(Sent::Taken)
+            }
         }
     }
 }

@@ -263,8 +263,8 @@ impl Agent {
         };
         let mut membership = chair.membership.clone();
         if membership.group.universe.is_empty() {
-            membership.group.universe = node_list()
-                .map_err(|why| AgentError::Transport { group: name.to_owned(), why })?;
+            membership.group.universe =
+                node_list().map_err(|why| AgentError::Transport { group: name.to_owned(), why })?;
         }
         let (floor, kept) = match &self.state {
             None => (Floor::nowhere(), None),
@@ -272,8 +272,8 @@ impl Agent {
                 let path = floor::path(directory, name, member);
                 chair.lock = Some(lock(&path, name, member)?);
                 let kept = floor::load(&path, name, member).map_err(AgentError::State)?;
-                let floor = Floor::at(&path, name, member, kept)
-                    .map_err(|why| unwritable(&path, &why))?;
+                let floor =
+                    Floor::at(&path, name, member, kept).map_err(|why| unwritable(&path, &why))?;
                 (floor, kept)
             }
         };
@@ -282,8 +282,8 @@ impl Agent {
             order: membership.group.order,
             ..DoorSettings::new(self.directory.clone(), name, member)
         };
-        let door = Door::open(settings)
-            .map_err(|why| AgentError::Door { group: name.to_owned(), why })?;
+        let door =
+            Door::open(settings).map_err(|why| AgentError::Door { group: name.to_owned(), why })?;
         let incarnation = sys::random()
             .map_err(|why| AgentError::System { what: "no random numbers".into(), why })?;
         let own = Own {
@@ -318,6 +318,7 @@ impl Agent {
             if !seat.is_joined() && seat.is_wanted() {
                 until = until.min(chair.retry_at);
             }
+            asleep &= !seat.is_busy();
             if seat.is_full() {
                 until = until.min(now + FULL_WAIT);
             }
@@ -372,9 +373,8 @@ impl Agent {
             let done = seat.take_in(&mut turn).and_then(|()| seat.give_out(&mut turn));
             if let Err(why) = done {
                 chair.retry_at = now + if why.passing { RETRY } else { RETRY_BROKEN };
-                let text = format!(
-                    "{why}; this member is out of the group until it can be joined again"
-                );
+                let text =
+                    format!("{why}; this member is out of the group until it can be joined again");
                 seat.say(Level::Warning, "transport", text, &mut turn);
             }
             seat.release(&mut turn);
@@ -465,12 +465,15 @@ fn state_directory(place: &Place) -> Result<Option<PathBuf>, AgentError> {
         Place::None => Ok(None),
         Place::At(path) => Ok(Some(path.clone())),
         Place::Default => {
-            let own = || given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
+            let own =
+                || given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
             let found = given("STATE_DIRECTORY")
                 .or_else(|| (sys::uid() == 0).then(|| SYSTEM_STATE.into()))
                 .or_else(|| own().map(|home| home.join("truechimer/group")));
             found.map(Some).ok_or_else(|| {
-                AgentError::State("no place for the clocks' floors: use --state DIR, or none".into())
+                AgentError::State(
+                    "no place for the clocks' floors: use --state DIR, or none".into(),
+                )
             })
         }
     }

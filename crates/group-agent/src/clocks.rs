@@ -134,10 +134,8 @@ fn of(reading: &ClockReading) -> Option<Utc> {
 }
 
 fn around(best: i64, bound_ns: i64) -> Utc {
-    let bound = Bound {
-        earliest: best.saturating_sub(bound_ns),
-        latest: best.saturating_add(bound_ns),
-    };
+    let bound =
+        Bound { earliest: best.saturating_sub(bound_ns), latest: best.saturating_add(bound_ns) };
     Utc { best, bound }
 }
 

@@ -172,7 +172,9 @@ impl fmt::Display for Problem {
 
 impl ConfigError {
     fn one(place: &str, text: impl Into<String>) -> ConfigError {
-        ConfigError { problems: vec![Problem { place: place.into(), line: None, text: text.into() }] }
+        ConfigError {
+            problems: vec![Problem { place: place.into(), line: None, text: text.into() }],
+        }
     }
 
     fn unless_empty(mut problems: Vec<Problem>) -> Result<(), ConfigError> {

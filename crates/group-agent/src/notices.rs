@@ -77,10 +77,13 @@ impl Notices {
             return None;
         }
         kind.said_at = now;
-        Some((level, match std::mem::take(&mut kind.unsaid) {
-            0 => text,
-            n => format!("{text} ({n} more of this kind since the last time)"),
-        }))
+        Some((
+            level,
+            match std::mem::take(&mut kind.unsaid) {
+                0 => text,
+                n => format!("{text} ({n} more of this kind since the last time)"),
+            },
+        ))
     }
 
     /// What has come of each kind.
@@ -150,13 +153,17 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
                  group's clock ahead; look after that node's clock"
             ),
         ),
-        Notice::Suspect { member, suspected: false } => {
-            (Info, "suspect", format!("the clock of node {member} agrees with the majority's again"))
-        }
+        Notice::Suspect { member, suspected: false } => (
+            Info,
+            "suspect",
+            format!("the clock of node {member} agrees with the majority's again"),
+        ),
         Notice::Began { floor: Some(floor) } => (
             Info,
             "began",
-            format!("the group begins anew; its clock does not fall behind {floor} ns, as was kept"),
+            format!(
+                "the group begins anew; its clock does not fall behind {floor} ns, as was kept"
+            ),
         ),
         Notice::Began { floor: None } => (
             Info,
@@ -190,7 +197,10 @@ mod tests {
         let (_, text) = notices.take(&bad, 5 + EVERY).unwrap();
         assert!(text.ends_with("(999 more of this kind since the last time)"), "{text}");
         let report = notices.report(10 + EVERY);
-        assert_eq!((report[0].kind.as_str(), report[0].count, report[0].age_ns), ("malformed", 1001, 5));
+        assert_eq!(
+            (report[0].kind.as_str(), report[0].count, report[0].age_ns),
+            ("malformed", 1001, 5)
+        );
         assert_eq!((report[1].kind.as_str(), report[1].count), ("suspect", 1));
     }
 }

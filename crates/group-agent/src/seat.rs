@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use truechimer_group::{Action, Call, Engine, Event, Member, Notice, Own, Phase, Round, Thread};
 use truechimer_group_client::agent::{Door, LinkId, Request, Ticket};
+use truechimer_group_client::link::Outside;
 
 use crate::clocks::Clocks;
 use crate::config::Membership;
@@ -54,6 +55,8 @@ pub(crate) struct Seat {
     held: VecDeque<Action>,
     /// Reads under way.
     reads: HashMap<Thread, Waiting>,
+    /// Reads of threads that have one under way, which may turn out to be given up.
+    second: Vec<(Ticket, Thread, Call, Outside)>,
     /// Who asked about which place, by the engine's number for it.
     commits: HashMap<u64, (LinkId, u64)>,
     next_commit: u64,
@@ -125,6 +128,7 @@ impl Seat {
             outbox: VecDeque::new(),
             held: VecDeque::new(),
             reads: HashMap::new(),
+            second: Vec::new(),
             commits: HashMap::new(),
             next_commit: 0,
             foreign: HashMap::new(),
@@ -199,6 +203,11 @@ impl Seat {
         self.engine.deadline().filter(|_| speaks)
     }
 
+    /// Whether there is more to do without anything happening.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.second.is_empty()
+    }
+
     /// Whether something waits for the transport to take more.
     pub(crate) fn is_full(&self) -> bool {
         !self.outbox.is_empty()
@@ -211,6 +220,11 @@ impl Seat {
         self.door.pause(!self.outbox.is_empty());
         let mut requests = std::mem::take(&mut self.requests);
         self.door.work(turn.polled, &mut requests);
+        // A thread may have given up one read and begun the next, which was seen first.
+        self.abandoned(&requests, turn);
+        for (ticket, thread, call, outside) in std::mem::take(&mut self.second) {
+            self.read(ticket, thread, call, outside, true, turn);
+        }
         for request in requests.drain(..) {
             self.request(request, turn);
         }
@@ -224,7 +238,7 @@ impl Seat {
                 break;
             }
             for event in incoming.drain(..) {
-                    self.engine.handle(turn.clocks.read(), event.event());
+                self.engine.handle(turn.clocks.read(), event.event());
                 self.act(turn);
             }
             if end.is_err() {
@@ -257,8 +271,11 @@ impl Seat {
     /// Leaves the group, of our own will.
     pub(crate) fn leave(&mut self, turn: &mut Turn<'_>) {
         if self.transport.is_some() {
+            let said = turn.lines.len();
             self.lose(turn);
             self.act(turn);
+            // That it is outside then is no news.
+            turn.lines.truncate(said);
         }
     }
 
@@ -363,9 +380,7 @@ impl Seat {
         text: String,
         turn: &mut Turn<'_>,
     ) {
-        if let Some((level, text)) =
-            self.notices.note(level, kind, text, crate::sys::raw_ns())
-        {
+        if let Some((level, text)) = self.notices.note(level, kind, text, crate::sys::raw_ns()) {
             self.speak(level, &text, turn);
         }
     }

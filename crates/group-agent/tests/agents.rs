@@ -54,8 +54,7 @@ fn threads_at_all_members_read_the_same_and_never_go_back() {
     assert_eq!(all[0].len(), 800);
     assert!(all.iter().all(|values| *values == all[0]), "the members differ");
     for n in 0..4 {
-        let of_thread: Vec<i64> =
-            all[0].range((n, 0)..(n + 1, 0)).map(|(_, time)| *time).collect();
+        let of_thread: Vec<i64> = all[0].range((n, 0)..(n + 1, 0)).map(|(_, time)| *time).collect();
         assert!(of_thread.windows(2).all(|pair| pair[0] < pair[1]), "thread {n} went back");
     }
     let mut distinct: Vec<i64> = all[0].values().copied().collect();

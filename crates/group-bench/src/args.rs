@@ -56,6 +56,9 @@ pub enum What {
     /// Make requests (what the other commands start at the nodes)
     #[command(hide = true)]
     Client(serve::Orders),
+    /// Read and make bare round trips (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Alone(serve::Orders),
     /// Read as fast as one may (what the other commands start at the nodes)
     #[command(hide = true)]
     Load(load::Orders),

@@ -64,7 +64,8 @@ impl Bed {
     /// # Errors
     /// Where this machine lacks what that takes, or an agent does not come up.
     pub fn up(how: How) -> Result<Bed, Failure> {
-        let ring = Ring::up(&how.ring).map_err(|lacking| Failure::of("starting a ring", lacking))?;
+        let ring =
+            Ring::up(&how.ring).map_err(|lacking| Failure::of("starting a ring", lacking))?;
         let mut bed = Bed { agents: BTreeMap::new(), how, ring };
         std::fs::create_dir_all(bed.sockets()).map_err(|e| Failure::of("a folder", e))?;
         let nodes: Vec<u32> = bed.ring.nodes().collect();

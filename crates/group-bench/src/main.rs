@@ -50,6 +50,7 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
         What::Witness(orders) => failover::witness::run(orders).map(|()| true),
         What::Server(orders) => serve::server(orders).map(|()| true),
         What::Client(orders) => serve::client(orders).map(|()| true),
+        What::Alone(orders) => serve::alone(orders).map(|()| true),
         What::Load(orders) => load::run(orders).map(|()| true),
     }
 }

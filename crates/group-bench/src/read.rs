@@ -14,7 +14,7 @@ use crate::group_load::Loaded;
 use crate::load::{Done, Load};
 use crate::options::Options;
 use crate::serve::{self, Way};
-use crate::service::Service;
+use crate::service::{self, Service};
 
 const THREADS: [u64; 4] = [1, 4, 16, 64];
 
@@ -41,13 +41,14 @@ impl Batch {
 /// Where the machine lacks what that takes, or the group fails.
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let count = options.count(5000, 300) as u64;
-    options.say("read: beside a bare round trip, udpu");
+    options.say("read: beside a bare round trip, alone");
+    let alone = [service::alone(options, count, false)?, service::alone(options, count, true)?];
+    options.say("read: in a server, udpu");
     let udpu = Service::run(options, count, false)?;
-    options.say("read: the same, knet");
+    options.say("read: in a server, knet");
     let knet = Service::run(options, count, true)?;
     let rounds = options.count(20_000, 1000) as u64;
-    let mut bed =
-        Bed::up(How { ring: Settings::default(), ..How::usual(&options.truechimer) })?;
+    let mut bed = Bed::up(How { ring: Settings::default(), ..How::usual(&options.truechimer) })?;
     let mut batches = Vec::new();
     for (n, threads) in THREADS.into_iter().enumerate() {
         options.say(&format!("read: {threads} threads at once"));
@@ -62,7 +63,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     }
     options.say("read: the link alone");
     let link = link(&mut bed, rounds.min(5000))?;
-    Ok(outcome(&udpu, &knet, &batches, &link, count))
+    Ok(outcome(&alone, &udpu, &knet, &batches, &link, count))
 }
 
 /// What it costs to be told a value that the group has agreed on already: the way from program to
@@ -92,16 +93,15 @@ fn link(bed: &mut Bed, rounds: u64) -> Result<Vec<f64>, Failure> {
 }
 
 fn outcome(
+    alone: &[[Vec<f64>; 2]; 2],
     udpu: &Service,
     knet: &Service,
     batches: &[Batch],
     link: &[f64],
     count: u64,
 ) -> Outcome {
-    let mut grid = Grid::new(
-        "One reading",
-        ["what", "p50", "p90", "p99", "p99.9", "÷ bare round trip"],
-    );
+    let mut grid =
+        Grid::new("One reading", ["what", "p50", "p90", "p99", "p99.9", "÷ bare round trip"]);
     let mut json = Vec::new();
     let mut row = |name: &str, ns: &[f64], bare: Option<f64>| {
         let at = |q| quantile(ns, q);
@@ -114,17 +114,21 @@ fn outcome(
         }));
     };
     let mut goals = Vec::new();
+    for (name, [round, bare]) in ["udpu", "knet"].into_iter().zip(alone) {
+        let bare_p50 = median(bare);
+        row(&format!("{name}, alone: bare round trip"), bare, None);
+        row(&format!("{name}, alone: one-round read"), round, Some(bare_p50));
+        let goal = format!("one-round read ÷ bare round trip, medians, alone, {name}");
+        goals.push(Goal::at_most(&goal, 1.2, median(round) / bare_p50));
+    }
     for (name, service) in [("udpu", udpu), ("knet", knet)] {
         let bare = median(&service.at(1, Way::Bare));
-        row(&format!("{name}: bare round trip at node 1"), &service.at(1, Way::Bare), None);
+        row(&format!("{name}, server: bare round trip at node 1"), &service.at(1, Way::Bare), None);
         for node in 1..=MEMBERS as usize {
             let rank = if node == 1 { ", which proposes first" } else { "" };
             let ns = service.at(node, Way::Round);
-            row(&format!("{name}: one-round read at node {node}{rank}"), &ns, Some(bare));
+            row(&format!("{name}, server: one-round read at node {node}{rank}"), &ns, Some(bare));
         }
-        let ratio = median(&service.at(1, Way::Round)) / bare;
-        let goal = format!("one-round read ÷ bare round trip, medians at node 1, {name}");
-        goals.push(Goal::at_most(&goal, 1.2, ratio));
     }
     let riding: Vec<f64> = (1..=MEMBERS as usize).flat_map(|n| udpu.at(n, Way::Riding)).collect();
     row("riding read", &riding, None);
@@ -172,12 +176,18 @@ fn outcome(
         title: "What one reading of the group's clock costs".to_owned(),
         about: vec![
             format!(
-                "A server of three active replicas is asked {count} times in each way, one request \
+                "Alone: a program at node 1, which has the first rank, reads the group's clock by a \
+                 round and makes a bare round trip in turn, {count} times each; the other members \
+                 have agents, and no program. A bare round trip is a message of 96 bytes in a process \
+                 group of its own, by libcpg and nothing else, until it is back: what the ring itself \
+                 takes."
+            ),
+            format!(
+                "Server: a server of three active replicas is asked {count} times in each way, one request \
                  at a time, by a client on a fourth node; figures are what the replica's thread \
-                 waits for its time. In its turn, node 1's process makes a bare round trip of 96 \
-                 bytes in a process group of its own, by libcpg and nothing else, at the same place \
-                 where it would read the clock: what the ring itself takes, the group's clock not \
-                 being involved."
+                 waits for its time. In its turn, node 1's process makes a bare round trip at the \
+                 place where it would read the clock, the others doing nothing; when they read, \
+                 three programs and three agents want this machine's processors at once."
             ),
             "Node 1 has the first rank and proposes at once; the others wait for its message. A \
              riding read takes the time of the message that is being processed, a leased read is \

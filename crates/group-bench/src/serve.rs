@@ -24,6 +24,8 @@ const WARM_UP: u64 = 100;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The logical thread that processes requests.
 const WORKER: Thread = Thread(200);
+/// The logical thread of a program that is alone.
+const ALONE: Thread = Thread(201);
 /// Readings of one lease.
 pub const LEASED: usize = 9;
 
@@ -148,11 +150,8 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Fai
 /// Attaches as a program without state of its own, and waits until the member is live.
 pub(crate) fn attach(place: &Where) -> Result<Replica, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::of("attaching to the agent", error);
-    let options = Options {
-        outside: Outside::Wait,
-        wait_for_agent: Some(PATIENCE),
-        ..Options::default()
-    };
+    let options =
+        Options { outside: Outside::Wait, wait_for_agent: Some(PATIENCE), ..Options::default() };
     let replica = Replica::attach_with(place, &options).map_err(|error| failed(&error))?;
     replica.restarted().map_err(|error| failed(&error))?;
     let end = Instant::now() + PATIENCE;
@@ -188,8 +187,12 @@ pub fn server(orders: &Orders) -> Result<(), Failure> {
     let mut worker = Worker {
         clock: replica.thread(WORKER),
         bare: if orders.member == 1 { Some(Bare::join()?) } else { None },
-        measured: Way::ALL
-            .map(|way| Measured { way, ns: Vec::new(), further: Vec::new(), same: 0 }),
+        measured: Way::ALL.map(|way| Measured {
+            way,
+            ns: Vec::new(),
+            further: Vec::new(),
+            same: 0,
+        }),
     };
     loop {
         let event = replica.next(None).map_err(|error| Failure::of("the agent", error))?;
@@ -210,6 +213,39 @@ pub fn server(orders: &Orders) -> Result<(), Failure> {
     }
 }
 
+/// A program that is alone at its node with its agent: readings by a round and bare round trips in
+/// turn, nothing else going on.
+///
+/// # Errors
+/// Where the group fails.
+pub fn alone(orders: &Orders) -> Result<(), Failure> {
+    let replica = orders.attach()?;
+    let clock = replica.thread(ALONE);
+    let mut bare = Bare::join()?;
+    let mut measured = [Way::Round, Way::Bare].map(|way| Measured {
+        way,
+        ns: Vec::new(),
+        further: Vec::new(),
+        same: 0,
+    });
+    for count in 0..orders.count + WARM_UP {
+        for measured in &mut measured {
+            let began = Instant::now();
+            if measured.way == Way::Round {
+                clock
+                    .now(Call::Group, None)
+                    .map_err(|why| Failure(format!("reading the group's clock: {why:?}")))?;
+            } else {
+                bare.round_trip()?;
+            }
+            if count >= WARM_UP {
+                measured.ns.push(began.elapsed().as_nanos() as u64);
+            }
+        }
+    }
+    orders.write(&measured)
+}
+
 struct Worker {
     clock: ThreadClock,
     bare: Option<Bare>,
@@ -218,12 +254,7 @@ struct Worker {
 
 impl Worker {
     /// The answer's time, gotten in this way.
-    fn process(
-        &mut self,
-        way: Way,
-        count: u64,
-        message: &mut Delivered,
-    ) -> Result<i64, Failure> {
+    fn process(&mut self, way: Way, count: u64, message: &mut Delivered) -> Result<i64, Failure> {
         let failed = |error| Failure(format!("reading the group's clock: {error:?}"));
         let mut further = Vec::new();
         let began = Instant::now();
@@ -266,8 +297,8 @@ impl Worker {
 /// Where the group fails.
 pub fn client(orders: &Orders) -> Result<(), Failure> {
     let replica = orders.attach()?;
-    let mut measured = Way::ALL
-        .map(|way| Measured { way, ns: Vec::new(), further: Vec::new(), same: 0 });
+    let mut measured =
+        Way::ALL.map(|way| Measured { way, ns: Vec::new(), further: Vec::new(), same: 0 });
     for count in 0..orders.count + WARM_UP {
         for measured in &mut measured {
             let (took, same) = one(&replica, measured.way, count)?;

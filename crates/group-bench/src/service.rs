@@ -67,6 +67,22 @@ impl Service {
     }
 }
 
+/// A program at node 1 alone, the other members' agents without one: its readings by a round, and
+/// bare round trips in turn with them, ns.
+///
+/// # Errors
+/// Where the machine lacks what that takes, or the group fails.
+pub fn alone(options: &Options, count: u64, knet: bool) -> Result<[Vec<f64>; 2], Failure> {
+    let ring = Settings { knet, ..Settings::default() };
+    let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
+    let path = bed.ring().dir().join("alone.json");
+    let mut program =
+        bed.program(1, "alone", Orders::arguments("alone", &bed.place(1), &path, count))?;
+    bed.wait_for_end(1, &mut program)?;
+    let measured: Vec<Measured> = serve::read(&path)?;
+    Ok([Way::Round, Way::Bare].map(|way| of(&measured, way)))
+}
+
 fn of(measured: &[Measured], way: Way) -> Vec<f64> {
     let mine = measured.iter().filter(|measured| measured.way == way);
     mine.flat_map(|measured| measured.ns.iter().map(|ns| *ns as f64)).collect()

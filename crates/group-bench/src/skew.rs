@@ -56,8 +56,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let steered = ring(options, rounds, "steered", "", &utc)?;
     let days = if options.quick { 0.25 } else { 3.0 };
     options.say("skew: simulated days");
-    let plan =
-        Plan { seconds: (days * 86_400.0) as u64, seed: options.seed, ..Plan::default() };
+    let plan = Plan { seconds: (days * 86_400.0) as u64, seed: options.seed, ..Plan::default() };
     let simulated = |tie| drift::simulate(&plan, tie).map_err(|e| Failure::of("simulating", e));
     let (paper, ours) = (simulated(Tie::Published)?, simulated(Tie::Steered)?);
     Ok(outcome(&[published, steered], &paper, &ours, &plan))
@@ -167,12 +166,7 @@ fn drift_ppm(line: &Line) -> f64 {
     up / along * 1e-3
 }
 
-fn outcome(
-    runs: &[Run],
-    paper: &[drift::Sample],
-    ours: &[drift::Sample],
-    plan: &Plan,
-) -> Outcome {
+fn outcome(runs: &[Run], paper: &[drift::Sample], ours: &[drift::Sample], plan: &Plan) -> Outcome {
     let mut grid = Grid::new(
         "The group's clock on the ring",
         [
@@ -211,9 +205,12 @@ fn outcome(
             "group_ns": thinned(&run.group),
         }));
         let mut lines = vec![("the group's clock".to_owned(), to_us(&thinned(&run.group)))];
-        lines.extend(run.members.iter().enumerate().map(|(n, line)| {
-            (format!("clock of member {}", n + 1), to_us(&thinned(line)))
-        }));
+        lines.extend(
+            run.members
+                .iter()
+                .enumerate()
+                .map(|(n, line)| (format!("clock of member {}", n + 1), to_us(&thinned(line)))),
+        );
         figures.push(Figure::Plot(Plot {
             title: format!("Offset from real time, {}", run.name),
             x: Axis::linear("s"),
@@ -313,7 +310,8 @@ mod tests {
 
     #[test]
     fn drift_is_the_slope() {
-        let line: Line = (0..100).map(|n| (f64::from(n) * 0.1, 7.0 + f64::from(n) * 500.0)).collect();
+        let line: Line =
+            (0..100).map(|n| (f64::from(n) * 0.1, 7.0 + f64::from(n) * 500.0)).collect();
         // 500 ns in 0.1 s.
         assert!((drift_ppm(&line) - 5.0).abs() < 1e-9);
         assert!(thinned(&(0..1000).map(|n| (f64::from(n), 0.0)).collect()).len() <= POINTS);

@@ -144,9 +144,9 @@ fn outcome(looks: &[Look], time: f64) -> Outcome {
         grid.row([name.to_owned(), figure]);
     }
     let memory = |name: &str, node: usize, of: fn(&Look) -> &[u64]| {
-        let points = looks.iter().filter_map(|look| {
-            Some((look.seconds, *of(look).get(node)? as f64 / 1024.0))
-        });
+        let points = looks
+            .iter()
+            .filter_map(|look| Some((look.seconds, *of(look).get(node)? as f64 / 1024.0)));
         (format!("{name} {}", node + 1), points.collect::<Vec<_>>())
     };
     let plot = |title: &str, y: &str, lines| {
@@ -206,7 +206,10 @@ mod tests {
                 seconds: f64::from(n),
                 rounds: u64::from(n as u32) * 10,
                 // Steep while it warms up, then 1 % in all.
-                agents: vec![5, if n < 20 { 50 * n as u64 } else { 1000 + u64::from(n >= 60) * 10 }],
+                agents: vec![
+                    5,
+                    if n < 20 { 50 * n as u64 } else { 1000 + u64::from(n >= 60) * 10 },
+                ],
                 corosyncs: vec![7],
             })
             .collect();

@@ -23,6 +23,9 @@ const TOLD_APART: usize = FIRST_KIND + 1 + 16;
 /// The kind of an entry that is a proposal.
 const PROPOSAL: u8 = 1;
 
+/// What is on its way in the end may still come.
+const AFTER: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// What was on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
@@ -49,7 +52,9 @@ impl Sniffer {
     pub fn start(bed: &Bed, node: u32) -> Result<Sniffer, Failure> {
         let file = bed.ring().dir().join("wire.pcap");
         let mut command = bed.command(node, &truechimer_testbed::binary::system("tcpdump"));
-        command.args(["-Z", "root", "-n", "-i", "eth0", "-s", "0", "-B", "65536", "-w"]);
+        command.args(["-Z", "root", "-n", "-i", "eth0", "-s", "0", "-B", "65536"]);
+        // Else what came last would be lost with the kernel's unfinished block.
+        command.args(["--immediate-mode", "-w"]);
         command.arg(&file).arg("udp");
         let mut process = Process::start(command, &bed.ring().dir().join("tcpdump.log"));
         process.expect_output("listening on", std::time::Duration::from_secs(20));
@@ -61,6 +66,7 @@ impl Sniffer {
     /// # Errors
     /// Where tcpdump lost packets, or its file cannot be read.
     pub fn finish(mut self) -> Result<Seen, Failure> {
+        std::thread::sleep(AFTER);
         self.process.signal(Signal::Term);
         if self.process.wait(std::time::Duration::from_secs(20)).is_none() {
             return Err(Failure("tcpdump does not end".to_owned()));
@@ -158,7 +164,8 @@ mod tests {
     #[test]
     fn each_message_counts_once() {
         let head = vec![0xff; 70];
-        let packet = |messages: &[Vec<u8>]| [vec![head.clone()], messages.to_vec()].concat().concat();
+        let packet =
+            |messages: &[Vec<u8>]| [vec![head.clone()], messages.to_vec()].concat().concat();
         let one = message(5, 10, PROPOSAL, 1);
         let file = file(&[
             packet(&[one.clone()]),

@@ -540,7 +540,7 @@ pub fn agreed(words: &[u64; 6]) -> Result<Agreed, Malformed> {
     let [time, earliest, latest, generation, index, who] = *words;
     let bound = Bound { earliest: earliest as i64, latest: latest as i64 };
     let utc = match who >> 32 {
-        0 => None,
+        0 if (earliest, latest) == (0, 0) => None,
         1 if bound.earliest <= bound.latest => Some(bound),
         _ => return Err(malformed("a value with an impossible bound")),
     };

@@ -109,7 +109,7 @@ pub fn futex_wake(word: &AtomicU64) {
 /// Which file a descriptor is: device and inode.
 pub fn identity(descriptor: i32) -> Option<(u64, u64)> {
     let stat = stat(descriptor)?;
-    Some((stat.st_dev as u64, stat.st_ino as u64))
+    Some((stat.st_dev, stat.st_ino))
 }
 
 fn stat(descriptor: i32) -> Option<libc::stat> {
@@ -277,13 +277,13 @@ pub fn receive(
         call(libc::SYS_recvmsg, [socket as usize, (&raw mut message) as usize, flags, 0, 0, 0])
     }?;
     let mut count = 0;
-    if message.msg_controllen as usize >= header {
+    if message.msg_controllen >= header {
         // SAFETY: the kernel has written a header at the beginning of `control`, then as many
         // descriptors as its length says, which is within the room that there was.
         unsafe {
             let head: *const libc::cmsghdr = (&raw const control).cast();
             if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
-                count = (((*head).cmsg_len as usize).saturating_sub(header) / 4).min(4);
+                count = ((*head).cmsg_len.saturating_sub(header) / 4).min(4);
                 let data = head.cast::<u8>().add(header);
                 data.copy_to_nonoverlapping(descriptors.as_mut_ptr().cast(), count * 4);
             }

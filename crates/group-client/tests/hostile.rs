@@ -38,6 +38,9 @@ impl Raw {
                 *to = *from as libc::c_char;
             }
             let length = size_of::<libc::sockaddr_un>() as u32;
+            let limit = libc::timeval { tv_sec: 60, tv_usec: 0 };
+            let (at, size) = ((&raw const limit).cast(), size_of::<libc::timeval>() as u32);
+            libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, at, size);
             assert_eq!(libc::connect(socket, (&raw const address).cast(), length), 0);
             OwnedFd::from_raw_fd(socket)
         };
@@ -67,9 +70,8 @@ impl Raw {
     fn send(&self, packet: &[u8]) -> bool {
         let number = self.socket.as_raw_fd();
         // SAFETY: a buffer of that length.
-        let sent = unsafe {
-            libc::send(number, packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL)
-        };
+        let sent =
+            unsafe { libc::send(number, packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL) };
         sent == packet.len() as isize
     }
 
@@ -142,10 +144,7 @@ fn pending(serial: u32) -> u64 {
 
 /// Whether the agent still serves who behaves.
 fn serves(scratch: &Scratch) -> bool {
-    eventually(|| Replica::attach(&scratch.at()).ok())
-        .first_thread()
-        .now(Call::Group, None)
-        .is_ok()
+    eventually(|| Replica::attach(&scratch.at()).ok()).first_thread().now(Call::Group, None).is_ok()
 }
 
 #[test]
@@ -175,6 +174,7 @@ fn requests_that_cannot_be_are_foul() {
     }
     let raw = Raw::attach(&agent.path);
     agent.manners.silent.store(true, SeqCst);
+    agent.requests.lock().unwrap().clear();
     raw.ask(3, [pending(1), 16, 0]);
     agent.wait_for(|request| matches!(request, Request::Read { .. }));
     raw.ask(3, [pending(2), 16, 0]);
@@ -298,7 +298,8 @@ proptest! {
         for (at, value) in writes {
             // Mostly slots, with control words of states that there are.
             let at = usize::from(at) % (SIZE / 8) * 8;
-            let value = if at >= 4096 && at % 128 == 0 { value & !7 | value % 7 } else { value };
+            let is_control = at >= 4096 && at.is_multiple_of(128);
+            let value = if is_control { (value & !7) | (value % 7) } else { value };
             raw.word(at).store(value, SeqCst);
             if at >= 4096 {
                 let index = (at - 4096) / 128;

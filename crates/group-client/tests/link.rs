@@ -69,8 +69,10 @@ fn errno_is_left_alone() {
     let how = How { patience_ns: Some(1_000_000), ..How::default() };
     assert_eq!(link.read(FIRST, Call::Group, &how), Err(ReadError::Late));
     drop(link);
-    assert!(matches!(Link::attach(&Address::of("/nowhere/s".as_ref()).unwrap(), As::default()),
-        Err(Refused::NoAgent)));
+    assert!(matches!(
+        Link::attach(&Address::of("/nowhere/s".as_ref()).unwrap(), As::default()),
+        Err(Refused::NoAgent)
+    ));
     assert_eq!(*errno(), 77);
 }
 
@@ -102,8 +104,12 @@ fn outside_reads_wait_or_fail_as_chosen() {
     let clock = replica.first_thread();
     let late = clock.now(Call::Group, Some(Duration::from_millis(5)));
     assert_eq!(late, Err(ReadError::Late));
-    let options =
-        Options { role: Role::Reader, family: replica.family(), outside: Outside::Fail, ..Options::default() };
+    let options = Options {
+        role: Role::Reader,
+        family: replica.family(),
+        outside: Outside::Fail,
+        ..Options::default()
+    };
     let other = Replica::attach_with(&scratch.at(), &options).unwrap();
     let failed = other.first_thread().now(Call::Group, None);
     assert_eq!(failed, Err(ReadError::Rejected(Rejection::Outside)));
@@ -199,7 +205,9 @@ fn checkpoints_travel_with_their_positions() {
     replica.first_thread().now(Call::Group, None).unwrap();
     let _unread = replica.thread(Thread(99));
     agent.order(Order::Send(News::TakeCheckpoint { join: 12 }));
-    let Event::CheckpointWanted { join: 12 } = replica.next(SOON).unwrap().unwrap() else { panic!() };
+    let Event::CheckpointWanted { join: 12 } = replica.next(SOON).unwrap().unwrap() else {
+        panic!()
+    };
     let state: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 253) as u8).collect();
     replica.checkpoint(12, &state).unwrap();
     let made = agent.wait_for(|request| matches!(request, Request::Checkpoint { .. }));
@@ -209,14 +217,19 @@ fn checkpoints_travel_with_their_positions() {
     let data = state.clone();
     agent.order(Order::Send(News::InstallCheckpoint { data, position: position.clone() }));
     let installed = replica.next(SOON).unwrap().unwrap();
-    assert!(matches!(installed, Event::Install { data, position: at } if data == state && at == position));
+    assert!(
+        matches!(installed, Event::Install { data, position: at } if data == state && at == position)
+    );
     assert_eq!(replica.first_thread().rounds(), Round(8));
     replica.installed().unwrap();
     agent.wait_for(|request| matches!(request, Request::Installed { .. }));
     replica.restarted().unwrap();
     agent.wait_for(|request| matches!(request, Request::Restarted { .. }));
     agent.order(Order::Send(News::Refused { token: 4, why: Refusal::TooMuch }));
-    assert!(matches!(replica.next(SOON).unwrap().unwrap(), Event::Refused { token: 4, why: Refusal::TooMuch }));
+    assert!(matches!(
+        replica.next(SOON).unwrap().unwrap(),
+        Event::Refused { token: 4, why: Refusal::TooMuch }
+    ));
 }
 
 #[test]
@@ -238,7 +251,10 @@ fn a_member_has_one_program_and_its_family() {
     let at = scratch.at();
     let replica = Replica::attach(&at).unwrap();
     let taken = |error| match error {
-        AttachError::Refused { why: Refused::ByAgent { why: WhyRefused::Taken, process, .. }, .. } => {
+        AttachError::Refused {
+            why: Refused::ByAgent { why: WhyRefused::Taken, process, .. },
+            ..
+        } => {
             assert_eq!(process, std::process::id());
         }
         other => panic!("{other:?}"),
@@ -247,7 +263,9 @@ fn a_member_has_one_program_and_its_family() {
     let family = replica.family();
     taken(Replica::attach_with(&at, &Options { family, ..Options::default() }).unwrap_err());
     let reader = Options { role: Role::Reader, family, ..Options::default() };
-    taken(Replica::attach_with(&at, &Options { family: family ^ 1, ..reader.clone() }).unwrap_err());
+    taken(
+        Replica::attach_with(&at, &Options { family: family ^ 1, ..reader.clone() }).unwrap_err(),
+    );
     let reader = Replica::attach_with(&at, &reader).unwrap();
     assert!(reader.first_thread().now(Call::Group, None).is_ok());
     assert!(matches!(reader.multicast(b""), Err(SendError::Role)));
@@ -317,7 +335,10 @@ fn whoever_starts_first_waits_for_the_agent() {
 #[test]
 fn a_program_that_does_not_read_is_cut_off_and_told_why() {
     let scratch = Scratch::new();
-    let agent = Mock::start(truechimer_group_client::agent::Settings { queue: 1 << 20, ..scratch.settings() });
+    let agent = Mock::start(truechimer_group_client::agent::Settings {
+        queue: 1 << 20,
+        ..scratch.settings()
+    });
     let replica = Replica::attach(&scratch.at()).unwrap();
     let news = News::Deliver {
         from: Member(1),

@@ -126,9 +126,16 @@ impl Started {
         Started(command.stdout(Stdio::null()).spawn().unwrap())
     }
 
-    fn signal(&self, signal: i32) {
-        // SAFETY: our own child, which has not been waited for.
-        unsafe { libc::kill(self.0.id() as i32, signal) };
+    /// Stops it, and waits until all its threads are.
+    fn stop(&self) {
+        let pid = self.0.id() as i32;
+        let mut status = 0;
+        // SAFETY: our own child, which has not been waited for; a status that outlives the call.
+        unsafe {
+            libc::kill(pid, libc::SIGSTOP);
+            assert_eq!(libc::waitpid(pid, &raw mut status, libc::WUNTRACED), pid);
+        }
+        assert!(libc::WIFSTOPPED(status));
     }
 }
 
@@ -225,7 +232,7 @@ fn a_killed_agent_is_noticed() {
     let clock = replica.first_thread();
     clock.now(Call::Group, None).unwrap();
     // A stopped agent is not gone: reads wait for it.
-    agent.signal(libc::SIGSTOP);
+    agent.stop();
     let late = clock.now(Call::Group, Some(Duration::from_millis(300)));
     assert_eq!(late, Err(ReadError::Late));
     let reading = std::thread::spawn({

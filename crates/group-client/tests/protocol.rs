@@ -39,7 +39,8 @@ fn position() -> impl Strategy<Value = Vec<(Thread, Round)>> {
 
 fn to_agent() -> impl Strategy<Value = ToAgent> {
     prop_oneof![
-        (any::<u64>(), payload()).prop_map(|(token, payload)| ToAgent::Multicast { token, payload }),
+        (any::<u64>(), payload())
+            .prop_map(|(token, payload)| ToAgent::Multicast { token, payload }),
         (any::<u64>(), any::<i64>(), "[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,63}", payload()).prop_map(
             |(token, stamp, group, payload)| ToAgent::SendTo { token, stamp, group, payload }
         ),

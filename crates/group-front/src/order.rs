@@ -1,13 +1,15 @@
 //! What all fronts agree on, as a function of the group's stream: who is in, which connections
 //! there are, what the programs have processed. No I/O.
 
+mod inside;
+mod terms;
+
 use std::collections::BTreeMap;
-use std::fmt;
 
 use truechimer_group::Member;
 
-use crate::hash::Hash;
-use crate::wire::{LARGEST_PIECE, Message};
+use crate::wire::Message;
+pub use terms::{Conn, FrontId, Op, Peer, Position, State, Step};
 
 /// A front that says nothing for so long of agreed time is out, ns.
 const QUIET_NS: i64 = 10_000_000_000;
@@ -17,122 +19,6 @@ const GAP_NS: i64 = 1_000_000_000;
 pub const LARGEST_CHECKPOINT: u64 = 256 << 20;
 /// How much of the stream is kept for a front that waits for a checkpoint, bytes.
 const KEPT_BYTES: usize = 256 << 20;
-
-/// One life of a front.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct FrontId {
-    /// On which member's node.
-    pub member: Member,
-    /// Which of its lives.
-    pub incarnation: u64,
-}
-
-/// A client's connection: the same word at all fronts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Conn {
-    /// To whose front.
-    pub member: Member,
-    /// The front's own number for it.
-    pub number: u32,
-}
-
-impl fmt::Display for Conn {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}", self.member, self.number)
-    }
-}
-
-/// How much a program has been given: equal if it was the same.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Position {
-    /// How many openings, requests and ends.
-    pub count: u64,
-    /// A hash of all of them.
-    pub chain: u64,
-}
-
-/// A front that is in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// Which of its lives.
-    pub incarnation: u64,
-    /// Its program has what the others have.
-    pub ready: bool,
-    /// How long it has said nothing, ns.
-    pub quiet_ns: i64,
-}
-
-/// What a front needs to go on from a place of the stream; without connections.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct State {
-    /// What the programs have been given.
-    pub position: Position,
-    /// How many requests there were.
-    pub requests: u64,
-    /// The agreed time of the last message, ns.
-    pub time: i64,
-    /// Who is in.
-    pub peers: BTreeMap<Member, Peer>,
-}
-
-/// Something for the program, in order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Op {
-    /// The program has to be there from now on.
-    Start,
-    /// A connection.
-    Open(Conn),
-    /// The request of this number, on a connection.
-    Bytes {
-        /// Which.
-        conn: Conn,
-        /// Its number, from 1.
-        number: u64,
-        /// What the client sent.
-        bytes: Vec<u8>,
-    },
-    /// The end of a connection.
-    Close(Conn),
-    /// Nothing but the time.
-    Time,
-    /// A checkpoint for this front.
-    Checkpoint {
-        /// Which.
-        to: FrontId,
-        /// Which of its attempts.
-        serial: u32,
-        /// The fronts' state at that place.
-        state: State,
-    },
-}
-
-/// What is to be done, in this order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// Multicast this.
-    Send(Message),
-    /// The program is to do this at that agreed time (ns).
-    Run(Op, i64),
-    /// This front is in: clients may come.
-    Entered,
-    /// It is out: clients must go.
-    Dropped(String),
-    /// Start the program from this checkpoint, then say [`Order::restored`].
-    Restore(Vec<u8>),
-    /// This front cannot go on.
-    Unfit(String),
-    /// For the operator.
-    Report(String),
-    /// Another's replies.
-    Compare {
-        /// Whose.
-        from: Member,
-        /// The first request.
-        first: u64,
-        /// Hashes from there on.
-        hashes: Vec<u64>,
-    },
-}
 
 /// Where this front stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -410,16 +296,14 @@ impl Order {
                 }
                 return;
             }
-            Message::Part { to, serial, total, at, state, bytes } => {
-                if *to == self.me && *serial == self.serial {
-                    self.part(*total, *at, state.as_ref(), bytes, steps);
-                }
+            Message::Part { to, serial, total, at, state, bytes }
+                if *to == self.me && *serial == self.serial =>
+            {
+                self.part(*total, *at, state.as_ref(), bytes, steps);
             }
-            Message::Failed { to, serial, why } => {
-                if *to == self.me && *serial == self.serial {
-                    let why = format!("member {from} could not make a checkpoint: {why}");
-                    steps.push(Step::Unfit(why));
-                }
+            Message::Failed { to, serial, why } if *to == self.me && *serial == self.serial => {
+                let why = format!("member {from} could not make a checkpoint: {why}");
+                steps.push(Step::Unfit(why));
             }
             _ => {}
         }
@@ -527,146 +411,6 @@ impl Order {
             self.standing = Standing::Restoring(state);
             steps.push(Step::Restore(data));
         }
-    }
-
-    /// A message at a front that is in: the same at all of them.
-    fn apply(
-        &mut self,
-        from: Member,
-        time: i64,
-        incarnation: u64,
-        message: Message,
-        steps: &mut Vec<Step>,
-    ) {
-        self.pass_time(from, time, incarnation, steps);
-        if self.standing != Standing::In {
-            return;
-        }
-        let time = self.state.time;
-        let id = FrontId { member: from, incarnation };
-        match message {
-            Message::Hello { serial, position } => {
-                if self.peer(id).is_some_and(|peer| peer.ready) {
-                    // Let in by an earlier one.
-                    return;
-                }
-                let state = self.state.clone();
-                let same = position == state.position;
-                if same {
-                    self.welcome(id, steps);
-                } else {
-                    self.drop_peer(from, steps);
-                }
-                steps.push(Step::Send(Message::Here { to: id, serial, state }));
-                return;
-            }
-            Message::Join { serial, giver } => {
-                if self.peer(giver).is_some_and(|peer| peer.ready) {
-                    self.close_all(|_| true, steps);
-                    let peer = Peer { incarnation, ready: false, quiet_ns: 0 };
-                    self.state.peers.insert(from, peer);
-                    if giver == self.me {
-                        let state = self.state.clone();
-                        steps.push(Step::Run(Op::Checkpoint { to: id, serial, state }, time));
-                    }
-                }
-                return;
-            }
-            _ => {}
-        }
-        let ready = match self.peer(id) {
-            Some(peer) => peer.ready,
-            None => return,
-        };
-        match message {
-            Message::Ready => {
-                if let Some(peer) = self.state.peers.get_mut(&from) {
-                    peer.ready = true;
-                    peer.quiet_ns = 0;
-                }
-            }
-            Message::Leave => self.drop_peer(from, steps),
-            Message::Open { conn } if ready => {
-                let conn = Conn { member: from, number: conn };
-                if self.conns.insert(conn, ()).is_none() {
-                    self.count(1, conn, &[]);
-                    steps.push(Step::Run(Op::Open(conn), time));
-                }
-            }
-            Message::Bytes { conn, bytes } => {
-                let conn = Conn { member: from, number: conn };
-                if self.has(conn) && !bytes.is_empty() && bytes.len() <= LARGEST_PIECE {
-                    self.count(2, conn, &bytes);
-                    self.state.requests += 1;
-                    let number = self.state.requests;
-                    steps.push(Step::Run(Op::Bytes { conn, number, bytes }, time));
-                }
-            }
-            Message::Close { conn } => {
-                let conn = Conn { member: from, number: conn };
-                self.close_all(|other| *other == conn, steps);
-            }
-            Message::Tick => steps.push(Step::Run(Op::Time, time)),
-            Message::Digest { first, hashes } => {
-                steps.push(Step::Compare { from, first, hashes });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whoever has been quiet for long is out: agreed, since it goes by the agreed time.
-    fn pass_time(&mut self, from: Member, time: i64, incarnation: u64, steps: &mut Vec<Step>) {
-        let gap = time.saturating_sub(self.state.time).clamp(0, GAP_NS);
-        self.state.time = self.state.time.max(time);
-        for (member, peer) in &mut self.state.peers {
-            peer.quiet_ns = peer.quiet_ns.saturating_add(gap);
-            if *member == from && peer.incarnation == incarnation {
-                peer.quiet_ns = 0;
-            }
-        }
-        let peers = self.state.peers.iter();
-        // One whose program starts has nothing to say yet.
-        let quiet = peers.filter(|(_, peer)| peer.ready && peer.quiet_ns > QUIET_NS);
-        let quiet = quiet.map(|(member, _)| *member);
-        for member in quiet.collect::<Vec<_>>() {
-            steps.push(Step::Report(format!("the front of member {member} has fallen silent")));
-            self.drop_peer(member, steps);
-        }
-    }
-
-    fn peer(&self, id: FrontId) -> Option<&Peer> {
-        self.state.peers.get(&id.member).filter(|peer| peer.incarnation == id.incarnation)
-    }
-
-    /// A front that has what all have is in.
-    fn welcome(&mut self, id: FrontId, steps: &mut Vec<Step>) {
-        self.drop_peer(id.member, steps);
-        let peer = Peer { incarnation: id.incarnation, ready: true, quiet_ns: 0 };
-        self.state.peers.insert(id.member, peer);
-    }
-
-    fn drop_peer(&mut self, member: Member, steps: &mut Vec<Step>) {
-        let Some(peer) = self.state.peers.remove(&member) else { return };
-        self.close_all(|conn| conn.member == member, steps);
-        if member == self.me.member && peer.incarnation == self.me.incarnation {
-            self.drop_out("the others had not heard of this front for long", steps);
-        }
-    }
-
-    fn close_all(&mut self, which: impl Fn(&Conn) -> bool, steps: &mut Vec<Step>) {
-        let conns: Vec<Conn> = self.conns.keys().copied().filter(which).collect();
-        for conn in conns {
-            self.conns.remove(&conn);
-            self.count(3, conn, &[]);
-            steps.push(Step::Run(Op::Close(conn), self.state.time));
-        }
-    }
-
-    fn count(&mut self, kind: u64, conn: Conn, bytes: &[u8]) {
-        let position = &mut self.state.position;
-        position.count += 1;
-        let chain = Hash(position.chain).and_number(kind).and_number(u64::from(conn.member.0));
-        position.chain = chain.and_number(u64::from(conn.number)).and(bytes).0;
     }
 }
 

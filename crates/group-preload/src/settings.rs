@@ -16,6 +16,7 @@
 //! | `TRUECHIMER_GROUP_TAI` | CLOCK_TAI − CLOCK_REALTIME in s (default 0) |
 //! | `TRUECHIMER_GROUP_FAMILY` | which processes belong together: 16 hexadecimal digits |
 //! | `TRUECHIMER_GROUP_KIN` | the library's own: the descriptor of the processes' register |
+//! | `TRUECHIMER_GROUP_BEFORE` | the library's own: the attachment of the program that this one was executed by |
 //! | `TRUECHIMER_GROUP_CHILDREN` | `inherit` (default) or `none`: what programs that this one executes do |
 
 use core::ffi::CStr;

@@ -155,6 +155,12 @@ impl Engine {
         self.state.as_ref().map(|state| state.point).unwrap_or_default()
     }
 
+    /// How often this member has missed part of the stream and took over the state of another. If
+    /// it changes, a program that was here before has a gap in what it read, and must start anew.
+    pub fn gaps(&self) -> u64 {
+        self.counts.gaps
+    }
+
     /// Whether this member is the live replica that proposes first (in the passive mode: the one
     /// whose program runs).
     pub fn is_first(&self) -> bool {

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Engine;
-use crate::event::{Action, Notice, Refusal};
+use crate::event::{Action, Notice, Refusal, Rejection};
 use crate::message::{
     Checkpoint, Entry, Join, Kept, MOST_MEMBERS, Message, Part, Peer, Report, Transfer,
 };
 use crate::state::State;
-use crate::types::{Call, Member, Order, Phase, Point, Round, Thread};
+use crate::types::{Call, Member, Mode, Order, Phase, Point, Round, Thread};
 use crate::view::View;
 use crate::wire;
 
@@ -248,6 +248,7 @@ impl Engine {
             member: part.joiner,
             incarnation: joined.incarnation,
             number: part.number,
+            since: self.point().index,
             suspect: false,
             report: None,
         };
@@ -391,7 +392,7 @@ impl Engine {
             }
             None => self.threads.skip(&state.threads),
         }
-        self.state = Some(state);
+        let again = self.state.replace(state).is_some();
         self.place.joins = catching.joins.clone();
         self.replay(catching);
         let Some(state) = &self.state else { return };
@@ -403,6 +404,13 @@ impl Engine {
             self.threads.skip(threads);
         }
         self.go_live();
+        if again && self.group.mode == Mode::Passive && !self.is_first() {
+            // It was the primary: another has the work now, and its rounds.
+            for thread in std::mem::take(&mut self.threads.waiting) {
+                self.threads.reject(thread);
+                self.act(Action::Reject { thread, why: Rejection::Outside });
+            }
+        }
     }
 
     /// The messages since our join, as if we had been live.
@@ -426,6 +434,7 @@ impl Engine {
         self.outbox.leaving = false;
         self.threads.wait_anew(self.now.physical, false);
         self.enter(Phase::Live);
+        self.outbox.report_anew();
         self.check_commits();
         if !self.place.admits() {
             // The others take us to be in, but the layer below has changed its mind.
@@ -479,6 +488,7 @@ impl Engine {
                     member: *member,
                     incarnation: joined.incarnation,
                     number: joined.join.number,
+                    since: 0,
                     suspect: false,
                     report: joined.join.report,
                 };
@@ -537,7 +547,10 @@ impl Engine {
             state.last = last.map_or(state.last, |last| last.max(state.last));
         }
         state.point = Point { generation: generation + 1, index: state.point.index };
-        state.live = peers;
+        let before = std::mem::replace(&mut state.live, peers);
+        for (member, peer) in &mut state.live {
+            peer.since = before.get(member).map_or(0, |peer| peer.since);
+        }
         state.refresh(&self.group);
         let (point, last) = (state.point, state.last);
         self.commits.enter(point);

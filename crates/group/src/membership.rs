@@ -76,7 +76,10 @@ impl Engine {
         let Some(state) = self.state.as_mut() else { return };
         state.point.generation += 1;
         state.live.retain(|member, _| stayed.contains(member));
+        // The ring may have stood still for long: old reports would cut what is true by now.
+        state.forget_reports();
         state.refresh(&self.group);
+        self.outbox.report_anew();
         self.commits.generation(state.point);
         // Each for itself may have waited for one that is gone: the order of proposers begins anew.
         self.threads.wait_anew(self.now.physical, true);

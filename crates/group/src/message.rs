@@ -53,13 +53,6 @@ pub(crate) enum Entry {
     Ask(Point),
     /// The sender takes part no longer, though it is still connected.
     Leave,
-    /// The thread has ended at the sender, after that many rounds.
-    End {
-        /// Which thread.
-        thread: Thread,
-        /// How many rounds it had read.
-        rounds: Round,
-    },
 }
 
 /// A value for a thread's round.
@@ -230,6 +223,8 @@ pub(crate) struct Peer {
     pub(crate) incarnation: u64,
     /// By which of its joins it was let in.
     pub(crate) number: u64,
+    /// At which message of the stream: the longest live is the primary of the passive modes.
+    pub(crate) since: u64,
     /// Whether its clock contradicts the majority's.
     pub(crate) suspect: bool,
     /// What it last reported.

@@ -87,6 +87,11 @@ impl Outbox {
         self.causal = None;
     }
 
+    /// The clock is to be reported at once.
+    pub(crate) fn report_anew(&mut self) {
+        self.reported = None;
+    }
+
     fn join_due(&self) -> Option<i64> {
         let again = self.joining.map_or(i64::MIN, |sent| sent.saturating_add(AGAIN_NS));
         self.join.map(|join| join.max(again))

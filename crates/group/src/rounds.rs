@@ -65,7 +65,6 @@ impl Engine {
                 Entry::Report(report) => self.reported(from, *report),
                 Entry::Ask(point) => self.asked(from, *point),
                 Entry::Leave => self.left(from),
-                Entry::End { .. } => {}
             }
         }
         self.serve();

@@ -77,22 +77,30 @@ impl State {
 
     /// Works out again what follows from the live members and their reports.
     pub(crate) fn refresh(&mut self, group: &Group) {
-        let plain = group.mode == Mode::Passive || group.order == Order::Published;
-        let mut ranks: Vec<(bool, bool, Member)> = self
+        let judged = group.mode != Mode::Passive && group.order == Order::Monotone;
+        let mut ranks: Vec<(bool, bool, u64, Member)> = self
             .replicas(group)
             .map(|peer| {
-                // A member whose clock is wrong or unknown proposes last.
+                // A member whose clock is wrong or, if all propose, unknown proposes last. A
+                // primary stays one when others come.
                 let unknown = peer.report.is_some_and(|report| report.utc.is_none());
-                (!plain && peer.suspect, !plain && unknown, peer.member)
+                let active = group.mode == Mode::Active;
+                let since = if active { 0 } else { peer.since };
+                (judged && peer.suspect, judged && active && unknown, since, peer.member)
             })
             .collect();
         ranks.sort_unstable();
-        self.ranks = ranks.into_iter().map(|(_, _, member)| member).collect();
+        self.ranks = ranks.into_iter().map(|(.., member)| member).collect();
         let reports: Vec<ClockReport> =
             self.replicas(group).filter(|peer| !peer.suspect).filter_map(report_of).collect();
         let trusted = self.replicas(group).filter(|peer| !peer.suspect).count();
         self.limit = steer::limit(&reports, trusted, group.horizon_ns);
         self.borne_out = steer::limit(&reports, trusted, 0);
+    }
+
+    /// What was reported holds no longer; who is suspected stays so until most have reported anew.
+    pub(crate) fn forget_reports(&mut self) {
+        self.live.values_mut().for_each(|peer| peer.report = None);
     }
 
     fn replicas<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Peer> {
@@ -146,11 +154,13 @@ impl State {
         }
         let Some(peer) = self.live.get_mut(&from) else { return done };
         peer.report = Some(report);
-        if group.order == Order::Published {
+        let reports: Vec<ClockReport> = self.replicas(group).filter_map(report_of).collect();
+        let many = self.replicas(group).count();
+        if group.order == Order::Published || 2 * reports.len() <= many {
+            // Too few to judge by.
             self.refresh(group);
             return done;
         }
-        let reports: Vec<ClockReport> = self.replicas(group).filter_map(report_of).collect();
         let suspects = steer::suspects(&reports);
         for peer in self.live.values_mut() {
             let suspect = suspects.contains(&peer.member);
@@ -160,7 +170,7 @@ impl State {
             }
         }
         let known = reports.iter().filter(|report| report.utc.is_some()).count();
-        if !self.tied && 2 * known > self.replicas(group).count() {
+        if !self.tied && 2 * known > many {
             self.tied = true;
             let gain = steer::median_gain(&reports, &suspects).unwrap_or(0);
             if gain > SPREAD_NS as i64 {

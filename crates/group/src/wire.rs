@@ -146,7 +146,7 @@ plain!(
     |steering| steering.rate_ppb > -1_000_000_000,
     "steering that would turn time back"
 );
-plain!(Peer { member, incarnation, number, suspect, report });
+plain!(Peer { member, incarnation, number, since, suspect, report });
 plain!(
     Held { from, token, stamp, payload },
     |held| held.payload.len() <= LARGEST_PAYLOAD,
@@ -237,7 +237,6 @@ impl Form for Entry {
             Entry::Report(report) => kind(5, report, out),
             Entry::Ask(point) => kind(6, point, out),
             Entry::Leave => out.push(7),
-            Entry::End { thread, rounds } => kind(8, &(*thread, *rounds), out),
         }
     }
 
@@ -250,28 +249,20 @@ impl Form for Entry {
             5 => Entry::Report(Form::take(from)?),
             6 => Entry::Ask(Form::take(from)?),
             7 => Entry::Leave,
-            8 => {
-                let (thread, rounds) = Form::take(from)?;
-                Entry::End { thread, rounds }
-            }
             _ => return Err(Broken::Wrong("an entry of no known kind")),
         })
     }
 
     #[cfg(test)]
     fn any(random: &mut tests::Random) -> Entry {
-        match random.number() % 8 {
+        match random.number() % 7 {
             0 => Entry::Propose(Form::any(random)),
             1 => Entry::User(Form::any(random)),
             2 => Entry::Join(Form::any(random)),
             3 => Entry::State(Form::any(random)),
             4 => Entry::Report(Form::any(random)),
             5 => Entry::Ask(Form::any(random)),
-            6 => Entry::Leave,
-            _ => {
-                let (thread, rounds) = Form::any(random);
-                Entry::End { thread, rounds }
-            }
+            _ => Entry::Leave,
         }
     }
 }

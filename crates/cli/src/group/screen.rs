@@ -26,8 +26,11 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     for notice in report.notices.iter().rev().take(FEW) {
         let ago = show::age(Span::from_nanos(notice.age_ns));
-        let text = format!("{} ({} times, last {ago} ago)", notice.last, notice.count);
-        show::wrapped(&format!("  {text}"), "    ", out)?;
+        let often = match notice.count {
+            1 => format!("{ago} ago"),
+            n => format!("{n} times, last {ago} ago"),
+        };
+        show::wrapped(&format!("{} ({often})", notice.last), "  ", out)?;
     }
     Ok(())
 }

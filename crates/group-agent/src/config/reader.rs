@@ -88,7 +88,8 @@ impl Reader<'_> {
                     }
                 }
                 "realtime" => match whole(value) {
-                    Some(n) => match u8::try_from(n).ok().filter(|n| values::REAL_TIME.contains(n)) {
+                    Some(n) => match u8::try_from(n).ok().filter(|n| values::REAL_TIME.contains(n))
+                    {
                         Some(n) => settings.real_time = Some(n),
                         None => self.wrong("realtime", value, &"must be 1 to 99"),
                     },

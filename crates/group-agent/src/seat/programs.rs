@@ -1,7 +1,7 @@
 //! What programs ask, and what they are told.
 
-use truechimer_group::{Action, Event, Phase, Rejection, Thread};
-use truechimer_group_client::agent::{LinkId, News, Request};
+use truechimer_group::{Action, Call, Event, Phase, Rejection, Thread};
+use truechimer_group_client::agent::{LinkId, News, Request, Ticket};
 use truechimer_group_client::link::{Answer, Outside, Role};
 
 use super::{Crossing, FOREIGN, Seat, Turn, Waiting};
@@ -30,20 +30,10 @@ impl Seat {
                 }
             }
             Request::Read { ticket, thread, call, outside } => {
-                let fails = outside == Outside::Fail;
-                if self.reads.contains_key(&thread) {
-                    self.door.complete(ticket, Err(Rejection::Busy));
-                } else if fails && self.phase == Phase::Outside {
-                    self.door.complete(ticket, Err(Rejection::Outside));
-                } else {
-                    self.reads.insert(thread, Waiting { ticket, call, fails });
-                    self.engine.handle(turn.clocks.read(), Event::Read { thread, call });
-                }
+                self.read(ticket, thread, call, outside, false, turn);
             }
             Request::Abandon { ticket, thread } => {
-                if self.reads.get(&thread).is_some_and(|waiting| waiting.ticket == ticket) {
-                    self.abandon(thread, turn);
-                }
+                self.abandoned(&[Request::Abandon { ticket, thread }], turn);
             }
             Request::Multicast { token, payload, .. } => {
                 let event =
@@ -81,14 +71,49 @@ impl Seat {
         self.act(turn);
     }
 
+    /// A thread reads the clock. One that has a read under way is looked at a second time: that one
+    /// may have been given up, which is not seen in order.
+    pub(super) fn read(
+        &mut self,
+        ticket: Ticket,
+        thread: Thread,
+        call: Call,
+        outside: Outside,
+        again: bool,
+        turn: &Turn<'_>,
+    ) {
+        let fails = outside == Outside::Fail;
+        if self.reads.contains_key(&thread) && !again {
+            self.second.push((ticket, thread, call, outside));
+        } else if self.reads.contains_key(&thread) {
+            self.door.complete(ticket, Err(Rejection::Busy));
+        } else if fails && self.phase == Phase::Outside {
+            self.door.complete(ticket, Err(Rejection::Outside));
+        } else {
+            self.reads.insert(thread, Waiting { ticket, call, fails });
+            self.engine.handle(turn.clocks.read(), Event::Read { thread, call });
+        }
+    }
+
+    /// Reads that were seen before and are given up now.
+    pub(super) fn abandoned(&mut self, requests: &[Request], turn: &Turn<'_>) {
+        for request in requests {
+            let Request::Abandon { ticket, thread } = request else { continue };
+            self.second.retain(|(other, ..)| other != ticket);
+            if self.reads.get(thread).is_some_and(|waiting| waiting.ticket == *ticket) {
+                self.abandon(*thread, turn);
+            }
+        }
+    }
+
     /// The program begins at the group's place. Reads of its that came by the other way before this
     /// word are asked for again, from there.
     fn restart(&mut self, turn: &Turn<'_>) {
         self.engine.handle(turn.clocks.read(), Event::Restarted);
         let returned = |thread: &Thread| {
-            self.held.iter().any(|action| {
-                matches!(action, Action::Return { thread: other, .. } if other == thread)
-            })
+            self.held.iter().any(
+                |action| matches!(action, Action::Return { thread: other, .. } if other == thread),
+            )
         };
         for (thread, waiting) in self.reads.iter().filter(|(thread, _)| !returned(thread)) {
             let event = Event::Read { thread: *thread, call: waiting.call };

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use truechimer_group::Member;
 
-use super::{Incoming, LONGEST_MESSAGE, MOST_AT_ONCE, Sent, Transport, TransportError};
+use super::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
 
 /// What may wait for a member that does not receive; then nobody on its side can send.
 const ROOM: usize = 32 << 20;

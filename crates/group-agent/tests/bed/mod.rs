@@ -97,7 +97,8 @@ impl Bed {
     pub fn new() -> Bed {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("truechimer-agents-{}-{n}", std::process::id()));
+        let dir =
+            std::env::temp_dir().join(format!("truechimer-agents-{}-{n}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         Bed { dir, hub: Hub::new() }
     }

@@ -210,9 +210,7 @@ impl Campaign {
         loop {
             self.look()?;
             let well = |node: &Node| {
-                node.process.is_some()
-                    && node.phase == Some(Phase::Live)
-                    && node.last_began > since
+                node.process.is_some() && node.phase == Some(Phase::Live) && node.last_began > since
             };
             if self.nodes.values().all(well) {
                 return Ok(());
@@ -220,9 +218,7 @@ impl Campaign {
             if Instant::now() > end {
                 let stuck = self.nodes.iter().filter(|(_, node)| !well(node));
                 let stuck: Vec<String> = stuck
-                    .map(|(n, node)| {
-                        format!("node {n} life {} is {:?}", node.life, node.phase)
-                    })
+                    .map(|(n, node)| format!("node {n} life {} is {:?}", node.life, node.phase))
                     .collect();
                 let wait = PATIENCE.as_secs();
                 return Err(Failure(format!(
@@ -408,7 +404,8 @@ impl Node {
 /// Whether Corosync wrote that another node than this left.
 fn lost_others(log: &str, node: u32) -> bool {
     let left = log.lines().filter_map(|line| line.split_once("left: ").map(|(_, rest)| rest));
-    let named = left.flat_map(|rest| rest.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let named =
+        left.flat_map(|rest| rest.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     named.map_while(|word| word.parse::<u32>().ok()).any(|other| other != node)
 }
 

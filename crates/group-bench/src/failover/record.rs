@@ -236,7 +236,8 @@ impl<R: Read> Reader<R> {
             self.rest.extend(block.iter().take(got));
             let mut records = self.rest.chunks_exact(SIZE);
             for bytes in records.by_ref() {
-                let bytes = bytes.try_into().map_err(|_| Broken::Record(self.count, "too short"))?;
+                let bytes =
+                    bytes.try_into().map_err(|_| Broken::Record(self.count, "too short"))?;
                 let record =
                     Record::decode(bytes).map_err(|what| Broken::Record(self.count, what))?;
                 self.count += 1;

@@ -39,11 +39,10 @@ const GOALS: [(&str, &[Kind]); 6] = [
     ("disagreements: a round or message with two values", &[Kind::Disagreement]),
     ("rounds lost or doubled at a program that went on", &[Kind::LostRound, Kind::SurvivorLost]),
     ("values or messages while outside the primary component", &[Kind::WhileOutside]),
-    ("messages lost, doubled or out of order", &[
-        Kind::MessageLost,
-        Kind::MessageTwice,
-        Kind::MessageOrder,
-    ]),
+    (
+        "messages lost, doubled or out of order",
+        &[Kind::MessageLost, Kind::MessageTwice, Kind::MessageOrder],
+    ),
     ("committed values that the group did not go on with", &[Kind::CommitLost]),
 ];
 
@@ -150,7 +149,8 @@ impl Report {
             let figures = cells(|r| r.survivors_ns).into_iter().chain(cells(|r| r.back_ns));
             recoveries.row(name.into_iter().chain(figures));
         }
-        let Tally { lives, records, rounds, values, messages, deliveries, commits, .. } = self.tally;
+        let Tally { lives, records, rounds, values, messages, deliveries, commits, .. } =
+            self.tally;
         let mut seen = Grid::new("What the programs saw", ["what", "count"]);
         for (name, count) in [
             ("lives of programs", lives),
@@ -173,7 +173,8 @@ impl Report {
     fn figures(&self) -> Vec<Figure> {
         let plot = |title: &str, of: fn(&Recovery) -> i64| {
             let line = |fault: &Fault| {
-                let mine = self.recoveries.iter().filter(|r| r.step.fault == *fault && !r.disturbed);
+                let mine =
+                    self.recoveries.iter().filter(|r| r.step.fault == *fault && !r.disturbed);
                 (fault.name().to_owned(), tail(mine.map(|r| of(r) as f64 * 1e-6)))
             };
             let lines = Fault::ALL.iter().map(line).filter(|(_, points)| !points.is_empty());

@@ -227,7 +227,14 @@ impl Witness {
                 }
                 Err(error) => {
                     let cause = match error {
-                        ReadError::Rejected(Rejection::Outside) => Cause::Outside,
+                        ReadError::Rejected(
+                            Rejection::Behind
+                            | Rejection::Busy
+                            | Rejection::TooManyThreads
+                            | Rejection::Observer,
+                        ) => Cause::Other,
+                        // It is outside, or has been.
+                        ReadError::Rejected(_) => Cause::Outside,
                         ReadError::Gone => Cause::Gone,
                         ReadError::Late => Cause::Late,
                         _ => Cause::Other,

@@ -26,6 +26,12 @@ fn only_the_primary_proposes_when_semi_active() {
         net.settle();
         assert!(net.engine(2).is_first());
         assert_eq!(net.values(3)[1].2.synchronizer, Member(2));
+        // And stays the primary when the first comes back.
+        net.start(1);
+        net.join(&[1, 2, 3]);
+        net.settle();
+        net.all_live(&[1, 2, 3]);
+        assert!(net.engine(2).is_first() && !net.engine(1).is_first());
     }
 }
 

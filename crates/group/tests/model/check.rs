@@ -209,12 +209,13 @@ impl History {
             if self.across {
                 continue;
             }
+            let order = theirs.time.cmp(&value.time);
             let across = match theirs.point.cmp(&value.point) {
-                Ordering::Less => theirs.time >= value.time,
-                Ordering::Greater => theirs.time <= value.time,
                 // Of one message, whose parts this cannot tell the order of.
-                Ordering::Equal => theirs.time == value.time,
+                Ordering::Equal => order == Ordering::Equal,
+                expected => order != expected,
             };
+            let across = across && (self.order == Order::Monotone || order != Ordering::Equal);
             if across {
                 return Err(Violation::CrossThread(what()));
             }

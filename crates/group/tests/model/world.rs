@@ -179,6 +179,7 @@ pub struct Node {
     pub live: bool,
     tokens: u64,
     committing: BTreeMap<u64, Agreed>,
+    /// The deliberate fault has happened, or is not to happen yet.
     mutated: bool,
 }
 
@@ -241,7 +242,7 @@ impl World {
             live: false,
             tokens: 0,
             committing: BTreeMap::new(),
-            mutated: false,
+            mutated: true,
         };
         World {
             case: Rc::clone(case),
@@ -261,6 +262,7 @@ impl World {
         }
         world.settle()?;
         for &node in up {
+            world.nodes[node].mutated = false;
             let phase = world.nodes[node].engine.as_ref().map(|engine| engine.phase());
             if phase != Some(Phase::Live) {
                 return Err(Violation::Stuck(format!(
@@ -316,7 +318,8 @@ impl World {
     /// under way any more, all ways that begin elsewhere are also ways that begin here: only those
     /// need to be looked at (a persistent set; no state without anything under way is left out).
     pub fn steps(&self) -> Vec<Step> {
-        let calm = self.budget.crashes == 0 && self.budget.parts == 0;
+        let calm =
+            self.budget.crashes == 0 && self.budget.parts == 0 && self.case.mutation.is_none();
         let timers = self.budget.early_timers > 0;
         let busy = |&node: &usize| {
             self.nodes[node].engine.is_some() && !self.network.links[node].inbox.is_empty()
@@ -394,7 +397,7 @@ impl World {
         if budget.heals > 0 && !self.network.whole() {
             steps.push(Step::Heal);
         }
-        if !busy && !self.pending().is_empty() {
+        if !busy && !self.pending().is_empty() && self.behind().is_none() {
             steps.push(Step::Wait);
         } else if busy && budget.early_timers > 0 {
             for (node, here) in self.nodes.iter().enumerate() {
@@ -789,27 +792,21 @@ impl World {
     }
 
     /// Where only the primary proposes, the others' operations wait for its program to come as far:
-    /// programs that are behind read. Whether any did.
-    fn catch_up(&mut self) -> Result<bool, Violation> {
+    /// the first read of a program that is behind.
+    fn behind(&self) -> Option<Step> {
         if self.case.group.mode == Mode::Active {
-            return Ok(false);
+            return None;
         }
-        for thread in 0..self.case.threads {
+        (0..self.case.threads).find_map(|thread| {
             let callers = self.nodes.iter().filter(|node| node.live);
             let callers = callers.map(|node| &node.callers[thread as usize]);
-            let Some(most) = callers.filter(|it| it.waiting).map(|it| it.read).max() else {
-                continue;
-            };
-            let behind = self.nodes.iter().position(|node| {
+            let most = callers.filter(|it| it.waiting).map(|it| it.read).max()?;
+            let node = self.nodes.iter().position(|node| {
                 let idle = |caller: &Caller| !caller.waiting && caller.read <= most;
                 node.live && idle(&node.callers[thread as usize])
-            });
-            if let Some(node) = behind {
-                self.take(Step::Read { node, thread })?;
-                return Ok(true);
-            }
-        }
-        Ok(false)
+            })?;
+            Some(Step::Read { node, thread })
+        })
     }
 
     /// The nodes whose deadline has come.
@@ -850,7 +847,8 @@ impl World {
                 }
             }
             if !moved {
-                if self.catch_up()? {
+                if let Some(read) = self.behind() {
+                    self.take(read)?;
                     continue;
                 }
                 if self.next_deadline().is_none() {

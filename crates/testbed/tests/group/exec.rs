@@ -83,7 +83,7 @@ fn three_replicas_answer_alike_with_it_and_not_without() {
 #[test]
 fn and_over_a_ring() {
     let Some(()) = or_skip(python()) else { return };
-    let Some(ring) = or_skip(Ring::start(Settings::default())) else { return };
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
     let agents = Agent::at_all(&ring);
     let directory = ring.dir().join("agents");
     let with = answers(|node| {

@@ -198,10 +198,8 @@ fn a_python_service_gives_the_same_answers_everywhere() {
     assert_eq!(records[0].lines().count(), 360);
     assert_eq!(records[0], records[1]);
     assert_eq!(records[0], records[2]);
-    let times: Vec<i64> = records[0]
-        .lines()
-        .map(|line| line.split(' ').nth(1).unwrap().parse().unwrap())
-        .collect();
+    let times: Vec<i64> =
+        records[0].lines().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
     assert!(times.is_sorted_by(|a, b| a < b), "each request has a later time");
     // The program saw the time of its request, to the nanosecond.
     for line in records[0].lines().filter(|line| line.contains('T')) {
@@ -338,9 +336,7 @@ fn on_a_ring_two_go_on_as_one_when_the_third_is_killed() {
         Process::start(command, &log("client", node))
     };
     let mut clients = [client(1, "600"), client(2, "100000000"), client(3, "600")];
-    until("the second replica has answered something", || {
-        clients[1].output().lines().count() > 50
-    });
+    until("the second replica has answered something", || clients[1].output().lines().count() > 50);
     agents[1].kill();
     for processes in [&mut fronts, &mut programs] {
         processes[1].signal(Signal::Kill);

@@ -1,3 +1,4 @@
+use super::super::LONGEST_MESSAGE;
 use super::*;
 
 fn member(number: u32) -> Member {

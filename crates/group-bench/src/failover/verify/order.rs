@@ -61,7 +61,9 @@ impl Ends {
     /// What comes after an orphan is none of the history.
     fn check(&self, verifier: &Verifier, found: &mut Vec<(Kind, String, String, String)>) {
         for (id, orphan) in &self.first_orphan {
-            let Some(after) = self.last_true.get(id).filter(|last| *last > orphan) else { continue };
+            let Some(after) = self.last_true.get(id).filter(|last| *last > orphan) else {
+                continue;
+            };
             let Some(life) = verifier.lives.get(id.0 as usize) else { continue };
             let what = format!("node {} life {}", life.node, life.number);
             let this = format!("what it saw at {} is no part of the history", place(*orphan));

@@ -1,0 +1,150 @@
+//! What a message does at a front that is in: the same at all of them.
+
+use truechimer_group::Member;
+
+use crate::hash::Hash;
+use crate::wire::{LARGEST_PIECE, Message};
+
+use super::{Conn, FrontId, GAP_NS, Op, Order, Peer, QUIET_NS, Standing, Step};
+
+impl Order {
+    /// A message at a front that is in: the same at all of them.
+    pub(super) fn apply(
+        &mut self,
+        from: Member,
+        time: i64,
+        incarnation: u64,
+        message: Message,
+        steps: &mut Vec<Step>,
+    ) {
+        self.pass_time(from, time, incarnation, steps);
+        if self.standing != Standing::In {
+            return;
+        }
+        let time = self.state.time;
+        let id = FrontId { member: from, incarnation };
+        match message {
+            Message::Hello { serial, position } => {
+                if self.peer(id).is_some_and(|peer| peer.ready) {
+                    // Let in by an earlier one.
+                    return;
+                }
+                let state = self.state.clone();
+                let same = position == state.position;
+                if same {
+                    self.welcome(id, steps);
+                } else {
+                    self.drop_peer(from, steps);
+                }
+                steps.push(Step::Send(Message::Here { to: id, serial, state }));
+                return;
+            }
+            Message::Join { serial, giver } => {
+                if self.peer(giver).is_some_and(|peer| peer.ready) {
+                    self.close_all(|_| true, steps);
+                    let peer = Peer { incarnation, ready: false, quiet_ns: 0 };
+                    self.state.peers.insert(from, peer);
+                    if giver == self.me {
+                        let state = self.state.clone();
+                        steps.push(Step::Run(Op::Checkpoint { to: id, serial, state }, time));
+                    }
+                }
+                return;
+            }
+            _ => {}
+        }
+        let ready = match self.peer(id) {
+            Some(peer) => peer.ready,
+            None => return,
+        };
+        match message {
+            Message::Ready => {
+                if let Some(peer) = self.state.peers.get_mut(&from) {
+                    peer.ready = true;
+                    peer.quiet_ns = 0;
+                }
+            }
+            Message::Leave => self.drop_peer(from, steps),
+            Message::Open { conn } if ready => {
+                let conn = Conn { member: from, number: conn };
+                if self.conns.insert(conn, ()).is_none() {
+                    self.count(1, conn, &[]);
+                    steps.push(Step::Run(Op::Open(conn), time));
+                }
+            }
+            Message::Bytes { conn, bytes } => {
+                let conn = Conn { member: from, number: conn };
+                if self.has(conn) && !bytes.is_empty() && bytes.len() <= LARGEST_PIECE {
+                    self.count(2, conn, &bytes);
+                    self.state.requests += 1;
+                    let number = self.state.requests;
+                    steps.push(Step::Run(Op::Bytes { conn, number, bytes }, time));
+                }
+            }
+            Message::Close { conn } => {
+                let conn = Conn { member: from, number: conn };
+                self.close_all(|other| *other == conn, steps);
+            }
+            Message::Tick => steps.push(Step::Run(Op::Time, time)),
+            Message::Digest { first, hashes } => {
+                steps.push(Step::Compare { from, first, hashes });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whoever has been quiet for long is out: agreed, since it goes by the agreed time.
+    fn pass_time(&mut self, from: Member, time: i64, incarnation: u64, steps: &mut Vec<Step>) {
+        let gap = time.saturating_sub(self.state.time).clamp(0, GAP_NS);
+        self.state.time = self.state.time.max(time);
+        for (member, peer) in &mut self.state.peers {
+            peer.quiet_ns = peer.quiet_ns.saturating_add(gap);
+            if *member == from && peer.incarnation == incarnation {
+                peer.quiet_ns = 0;
+            }
+        }
+        let peers = self.state.peers.iter();
+        // One whose program starts has nothing to say yet.
+        let quiet = peers.filter(|(_, peer)| peer.ready && peer.quiet_ns > QUIET_NS);
+        let quiet = quiet.map(|(member, _)| *member);
+        for member in quiet.collect::<Vec<_>>() {
+            steps.push(Step::Report(format!("the front of member {member} has fallen silent")));
+            self.drop_peer(member, steps);
+        }
+    }
+
+    fn peer(&self, id: FrontId) -> Option<&Peer> {
+        self.state.peers.get(&id.member).filter(|peer| peer.incarnation == id.incarnation)
+    }
+
+    /// A front that has what all have is in.
+    pub(super) fn welcome(&mut self, id: FrontId, steps: &mut Vec<Step>) {
+        self.drop_peer(id.member, steps);
+        let peer = Peer { incarnation: id.incarnation, ready: true, quiet_ns: 0 };
+        self.state.peers.insert(id.member, peer);
+    }
+
+    fn drop_peer(&mut self, member: Member, steps: &mut Vec<Step>) {
+        let Some(peer) = self.state.peers.remove(&member) else { return };
+        self.close_all(|conn| conn.member == member, steps);
+        if member == self.me.member && peer.incarnation == self.me.incarnation {
+            self.drop_out("the others had not heard of this front for long", steps);
+        }
+    }
+
+    pub(super) fn close_all(&mut self, which: impl Fn(&Conn) -> bool, steps: &mut Vec<Step>) {
+        let conns: Vec<Conn> = self.conns.keys().copied().filter(which).collect();
+        for conn in conns {
+            self.conns.remove(&conn);
+            self.count(3, conn, &[]);
+            steps.push(Step::Run(Op::Close(conn), self.state.time));
+        }
+    }
+
+    fn count(&mut self, kind: u64, conn: Conn, bytes: &[u8]) {
+        let position = &mut self.state.position;
+        position.count += 1;
+        let chain = Hash(position.chain).and_number(kind).and_number(u64::from(conn.member.0));
+        position.chain = chain.and_number(u64::from(conn.number)).and(bytes).0;
+    }
+}

@@ -1,0 +1,124 @@
+//! The words of what fronts agree on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use truechimer_group::Member;
+
+use crate::wire::Message;
+
+/// One life of a front.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FrontId {
+    /// On which member's node.
+    pub member: Member,
+    /// Which of its lives.
+    pub incarnation: u64,
+}
+
+/// A client's connection: the same word at all fronts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Conn {
+    /// To whose front.
+    pub member: Member,
+    /// The front's own number for it.
+    pub number: u32,
+}
+
+impl fmt::Display for Conn {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.member, self.number)
+    }
+}
+
+/// How much a program has been given: equal if it was the same.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Position {
+    /// How many openings, requests and ends.
+    pub count: u64,
+    /// A hash of all of them.
+    pub chain: u64,
+}
+
+/// A front that is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Which of its lives.
+    pub incarnation: u64,
+    /// Its program has what the others have.
+    pub ready: bool,
+    /// How long it has said nothing, ns.
+    pub quiet_ns: i64,
+}
+
+/// What a front needs to go on from a place of the stream; without connections.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct State {
+    /// What the programs have been given.
+    pub position: Position,
+    /// How many requests there were.
+    pub requests: u64,
+    /// The agreed time of the last message, ns.
+    pub time: i64,
+    /// Who is in.
+    pub peers: BTreeMap<Member, Peer>,
+}
+
+/// Something for the program, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// The program has to be there from now on.
+    Start,
+    /// A connection.
+    Open(Conn),
+    /// The request of this number, on a connection.
+    Bytes {
+        /// Which.
+        conn: Conn,
+        /// Its number, from 1.
+        number: u64,
+        /// What the client sent.
+        bytes: Vec<u8>,
+    },
+    /// The end of a connection.
+    Close(Conn),
+    /// Nothing but the time.
+    Time,
+    /// A checkpoint for this front.
+    Checkpoint {
+        /// Which.
+        to: FrontId,
+        /// Which of its attempts.
+        serial: u32,
+        /// The fronts' state at that place.
+        state: State,
+    },
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Multicast this.
+    Send(Message),
+    /// The program is to do this at that agreed time (ns).
+    Run(Op, i64),
+    /// This front is in: clients may come.
+    Entered,
+    /// It is out: clients must go.
+    Dropped(String),
+    /// Start the program from this checkpoint, then say [`Order::restored`].
+    Restore(Vec<u8>),
+    /// This front cannot go on.
+    Unfit(String),
+    /// For the operator.
+    Report(String),
+    /// Another's replies.
+    Compare {
+        /// Whose.
+        from: Member,
+        /// The first request.
+        first: u64,
+        /// Hashes from there on.
+        hashes: Vec<u64>,
+    },
+}
