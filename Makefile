@@ -28,17 +28,22 @@ bench: have-cargo ## what reading the clock and stamping packets cost, and what 
 	@cd bench && $(CARGO) run --release $(if $(ARGS),-- $(ARGS)) || [ $$? = 1 ]
 	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
 	@$(CARGO) run --release -p truechimer-capture-bench -- all $(ARGS) || [ $$? = 1 ]
+	@$(CARGO) run --release -p truechimer-group-bench -- all $(ARGS) || [ $$? = 1 ]
 
-figures: have-cargo ## docs/capture/ anew: what captures cost, lose and are worth (as root; hours, with ARGS=--quick some minutes)
+figures: have-cargo ## docs/capture/ and docs/group/ anew (as root; hours, with ARGS=--quick some minutes)
 	@for measure in overhead arrival rate conversion accuracy; do \
 	    $(CARGO) run --release -p truechimer-capture-bench -- $$measure $(ARGS) \
 	        --markdown docs/capture/$$measure.md || [ $$? = 1 ] || exit; done
+	@for measure in latency messages skew read soak failover; do \
+	    $(CARGO) run --release -p truechimer-group-bench -- $$measure $(ARGS) \
+	        --markdown docs/group/$$measure.md || [ $$? = 1 ] || exit; done
 
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
 
 soak: have-cargo ## the tests against real servers, and in virtual machines, for an hour (SECONDS_LONG=n for another time)
 	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test stack vm
+	@$(CARGO) run --release -p truechimer-group-bench -- soak --seconds $(SECONDS_LONG)
 
 lint: have-cargo ## formatting, clippy and the documentation, all warnings being errors
 	@CARGO="$(CARGO)" scripts/test lint

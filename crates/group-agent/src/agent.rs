@@ -1,18 +1,18 @@
 //! The loop: one thread that waits in poll(2) for programs, transports, clocks and disks.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use truechimer_group::{Member, Own, Refusal, SettingsError};
-use truechimer_group_client::agent::{Door, DoorError, News, Settings as DoorSettings};
+use truechimer_group::{Member, Own, Refusal};
+use truechimer_group_client::agent::{Door, News, Settings as DoorSettings};
 use truechimer_group_client::directory_for_agent;
 
 use crate::clocks::{Clocks, UtcSource};
-use crate::config::{Carrier, ConfigError, Membership, Place, Settings};
+use crate::config::{Carrier, Membership, Place, Settings};
+use crate::error::AgentError;
 use crate::floor::{self, Floor};
 use crate::notices::Level;
 use crate::seat::{Crossing, Foreign, Seat, Turn};
@@ -30,65 +30,6 @@ const RETRY: i64 = S;
 const RETRY_BROKEN: i64 = 10 * S;
 /// Where the state is for root.
 const SYSTEM_STATE: &str = "/var/lib/truechimer/group";
-
-/// Why an agent could not start, or go on.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum AgentError {
-    /// The configuration is wrong.
-    Config(ConfigError),
-    /// The engine refuses a group's settings.
-    Group {
-        /// The group's name.
-        group: String,
-        /// Why.
-        why: SettingsError,
-    },
-    /// A group's transport cannot be had, and will not be by waiting.
-    Transport {
-        /// The group's name.
-        group: String,
-        /// Why.
-        why: TransportError,
-    },
-    /// Programs cannot be let in.
-    Door {
-        /// The group's name.
-        group: String,
-        /// Why.
-        why: DoorError,
-    },
-    /// What was kept of an earlier life cannot be used, or nothing can be kept.
-    State(String),
-    /// The system refuses what nothing goes without.
-    System {
-        /// What.
-        what: String,
-        /// Why.
-        why: io::Error,
-    },
-}
-
-impl fmt::Display for AgentError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AgentError::Config(why) => why.fmt(out),
-            AgentError::Group { group, why } => write!(out, "group '{group}': {why}"),
-            AgentError::Transport { group, why } => write!(out, "group '{group}': {why}"),
-            AgentError::Door { group, why } => write!(out, "group '{group}': {why}"),
-            AgentError::State(text) => out.write_str(text),
-            AgentError::System { what, why } => write!(out, "{what}: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for AgentError {}
-
-impl From<ConfigError> for AgentError {
-    fn from(why: ConfigError) -> AgentError {
-        AgentError::Config(why)
-    }
-}
 
 /// An agent at work: all its groups on one thread.
 pub struct Agent {

@@ -26,6 +26,7 @@
 mod agent;
 mod clocks;
 pub mod config;
+mod error;
 mod floor;
 mod notices;
 mod report;
@@ -34,8 +35,9 @@ mod sys;
 mod text;
 pub mod transport;
 
-pub use agent::{Agent, AgentError, run};
+pub use agent::{Agent, run};
 pub use config::{ConfigError, Options, Settings};
+pub use error::AgentError;
 pub use notices::{Level, Noticed};
 pub use report::{
     Counts, GroupReport, MOST_THREADS, MemberReport, Programs, Report, ThreadReport, ValueReport,

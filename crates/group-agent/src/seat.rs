@@ -64,7 +64,7 @@ pub(crate) struct Seat {
     pub(crate) foreign: HashMap<u64, Foreign>,
     next_foreign: u64,
     /// A checkpoint for a program that has not come yet.
-    install: Option<(Vec<u8>, Vec<(Thread, Round)>)>,
+    install: Option<Install>,
     requests: Vec<Request>,
     incoming: Vec<Incoming>,
     /// Messages that no program was there for.
@@ -72,6 +72,13 @@ pub(crate) struct Seat {
     /// How often a transport was opened.
     joins: u64,
     started: i64,
+}
+
+/// A program's state as another member gave it.
+struct Install {
+    data: Vec<u8>,
+    /// How many rounds each thread had read.
+    position: Vec<(Thread, Round)>,
 }
 
 /// A read under way.

@@ -62,7 +62,7 @@ fn threads_at_all_members_read_the_same_and_never_go_back() {
     distinct.dedup();
     assert_eq!(distinct.len(), 800, "monotone for the whole group");
     let report = bed.report(2);
-    assert_eq!((report.phase.as_str(), report.counts.gaps), ("live", 0));
+    assert_eq!(report.phase, "live");
     assert!(report.counts.rounds >= 800, "{report:?}");
     assert_eq!(report.members.iter().filter(|member| member.live).count(), 3, "{report:?}");
     drop(agents);
@@ -74,6 +74,7 @@ fn a_minority_waits_or_fails_and_never_gets_a_value() {
     let agents: Vec<_> = (1..=3).map(|member| bed.agent(member)).collect();
     let (one, two) = (bed.attach(1), bed.attach(2));
     read_all(&[&one, &two], 1, 10);
+    let gaps = bed.report(1).counts.gaps;
     bed.hub.cut(&[&[Member(1)]]);
     let alone = one.thread(number(0));
     let short = std::time::Duration::from_millis(300);
@@ -83,7 +84,7 @@ fn a_minority_waits_or_fails_and_never_gets_a_value() {
     assert_eq!(bed.report(1).phase, "outside");
     bed.hub.heal();
     until("member 1 is live again", || bed.report(1).phase == "live");
-    assert_eq!(bed.report(1).counts.gaps, 1, "it has missed something");
+    assert!(bed.report(1).counts.gaps > gaps, "it has missed something");
     // It comes back to the group's thread at the group's place.
     restarted(&one);
     let both = read_all(&[&one, &two], 1, 10);

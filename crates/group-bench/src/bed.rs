@@ -28,8 +28,8 @@ pub struct How {
     pub group: String,
     /// Where the agents' UTC comes from: a line of the configuration.
     pub utc: String,
-    /// The environment of each node's agent.
-    pub environment: fn(u32) -> Vec<(&'static str, String)>,
+    /// What each node's agent has in its environment, node 1 first; none for the rest.
+    pub environment: Vec<Vec<(&'static str, String)>>,
     /// The command truechimer.
     pub truechimer: PathBuf,
 }
@@ -42,7 +42,7 @@ impl How {
             ring: Settings::default(),
             group: String::new(),
             utc: "system-clock = \"10ms\"".to_owned(),
-            environment: |_| Vec::new(),
+            environment: Vec::new(),
             truechimer: truechimer.to_owned(),
         }
     }
@@ -147,7 +147,8 @@ impl Bed {
             .map_err(|error| Failure::of(file.display(), error))?;
         let mut command = self.ring.command(node, &self.how.truechimer);
         command.args(["group", "agent", "--config"]).arg(&file);
-        command.envs((self.how.environment)(node));
+        let environment = self.how.environment.get(node as usize - 1);
+        command.envs(environment.into_iter().flatten().map(|(name, value)| (name, value)));
         let log = self.ring.dir().join(&format!("agent{node}.log"));
         self.agents.insert(node, Process::start(command, &log));
         Ok(())

@@ -42,7 +42,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
         for (n, pause_us) in PAUSES.into_iter().enumerate() {
             let transport = if knet { "knet" } else { "udpu" };
             options.say(&format!("messages: {transport}, pauses of {pause_us:?} µs"));
-            let sniffer = Sniffer::start(&bed, 1)?;
+            let sniffer = Sniffer::start(&bed, 1, &format!("wire{n}"))?;
             let first = 1000 * (n as u64 + 1);
             let load =
                 Load { first, threads: 1, rounds, pause_us, seed: options.seed, start: None };

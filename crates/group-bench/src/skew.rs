@@ -58,7 +58,10 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     options.say("skew: simulated days");
     let plan = Plan { seconds: (days * 86_400.0) as u64, seed: options.seed, ..Plan::default() };
     let simulated = |tie| drift::simulate(&plan, tie).map_err(|e| Failure::of("simulating", e));
-    let (paper, ours) = (simulated(Tie::Published)?, simulated(Tie::Steered)?);
+    let (mut paper, ours) = (simulated(Tie::Published)?, simulated(Tie::Steered)?);
+    // Without UTC the group's clock begins anywhere: only how it goes on says something.
+    let start = paper.first().map_or(0, |sample| sample.group_ns);
+    paper.iter_mut().for_each(|sample| sample.group_ns -= start);
     Ok(outcome(&[published, steered], &paper, &ours, &plan))
 }
 
@@ -86,10 +89,10 @@ impl Real {
     }
 }
 
-fn warped(node: u32) -> Vec<(&'static str, String)> {
-    let Some((warp, ..)) = WARPS.get(node as usize - 1) else { return Vec::new() };
+/// The environment of an agent whose clock is warped from this moment on.
+fn warped(warp: &str, from: i64) -> Vec<(&'static str, String)> {
     let library = binary::warp().display().to_string();
-    vec![("LD_PRELOAD", library), ("TRUECHIMER_WARP", (*warp).to_owned())]
+    vec![("LD_PRELOAD", library), ("TRUECHIMER_WARP", format!("{warp},epoch={from}"))]
 }
 
 fn ring(
@@ -100,13 +103,17 @@ fn ring(
     utc: &str,
 ) -> Result<Run, Failure> {
     let steered = !utc.is_empty();
+    let began = (raw(), realtime());
     let how = How {
         group: format!("rotate = true\n{group}"),
         utc: utc.to_owned(),
-        environment: if steered { warped } else { |_| Vec::new() },
+        environment: if steered {
+            WARPS.iter().map(|(warp, ..)| warped(warp, began.1)).collect()
+        } else {
+            Vec::new()
+        },
         ..How::usual(&options.truechimer)
     };
-    let began = (raw(), realtime());
     let mut bed = Bed::up(how)?;
     let load = Load {
         first: 1000,
@@ -129,9 +136,14 @@ fn ring(
         })
         .count();
     // The first member that had the value: the least delay in it.
-    let group = rows()
+    let mut group: Line = rows()
         .filter_map(|row| row.min_by_key(|sample| sample.raw))
-        .map(|sample| (real.seconds(sample.raw), real.off(sample.raw, sample.time)));
+        .map(|sample| (real.seconds(sample.raw), real.off(sample.raw, sample.time)))
+        .collect();
+    if !steered {
+        let start = group.first().map_or(0.0, |point| point.1);
+        group.iter_mut().for_each(|point| point.1 -= start);
+    }
     let member = |node: usize| -> Line {
         let (_, offset, rate) = WARPS.get(node).copied().unwrap_or_default();
         let own = |seconds: f64| if steered { offset + rate * 1e3 * seconds } else { 0.0 };
@@ -142,7 +154,7 @@ fn ring(
     let won = (1..=MEMBERS).map(|n| first.iter().filter(|s| s.synchronizer == n).count());
     Ok(Run {
         name,
-        group: group.collect(),
+        group,
         members: (0..MEMBERS as usize).map(member).collect(),
         won: won.collect(),
         rounds: first.len(),
@@ -258,7 +270,7 @@ fn outcome(runs: &[Run], paper: &[drift::Sample], ours: &[drift::Sample], plan: 
              published: no order between threads, no UTC; all members of this one machine share \
              one physical clock, so what drift there is comes from the algorithm alone: a member \
              that did not win takes the group's time for that of its own reading, which was some \
-             other moment."
+             other moment. Without UTC its clock begins anywhere, so it is shown from where it began."
                 .to_owned(),
             format!(
                 "Then steered: the same, but each agent takes for UTC a system clock of its own: {} \

@@ -45,18 +45,18 @@ pub struct Sniffer {
 }
 
 impl Sniffer {
-    /// Starts one at a node.
+    /// Starts one at a node; its files have names of their own.
     ///
     /// # Errors
     /// Where tcpdump is missing.
-    pub fn start(bed: &Bed, node: u32) -> Result<Sniffer, Failure> {
-        let file = bed.ring().dir().join("wire.pcap");
+    pub fn start(bed: &Bed, node: u32, name: &str) -> Result<Sniffer, Failure> {
+        let file = bed.ring().dir().join(&format!("{name}.pcap"));
         let mut command = bed.command(node, &truechimer_testbed::binary::system("tcpdump"));
         command.args(["-Z", "root", "-n", "-i", "eth0", "-s", "0", "-B", "65536"]);
         // Else what came last would be lost with the kernel's unfinished block.
         command.args(["--immediate-mode", "-w"]);
         command.arg(&file).arg("udp");
-        let mut process = Process::start(command, &bed.ring().dir().join("tcpdump.log"));
+        let mut process = Process::start(command, &bed.ring().dir().join(&format!("{name}.log")));
         process.expect_output("listening on", std::time::Duration::from_secs(20));
         Ok(Sniffer { process, file })
     }
@@ -168,9 +168,9 @@ mod tests {
             |messages: &[Vec<u8>]| [vec![head.clone()], messages.to_vec()].concat().concat();
         let one = message(5, 10, PROPOSAL, 1);
         let file = file(&[
-            packet(&[one.clone()]),
+            packet(std::slice::from_ref(&one)),
             // To the other node, and again.
-            packet(&[one.clone()]),
+            packet(std::slice::from_ref(&one)),
             // Two in one packet: another sender's of the same round, and a report.
             packet(&[message(6, 10, PROPOSAL, 1), message(6, 10, 5, 0)]),
             packet(&[message(5, 11, PROPOSAL, 2)]),

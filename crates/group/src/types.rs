@@ -58,7 +58,8 @@ pub struct Utc {
     pub bound: Bound,
 }
 
-/// A place in the group's ordered stream, the same at every member.
+/// A place in the group's ordered stream, the same at every member. It counts messages on the wire:
+/// values, and programs' messages, that travelled in one have the same place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Point {
     /// Which primary component, counted from 1 since the group began.

@@ -16,6 +16,12 @@ pub fn testbed() -> PathBuf {
     beside("truechimer-testbed")
 }
 
+/// The benchmarks of groups, which make the fail-overs.
+#[must_use]
+pub fn group_bench() -> PathBuf {
+    beside("truechimer-group-bench")
+}
+
 /// The library to preload for a warped system clock.
 #[must_use]
 pub fn warp() -> PathBuf {

@@ -66,8 +66,8 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let family = ask::report(place)?.programs.family;
     let family = family.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
     let attachment = Attachment { role: Role::Reader, family, ..Attachment::default() };
-    let reader = Replica::attach_with(place, &attachment)
-        .map_err(|why| Failure::Said(why.to_string()))?;
+    let reader =
+        Replica::attach_with(place, &attachment).map_err(|why| Failure::Said(why.to_string()))?;
     let member = place.member.unwrap_or(Member(0));
     let thread = thread(options.thread.as_deref(), member);
     let clock = reader.thread(thread);

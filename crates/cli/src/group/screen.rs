@@ -99,10 +99,9 @@ fn lines(report: &Report) -> Vec<(&'static str, String)> {
 pub fn standing(report: &Report) -> String {
     match report.phase.as_str() {
         "outside" => "outside: no majority is connected".to_owned(),
-        phase => format!(
-            "{phase}, primary component {}, message {}",
-            report.generation, report.index
-        ),
+        phase => {
+            format!("{phase}, primary component {}, message {}", report.generation, report.index)
+        }
     }
 }
 
@@ -195,14 +194,12 @@ pub fn members(report: &Report) -> Table {
         table.row(vec![
             format!("{}{ours}", member.member),
             state(member).to_owned(),
-            member.ahead_of_utc_ns.map_or_else(
-                || "-".to_owned(),
-                |ns| format!("{:+}", Span::from_nanos(ns)),
-            ),
-            member.report_age_ns.map_or_else(
-                || "-".to_owned(),
-                |ns| show::age(Span::from_nanos(ns.max(0))),
-            ),
+            member
+                .ahead_of_utc_ns
+                .map_or_else(|| "-".to_owned(), |ns| format!("{:+}", Span::from_nanos(ns))),
+            member
+                .report_age_ns
+                .map_or_else(|| "-".to_owned(), |ns| show::age(Span::from_nanos(ns.max(0)))),
             member.won.to_string(),
         ]);
     }

@@ -65,7 +65,10 @@ fn a_group_without_a_ring_is_started_asked_read_and_ended() {
     let (first, second) = (read("1", &shared), read("1", &shared));
     assert!(first["time_unix_ns"].as_i64() < second["time_unix_ns"].as_i64());
     let (here, there) = (read("2", &shared), read("3", &shared));
-    assert_eq!((&here["time_unix_ns"], &here["thread"]), (&first["time_unix_ns"], &first["thread"]));
+    assert_eq!(
+        (&here["time_unix_ns"], &here["thread"]),
+        (&first["time_unix_ns"], &first["thread"])
+    );
     assert_eq!(there["time_utc"], first["time_utc"]);
     let newest = read("3", &[]);
     assert!(newest["time_unix_ns"].as_i64() > second["time_unix_ns"].as_i64());
@@ -106,10 +109,16 @@ fn what_is_wrong_is_said_with_its_place() {
     let dir = Dir::new();
     let check = |options: &[&str]| truechimer(&[&["group", "agent", "--check"], options].concat());
     check(&[]).assert_error(&["no group: use --group NAME, or --config FILE"]);
-    check(&["--group", "a/b"]).assert_error(&["--group", "must be 1 to 64"]);
-    check(&["--group", "a", "--mode", "lazy"]).assert_error(&["active, semi-active or passive"]);
-    check(&["--group", "a", "--members", "1,1"]).assert_error(&["node 1 is there twice"]);
-    check(&["--group", "a", "--system-clock", "0"]).assert_error(&["must be 1us to 3600s"]);
+    for (options, says) in [
+        (["--group", "a/b"].as_slice(), "'--group <NAME>': must be 1 to 64"),
+        (&["--group", "a", "--mode", "lazy"], "must be active, semi-active or passive"),
+        (&["--group", "a", "--members", "1,1"], "node 1 is there twice"),
+        (&["--group", "a", "--system-clock", "0"], "must be 1us to 3600s"),
+        (&["--mode", "active"], "--group <NAME>"),
+    ] {
+        let refused = check(options);
+        assert!(refused.code == 2 && refused.err.contains(says), "{says:?}: {refused:?}");
+    }
     let file = dir.write("group.toml", "[[group]]\nnam = \"a\"\nname = \"a\"\n");
     check(&["--config", &file]).assert_error(&["group.toml:2", "did you mean `name`?"]);
     let file = dir.write("group.toml", "[[group]]\nname = \"a\"\nmembers = [1, 2, 3]\n");

@@ -4,7 +4,7 @@ use truechimer_group::{Action, Call, Event, Phase, Rejection, Thread};
 use truechimer_group_client::agent::{LinkId, News, Request, Ticket};
 use truechimer_group_client::link::{Answer, Outside, Role};
 
-use super::{Crossing, FOREIGN, Seat, Turn, Waiting};
+use super::{Crossing, FOREIGN, Install, Seat, Turn, Waiting};
 use crate::notices::Level;
 
 /// Questions after places that may be open at a time.
@@ -16,7 +16,7 @@ impl Seat {
             Request::Attached { link, role, pid, uid, new } => {
                 if role == Role::Program && new {
                     self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
-                    if let Some((data, position)) = self.install.take() {
+                    if let Some(Install { data, position }) = self.install.take() {
                         self.door.send(link, &News::InstallCheckpoint { data, position });
                     }
                 }
@@ -148,7 +148,7 @@ impl Seat {
             }
             Action::Deliver { from, token, payload, time, lease_end, stamp } => {
                 let news = News::Deliver { from, token, payload, time, lease_end, stamp };
-                if !self.to_program(&news) {
+                if !self.tell_program(&news) {
                     self.unheard += 1;
                 }
             }
@@ -158,7 +158,7 @@ impl Seat {
                 }
             }
             Action::Refused { token, why } => {
-                self.to_program(&News::Refused { token, why });
+                self.tell_program(&News::Refused { token, why });
             }
             Action::Committed { token } => {
                 if let Some((link, token)) = self.commits.remove(&token) {
@@ -171,20 +171,20 @@ impl Seat {
                 }
             }
             Action::TakeCheckpoint { join } => {
-                self.to_program(&News::TakeCheckpoint { join });
+                self.tell_program(&News::TakeCheckpoint { join });
             }
             Action::InstallCheckpoint { data, position } => match self.door.program() {
                 Some(link) => {
                     self.door.send(link, &News::InstallCheckpoint { data, position });
                 }
-                None => self.install = Some((data, position)),
+                None => self.install = Some(Install { data, position }),
             },
             Action::Phase(phase) => self.enter(phase, turn),
             Action::Send(_) | Action::Keep { .. } | Action::Notice(_) => {}
         }
     }
 
-    fn to_program(&mut self, news: &News) -> bool {
+    fn tell_program(&mut self, news: &News) -> bool {
         self.door.program().is_some_and(|link: LinkId| self.door.send(link, news))
     }
 

@@ -187,9 +187,9 @@ proptest! {
         prop_assert!(out.iter().all(|&member| member == wild.member), "{:?}", out);
         let mut together = steering;
         together.update(LAW, &reports, &out);
-        let (least, most) = (spread.iter().min().unwrap(), spread.iter().max().unwrap());
+        let (least, most) = (*spread.iter().min().unwrap(), *spread.iter().max().unwrap());
         prop_assert!(
-            (least - 1..=most + 1).contains(&&together.rate_ppb),
+            (least - 1..=most + 1).contains(&together.rate_ppb),
             "{} not within {least} to {most}", together.rate_ppb
         );
     }

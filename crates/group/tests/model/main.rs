@@ -10,6 +10,9 @@
 //! cargo test --release -p truechimer-group --test model -- --ignored --nocapture
 //! ```
 
+// An index out of range is a failed test.
+#![allow(clippy::indexing_slicing)]
+
 mod check;
 mod explore;
 mod network;
@@ -199,12 +202,38 @@ fn deliberate_faults_are_found() {
     assert!(matches!(violation, Violation::Disagreement(_)), "{violation}");
     let violation = found(Mutation::Miss, plain, ALL);
     assert!(matches!(violation, Violation::Disagreement(_) | Violation::Stuck(_)), "{violation}");
-    let parted = Budget { rounds: 1, parts: 1, heals: 1, late: true, ..Budget::NONE };
-    let violation = found(Mutation::HideLoss, parted.clone(), ALL);
+    let once = Budget { rounds: 1, parts: 1, ..Budget::NONE };
+    let violation = found(Mutation::HideLoss, once, ALL);
     assert!(matches!(violation, Violation::Minority(_)), "{violation}");
-    let violation = found(Mutation::HideAbsence, parted, ALL);
+}
+
+/// A node that was away and is told of the merged ring only goes on with what it had.
+#[test]
+fn a_hidden_absence_is_found() {
+    let absent = |mutation| {
+        let case = Case { mutation, ..ranked() };
+        let budget = Budget { rounds: 1, parts: 1, heals: 1, ..Budget::NONE };
+        let mut world = formed(&Rc::new(case), budget, ALL);
+        let (here, there) = (Fate::Lost, Fate::Lost);
+        world.take(Step::Part { node: 2, here, there, late: true })?;
+        world.take(Step::Deliver { node: 0 })?;
+        world.take(Step::Deliver { node: 1 })?;
+        world.take(Step::Read { node: 0, thread: 0 })?;
+        world.take(Step::Flush { node: 0 })?;
+        world.take(Step::Order { node: 0 })?;
+        world.take(Step::Deliver { node: 0 })?;
+        world.take(Step::Heal)?;
+        world.settle()?;
+        for node in [1, 2] {
+            world.take(Step::Read { node, thread: 0 })?;
+        }
+        world.settle()
+    };
+    absent(None).unwrap();
+    let violation = absent(Some(Mutation::HideAbsence)).unwrap_err();
+    println!("{violation}");
     assert!(
-        matches!(violation, Violation::Minority(_) | Violation::Disagreement(_)),
+        matches!(violation, Violation::Disagreement(_) | Violation::Minority(_)),
         "{violation}"
     );
 }

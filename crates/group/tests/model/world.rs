@@ -575,10 +575,9 @@ impl World {
                     _ => false,
                 };
                 self.nodes[node].seen = members.clone();
-                if hide {
-                    return Ok(());
+                if !hide {
+                    self.handle(node, Event::Configuration { members: &members, lost: &lost })?;
                 }
-                self.handle(node, Event::Configuration { members: &members, lost: &lost })?;
                 let here = &self.nodes[node];
                 let phase = here.engine.as_ref().map(|engine| engine.phase());
                 let few = members.len() < self.case.majority();
@@ -768,6 +767,11 @@ impl World {
                 let now = self.reading(node);
                 if let Some(engine) = self.engine(node) {
                     engine.handle(now, Event::Restarted);
+                }
+                let threads = self.nodes[node].engine.as_ref().map(|it| it.status().threads);
+                for (thread, caller) in (Thread::FIRST.0..).zip(&mut self.nodes[node].callers) {
+                    let known = threads.as_ref().and_then(|known| known.get(&Thread(thread)));
+                    caller.read = known.map_or(0, |it| it.read.0);
                 }
             }
             Phase::Outside => {

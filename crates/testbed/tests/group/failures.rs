@@ -27,7 +27,12 @@ fn a_killed_agent_is_done_without_and_comes_back() {
     let survivors = [&replicas[1], &replicas[2]];
     let during = agree(&survivors, 0..2, 100);
     assert!(*during.values().min().unwrap() > before, "the clock has gone back");
-    assert!(replicas[0].thread(crate::agents::number(0)).now(truechimer_group::Call::Group, None).is_err());
+    assert!(
+        replicas[0]
+            .thread(crate::agents::number(0))
+            .now(truechimer_group::Call::Group, None)
+            .is_err()
+    );
     agents[0] = Agent::start(&ring, 1, &[]);
     agents[0].wait_for("live");
     let again = agents[0].attach();
@@ -47,6 +52,7 @@ fn a_minority_never_advances_and_rejoins_when_the_ring_is_whole() {
     let agents = Agent::at_all(&ring);
     let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
     let before = last(&agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 50));
+    let gaps = agents[2].report().counts.gaps;
     ring.partition(&[&[1, 2], &[3]]);
     let majority = [&replicas[0], &replicas[1]];
     let during = agree(&majority, 0..1, 200);
@@ -59,7 +65,7 @@ fn a_minority_never_advances_and_rejoins_when_the_ring_is_whole() {
     let still = agents[2].report();
     assert_eq!((stands.last, stands.counts.rounds), (still.last, still.counts.rounds));
     ring.heal();
-    agents[2].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == 1);
+    agents[2].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps > gaps);
     restarted(&replicas[2]);
     let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 200);
     assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
@@ -88,11 +94,12 @@ fn a_node_that_was_stopped_has_missed_something_and_knows_it() {
     let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
     agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
     // Its Corosync stands still, and with it all that it could have said.
+    let gaps = agents[1].report().counts.gaps;
     ring.pause(2);
     let others = [&replicas[0], &replicas[2]];
     let during = agree(&others, 0..1, 100);
     ring.cont(2);
-    agents[1].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == 1);
+    agents[1].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps > gaps);
     restarted(&replicas[1]);
     let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 100);
     assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");
@@ -112,7 +119,8 @@ fn corosync_stopping_under_an_agent_is_waited_out() {
     let mut agents = Agent::at_all(&ring);
     let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
     agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
-    for (round, kill) in [false, true].into_iter().enumerate() {
+    for kill in [false, true] {
+        let gaps = agents[0].report().counts.gaps;
         if kill {
             ring.kill(1);
         } else {
@@ -125,8 +133,7 @@ fn corosync_stopping_under_an_agent_is_waited_out() {
         let others = [&replicas[1], &replicas[2]];
         let during = agree(&others, 0..1, 100);
         ring.start(1);
-        let gaps = round as u64 + 1;
-        agents[0].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps == gaps);
+        agents[0].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps > gaps);
         restarted(&replicas[0]);
         let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
         assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");

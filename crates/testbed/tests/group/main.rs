@@ -5,6 +5,7 @@
 mod agents;
 mod corosync;
 mod exec;
+mod failover;
 mod failures;
 mod front;
 mod rounds;

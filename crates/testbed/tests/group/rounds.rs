@@ -11,11 +11,14 @@ fn three_nodes_agree_on_thousands_of_readings() {
     let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
     let agents = Agent::at_all(&ring);
     let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let gaps = || agents.iter().map(|agent| agent.report().counts.gaps).collect::<Vec<_>>();
+    let before = gaps();
     let values = agree(&replicas.iter().collect::<Vec<_>>(), 0..4, 1000);
     let mut distinct: Vec<i64> = values.values().copied().collect();
     distinct.sort_unstable();
     distinct.dedup();
     assert_eq!(distinct.len(), 4000, "monotone for the whole group");
+    assert_eq!(gaps(), before, "nobody has missed anything");
     let reports: Vec<_> = agents.iter().map(Agent::report).collect();
     let sum = |of: fn(&truechimer_group_agent::Counts) -> u64| -> u64 {
         reports.iter().map(|report| of(&report.counts)).sum()
@@ -28,7 +31,6 @@ fn three_nodes_agree_on_thousands_of_readings() {
         sent as f64 / rounds as f64
     );
     for report in &reports {
-        assert_eq!(report.counts.gaps, 0, "{report:#?}");
         // A member that came a moment later did not count the round that let it in.
         assert!((4000..=rounds.max(4016)).contains(&report.counts.rounds), "{report:#?}");
         assert_eq!(report.waiting.operations, 0);
@@ -55,8 +57,17 @@ fn the_commands_show_the_ring_and_scripts_agree() {
     let mut stamps = Vec::new();
     for member in ["1", "2", "3"] {
         for _ in 0..2 {
-            let shared =
-                ["now", "--group", GROUP, "--member", member, "--thread", "job", "--timeout", "60s"];
+            let shared = [
+                "now",
+                "--group",
+                GROUP,
+                "--member",
+                member,
+                "--thread",
+                "job",
+                "--timeout",
+                "60s",
+            ];
             let (code, text, errors) = ask(&shared);
             assert_eq!(code, Some(0), "{errors}");
             stamps.push(text);

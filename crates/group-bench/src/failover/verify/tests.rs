@@ -255,15 +255,15 @@ fn messages_that_are_missing_doubled_disordered_or_different_are_seen() {
 fn messages_that_come_together_differ_in_time() {
     let mut lives = right();
     let is = |what: &What| matches!(what, What::Message { content: 23, .. });
-    for life in 0..3 {
+    for (_, _, records) in lives.iter_mut().take(3) {
         // One more comes with it, a little later.
-        let place = lives[life].2.iter().position(|record| is(&record.what)).unwrap();
-        let mut second = lives[life].2[place];
+        let place = records.iter().position(|record| is(&record.what)).unwrap();
+        let mut second = records[place];
         if let What::Message { content, value, .. } = &mut second.what {
             *content = 1000;
             value.time.0 += 1;
         }
-        lives[life].2.insert(place + 1, second);
+        records.insert(place + 1, second);
     }
     assert_eq!(kinds(&lives), []);
     let place = lives[1].2.iter().position(|record| is(&record.what)).unwrap();
