@@ -5,7 +5,10 @@ CARGO ?= cargo
 ARGS ?=
 SECONDS_LONG ?= 3600
 
-.PHONY: help run test accuracy bench figures fuzz soak lint clean have-cargo
+# What else programs need: the library that 'truechimer group exec' preloads.
+SHIPPED = -p truechimer-cli -p truechimer-group-preload
+
+.PHONY: help run build test accuracy bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -13,6 +16,9 @@ help: ## this list
 
 run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a minute
 	@$(CARGO) run --release --bin truechimer -- demo $(ARGS)
+
+build: have-cargo ## the command truechimer, and the library that 'group exec' preloads, in target/release
+	@$(CARGO) build --release $(SHIPPED)
 
 test: have-cargo ## everything that CI checks; installs or unpacks what that takes
 	@CARGO="$(CARGO)" scripts/test
@@ -34,6 +40,7 @@ figures: have-cargo ## docs/capture/ and docs/group/ anew (as root; hours, with 
 	@for measure in overhead arrival rate conversion accuracy; do \
 	    $(CARGO) run --release -p truechimer-capture-bench -- $$measure $(ARGS) \
 	        --markdown docs/capture/$$measure.md || [ $$? = 1 ] || exit; done
+	@mkdir -p docs/group
 	@for measure in latency messages skew read soak failover; do \
 	    $(CARGO) run --release -p truechimer-group-bench -- $$measure $(ARGS) \
 	        --markdown docs/group/$$measure.md || [ $$? = 1 ] || exit; done

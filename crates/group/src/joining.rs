@@ -31,7 +31,8 @@ impl Joined {
     /// Whether this part of a state was made for it, and not for an earlier one.
     fn answers(&self, part: &Part) -> bool {
         let Join { number, attempt, .. } = self.join;
-        (number, attempt, self.at) == (part.number, part.attempt, part.at)
+        (self.incarnation, number, attempt, self.at)
+            == (part.incarnation, part.number, part.attempt, part.at)
     }
 }
 
@@ -78,6 +79,7 @@ pub(crate) struct Serving {
     /// The number of the checkpoint.
     id: u64,
     state: State,
+    pub(crate) incarnation: u64,
     pub(crate) number: u64,
     pub(crate) attempt: u64,
     pub(crate) at: u64,
@@ -187,6 +189,7 @@ impl Engine {
             let serving = Serving {
                 id,
                 state: state.clone(),
+                incarnation: joined.incarnation,
                 number: joined.join.number,
                 attempt: joined.join.attempt,
                 at: joined.at,

@@ -132,6 +132,8 @@ pub(crate) struct Standing {
 pub(crate) struct Part {
     /// Who joins.
     pub(crate) joiner: Member,
+    /// In which life.
+    pub(crate) incarnation: u64,
     /// By which of its joins.
     pub(crate) number: u64,
     /// And which sending of it: a state that was made in an earlier configuration may come in this

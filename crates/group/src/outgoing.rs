@@ -324,6 +324,7 @@ impl Engine {
                 for (part, bytes) in next {
                     parts.push(Part {
                         joiner,
+                        incarnation: serving.incarnation,
                         number: serving.number,
                         attempt: serving.attempt,
                         at: serving.at,

@@ -117,7 +117,7 @@ plain!(
 );
 plain!(Standing { epoch, established, confirmed, point, last, digest });
 plain!(
-    Part { joiner, number, attempt, at, part, parts, time, bytes },
+    Part { joiner, incarnation, number, attempt, at, part, parts, time, bytes },
     |part| part.number > 0
         && part.part < part.parts
         && part.parts <= MOST_PARTS
