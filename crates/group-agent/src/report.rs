@@ -190,6 +190,8 @@ pub struct Programs {
     pub program: bool,
     /// The family of processes that reads here, in hexadecimal: another one is not let in.
     pub family: Option<String>,
+    /// Whether it has missed part of the group's stream, and gets no values until it is started anew.
+    pub missed: bool,
     /// Attachments so far.
     pub attached: u64,
     /// Attachments refused.

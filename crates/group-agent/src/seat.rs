@@ -1,6 +1,7 @@
 //! One member's place in one group: its engine between a transport and a door for programs.
 
 mod account;
+mod missed;
 mod programs;
 
 use std::collections::{HashMap, VecDeque};
@@ -72,6 +73,7 @@ pub(crate) struct Seat {
     /// How often a transport was opened.
     joins: u64,
     started: i64,
+    missed: missed::Missed,
 }
 
 /// A program's state as another member gave it.
@@ -146,6 +148,7 @@ impl Seat {
             unheard: 0,
             joins: 0,
             started: now,
+            missed: missed::Missed::default(),
         })
     }
 
@@ -180,6 +183,7 @@ impl Seat {
         if let Ok(engine) = Engine::new(self.membership.group.clone(), own.clone()) {
             self.engine = engine;
             self.own = own;
+            self.missed.forget();
         }
         self.held.clear();
         self.install = None;
@@ -313,6 +317,7 @@ impl Seat {
 
     /// Does what the engine wants.
     fn act(&mut self, turn: &mut Turn<'_>) {
+        self.see_gap(turn);
         while let Some(action) = self.engine.next_action() {
             match action {
                 Action::Send(message) => {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use truechimer_group::{Agreed, Call, Member, Mode, Order, Phase, Rejection, Round, Thread};
 
-use crate::memory::{Closed, Mapping, SLOTS, VERSION, phase_of};
+use crate::memory::{Closed, Mapping, SLOTS, VERSION, missed_word, phase_of};
 use crate::message::{self, Hello};
 use crate::slots::{Control, Found, Slot, State};
 use crate::sys;
@@ -35,6 +35,10 @@ pub enum Outside {
     Wait,
     /// They fail.
     Fail,
+    /// They wait. If part of the group's stream was missed meanwhile, they go on where the group's
+    /// rounds are by then, and nobody is told ([`Rejection::Missed`] does not occur): for programs
+    /// whose state does not depend on what they have read.
+    Resume,
 }
 
 /// What an attachment is for.
@@ -207,6 +211,11 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+/// What to say to, and to do with, a program that has missed something.
+pub(crate) const MISSED: &str = "this member was out of the group's majority, and the others may \
+                                 have gone on without this program: start it anew, from a \
+                                 checkpoint if it has state (a program without: restarted())";
+
 impl fmt::Display for ReadError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -225,6 +234,7 @@ impl fmt::Display for ReadError {
             ReadError::Rejected(Rejection::Observer) => {
                 "this member is an observer, whose programs cannot read the group's clock"
             }
+            ReadError::Rejected(Rejection::Missed) => MISSED,
             ReadError::Late => "the group did not agree on a value in time",
             ReadError::Gone => {
                 "the group's agent on this node is gone, or has cut this program off"
@@ -572,6 +582,33 @@ impl Link {
             None => phase_of(self.memory.phase.load(Acquire) & 3),
             Some(_) => None,
         }
+    }
+
+    /// How often this program has missed part of the group's stream, as the agent has it.
+    #[must_use]
+    pub fn gap(&self) -> u64 {
+        self.memory.missed.load(Acquire) >> 1
+    }
+
+    /// Whether the agent waits for a sign that this program knows of that gap.
+    #[must_use]
+    pub fn is_unsettled(&self, gap: u64) -> bool {
+        self.memory.missed.load(Acquire) == missed_word(gap, true)
+    }
+
+    /// Waits until the agent no longer does. False if it is gone.
+    pub(crate) fn await_settled(&self, gap: u64) -> bool {
+        let unsettled = missed_word(gap, true);
+        while self.memory.missed.load(Acquire) == unsettled {
+            if self.memory.why_closed().is_some() {
+                return false;
+            }
+            let late = sys::futex_wait(&self.memory.missed, unsettled as u32, SLICE);
+            if late && !self.stands() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Why the agent has closed the link, if it has. An agent that was killed has not.

@@ -14,7 +14,7 @@ use crate::sys;
 /// The first word: "TCgroup" and a zero byte, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TCgroup\0");
 /// Of layout and socket protocol alike.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Reads that can be in flight at once.
 pub(crate) const SLOTS: usize = 1024;
 /// Bytes before the slots.
@@ -38,7 +38,10 @@ pub(crate) struct Memory {
     pub closed: AtomicU64,
     /// `CLOCK_MONOTONIC` when the agent was last seen to be alive, ns.
     pub heartbeat: AtomicU64,
-    reserved: [AtomicU64; 461],
+    /// How often the program has missed part of the group's stream (bits 1–63), and whether it has
+    /// not said yet that it knows of the last time (bit 0).
+    pub missed: AtomicU64,
+    reserved: [AtomicU64; 460],
     /// At 4096.
     pub slots: [Slot<AtomicU64>; SLOTS],
 }
@@ -47,6 +50,7 @@ const _: () = {
     assert!(size_of::<Memory>() == SIZE && SIZE == 135_168);
     assert!(std::mem::offset_of!(Memory, board) == 128);
     assert!(std::mem::offset_of!(Memory, phase) == 384);
+    assert!(std::mem::offset_of!(Memory, missed) == 408);
     assert!(std::mem::offset_of!(Memory, slots) == HEADER);
     assert!(size_of::<Slot<AtomicU64>>() == 128);
     assert!(size_of::<Board<AtomicU64, 16>>() == 256);
@@ -99,6 +103,11 @@ pub(crate) const fn phase_number(phase: Phase) -> u8 {
     }
 }
 
+/// The word of how often the program has missed something, and whether that is unsettled.
+pub(crate) const fn missed_word(gap: u64, unsettled: bool) -> u64 {
+    (gap << 1) | unsettled as u64
+}
+
 /// The phase of this number.
 pub(crate) const fn phase_of(number: u64) -> Option<Phase> {
     Some(match number {
@@ -129,11 +138,18 @@ impl Memory {
         sys::futex_wake(&self.phase);
     }
 
+    /// The agent says how often the program has missed something, and whether that is unsettled.
+    pub fn set_missed(&self, gap: u64, unsettled: bool) {
+        self.missed.store(missed_word(gap, unsettled), Release);
+        sys::futex_wake(&self.missed);
+    }
+
     /// The agent closes the link: all that sleep are woken.
     pub fn close(&self, why: Closed) {
         // Whoever goes to sleep later looks every 100 ms.
         self.closed.store(why as u64, Release);
         sys::futex_wake(&self.phase);
+        sys::futex_wake(&self.missed);
         for slot in &self.slots {
             if slot.now().state() == Some(crate::slots::State::Asleep) {
                 sys::futex_wake(slot.control());

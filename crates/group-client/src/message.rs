@@ -35,6 +35,7 @@ mod to_program {
     pub const INSTALL_CHECKPOINT: u16 = 72;
     pub const PHASE: u16 = 73;
     pub const STATUS: u16 = 74;
+    pub const MISSED: u16 = 75;
 }
 
 /// The most threads whose positions go with a checkpoint.
@@ -95,9 +96,15 @@ pub enum ToAgent {
         data: Vec<u8>,
     },
     /// The checkpoint has been taken over.
-    Installed,
+    Installed {
+        /// The gap that it came with.
+        gap: u64,
+    },
     /// The program starts without one.
-    Restarted,
+    Restarted {
+        /// The last gap that it knows of.
+        gap: u64,
+    },
     /// What is the status?
     Status,
 }
@@ -137,6 +144,8 @@ pub enum News {
     Uncommitted {
         /// The program's number for it.
         token: u64,
+        /// Whether nothing can be committed as the program has missed part of the stream.
+        missed: bool,
     },
     /// A checkpoint is wanted.
     TakeCheckpoint {
@@ -145,6 +154,8 @@ pub enum News {
     },
     /// Start from this one.
     InstallCheckpoint {
+        /// The gap that it closes: for [`ToAgent::Installed`].
+        gap: u64,
         /// The state.
         data: Vec<u8>,
         /// How many rounds each thread had read.
@@ -154,6 +165,12 @@ pub enum News {
     Phase(Phase),
     /// The status, JSON.
     Status(String),
+    /// What comes next in the stream is missing here, and no more comes until the program says that
+    /// it knows: [`ToAgent::Restarted`].
+    Missed {
+        /// Which gap it is, counted from 1.
+        gap: u64,
+    },
 }
 
 /// How long a body from a program may be.
@@ -164,7 +181,8 @@ pub fn limit_to_agent(kind: u16, checkpoint: usize) -> Option<usize> {
         to_agent::SEND_TO => 17 + LONGEST_NAME + LARGEST_PAYLOAD,
         to_agent::COMMIT => 24,
         to_agent::CHECKPOINT => checkpoint.saturating_add(12 + 16 * MOST_THREADS),
-        to_agent::INSTALLED | to_agent::RESTARTED | to_agent::STATUS => 0,
+        to_agent::INSTALLED | to_agent::RESTARTED => 8,
+        to_agent::STATUS => 0,
         _ => return None,
     })
 }
@@ -174,9 +192,9 @@ pub fn limit_to_agent(kind: u16, checkpoint: usize) -> Option<usize> {
 pub fn limit_to_program(kind: u16, checkpoint: usize) -> Option<usize> {
     Some(match kind {
         to_program::DELIVER => 77 + LARGEST_PAYLOAD,
-        to_program::REFUSED => 9,
-        to_program::COMMITTED | to_program::UNCOMMITTED | to_program::TAKE_CHECKPOINT => 8,
-        to_program::INSTALL_CHECKPOINT => checkpoint.saturating_add(4 + 16 * MOST_THREADS),
+        to_program::REFUSED | to_program::UNCOMMITTED => 9,
+        to_program::COMMITTED | to_program::TAKE_CHECKPOINT | to_program::MISSED => 8,
+        to_program::INSTALL_CHECKPOINT => checkpoint.saturating_add(12 + 16 * MOST_THREADS),
         to_program::PHASE => 1,
         to_program::STATUS => LONGEST_STATUS,
         _ => return None,
@@ -339,8 +357,14 @@ impl ToAgent {
                 body.extend_from_slice(data);
                 to_agent::CHECKPOINT
             }
-            ToAgent::Installed => to_agent::INSTALLED,
-            ToAgent::Restarted => to_agent::RESTARTED,
+            ToAgent::Installed { gap } => {
+                body.extend_from_slice(&gap.to_le_bytes());
+                to_agent::INSTALLED
+            }
+            ToAgent::Restarted { gap } => {
+                body.extend_from_slice(&gap.to_le_bytes());
+                to_agent::RESTARTED
+            }
             ToAgent::Status => to_agent::STATUS,
         };
         packets(kind, &body)
@@ -371,8 +395,8 @@ impl ToAgent {
                 position: take_position(&mut body)?,
                 data: body.rest().to_vec(),
             },
-            to_agent::INSTALLED => ToAgent::Installed,
-            to_agent::RESTARTED => ToAgent::Restarted,
+            to_agent::INSTALLED => ToAgent::Installed { gap: body.u64()? },
+            to_agent::RESTARTED => ToAgent::Restarted { gap: body.u64()? },
             to_agent::STATUS => ToAgent::Status,
             _ => return Err(malformed("a message of no known kind")),
         };
@@ -418,15 +442,17 @@ impl News {
                 body.extend_from_slice(&token.to_le_bytes());
                 to_program::COMMITTED
             }
-            News::Uncommitted { token } => {
+            News::Uncommitted { token, missed } => {
                 body.extend_from_slice(&token.to_le_bytes());
+                body.push((*missed).into());
                 to_program::UNCOMMITTED
             }
             News::TakeCheckpoint { join } => {
                 body.extend_from_slice(&join.to_le_bytes());
                 to_program::TAKE_CHECKPOINT
             }
-            News::InstallCheckpoint { data, position } => {
+            News::InstallCheckpoint { gap, data, position } => {
+                body.extend_from_slice(&gap.to_le_bytes());
                 put_position(&mut body, position);
                 body.extend_from_slice(data);
                 to_program::INSTALL_CHECKPOINT
@@ -438,6 +464,10 @@ impl News {
             News::Status(text) => {
                 body.extend_from_slice(text.as_bytes());
                 to_program::STATUS
+            }
+            News::Missed { gap } => {
+                body.extend_from_slice(&gap.to_le_bytes());
+                to_program::MISSED
             }
         };
         packets(kind, &body)
@@ -477,11 +507,19 @@ impl News {
                 },
             },
             to_program::COMMITTED => News::Committed { token: body.u64()? },
-            to_program::UNCOMMITTED => News::Uncommitted { token: body.u64()? },
+            to_program::UNCOMMITTED => News::Uncommitted {
+                token: body.u64()?,
+                missed: match body.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(malformed("a lost place for no known reason")),
+                },
+            },
+            to_program::MISSED => News::Missed { gap: body.u64()? },
             to_program::TAKE_CHECKPOINT => News::TakeCheckpoint { join: body.u64()? },
             to_program::INSTALL_CHECKPOINT => {
-                let position = take_position(&mut body)?;
-                News::InstallCheckpoint { data: body.rest().to_vec(), position }
+                let (gap, position) = (body.u64()?, take_position(&mut body)?);
+                News::InstallCheckpoint { gap, data: body.rest().to_vec(), position }
             }
             to_program::PHASE => {
                 News::Phase(phase_of(body.u8()?.into()).ok_or(malformed("no known phase"))?)
@@ -555,7 +593,11 @@ pub fn agreed(words: &[u64; 6]) -> Result<Agreed, Malformed> {
 /// A request as the words of a slot.
 #[must_use]
 pub fn request_words(thread: Thread, call: Call, outside: Outside) -> [u64; REQUEST] {
-    let flags = u64::from(outside == Outside::Fail) << 8;
+    let flags = match outside {
+        Outside::Wait => 0,
+        Outside::Fail => 1 << 8,
+        Outside::Resume => 2 << 8,
+    };
     [thread.0, call as u64 | flags, 0, 0, 0, 0, 0]
 }
 
@@ -582,6 +624,7 @@ pub fn request(words: &[u64; REQUEST]) -> Result<(Thread, Call, Outside), Malfor
     let outside = match what >> 8 {
         0 => Outside::Wait,
         1 => Outside::Fail,
+        2 => Outside::Resume,
         _ => return Err(malformed("a read with an unknown flag")),
     };
     if spare != [0; REQUEST - 2] {
@@ -605,6 +648,7 @@ pub fn answer_words(result: &Result<Answer, Rejection>) -> [u64; ANSWER] {
                 Rejection::Busy => 3,
                 Rejection::TooManyThreads => 4,
                 Rejection::Observer => 5,
+                Rejection::Missed => 6,
             };
             [code, 0, 0, 0, 0, 0, 0, 0]
         }
@@ -624,6 +668,7 @@ pub fn answer(words: &[u64; ANSWER]) -> Result<Result<Answer, Rejection>, Malfor
         3 => Err(Rejection::Busy),
         4 => Err(Rejection::TooManyThreads),
         5 => Err(Rejection::Observer),
+        6 => Err(Rejection::Missed),
         _ => return Err(malformed("an answer of no known kind")),
     })
 }

@@ -50,7 +50,7 @@ impl Raw {
     /// An attached program.
     fn attach(path: &std::path::Path) -> Raw {
         let mut raw = Raw::connect(path);
-        raw.send(&Hello { version: 1, role: Role::Program, family: 0 }.packet());
+        raw.send(&Hello { version: 2, role: Role::Program, family: 0 }.packet());
         let (packet, descriptors) = raw.receive();
         assert!(greeting(&packet).unwrap().is_ok());
         let [memory, doorbell] = <[OwnedFd; 2]>::try_from(descriptors).unwrap();
@@ -221,7 +221,7 @@ fn packets_that_cannot_be_are_foul() {
 fn greetings_that_cannot_be_are_refused() {
     let scratch = Scratch::new();
     let agent = Mock::start(scratch.settings());
-    let good = Hello { version: 1, role: Role::Program, family: 0 }.packet();
+    let good = Hello { version: 2, role: Role::Program, family: 0 }.packet();
     for i in [0, 4, 8, 18, 20] {
         let mut wrong = good;
         wrong[i] ^= 0x40;

@@ -198,6 +198,58 @@ fn commits_and_messages_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn what_was_missed_is_said_until_the_program_has_started_anew() {
+    let scratch = Scratch::new();
+    let agent = Mock::start(scratch.settings());
+    let replica = Replica::attach(&scratch.at()).unwrap();
+    let clock = replica.first_thread();
+    let now = |clock: &ThreadClock| clock.now(Call::Group, SOON);
+    now(&clock).unwrap();
+    replica.multicast(b"before").unwrap();
+    agent.wait_for(|request| matches!(request, Request::Multicast { .. }));
+    agent.order(Order::Miss);
+    agent.order(Order::Phase(Phase::Joining));
+    // What came before comes still, and then no more.
+    assert_eq!(delivered(&replica).payload, b"before");
+    for _ in 0..3 {
+        let why = replica.next(SOON).unwrap_err();
+        assert!(matches!(why, NextError::Missed), "{why}");
+        assert!(why.to_string().contains("start it anew"), "{why}");
+        assert_eq!(now(&clock), Err(ReadError::Rejected(Rejection::Missed)));
+        let point = Point { generation: 1, index: 1 };
+        assert!(matches!(replica.commit(point, SOON), Err(CommitError::Missed)));
+    }
+    replica.restarted().unwrap();
+    agent.order(Order::Phase(Phase::Live));
+    for expected in [Phase::Joining, Phase::Live] {
+        let event = replica.next(SOON).unwrap().unwrap();
+        assert!(matches!(event, Event::Phase(phase) if phase == expected), "{event:?}");
+    }
+    now(&clock).unwrap();
+    replica.commit(Point { generation: 1, index: 1 }, SOON).unwrap();
+
+    // Each time anew; other processes of the program are told as well, another program is not.
+    let as_ = Options { role: Role::Reader, family: replica.family(), ..Options::default() };
+    let child = Replica::attach_with(&scratch.at(), &as_).unwrap();
+    agent.order(Order::Miss);
+    assert!(matches!(replica.next(SOON), Err(NextError::Missed)));
+    let late = Replica::attach_with(&scratch.at(), &as_).unwrap();
+    for replica in [&child, &late] {
+        let result = now(&replica.first_thread());
+        assert_eq!(result, Err(ReadError::Rejected(Rejection::Missed)));
+    }
+    let resumes = Options { outside: Outside::Resume, ..as_.clone() };
+    let resumes = Replica::attach_with(&scratch.at(), &resumes).unwrap();
+    now(&resumes.first_thread()).unwrap();
+    now(&child.first_thread()).unwrap();
+    agent.order(Order::Miss);
+    assert!(matches!(replica.next(SOON), Err(NextError::Missed)));
+    drop((replica, clock, child, late, resumes));
+    let next = eventually(|| Replica::attach(&scratch.at()).ok());
+    now(&next.first_thread()).unwrap();
+}
+
+#[test]
 fn checkpoints_travel_with_their_positions() {
     let scratch = Scratch::new();
     let agent = Mock::start(scratch.settings());
@@ -215,7 +267,7 @@ fn checkpoints_travel_with_their_positions() {
     assert_eq!((data, &*position), (state.clone(), &[(FIRST, Round(1))][..]));
     let position = vec![(FIRST, Round(8)), (Thread(99), Round(3))];
     let data = state.clone();
-    agent.order(Order::Send(News::InstallCheckpoint { data, position: position.clone() }));
+    agent.order(Order::Send(News::InstallCheckpoint { gap: 0, data, position: position.clone() }));
     let installed = replica.next(SOON).unwrap().unwrap();
     assert!(
         matches!(installed, Event::Install { data, position: at } if data == state && at == position)

@@ -50,8 +50,8 @@ fn to_agent() -> impl Strategy<Value = ToAgent> {
         }),
         (any::<u64>(), position(), payload())
             .prop_map(|(join, position, data)| ToAgent::Checkpoint { join, position, data }),
-        Just(ToAgent::Installed),
-        Just(ToAgent::Restarted),
+        any::<u64>().prop_map(|gap| ToAgent::Installed { gap }),
+        any::<u64>().prop_map(|gap| ToAgent::Restarted { gap }),
         Just(ToAgent::Status),
     ]
 }
@@ -78,10 +78,12 @@ fn news() -> impl Strategy<Value = News> {
             },
         }),
         any::<u64>().prop_map(|token| News::Committed { token }),
-        any::<u64>().prop_map(|token| News::Uncommitted { token }),
+        (any::<u64>(), any::<bool>())
+            .prop_map(|(token, missed)| News::Uncommitted { token, missed }),
+        any::<u64>().prop_map(|gap| News::Missed { gap }),
         any::<u64>().prop_map(|join| News::TakeCheckpoint { join }),
-        (payload(), position())
-            .prop_map(|(data, position)| News::InstallCheckpoint { data, position }),
+        (any::<u64>(), payload(), position())
+            .prop_map(|(gap, data, position)| News::InstallCheckpoint { gap, data, position }),
         prop_oneof![Just(Phase::Outside), Just(Phase::Joining), Just(Phase::Live)]
             .prop_map(News::Phase),
         ".{0,100}".prop_map(News::Status),
@@ -160,7 +162,7 @@ proptest! {
             Call::Group, Call::ClockGettime, Call::Gettimeofday, Call::Time, Call::Ftime,
             Call::TimespecGet, Call::Monotonic, Call::Deadline,
         ];
-        let outside = if fails { Outside::Fail } else { Outside::Wait };
+        let outside = [Outside::Wait, Outside::Fail, Outside::Resume][outside];
         let request = (Thread(thread), calls[call], outside);
         let there = message::request_words(request.0, request.1, request.2);
         prop_assert_eq!(message::request(&there), Ok(request));
@@ -175,14 +177,14 @@ proptest! {
     #[test]
     fn greetings_arrive(family in any::<u64>(), role in 0..3_u8, member in 1..u32::MAX, m in 0..6_u8) {
         let role = [Role::Program, Role::Reader, Role::Watcher][usize::from(role)];
-        let hello = Hello { version: 1, role, family };
+        let hello = Hello { version: 2, role, family };
         prop_assert_eq!(Hello::of(&hello.packet()), Ok(hello));
         let mode = [Mode::Active, Mode::SemiActive, Mode::Passive][usize::from(m % 3)];
         let order = [Order::Monotone, Order::Published][usize::from(m / 3)];
         let welcome = Welcome { member: Member(member), family, mode, order };
         prop_assert_eq!(message::greeting(&message::welcome_packet(&welcome)), Ok(Ok(welcome)));
         let refusal = message::unwelcome_packet(WhyRefused::Taken, member);
-        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 1, member))));
+        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 2, member))));
     }
 }
 
@@ -194,6 +196,7 @@ fn rejections_arrive() {
         Rejection::Busy,
         Rejection::TooManyThreads,
         Rejection::Observer,
+        Rejection::Missed,
     ] {
         assert_eq!(message::answer(&message::answer_words(&Err(why))), Ok(Err(why)));
     }

@@ -165,6 +165,10 @@ pub enum Rejection {
     TooManyThreads,
     /// This member is an observer.
     Observer,
+    /// This member was out of the majority and others may have gone on: the program has not seen
+    /// what they did. Said by those who know the programs, not by the engine (see
+    /// [`Engine::gaps`](crate::Engine::gaps)).
+    Missed,
 }
 
 /// Why a message was refused.

@@ -266,7 +266,7 @@ impl Engine {
         if part.joiner == self.own.member
             && let Some(state) = &self.state
         {
-            let there = state.last.saturating_add(self.way(part.time.utc));
+            let (there, _) = self.since(state.last, part.time.utc);
             let physical = self.now.physical;
             self.view.get_or_insert(View::new(physical, there)).set(physical, there);
         }

@@ -173,21 +173,23 @@ impl Engine {
             return;
         }
         let physical = self.now.physical;
-        let there = decided.value.saturating_add(self.way(time.utc));
+        let (least, most) = self.since(decided.value, time.utc);
         // A clock that is sure that it is not yet that late is not led astray at once.
-        let most = self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest);
+        let sure = self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest);
         let Some(view) = self.view.as_mut() else { return };
         if guess {
-            view.set(physical, there);
+            view.set(physical, least);
         }
-        view.at_least(physical, there.min(most));
+        view.at_least(physical, least.min(sure));
         if decided.as_proposed {
-            view.draw(physical, there);
+            view.draw(physical, least, most);
         }
     }
 
-    pub(crate) fn way(&self, sent: Option<Bound>) -> i64 {
-        view::way(sent, &self.now)
+    /// Where the group's clock is now, if it was there when a message was sent: not before, not after.
+    pub(crate) fn since(&self, there: i64, sent: Option<Bound>) -> (i64, i64) {
+        let (least, most) = view::way(sent, &self.now);
+        (there.saturating_add(least), there.saturating_add(most))
     }
 
     fn reported(&mut self, from: Member, report: Report) {
@@ -207,7 +209,7 @@ impl Engine {
             return;
         }
         let physical = self.now.physical;
-        let there = report.view.saturating_add(self.way(report.utc.map(|utc| utc.bound)));
+        let (least, most) = self.since(report.view, report.utc.map(|utc| utc.bound));
         if let Some(view) = self.view.as_mut() {
             view.steer(physical, rate);
             match done.step {
@@ -218,11 +220,11 @@ impl Engine {
                 None if first && self.guess => {
                     self.guess = false;
                     if from != self.own.member {
-                        view.set(physical, there);
+                        view.set(physical, least);
                     }
                 }
                 // Between rounds all follow the one that would propose.
-                None if first && from != self.own.member => view.draw(physical, there),
+                None if first && from != self.own.member => view.draw(physical, least, most),
                 None => {}
             }
         }

@@ -42,6 +42,8 @@ pub(crate) struct Net {
     pub(crate) now: i64,
     pub(crate) checkpoints: bool,
     pub(crate) buffer: usize,
+    /// How long a message is under way, ns.
+    pub(crate) way: i64,
 }
 
 pub(crate) const START: i64 = 1_700_000_000 * S;
@@ -56,7 +58,7 @@ impl Net {
     }
 
     pub(crate) fn of(group: Group) -> Net {
-        Net { group, nodes: BTreeMap::new(), now: START, checkpoints: false, buffer: 1 << 20 }
+        Net { group, nodes: BTreeMap::new(), now: START, checkpoints: false, buffer: 1 << 20, way: 0 }
     }
 
     /// A group whose members are all up and live.
@@ -214,7 +216,10 @@ impl Net {
                 engine.and_then(Engine::deadline).is_some_and(|due| due <= physical)
             });
             match due {
-                Some(id) => self.flush(id),
+                Some(id) => {
+                    self.flush(id);
+                    self.now += self.way;
+                }
                 None => break,
             }
         }

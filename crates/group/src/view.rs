@@ -2,12 +2,12 @@
 //! offset, steered.
 
 use crate::steer;
-use crate::types::{Reading, Utc};
+use crate::types::{Bound, Reading};
 
 /// How fast a view is drawn back (or on) to the group's clock, parts in 10⁹.
 const DRAW_PPB: i128 = 500_000;
 
-/// The longest way of a message that is made up for, ns.
+/// As long as a message may be under way without a sign that this member's view is ahead, ns.
 const LONGEST_WAY_NS: i64 = 1_000_000;
 
 /// The group's clock as this member has it.
@@ -63,27 +63,26 @@ impl View {
         }
     }
 
-    /// Goes slowly towards the group's clock, in either direction.
-    pub(crate) fn draw(&mut self, physical: i64, group: i64) {
+    /// Goes slowly, in either direction, to where the group's clock can be.
+    pub(crate) fn draw(&mut self, physical: i64, least: i64, most: i64) {
         let elapsed = i128::from(physical) - i128::from(self.drawn);
-        let most = (elapsed * DRAW_PPB / 1_000_000_000).clamp(0, i64::MAX.into()) as i64;
+        let pace = (elapsed * DRAW_PPB / 1_000_000_000).clamp(0, i64::MAX.into()) as i64;
         self.drawn = physical;
         let here = self.at(physical);
-        let by = group.saturating_sub(here).clamp(-most, most);
+        let group = here.clamp(least, most.max(least));
+        let by = group.saturating_sub(here).clamp(-pace, pace);
         if by != 0 {
             self.set(physical, here.saturating_add(by));
         }
     }
 }
 
-/// How long a proposal was under way, by two synchronised clocks; 0 if that cannot be known.
-pub(crate) fn way(sent: Option<crate::types::Bound>, now: &Reading) -> i64 {
-    match (sent, now.utc) {
-        (Some(sent), Some(Utc { best, .. })) => {
-            let middle =
-                sent.earliest.saturating_add(sent.latest.saturating_sub(sent.earliest) / 2);
-            best.saturating_sub(middle).clamp(0, LONGEST_WAY_NS)
-        }
-        _ => 0,
-    }
+/// How long a message was under way, at least and at most, ns, as far as two synchronised clocks can
+/// be sure of it. Best estimates would not do: where the clocks differ, each message would move the
+/// view of the member whose clock is ahead.
+pub(crate) fn way(sent: Option<Bound>, now: &Reading) -> (i64, i64) {
+    let Some((sent, now)) = sent.zip(now.utc) else { return (0, LONGEST_WAY_NS) };
+    let least = now.bound.earliest.saturating_sub(sent.latest).clamp(0, LONGEST_WAY_NS);
+    let most = now.bound.latest.saturating_sub(sent.earliest).clamp(least, LONGEST_WAY_NS);
+    (least, most)
 }

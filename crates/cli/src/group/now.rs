@@ -85,7 +85,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
             }
             Err(why) => {
                 let text = format!("group '{}'", place.group);
-                return Err(Failure::new(text, format!("no value ({why:?})")));
+                return Err(Failure::new(text, format!("no value: {why}")));
             }
         }
     };

@@ -165,7 +165,8 @@ fn waiting(report: &Report) -> String {
 fn programs(report: &Report) -> String {
     let programs = &report.programs;
     let program = if programs.program { "the member's program is here" } else { "none" };
-    let mut text = format!("{program}; {} readings, {} answered", programs.reads, programs.answers);
+    let gap = if programs.missed { " (has missed something: to be started anew)" } else { "" };
+    let mut text = format!("{program}{gap}; {} readings, {} answered", programs.reads, programs.answers);
     for (n, what) in [
         (programs.refused, "attachments refused"),
         (programs.cut_off, "cut off"),

@@ -115,6 +115,7 @@ impl Seat {
         Programs {
             program: self.door.program().is_some(),
             family: self.door.family().map(|family| format!("{family:016x}")),
+            missed: self.door.missed().is_some(),
             attached: counts.attached,
             refused: counts.refused,
             cut_off: counts.cut_off,

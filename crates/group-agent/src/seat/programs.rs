@@ -14,10 +14,14 @@ impl Seat {
     pub(super) fn request(&mut self, request: Request, turn: &mut Turn<'_>) {
         match request {
             Request::Attached { link, role, pid, uid, new } => {
+                if new {
+                    self.missed.anew();
+                }
                 if role == Role::Program && new {
                     self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
                     if let Some(Install { data, position }) = self.install.take() {
-                        self.door.send(link, &News::InstallCheckpoint { data, position });
+                        let gap = self.replace();
+                        self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                     }
                 }
             }
@@ -44,8 +48,9 @@ impl Seat {
                 turn.crossings.push(Crossing::Message { group, link, token, stamp, payload });
             }
             Request::Commit { link, token, point } => {
-                if self.commits.len() >= MOST_COMMITS {
-                    self.door.send(link, &News::Uncommitted { token });
+                let missed = self.door.missed().is_some();
+                if missed || self.commits.len() >= MOST_COMMITS {
+                    self.door.send(link, &News::Uncommitted { token, missed });
                     return;
                 }
                 self.next_commit += 1;
@@ -57,8 +62,18 @@ impl Seat {
                 let event = Event::Checkpoint { join, data: &data, position: &position };
                 self.engine.handle(turn.clocks.read(), event);
             }
-            Request::Installed { .. } => self.engine.handle(turn.clocks.read(), Event::Installed),
-            Request::Restarted { .. } => self.restart(turn),
+            Request::Installed { gap, .. } => {
+                // Or a later checkpoint is on its way.
+                if self.settle_gap(gap) {
+                    self.engine.handle(turn.clocks.read(), Event::Installed);
+                }
+            }
+            Request::Restarted { gap, .. } => {
+                // Or it has missed something since, of which it is being told.
+                if self.settle_gap(gap) {
+                    self.restart(turn);
+                }
+            }
             Request::Status { link } => {
                 let text = self.account(turn.clocks).to_json();
                 self.door.send(link, &News::Status(text));
@@ -83,6 +98,14 @@ impl Seat {
         turn: &Turn<'_>,
     ) {
         let fails = outside == Outside::Fail;
+        if let Some(gap) = self.door.missed() {
+            if outside != Outside::Resume || self.membership.checkpoints {
+                self.door.complete(ticket, Err(Rejection::Missed));
+                return;
+            }
+            self.settle_gap(gap);
+            self.restart(turn);
+        }
         if self.reads.contains_key(&thread) && !again {
             self.second.push((ticket, thread, call, outside));
         } else if self.reads.contains_key(&thread) {
@@ -148,7 +171,7 @@ impl Seat {
             }
             Action::Deliver { from, token, payload, time, lease_end, stamp } => {
                 let news = News::Deliver { from, token, payload, time, lease_end, stamp };
-                if !self.tell_program(&news) {
+                if self.missed.withholds() || !self.tell_program(&news) {
                     self.unheard += 1;
                 }
             }
@@ -167,7 +190,7 @@ impl Seat {
             }
             Action::Uncommitted { token } => {
                 if let Some((link, token)) = self.commits.remove(&token) {
-                    self.door.send(link, &News::Uncommitted { token });
+                    self.door.send(link, &News::Uncommitted { token, missed: false });
                 }
             }
             Action::TakeCheckpoint { join } => {
@@ -175,7 +198,8 @@ impl Seat {
             }
             Action::InstallCheckpoint { data, position } => match self.door.program() {
                 Some(link) => {
-                    self.door.send(link, &News::InstallCheckpoint { data, position });
+                    let gap = self.replace();
+                    self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                 }
                 None => self.install = Some(Install { data, position }),
             },
@@ -184,7 +208,7 @@ impl Seat {
         }
     }
 
-    fn tell_program(&mut self, news: &News) -> bool {
+    pub(super) fn tell_program(&mut self, news: &News) -> bool {
         self.door.program().is_some_and(|link: LinkId| self.door.send(link, news))
     }
 

@@ -35,6 +35,9 @@ pub struct Door {
     next: u64,
     beat: u64,
     paused: bool,
+    /// How often a program has missed something here, and whether that is unsettled.
+    gap: u64,
+    unsettled: bool,
     counts: Counts,
     /// What happened between two calls of [`Door::work`].
     later: Vec<Request>,
@@ -64,6 +67,8 @@ impl Door {
             next: 1,
             beat: 0,
             paused: false,
+            gap: 0,
+            unsettled: false,
             counts: Counts::default(),
             later: Vec::new(),
         })
@@ -177,6 +182,11 @@ impl Door {
     fn welcome(&mut self, socket: OwnedFd, hello: Hello, out: &mut Vec<Request>) {
         match self.admit(&socket, hello) {
             Ok((peer, uid, new, file)) => {
+                // A program that was not there has missed nothing.
+                self.unsettled &= !new;
+                if let Some(shared) = &peer.shared {
+                    shared.memory.set_missed(self.gap, self.unsettled);
+                }
                 let welcome = Welcome {
                     member: self.settings.member,
                     family: peer.family,
@@ -351,6 +361,31 @@ impl Door {
         if let Some(program) = self.program() {
             self.send(program, &News::Phase(phase));
         }
+    }
+
+    /// The member's program has missed part of the group's stream. Until [`Door::settle`] or a new
+    /// program, its reads are to be rejected as [`Rejection::Missed`]. Returns the gap's number.
+    pub fn miss(&mut self) -> u64 {
+        self.gap += 1;
+        self.mark(true);
+        self.gap
+    }
+
+    /// The program knows of the last gap.
+    pub fn settle(&mut self) {
+        self.mark(false);
+    }
+
+    fn mark(&mut self, unsettled: bool) {
+        self.unsettled = unsettled;
+        self.boards().for_each(|shared| shared.memory.set_missed(self.gap, unsettled));
+    }
+
+    /// The number of the last gap, if the program has missed that and has not said yet that it
+    /// knows.
+    #[must_use]
+    pub fn missed(&self) -> Option<u64> {
+        self.unsettled.then_some(self.gap)
     }
 
     /// Cuts an attachment off.

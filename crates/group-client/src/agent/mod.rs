@@ -127,7 +127,7 @@ pub enum Request {
         /// By which call.
         call: Call,
         /// What is to happen outside the primary component: with [`Outside::Fail`] the agent
-        /// rejects it, with [`Outside::Wait`] it stays.
+        /// rejects it, with the others it stays.
         outside: Outside,
     },
     /// The thread's patience is at an end, or it is dead: the ticket is void.
@@ -183,11 +183,15 @@ pub enum Request {
     Installed {
         /// By whom.
         link: LinkId,
+        /// The gap that it came with.
+        gap: u64,
     },
     /// A program starts without a checkpoint.
     Restarted {
         /// Which.
         link: LinkId,
+        /// The last gap that it knows of.
+        gap: u64,
     },
     /// Wants the status: answer with [`Door::send`] and [`News::Status`].
     Status {

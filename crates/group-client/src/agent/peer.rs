@@ -162,8 +162,8 @@ impl Peer {
             ToAgent::Checkpoint { join, position, data } => {
                 Request::Checkpoint { link, join, data, position }
             }
-            ToAgent::Installed => Request::Installed { link },
-            ToAgent::Restarted => Request::Restarted { link },
+            ToAgent::Installed { gap } => Request::Installed { link, gap },
+            ToAgent::Restarted { gap } => Request::Restarted { link, gap },
             ToAgent::Status => Request::Status { link },
         })
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::link::Refused;
+use crate::link::{MISSED, Refused};
 use crate::memory::Closed;
 use crate::place::PlaceError;
 
@@ -52,6 +52,9 @@ pub enum SendError {
 pub enum NextError {
     /// The agent is gone.
     Gone(Option<Closed>),
+    /// This member was out of the majority, and the others may have gone on: what comes next in the
+    /// stream is missing here. No more comes until [`crate::Replica::restarted`].
+    Missed,
     /// What came breaks the protocol.
     Malformed(&'static str),
     /// Nothing was asked, as that could not be sent.
@@ -64,6 +67,9 @@ pub enum NextError {
 pub enum CommitError {
     /// What the reply depends on is lost: a majority never had it, or may not have.
     Lost,
+    /// This program has missed part of the group's stream: what it would reply is of no worth until
+    /// it has started anew.
+    Missed,
     /// No majority has confirmed it in time. It may do so later.
     Late,
     /// It cannot be found out any more.
@@ -124,6 +130,7 @@ impl fmt::Display for NextError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NextError::Gone(why) => gone(out, *why),
+            NextError::Missed => out.write_str(MISSED),
             NextError::Malformed(what) => write!(out, "the agent sent {what}"),
             NextError::Send(error) => error.fmt(out),
         }
@@ -136,6 +143,7 @@ impl fmt::Display for CommitError {
             CommitError::Lost => {
                 out.write_str("what the reply depends on is lost; it must not be sent")
             }
+            CommitError::Missed => out.write_str(MISSED),
             CommitError::Late => out.write_str("no majority has confirmed it in time"),
             CommitError::Gone(error) => error.fmt(out),
             CommitError::Send(error) => error.fmt(out),

@@ -32,7 +32,7 @@ pub(super) struct State {
     queue: VecDeque<(usize, Notice)>,
     waiting: usize,
     /// Commits that are waited for, and what became of them.
-    pub commits: HashMap<u64, Option<bool>>,
+    pub commits: HashMap<u64, Option<Commit>>,
     /// Statuses, of which so many are waited for.
     pub statuses: VecDeque<String>,
     pub status_wanted: usize,
@@ -41,6 +41,17 @@ pub(super) struct State {
     ended: Option<&'static str>,
     /// The attachment that all this is of.
     of: Option<Arc<Link>>,
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// A majority has it.
+    Done,
+    /// It is lost.
+    Lost,
+    /// Nothing can be committed, as the program has missed part of the stream.
+    Missed,
 }
 
 /// Why a wait ended without what was waited for.
@@ -61,6 +72,12 @@ impl State {
         Some(notice)
     }
 
+    fn commit(&mut self, token: u64, became: Commit) {
+        if let Some(commit) = self.commits.get_mut(&token) {
+            *commit = Some(became);
+        }
+    }
+
     fn put(&mut self, size: usize, notice: Notice) {
         self.waiting += size;
         self.queue.push_back((size, notice));
@@ -68,11 +85,9 @@ impl State {
 
     fn news(&mut self, size: usize, news: News) {
         match news {
-            News::Committed { token } | News::Uncommitted { token } => {
-                let done = matches!(news, News::Committed { .. });
-                if let Some(commit) = self.commits.get_mut(&token) {
-                    *commit = Some(done);
-                }
+            News::Committed { token } => self.commit(token, Commit::Done),
+            News::Uncommitted { token, missed } => {
+                self.commit(token, if missed { Commit::Missed } else { Commit::Lost });
             }
             News::Status(text) if self.status_wanted > self.statuses.len() => {
                 self.statuses.push_back(text);
@@ -111,7 +126,7 @@ impl Inbox {
         let mut state = self.lock();
         state.assembly = Assembly::new(limit_to_program, LARGEST_CHECKPOINT);
         state.ended = None;
-        state.commits.values_mut().for_each(|commit| *commit = Some(false));
+        state.commits.values_mut().for_each(|commit| *commit = Some(Commit::Lost));
         state.statuses.clear();
         if state.of.replace(link.clone()).is_some() {
             state.put(0, Notice::NewAgent);

@@ -26,7 +26,7 @@ use crate::place::valid_group;
 use crate::sys;
 pub use clock::{Delivered, ThreadClock};
 pub use error::{AttachError, CommitError, NextError, ReplyError, SendError};
-use inbox::{Ended, Inbox, LARGEST_CHECKPOINT};
+use inbox::{Commit, Ended, Inbox, LARGEST_CHECKPOINT};
 
 /// How often it is looked whether there is an agent (again).
 const RETRY: Duration = Duration::from_millis(50);
@@ -109,15 +109,15 @@ pub enum Event {
         /// For which join.
         join: u64,
     },
-    /// Start from this state, then say [`Replica::installed`].
+    /// Start from this state, which takes the place of whatever there was, then say [`Replica::installed`].
     Install {
         /// The state, as [`Replica::checkpoint`] got it at another replica.
         data: Vec<u8>,
         /// How many rounds each thread had read.
         position: Vec<(Thread, Round)>,
     },
-    /// Where the member stands has changed. After [`Phase::Outside`] this program has missed part
-    /// of the stream.
+    /// Where the member stands has changed. What was missed since [`Phase::Outside`], if anything
+    /// was, shows as [`NextError::Missed`] or [`Event::Install`].
     Phase(Phase),
     /// The agent has gone and there is another: part of the stream is missing
     /// ([`Gone::WaitForNext`] only).
@@ -143,6 +143,10 @@ struct Shared {
     /// The latest value of the group's clock that this program has, ns.
     latest: AtomicI64,
     rounds: Mutex<BTreeMap<Thread, Arc<AtomicU64>>>,
+    /// The gap in the stream of events that [`Replica::next`] has come to; 0: none.
+    missed: AtomicU64,
+    /// The gap that the last checkpoint to install came with.
+    install: AtomicU64,
 }
 
 impl Shared {
@@ -195,6 +199,8 @@ impl Shared {
                 match Link::attach(&self.address, as_) {
                     Ok(link) => {
                         *current = Arc::new(link);
+                        self.missed.store(0, Relaxed);
+                        self.install.store(0, Relaxed);
                         self.inbox.renew(&current);
                         return Some(Some(()));
                     }
@@ -303,6 +309,8 @@ impl Replica {
             token: AtomicU64::new(1),
             latest: AtomicI64::new(i64::MIN),
             rounds: Mutex::new(BTreeMap::new()),
+            missed: AtomicU64::new(0),
+            install: AtomicU64::new(0),
         };
         Ok(Replica { shared: Arc::new(shared) })
     }
@@ -393,12 +401,18 @@ impl Replica {
     /// The next event; none if none comes within `patience` (none: it waits for ever).
     ///
     /// # Errors
-    /// If the agent is gone.
+    /// If the agent is gone, or part of the stream is missing from here
+    /// ([`NextError::Missed`], until [`Replica::restarted`]).
     pub fn next(&self, patience: Option<Duration>) -> Result<Option<Event>, NextError> {
         let until = patience.map(|patience| Instant::now() + patience);
         loop {
             let link = self.shared.link();
+            let missed = self.shared.missed.load(Relaxed);
+            if missed != 0 && link.is_unsettled(missed) {
+                return Err(NextError::Missed);
+            }
             match self.shared.inbox.wait(&link, until, inbox::State::take) {
+                Ok(Notice::News(News::Missed { gap })) => self.shared.missed.store(gap, Relaxed),
                 Ok(notice) => return Ok(Some(self.event(notice))),
                 Err(Ended::Late) => return Ok(None),
                 // There is something to take, then.
@@ -441,7 +455,8 @@ impl Replica {
             }
             News::Refused { token, why } => Event::Refused { token, why },
             News::TakeCheckpoint { join } => Event::CheckpointWanted { join },
-            News::InstallCheckpoint { data, position } => {
+            News::InstallCheckpoint { gap, data, position } => {
+                self.shared.install.store(gap, Relaxed);
                 for (thread, round) in &position {
                     self.thread(*thread).rounds.store(round.0, Relaxed);
                 }
@@ -449,7 +464,10 @@ impl Replica {
             }
             News::Phase(phase) => Event::Phase(phase),
             // The inbox keeps these for those who wait for them.
-            News::Committed { .. } | News::Uncommitted { .. } | News::Status(_) => Event::NewAgent,
+            News::Committed { .. }
+            | News::Uncommitted { .. }
+            | News::Status(_)
+            | News::Missed { .. } => Event::NewAgent,
         }
     }
 
@@ -480,7 +498,11 @@ impl Replica {
             Err(error) => Err(CommitError::Send(error)),
         };
         inbox.lock().commits.remove(&token);
-        if waited? { Ok(()) } else { Err(CommitError::Lost) }
+        match waited? {
+            Commit::Done => Ok(()),
+            Commit::Lost => Err(CommitError::Lost),
+            Commit::Missed => Err(CommitError::Missed),
+        }
     }
 
     /// Waits until a majority has all that the reply to `to` depends on, then sends it by `send`:
@@ -534,22 +556,33 @@ impl Replica {
         self.shared.tell(&ToAgent::Checkpoint { join, position, data: data.to_vec() })
     }
 
-    /// The state of [`Event::Install`] has been taken over.
+    /// The state of the last [`Event::Install`] has been taken over. From then on reads go on from
+    /// there.
     ///
     /// # Errors
     /// If the agent is gone.
     pub fn installed(&self) -> Result<(), SendError> {
-        self.programs()?;
-        self.shared.tell(&ToAgent::Installed)
+        let gap = self.shared.install.load(Relaxed);
+        self.settle(&ToAgent::Installed { gap }, gap)
     }
 
-    /// This program starts without a checkpoint: its threads go on where the group's are.
+    /// This program starts without a checkpoint: its threads go on where the group's are. What it
+    /// has missed is missed. It waits until the agent knows, if there was something.
     ///
     /// # Errors
     /// If the agent is gone.
     pub fn restarted(&self) -> Result<(), SendError> {
+        let gap = self.shared.link().gap();
+        self.settle(&ToAgent::Restarted { gap }, gap)
+    }
+
+    /// Says that the program has dealt with that gap. Reads go another way than this: none is made
+    /// before the agent has it.
+    fn settle(&self, message: &ToAgent, gap: u64) -> Result<(), SendError> {
         self.programs()?;
-        self.shared.tell(&ToAgent::Restarted)
+        self.shared.tell(message)?;
+        let link = self.shared.link();
+        if link.await_settled(gap) { Ok(()) } else { Err(SendError::Gone(link.closed())) }
     }
 
     /// The agent's status, JSON; none if it does not come within `patience`.

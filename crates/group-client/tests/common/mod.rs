@@ -67,6 +67,8 @@ pub struct Manners {
 pub enum Order {
     Phase(Phase),
     Send(News),
+    /// The program has missed something.
+    Miss,
     CutOff,
 }
 
@@ -190,6 +192,10 @@ impl Engine {
             (Order::Send(news), Some(link)) => {
                 self.door.send(link, &news);
             }
+            (Order::Miss, Some(link)) => {
+                let gap = self.door.miss();
+                self.door.send(link, &News::Missed { gap });
+            }
             (Order::CutOff, Some(link)) => self.door.cut_off(link, "the test says so"),
             (_, None) => {}
         }
@@ -198,12 +204,20 @@ impl Engine {
     fn answer(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         for (ticket, (thread, outside)) in waiting {
+            match (self.door.missed(), outside) {
+                (Some(_), Outside::Resume) => self.door.settle(),
+                (Some(_), _) => {
+                    self.door.complete(ticket, Err(Rejection::Missed));
+                    continue;
+                }
+                (None, _) => {}
+            }
             if self.phase != Phase::Live {
                 match outside {
                     Outside::Fail => {
                         self.door.complete(ticket, Err(Rejection::Outside));
                     }
-                    Outside::Wait => {
+                    Outside::Wait | Outside::Resume => {
                         self.waiting.insert(ticket, (thread, outside));
                     }
                 }
@@ -231,11 +245,17 @@ impl Engine {
                 self.deliver(*link, *token, payload, Some(*stamp));
             }
             Request::Commit { link, token, .. } => {
-                let news = match self.manners.loses.load(Ordering::Relaxed) {
+                let missed = self.door.missed().is_some();
+                let news = match missed || self.manners.loses.load(Ordering::Relaxed) {
                     false => News::Committed { token: *token },
-                    true => News::Uncommitted { token: *token },
+                    true => News::Uncommitted { token: *token, missed },
                 };
                 self.door.send(*link, &news);
+            }
+            Request::Restarted { gap, .. } | Request::Installed { gap, .. } => {
+                if self.door.missed() == Some(*gap) {
+                    self.door.settle();
+                }
             }
             Request::Status { link } => {
                 let news = News::Status(r#"{"mock":true}"#.into());

@@ -43,6 +43,36 @@ fn as_published_it_drifts() {
 }
 
 #[test]
+fn clocks_that_differ_do_not_push_each_other_ahead() {
+    let mut group = Group::new("test", &members(&[1, 2, 3]));
+    group.rotate = true;
+    let mut net = Net::of(group);
+    net.way = MS / 10;
+    let apart = [(1, 3 * MS), (2, -2 * MS), (3, MS / 2)];
+    for (id, off) in apart {
+        net.start(id);
+        net.nodes.get_mut(&id).unwrap().utc = Some((off, 20 * MS));
+    }
+    net.join(&[1, 2, 3]);
+    net.settle();
+    for _ in 0..1000 {
+        net.all_read(&[1, 2, 3], 16);
+    }
+    let views = |net: &Net| -> Vec<i64> {
+        let ahead = |id| net.engine(id).view(net.reading(id)).unwrap().0 - net.now;
+        (1..=3).map(ahead).collect()
+    };
+    let within = |net: &Net, range: std::ops::RangeInclusive<i64>| {
+        let views = views(net);
+        assert!(views.iter().all(|view| range.contains(view)), "{views:?} ns ahead");
+    };
+    within(&net, -2 * MS..=3 * MS);
+    // And in time it is where the median is.
+    net.pass(60 * S);
+    within(&net, 0..=MS);
+}
+
+#[test]
 fn a_wild_clock_is_suspected_and_wins_no_round() {
     let mut net = Net::formed(&[1, 2, 3]);
     net.pass(2 * S);

@@ -1,0 +1,99 @@
+//! What the member's program has missed of the group's stream, and that it knows of it.
+//!
+//! A member that took over another's state may have missed what the others did since it was out: a
+//! *gap*. Programs from before get neither values nor messages nor commits until they have started
+//! anew ([`Rejection::Missed`]). One that was revived with what it had has missed nothing.
+
+use truechimer_group::{Action, Event, Phase, Rejection};
+use truechimer_group_client::agent::News;
+
+use super::{Seat, Turn};
+use crate::notices::Level;
+
+/// What is known of the program and its gaps; that the last one is unsettled, the door knows.
+#[derive(Default)]
+pub(super) struct Missed {
+    /// How many gaps the engine has told of.
+    gaps: u64,
+    /// Whether the program has been there while this member was live: else it has missed nothing.
+    seen: bool,
+    /// Whether messages are withheld from it.
+    stream: bool,
+}
+
+impl Missed {
+    /// There is a new program, or none; or it has started anew.
+    pub(super) fn anew(&mut self) {
+        (self.seen, self.stream) = (false, false);
+    }
+
+    /// The engine is a new one.
+    pub(super) fn forget(&mut self) {
+        *self = Missed::default();
+    }
+
+    /// Whether messages are withheld from the program.
+    pub(super) fn withholds(&self) -> bool {
+        self.stream
+    }
+}
+
+impl Seat {
+    /// Looks whether the engine has a new gap: to be done before any of what it says then is told.
+    pub(super) fn see_gap(&mut self, turn: &mut Turn<'_>) {
+        let gaps = self.engine.gaps();
+        let is_there = self.door.family().is_some();
+        if std::mem::replace(&mut self.missed.gaps, gaps) != gaps && is_there {
+            self.miss(turn);
+        }
+        self.missed.seen |= is_there && self.engine.phase() == Phase::Live;
+    }
+
+    fn miss(&mut self, turn: &mut Turn<'_>) {
+        let checkpoints = self.membership.checkpoints;
+        if !self.missed.seen && !checkpoints {
+            return;
+        }
+        // What was asked before is not answered with what came after.
+        self.held.retain(|action| {
+            !matches!(
+                action,
+                Action::Return { .. } | Action::Reject { .. } | Action::Deliver { .. }
+            )
+        });
+        let gap = self.door.miss();
+        self.reject_all();
+        // With a checkpoint the stream goes on from there, and the threads are where that has them.
+        if !checkpoints {
+            self.missed.stream = true;
+            self.engine.handle(turn.clocks.read(), Event::Restarted);
+            self.tell_program(&News::Missed { gap });
+            let text = "the group may have gone on without this member: its program gets no values \
+                        until it is started anew";
+            self.speak(Level::Warning, text, turn);
+        }
+    }
+
+    /// A checkpoint is on its way to the program: until it has that, its reads are of no use. The
+    /// gap's number.
+    pub(super) fn replace(&mut self) -> u64 {
+        self.reject_all();
+        self.door.missed().unwrap_or_else(|| self.door.miss())
+    }
+
+    fn reject_all(&mut self) {
+        for (_, waiting) in self.reads.drain() {
+            self.door.complete(waiting.ticket, Err(Rejection::Missed));
+        }
+    }
+
+    /// Whether the program knows of the last gap, if it knows of `gap`. Then that is settled.
+    pub(super) fn settle_gap(&mut self, gap: u64) -> bool {
+        if self.door.missed().is_some_and(|last| last != gap) {
+            return false;
+        }
+        self.door.settle();
+        self.missed.anew();
+        true
+    }
+}
