@@ -23,10 +23,16 @@ apt_update() {
 # Installs Debian packages, or does nothing: who asks looks whether it helped.
 apt_install() {
     have_apt || return
-    echo "installing $*"
+    local package lacking=()
+    for package in "$@"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+            lacking+=("$package")
+    done
+    [ ${#lacking[@]} -gt 0 ] || return 0
+    echo "installing ${lacking[*]}"
     apt_update
     root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -qy --no-install-recommends "$@" >/dev/null 2>&1
+        apt-get install -qy --no-install-recommends "${lacking[@]}" >/dev/null 2>&1
 }
 
 # Downloads Debian packages into the current folder without installing them.

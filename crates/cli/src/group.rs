@@ -2,6 +2,7 @@
 
 mod agent;
 mod ask;
+mod bench;
 mod exec;
 mod front;
 mod now;
@@ -11,11 +12,14 @@ mod watch;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use truechimer_group::Member;
 use truechimer_group_agent::config;
+use truechimer_time::Span;
 
+use crate::args::not_negative;
 use crate::failure::Ended;
 
 /// Options of `truechimer group`.
@@ -41,6 +45,8 @@ pub enum What {
     Front(front::Options),
     /// Take one reading of a group's clock: the same for all members that take it
     Now(now::Options),
+    /// Measure what readings of a group's clock cost here
+    Bench(bench::Options),
 }
 
 /// Runs the command.
@@ -52,6 +58,7 @@ pub fn run(args: Group, out: &mut dyn Write) -> Ended {
         What::Exec(options) => exec::run(&options, out),
         What::Front(options) => front::run(&options, out),
         What::Now(options) => now::run(&options, out),
+        What::Bench(options) => bench::run(&options, out),
     }
 }
 
@@ -65,6 +72,24 @@ pub struct Place {
     /// Which member, where this node has several (as with 'group agent --local')
     #[arg(long, value_name = "ID", value_parser = member, help_heading = "Which agent")]
     pub member: Option<Member>,
+}
+
+/// How long to wait for an agent that has just been started.
+#[derive(Args, Clone, Debug)]
+pub struct Wait {
+    /// How long to wait for an agent, and for its member to be live, before it is said that there
+    /// is none
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = not_negative)]
+    #[arg(help_heading = "Which agent")]
+    pub wait: Span,
+}
+
+impl Wait {
+    /// Until when.
+    pub fn end(&self) -> Instant {
+        let span = Duration::from_nanos(self.wait.as_nanos_i64().max(0) as u64);
+        Instant::now() + span
+    }
 }
 
 fn member(text: &str) -> Result<Member, String> {

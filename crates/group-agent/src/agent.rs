@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use truechimer_group::{Member, Own, Refusal};
 use truechimer_group_client::agent::{Door, News, Settings as DoorSettings};
@@ -28,6 +30,9 @@ const FULL_WAIT: i64 = MS;
 /// A transport that may come back is tried again after this, and one that needs mending after that.
 const RETRY: i64 = S;
 const RETRY_BROKEN: i64 = 10 * S;
+/// How long the first opening of a transport is waited for, and how often a later one is looked at.
+const FIRST_OPENING: Duration = Duration::from_secs(5);
+const LOOK: i64 = 50 * MS;
 /// Where the state is for root.
 const SYSTEM_STATE: &str = "/var/lib/truechimer/group";
 
@@ -47,11 +52,15 @@ struct Chair {
     /// For a local group: where its members meet, and which of them this is.
     local: Option<(Hub, Member)>,
     seat: Option<Seat>,
+    /// A transport that is being opened.
+    opening: Option<Receiver<Opened>>,
     /// When the transport is to be opened again, by the physical clock.
     retry_at: i64,
     /// The members' lock on the state.
     lock: Option<File>,
 }
+
+type Opened = Result<Box<dyn Transport>, TransportError>;
 
 impl Agent {
     /// Opens everything.
@@ -73,6 +82,7 @@ impl Agent {
     ) -> Result<Agent, AgentError> {
         let mut lines = Vec::new();
         sys::wake_promptly();
+        sys::more_descriptors();
         if let Some(priority) = settings.real_time {
             lines.push(match sys::real_time(priority) {
                 Ok(()) => (Level::Info, format!("real-time priority {priority}")),
@@ -103,6 +113,7 @@ impl Agent {
                 membership: membership.clone(),
                 local,
                 seat: None,
+                opening: None,
                 retry_at: 0,
                 lock: None,
             };
@@ -137,7 +148,15 @@ impl Agent {
         let Some(chair) = self.chairs.get_mut(index) else { return Ok(()) };
         let name = chair.membership.group.name.clone();
         let first = chair.seat.is_none();
-        let opened = chair.open();
+        let starts = first && chair.retry_at == 0;
+        let Some(opened) = chair.open(if starts { FIRST_OPENING } else { Duration::ZERO }) else {
+            chair.retry_at = sys::raw_ns() + LOOK;
+            if starts {
+                let text = format!("{name}: Corosync does not answer yet: waiting for it");
+                self.lines.push((Level::Warning, text));
+            }
+            return Ok(());
+        };
         let transport = match opened {
             Ok(transport) => transport,
             Err(why) if why.passing || !first => {
@@ -305,6 +324,11 @@ impl Agent {
             });
             if due {
                 self.sit(index)?;
+            } else if let Some(chair) = self.chairs.get_mut(index)
+                && chair.seat.as_ref().is_some_and(|seat| !seat.is_wanted())
+            {
+                // What is being opened leaves again.
+                chair.opening = None;
             }
         }
         let mut turn = Turn { polled: &self.fds, ..Turn::new(&self.clocks) };
@@ -343,11 +367,45 @@ impl Agent {
 }
 
 impl Chair {
-    fn open(&self) -> Result<Box<dyn Transport>, TransportError> {
-        Ok(match &self.local {
-            Some((hub, member)) => Box::new(hub.join(*member)?),
-            None => Box::new(Corosync::open(&self.membership.group.name)?),
-        })
+    /// Opens the transport, or looks whether that has been done: none if not within `patience`. A
+    /// Corosync that hangs lets whoever connects wait without end: that is another thread's to do,
+    /// lest the other groups and this one's programs wait as well.
+    fn open(&mut self, patience: Duration) -> Option<Opened> {
+        if let Some((hub, member)) = &self.local {
+            return Some(hub.join(*member).map(|local| Box::new(local) as Box<dyn Transport>));
+        }
+        let name = self.membership.group.name.clone();
+        let opening = self.opening.take().map_or_else(|| begin_to_open(name), Ok);
+        let opening = match opening {
+            Ok(opening) => opening,
+            Err(why) => return Some(Err(why)),
+        };
+        match opening.recv_timeout(patience) {
+            Ok(opened) => Some(opened),
+            Err(RecvTimeoutError::Timeout) => {
+                self.opening = Some(opening);
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let what = "opening the transport failed in itself".to_owned();
+                Some(Err(TransportError { what, passing: true }))
+            }
+        }
+    }
+}
+
+fn begin_to_open(name: String) -> Result<Receiver<Opened>, TransportError> {
+    let (done, opening) = channel();
+    let open = move || {
+        let opened = Corosync::open(&name).map(|one| Box::new(one) as Box<dyn Transport>);
+        // Nobody waits any more: then it is dropped, and leaves.
+        let _ = done.send(opened);
+    };
+    match std::thread::Builder::new().name("truechimer-open".into()).spawn(open) {
+        Ok(_) => Ok(opening),
+        Err(why) => {
+            Err(TransportError { what: format!("no thread to open it: {why}"), passing: true })
+        }
     }
 }
 

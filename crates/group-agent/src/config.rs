@@ -23,6 +23,7 @@
 //! report-interval = "1s"                      # between reports of this member's clock
 //! buffer = 1048576                            # values kept for what is behind
 //! checkpoints = false                         # whether programs here give and take checkpoints
+//! without-utc = false                         # whether programs get times before those are tied to UTC
 //! ```
 //!
 //! Only `[[group]]` with a `name` is needed. `members` to `causal-horizon` must be the same at every
@@ -37,7 +38,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use truechimer_group::{Group, Member, Mode, Order};
+use truechimer_group::{Group, Member};
 
 pub use crate::clocks::UtcSource;
 pub use options::Options;
@@ -77,6 +78,9 @@ pub struct Membership {
     pub buffer: usize,
     /// Whether programs here give and take checkpoints.
     pub checkpoints: bool,
+    /// Whether programs here get times even while neither the group's clock nor this member's is
+    /// tied to UTC: such a clock begins anywhere, in 1970 for one.
+    pub without_utc: bool,
 }
 
 /// What carries a group's messages.
@@ -94,23 +98,13 @@ impl Membership {
     #[must_use]
     pub fn new(name: impl Into<String>) -> Membership {
         Membership {
-            group: Group {
-                name: name.into(),
-                universe: Vec::new(),
-                mode: Mode::Active,
-                order: Order::Monotone,
-                steering_cap_ppb: 500_000,
-                steering_time_ns: 8_000_000_000,
-                horizon_ns: 5_000_000_000,
-                lease_ns: 1_000,
-                causal_horizon_ns: 10_000_000_000,
-                rotate: false,
-            },
+            group: Group::new(&name.into(), &[]),
             carrier: Carrier::Corosync,
             stagger_ns: 400_000,
             report_ns: 1_000_000_000,
             buffer: 1 << 20,
             checkpoints: false,
+            without_utc: false,
         }
     }
 

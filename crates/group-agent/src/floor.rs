@@ -216,6 +216,11 @@ impl Floor {
         }
     }
 
+    /// Whether a value, or the highest floor that was asked for if that is lower, is on the disk.
+    pub(crate) fn covers_if_asked(&self, value: i64) -> bool {
+        self.wanted.is_none_or(|wanted| self.covers(value.min(wanted)))
+    }
+
     /// The highest that is on the disk.
     pub(crate) fn kept(&self) -> Option<i64> {
         let kept = self.writer.as_ref().map(|writer| writer.shared.kept.load(Acquire));

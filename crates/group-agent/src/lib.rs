@@ -40,8 +40,8 @@ pub use config::{ConfigError, Options, Settings};
 pub use error::AgentError;
 pub use notices::{Level, Noticed};
 pub use report::{
-    Counts, GroupReport, MOST_THREADS, MemberReport, Programs, Report, ThreadReport, ValueReport,
-    Waiting,
+    Counts, GroupReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport, Programs,
+    Report, ThreadReport, ValueReport, Waiting,
 };
 
 /// The version of the program.

@@ -131,10 +131,10 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
             Warning,
             "divergence",
             format!(
-                "the program here differs from the others: round {} of thread {} was agreed for \
-                 {theirs:?} (by node {synchronizer}), and it called {ours:?}: the replicas must \
+                "the program here differs from the others: round {} of thread {thread} was agreed \
+                 for {theirs} (by node {synchronizer}), and it called {ours}: the replicas must \
                  create their threads in the same order and do the same work",
-                round.0, thread.0
+                round.0
             ),
         ),
         Notice::Cut { from, by_ns } => (
@@ -169,6 +169,42 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
             Info,
             "began",
             "the group begins; no member has kept anything of an earlier life".to_owned(),
+        ),
+        Notice::NoCheckpoint { member } => (
+            Warning,
+            "no-checkpoint",
+            format!(
+                "node {member} wants to come in with a checkpoint, and no live node has a program \
+                 that gives any: it waits. Start one that does, or set checkpoints = false there"
+            ),
+        ),
+        Notice::NotLetIn { for_ns, checkpoint } => (
+            Warning,
+            "not-let-in",
+            format!(
+                "nobody has let this node in for {} s: {}",
+                for_ns / 1_000_000_000,
+                if *checkpoint {
+                    "it waits for another node's program to give a checkpoint, or, where nobody is \
+                     live, for all connected nodes to ask to be let in (does an agent hang?)"
+                } else {
+                    "it waits for a live node's answer, or, where nobody is live, for all \
+                     connected nodes to ask to be let in (does an agent hang?)"
+                }
+            ),
+        ),
+        Notice::Tied { ahead_ns: 0 } => {
+            (Info, "tied", "the group's clock is tied to UTC from now on".to_owned())
+        }
+        Notice::Tied { ahead_ns } => (
+            Info,
+            "tied",
+            format!(
+                "the group's clock is tied to UTC from now on; once, it was set ahead at a stroke, by \
+                 {}.{:03} s",
+                ahead_ns / 1_000_000_000,
+                ahead_ns % 1_000_000_000 / 1_000_000
+            ),
         ),
         Notice::Revived { members } => (
             Info,

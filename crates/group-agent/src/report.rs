@@ -26,6 +26,13 @@ pub struct Report {
     pub transport_joins: u64,
     /// `outside`, `joining` or `live`.
     pub phase: String,
+    /// For how long nothing has been delivered though messages of this member are under way, ns;
+    /// if that is longer than it should be.
+    pub stalled_ns: Option<i64>,
+    /// Whether the group's clock is tied to UTC: that a majority of the members knew it once.
+    pub tied: bool,
+    /// Whether programs here get times: if not, they wait until those are tied to UTC.
+    pub timed: bool,
     /// Whether more than half of the group's members are connected.
     pub primary: bool,
     /// Which primary component, from 1.
@@ -48,6 +55,9 @@ pub struct Report {
     pub ahead_of_utc_ns: Option<i64>,
     /// UTC by this member's clock was not farther from its best estimate, ns.
     pub utc_bound_ns: Option<i64>,
+    /// How far the group's clock is from UTC at most, by this member's view of the one and its clock
+    /// for the other, ns.
+    pub error_bound_ns: Option<i64>,
     /// Where UTC comes from, or why there is none.
     pub utc: String,
     /// How much faster than the physical clocks the group's clock is made to go, parts in 10⁹.
@@ -116,7 +126,10 @@ pub struct MemberReport {
 pub struct ValueReport {
     /// The time, ns.
     pub time_ns: i64,
-    /// UTC was not before this when the synchronizer read its clocks, ns.
+    /// How far the group's clock was from UTC at most when the synchronizer read its clocks, ns.
+    pub error_bound_ns: Option<i64>,
+    /// UTC was not before this when the synchronizer read its clocks, ns. That is no interval around
+    /// `time_ns`, which may lie outside it.
     pub utc_earliest_ns: Option<i64>,
     /// Nor after this, ns.
     pub utc_latest_ns: Option<i64>,
@@ -171,7 +184,7 @@ pub struct Waiting {
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ThreadReport {
-    /// Its number, as text: more than a JSON reader that knows only doubles can hold.
+    /// Its number in hexadecimal, as in all that is shown; a program's first thread is 10.
     pub thread: String,
     /// Rounds that were read here.
     pub read: u64,
@@ -190,6 +203,8 @@ pub struct Programs {
     pub program: bool,
     /// The family of processes that reads here, in hexadecimal: another one is not let in.
     pub family: Option<String>,
+    /// The processes that are attached, at most [`MOST_PROCESSES`].
+    pub processes: Vec<ProcessReport>,
     /// Whether it has missed part of the group's stream, and gets no values until it is started anew.
     pub missed: bool,
     /// Attachments so far.
@@ -206,7 +221,30 @@ pub struct Programs {
     pub reclaimed: u64,
 }
 
+/// A process that is attached.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProcessReport {
+    /// Its number, as the agent sees it; 0 if it cannot.
+    pub pid: u32,
+    /// Its name; empty if that is not known.
+    pub name: String,
+    /// Whether it takes part in the group's messages.
+    pub messages: bool,
+    /// Its readings, those of its forked children included.
+    pub reads: u64,
+}
+
+/// The most processes in a [`Report`].
+pub const MOST_PROCESSES: usize = 16;
+
 impl Report {
+    /// Whether all is as it should be: the member is live, its messages come through, and programs
+    /// get times.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.phase == "live" && self.stalled_ns.is_none() && self.timed
+    }
+
     /// One line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -1,6 +1,8 @@
 //! One member's place in one group: its engine between a transport and a door for programs.
 
 mod account;
+mod flow;
+mod gate;
 mod missed;
 mod programs;
 
@@ -14,7 +16,7 @@ use crate::clocks::Clocks;
 use crate::config::Membership;
 use crate::floor::Floor;
 use crate::notices::{Level, Notices};
-use crate::transport::{Incoming, Sent, Transport, TransportError};
+use crate::transport::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
 
 /// What a seat works with: the clocks, and what leaves it on other ways than door and transport.
 pub(crate) struct Turn<'t> {
@@ -74,6 +76,8 @@ pub(crate) struct Seat {
     joins: u64,
     started: i64,
     missed: missed::Missed,
+    gate: gate::Gate,
+    flow: flow::Flow,
 }
 
 /// A program's state as another member gave it.
@@ -87,8 +91,8 @@ struct Install {
 struct Waiting {
     ticket: Ticket,
     call: Call,
-    /// Whether it fails when the primary component is lost.
-    fails: bool,
+    /// What is to become of it when the primary component is lost.
+    outside: Outside,
 }
 
 /// Who sent a message to another group.
@@ -149,6 +153,8 @@ impl Seat {
             joins: 0,
             started: now,
             missed: missed::Missed::default(),
+            gate: gate::Gate::default(),
+            flow: flow::Flow::default(),
         })
     }
 
@@ -160,6 +166,7 @@ impl Seat {
     /// Takes part by way of this transport from now on.
     pub(crate) fn join(&mut self, transport: Box<dyn Transport>) {
         self.outbox.clear();
+        self.flow.anew();
         self.transport = Some(transport);
         self.joins += 1;
     }
@@ -186,6 +193,7 @@ impl Seat {
             self.missed.forget();
         }
         self.held.clear();
+        self.gate = gate::Gate::default();
         self.install = None;
         self.commits.clear();
     }
@@ -203,14 +211,14 @@ impl Seat {
             let all = transport.descriptors();
             fds.extend(all.iter().map(|fd| crate::sys::readable(fd.as_raw_fd())));
         }
-        if !self.held.is_empty() {
+        if !self.held.is_empty() || !self.vouches() {
             fds.extend(self.floor.fd().map(crate::sys::readable));
         }
     }
 
     /// When something is to be said even if nothing happens: by the physical clock, ns.
     pub(crate) fn deadline(&self) -> Option<i64> {
-        let speaks = self.is_joined() && !self.is_full();
+        let speaks = self.is_joined() && !self.is_full() && self.vouches();
         self.engine.deadline().filter(|_| speaks)
     }
 
@@ -222,6 +230,14 @@ impl Seat {
     /// Whether something waits for the transport to take more.
     pub(crate) fn is_full(&self) -> bool {
         !self.outbox.is_empty()
+    }
+
+    /// Whether the disk has a floor above all that this member has delivered, or none was asked for.
+    /// What it says acknowledges what it has delivered: if all die then, and only some come back,
+    /// the clock must not go back behind what they have acknowledged.
+    fn vouches(&self) -> bool {
+        let last = self.engine.last().filter(|_| self.engine.phase() == Phase::Live);
+        last.is_none_or(|last| self.floor.covers_if_asked(last))
     }
 
     /// Takes in all that has come from programs and from the transport, without waiting. An error
@@ -248,15 +264,20 @@ impl Seat {
             if incoming.is_empty() {
                 break;
             }
+            let drained = incoming.len() < MOST_AT_ONCE;
             for event in incoming.drain(..) {
+                let own = matches!(&event, Incoming::Message { from, .. } if *from == self.member);
+                let configuration = matches!(event, Incoming::Configuration { .. });
+                self.flow.came(own, configuration, crate::sys::raw_ns());
                 self.engine.handle(turn.clocks.read(), event.event());
                 self.act(turn);
             }
-            if end.is_err() {
+            if end.is_err() || drained {
                 break;
             }
         }
         self.incoming = incoming;
+        self.open_gate(turn);
         if let Err(why) = end {
             self.transport = None;
             return Err(why);
@@ -267,7 +288,7 @@ impl Seat {
     /// Lets the engine speak, if the transport takes it, and sends.
     pub(crate) fn give_out(&mut self, turn: &mut Turn<'_>) -> Result<(), TransportError> {
         let mut end = self.send();
-        if end.is_ok() && self.outbox.is_empty() && self.transport.is_some() {
+        if end.is_ok() && self.outbox.is_empty() && self.transport.is_some() && self.vouches() {
             self.engine.flush(turn.clocks.read());
             self.act(turn);
             end = self.send();
@@ -308,7 +329,10 @@ impl Seat {
         };
         while let Some(message) = self.outbox.front() {
             match transport.send(message)? {
-                Sent::Taken => drop(self.outbox.pop_front()),
+                Sent::Taken => {
+                    self.flow.sent();
+                    self.outbox.pop_front();
+                }
                 Sent::Later => break,
             }
         }
@@ -322,6 +346,7 @@ impl Seat {
             match action {
                 Action::Send(message) => {
                     if self.transport.is_some() {
+                        self.flow.wanted(self.outbox.is_empty(), crate::sys::raw_ns());
                         self.outbox.push_back(message);
                     }
                 }
@@ -365,7 +390,7 @@ impl Seat {
             let text = format!("{why}: no values beyond what is on the disk until it takes more");
             self.say(Level::Warning, "disk", text, turn);
         }
-        if self.held.is_empty() {
+        if self.held.is_empty() && self.vouches() {
             return;
         }
         self.floor.wake();
@@ -417,8 +442,8 @@ impl Seat {
         let token = FOREIGN | self.next_foreign;
         self.next_foreign = (self.next_foreign + 1) & !FOREIGN;
         self.foreign.insert(token, from);
-        let event = Event::Multicast { token, payload, stamp: Some(stamp) };
-        self.engine.handle(clocks.read(), event);
+        let payload = payload.to_vec();
+        self.ask(gate::Asked::Multicast { token, payload, stamp: Some(stamp) }, clocks);
     }
 
     /// Whether it is none of the group's members.

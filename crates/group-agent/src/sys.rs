@@ -47,6 +47,18 @@ pub(crate) fn real_time(priority: u8) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const param) }).map(drop)
 }
 
+/// Lets this process have as many descriptors as it may: each attached program takes two.
+pub(crate) fn more_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one rlimit, and reads one.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
 /// `CLOCK_MONOTONIC_RAW`, ns.
 pub(crate) fn raw_ns() -> i64 {
     read_clock(libc::CLOCK_MONOTONIC_RAW)

@@ -1,6 +1,7 @@
 //! Several agents in one process, on the local transport, with real programs' threads.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod bed;
 
 use std::collections::BTreeMap;

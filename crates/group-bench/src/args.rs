@@ -59,6 +59,9 @@ pub enum What {
     /// Read and make bare round trips (what the other commands start at the nodes)
     #[command(hide = true)]
     Alone(serve::Orders),
+    /// Be there for bare round trips (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Listener,
     /// Read as fast as one may (what the other commands start at the nodes)
     #[command(hide = true)]
     Load(load::Orders),

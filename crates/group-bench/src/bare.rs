@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use truechimer_corosync::{Cpg, Event, Sent};
 use truechimer_outcome::outcome::Failure;
 
+/// The process group's name.
+const NAME: &str = "truechimer-bare";
 /// As many bytes as a proposal has, about.
 const SIZE: usize = 96;
 /// How long one may take.
@@ -28,8 +30,39 @@ impl Bare {
     /// # Errors
     /// Where Corosync does not let us in.
     pub fn join() -> Result<Bare, Failure> {
-        let cpg = Cpg::join("truechimer-bare").map_err(|e| Failure::of("Corosync", e))?;
+        let cpg = Cpg::join(NAME).map_err(|e| Failure::of("Corosync", e))?;
         Ok(Bare { cpg, events: VecDeque::new(), sent: 0 })
+    }
+
+    /// Waits until the process group has so many members.
+    ///
+    /// # Errors
+    /// Where Corosync fails, or they do not come.
+    pub fn wait_for(&mut self, members: usize) -> Result<(), Failure> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let there = self.cpg.members(NAME).map_err(|e| Failure::of("Corosync", e))?;
+            if there.len() >= members {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let all = there.len();
+                return Err(Failure(format!("{all} of {members} are there for bare round trips")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Receives what the others send, until the process is ended.
+    ///
+    /// # Errors
+    /// Where Corosync fails.
+    pub fn listen(&mut self) -> Result<(), Failure> {
+        loop {
+            self.wait();
+            self.cpg.dispatch(&mut self.events, 64).map_err(|e| Failure::of("Corosync", e))?;
+            self.events.clear();
+        }
     }
 
     /// One round trip, one in flight; how long it took.

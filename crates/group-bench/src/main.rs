@@ -7,6 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use truechimer_group_bench::bare::Bare;
 use truechimer_group_bench::options::Options;
 use truechimer_group_bench::{failover, latency, load, messages, read, serve, skew, soak};
 use truechimer_outcome::outcome::{Failure, Outcome};
@@ -51,6 +52,7 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
         What::Server(orders) => serve::server(orders).map(|()| true),
         What::Client(orders) => serve::client(orders).map(|()| true),
         What::Alone(orders) => serve::alone(orders).map(|()| true),
+        What::Listener => Bare::join()?.listen().map(|()| true),
         What::Load(orders) => load::run(orders).map(|()| true),
     }
 }

@@ -179,8 +179,10 @@ fn outcome(
                 "Alone: a program at node 1, which has the first rank, reads the group's clock by a \
                  round and makes a bare round trip in turn, {count} times each; the other members \
                  have agents, and no program. A bare round trip is a message of 96 bytes in a process \
-                 group of its own, by libcpg and nothing else, until it is back: what the ring itself \
-                 takes."
+                 group of its own, with a member at each node as the agents' has, by libcpg and \
+                 nothing else, until it is back: what the ring itself takes. The agents have \
+                 real-time priority below Corosync's, as docs/group-setup.md advises, where this \
+                 user may give it."
             ),
             format!(
                 "Server: a server of three active replicas is asked {count} times in each way, one request \

@@ -100,12 +100,21 @@ pub struct Orders {
     /// How many requests of each way (the client's)
     #[arg(long, default_value_t = 0)]
     count: u64,
+    /// How many nodes take part in bare round trips
+    #[arg(long, default_value_t = 1)]
+    nodes: u32,
 }
 
 impl Orders {
     /// The arguments that say this.
     #[must_use]
-    pub fn arguments(what: &str, place: &Where, out: &Path, count: u64) -> Vec<String> {
+    pub fn arguments(
+        what: &str,
+        place: &Where,
+        out: &Path,
+        count: u64,
+        nodes: u32,
+    ) -> Vec<String> {
         let directory = place.directory.clone().unwrap_or_default();
         vec![
             what.to_owned(),
@@ -114,6 +123,7 @@ impl Orders {
             format!("--member={}", place.member.map_or(0, |member| member.0)),
             format!("--out={}", out.display()),
             format!("--count={count}"),
+            format!("--nodes={nodes}"),
         ]
     }
 
@@ -124,6 +134,12 @@ impl Orders {
             member: Some(Member(self.member)),
         };
         attach(&place)
+    }
+
+    fn bare(&self) -> Result<Bare, Failure> {
+        let mut bare = Bare::join()?;
+        bare.wait_for(self.nodes as usize)?;
+        Ok(bare)
     }
 
     fn write(&self, measured: &[Measured]) -> Result<(), Failure> {
@@ -186,7 +202,7 @@ pub fn server(orders: &Orders) -> Result<(), Failure> {
     let replica = orders.attach()?;
     let mut worker = Worker {
         clock: replica.thread(WORKER),
-        bare: if orders.member == 1 { Some(Bare::join()?) } else { None },
+        bare: if orders.member == 1 { Some(orders.bare()?) } else { None },
         measured: Way::ALL.map(|way| Measured {
             way,
             ns: Vec::new(),
@@ -221,7 +237,7 @@ pub fn server(orders: &Orders) -> Result<(), Failure> {
 pub fn alone(orders: &Orders) -> Result<(), Failure> {
     let replica = orders.attach()?;
     let clock = replica.thread(ALONE);
-    let mut bare = Bare::join()?;
+    let mut bare = orders.bare()?;
     let mut measured = [Way::Round, Way::Bare].map(|way| Measured {
         way,
         ns: Vec::new(),

@@ -25,13 +25,14 @@ impl Service {
         let observer = MEMBERS + 1;
         let ring = Settings { nodes: observer, knet, ..Settings::default() };
         let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
+        let _listeners = bed.listeners(2..=observer)?;
         let out = |node: u32| format!("figures{node}.json");
         let mut programs = Vec::new();
         for node in 1..=observer {
             let (what, name) =
                 if node == observer { ("client", "client") } else { ("server", "server") };
             let path = bed.ring().dir().join(&out(node));
-            let args = Orders::arguments(what, &bed.place(node), &path, count);
+            let args = Orders::arguments(what, &bed.place(node), &path, count, observer);
             programs.push((node, bed.program(node, &format!("{name}{node}"), args)?));
             if node == MEMBERS {
                 // The client's first request must find all three.
@@ -75,9 +76,10 @@ impl Service {
 pub fn alone(options: &Options, count: u64, knet: bool) -> Result<[Vec<f64>; 2], Failure> {
     let ring = Settings { knet, ..Settings::default() };
     let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
+    let _listeners = bed.listeners(2..=MEMBERS)?;
     let path = bed.ring().dir().join("alone.json");
     let mut program =
-        bed.program(1, "alone", Orders::arguments("alone", &bed.place(1), &path, count))?;
+        bed.program(1, "alone", Orders::arguments("alone", &bed.place(1), &path, count, MEMBERS))?;
     bed.wait_for_end(1, &mut program)?;
     let measured: Vec<Measured> = serve::read(&path)?;
     Ok([Way::Round, Way::Bare].map(|way| of(&measured, way)))

@@ -71,6 +71,16 @@ pub enum Unusable {
     Stale,
 }
 
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unusable::System(error) => std::io::Error::from_raw_os_error(*error).fmt(out),
+            Unusable::NoPage => out.write_str("no page of this version is there"),
+            Unusable::Stale => out.write_str("the front that made it has ended"),
+        }
+    }
+}
+
 /// The mapped page.
 #[derive(Debug)]
 pub struct Page {

@@ -90,6 +90,9 @@ pub mod slots;
 mod sys;
 mod watch;
 
+/// The largest checkpoint that a program can give, bytes: 64 MiB.
+pub const LARGEST_CHECKPOINT: usize = 64 << 20;
+
 pub use memory::Closed;
 pub use place::{
     PlaceError, SYSTEM, VARIABLE, Where, directories, directory_for_agent, members, socket_in,

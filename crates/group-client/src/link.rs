@@ -55,7 +55,7 @@ pub enum Role {
 }
 
 /// How a read is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct How {
     /// How often the answer is looked for before the thread sleeps (default [`SPIN`]).
     pub spin: u32,
@@ -63,11 +63,75 @@ pub struct How {
     pub patience_ns: Option<u64>,
     /// What happens outside the primary component.
     pub outside: Outside,
+    /// Is told what a read waits for that has waited for 2 s, and once more (none) when that read
+    /// ends. It is called on the reading thread, maybe within a signal handler.
+    pub note: Option<fn(Option<Waits>)>,
+}
+
+/// What a read waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waits {
+    /// That this member is in the majority again.
+    Majority,
+    /// That this member is let in.
+    Joining,
+    /// For a value, though the member takes part: the group's clock is not tied to UTC, or the
+    /// group's messages do not come through, or the agent hangs.
+    Value,
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Waits::Majority => "this member is outside the majority",
+            Waits::Joining => "this member is not let into the group yet",
+            Waits::Value => {
+                "no value comes: the group's clock is not tied to UTC, or its messages do not come \
+                 through"
+            }
+        })
+    }
+}
+
+/// A read that is waiting.
+struct Vigil<'a> {
+    link: &'a Link,
+    note: Option<fn(Option<Waits>)>,
+    since: Option<u64>,
+    said: bool,
+}
+
+/// After so long a read's waiting is told, ns.
+const TELL: u64 = 2_000_000_000;
+
+impl Vigil<'_> {
+    /// The thread has slept for a slice, in vain.
+    fn slept(&mut self) {
+        let Some(note) = self.note.filter(|_| !self.said) else { return };
+        let now = sys::monotonic();
+        let since = *self.since.get_or_insert(now.saturating_sub(SLICE));
+        if now.saturating_sub(since) >= TELL {
+            self.said = true;
+            note(Some(match self.link.phase() {
+                Some(Phase::Outside) => Waits::Majority,
+                Some(Phase::Joining) => Waits::Joining,
+                Some(Phase::Live) | None => Waits::Value,
+            }));
+        }
+    }
+}
+
+impl Drop for Vigil<'_> {
+    fn drop(&mut self) {
+        if let Some(note) = self.note.filter(|_| self.said) {
+            note(None);
+        }
+    }
 }
 
 impl Default for How {
     fn default() -> How {
-        How { spin: SPIN, patience_ns: None, outside: Outside::Wait }
+        How { spin: SPIN, patience_ns: None, outside: Outside::Wait, note: None }
     }
 }
 
@@ -189,9 +253,12 @@ impl fmt::Display for Refused {
             Refused::ByAgent { why: WhyRefused::Taken, process, .. } => {
                 out.write_str("this member has a program already")?;
                 if *process != 0 {
-                    write!(out, " (process {process})")?;
+                    write!(out, ", process {process}")?;
                 }
-                out.write_str(": end it first, or attach as of its family")
+                out.write_str(
+                    ", and each member has one only: end that one first, or start this one on \
+                     another node (with 'group agent --local N': with another --member)",
+                )
             }
             Refused::ByAgent { why: WhyRefused::TooMany, .. } => {
                 out.write_str("the agent takes no more attachments")
@@ -434,13 +501,14 @@ impl Link {
     /// See [`ReadError`].
     pub fn read(&self, thread: Thread, call: Call, how: &How) -> Result<Answer, ReadError> {
         let until = how.patience_ns.map(|ns| sys::monotonic().saturating_add(ns));
+        let mut vigil = Vigil { link: self, note: how.note, since: None, said: false };
         loop {
-            let read = self.read_once(thread, call, how, until);
+            let read = self.read_once(thread, call, how, until, &mut vigil);
             if read != Err(ReadError::Rejected(Rejection::Outside)) || how.outside == Outside::Fail
             {
                 return read;
             }
-            self.await_phase(until)?;
+            self.await_phase(until, &mut vigil)?;
         }
     }
 
@@ -450,6 +518,7 @@ impl Link {
         call: Call,
         how: &How,
         until: Option<u64>,
+        vigil: &mut Vigil<'_>,
     ) -> Result<Answer, ReadError> {
         let (slot, index, claimed) = self.claim(thread, until)?;
         let ours = slot.submit(claimed, &message::request_words(thread, call, how.outside));
@@ -486,6 +555,9 @@ impl Link {
             let Some(asleep) = slot.sleep(ours) else { continue };
             let slice = left.unwrap_or(SLICE).min(SLICE);
             let late = sys::futex_wait(slot.control(), asleep.low(), slice);
+            if late {
+                vigil.slept();
+            }
             if late && slice == SLICE && slot.now() == asleep && !self.stands() {
                 return Err(ReadError::Gone);
             }
@@ -546,7 +618,7 @@ impl Link {
     }
 
     /// Waits until the member is no longer outside.
-    fn await_phase(&self, until: Option<u64>) -> Result<(), ReadError> {
+    fn await_phase(&self, until: Option<u64>, vigil: &mut Vigil<'_>) -> Result<(), ReadError> {
         loop {
             let word = self.memory.phase.load(Acquire);
             if self.memory.why_closed().is_some() {
@@ -563,6 +635,9 @@ impl Link {
             }
             let slice = left.unwrap_or(SLICE).min(SLICE);
             let late = sys::futex_wait(&self.memory.phase, word as u32, slice);
+            if late {
+                vigil.slept();
+            }
             if late && self.memory.phase.load(Relaxed) == word && !self.stands() {
                 return Err(ReadError::Gone);
             }

@@ -85,7 +85,7 @@ impl fmt::Display for PlaceError {
                 for (i, member) in members.iter().enumerate() {
                     write!(out, "{}{member}", if i == 0 { "" } else { ", " })?;
                 }
-                out.write_str("): say which")
+                out.write_str("): say which with --member, or in a program with `Where::member`")
             }
             PlaceError::Directory { path, error } => {
                 write!(out, "cannot read {}: {error}", path.display())

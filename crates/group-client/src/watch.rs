@@ -41,7 +41,7 @@ impl Watcher {
     /// # Errors
     /// If the agent is gone.
     pub fn status(&mut self, patience: Duration) -> Result<Option<String>, NextError> {
-        let until = Instant::now() + patience;
+        let until = Instant::now().checked_add(patience);
         let socket = std::os::fd::AsRawFd::as_raw_fd(&self.socket);
         for packet in ToAgent::Status.packets() {
             sys::send(socket, &packet, &[]).map_err(|_| NextError::Send(SendError::Gone(None)))?;
@@ -67,7 +67,9 @@ impl Watcher {
                     }
                 }
                 Err(libc::EAGAIN) => {
-                    let left = until.saturating_duration_since(Instant::now());
+                    let left = until.map_or(Duration::MAX, |until| {
+                        until.saturating_duration_since(Instant::now())
+                    });
                     if left.is_zero() {
                         return Ok(None);
                     }

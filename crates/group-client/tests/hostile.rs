@@ -164,7 +164,7 @@ fn the_document_suffices_to_read() {
 fn requests_that_cannot_be_are_foul() {
     let scratch = Scratch::new();
     let agent = Mock::start(scratch.settings());
-    for words in [[pending(1), 15, 0], [pending(1), 16, 8], [pending(1), 16, 0x200]] {
+    for words in [[pending(1), 15, 0], [pending(1), 16, 8], [pending(1), 16, 0x300]] {
         let raw = Raw::attach(&agent.path);
         raw.ask(3, words);
         assert!(raw.is_cut_off());
@@ -218,6 +218,23 @@ fn packets_that_cannot_be_are_foul() {
 }
 
 #[test]
+fn who_gives_no_checkpoints_gets_no_room_for_one() {
+    let scratch = Scratch::new();
+    let agent = Mock::start(scratch.settings());
+    for role in [Role::Reader, Role::Watcher] {
+        let raw = Raw::connect(&agent.path);
+        raw.send(&Hello { version: 2, role, family: 0 }.packet());
+        assert!(greeting(&raw.receive().0).unwrap().is_ok());
+        let mut part = packet::header(5, packet::MORE, 30_000).to_vec();
+        part.resize(30_008, 0);
+        let sent = (0..1000).take_while(|_| raw.send(&part)).count();
+        assert!(sent < 100, "{sent} parts were taken");
+        assert!(raw.is_cut_off());
+    }
+    assert!(serves(&scratch));
+}
+
+#[test]
 fn greetings_that_cannot_be_are_refused() {
     let scratch = Scratch::new();
     let agent = Mock::start(scratch.settings());
@@ -237,7 +254,7 @@ fn greetings_that_cannot_be_are_refused() {
     let raw = Raw::connect(&agent.path);
     assert!(raw.send(&later) && HELLO < later.len());
     let answer = greeting(&raw.receive().0).unwrap().unwrap_err();
-    assert_eq!((answer.0 as u8, answer.1), (1, 1));
+    assert_eq!((answer.0 as u8, answer.1), (1, 2));
     // Who says nothing holds nobody up.
     let _mute: Vec<Raw> = (0..8).map(|_| Raw::connect(&agent.path)).collect();
     assert!(serves(&scratch));
@@ -265,9 +282,9 @@ fn agents_that_cannot_be_are_refused() {
         b"",
         b"nonsense",
         // A welcome without the memory.
-        &[65, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
-        // One of another version.
         &[65, 0, 0, 0, 16, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+        // One of another version.
+        &[65, 0, 0, 0, 16, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
     ];
     for answer in answers {
         let attaching = std::thread::spawn(move || Link::attach(&address, As::default()).err());

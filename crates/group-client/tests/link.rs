@@ -15,7 +15,7 @@ use truechimer_group_client::link::{
 };
 use truechimer_group_client::{
     AttachError, Call, Closed, CommitError, Event, Gone, Member, NextError, Options, Phase, Point,
-    Refusal, Rejection, Replica, ReplyError, Round, SendError, Thread, Watcher,
+    Refusal, Rejection, Replica, ReplyError, Round, SendError, Thread, ThreadClock, Watcher,
 };
 
 const SOON: Option<Duration> = Some(Duration::from_secs(60));

@@ -1,11 +1,12 @@
 //! One front: the loop around all of it.
 
+mod early;
 mod replies;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::CString;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ use crate::ring::{Ring, RingEvent};
 use crate::sys::Poll;
 use crate::transfer::Shell;
 use crate::wire::Message;
+use early::Early;
 use replies::Replies;
 use work::Work;
 
@@ -88,6 +90,7 @@ pub struct Front {
     order: Order,
     program: Program,
     clients: Clients,
+    early: Early,
     replies: Replies,
     work: Work,
     record: Option<Record>,
@@ -147,6 +150,7 @@ impl Front {
             order: Order::new(me, settings.replicas, can_restore),
             program: Program::new(settings.connect, page),
             clients: Clients::new(settings.protocol),
+            early: Early::default(),
             replies: Replies::new(settings.commit.then_some(commits)),
             work: Work::default(),
             phase: ring.phase(),
@@ -368,6 +372,17 @@ impl Front {
         if now.saturating_duration_since(self.knocked) >= KNOCK {
             self.knocked = now;
             let misses = self.program.misses();
+            self.early.accept(&self.listener, now);
+            let sent_away = self.early.close(self.settings.patience, now);
+            if sent_away > 0 {
+                self.says.push(match &misses {
+                    Some(why) => format!(
+                        "{sent_away} client(s) sent away: {why}; start the program with `{}`",
+                        self.command()
+                    ),
+                    None => format!("{sent_away} client(s) sent away: this replica is not in yet"),
+                });
+            }
             if misses.is_none() || self.settings.restore_command.is_some() {
                 let steps = self.order.ask();
                 self.steps(steps)?;
@@ -397,6 +412,11 @@ impl Front {
         self.poll.add(self.ring.descriptor(), true, false);
         self.poll.add(self.woken.descriptor(), true, false);
         let takes = self.order.may_answer() && self.work.waiting() < MOST_WAITING;
+        if takes {
+            for (_, stream) in self.early.take() {
+                self.add(stream)?;
+            }
+        }
         let listener = takes.then(|| self.poll.add(self.listener.as_raw_fd(), true, false));
         for (descriptor, writes) in self.program.descriptors() {
             self.poll.add(descriptor, true, writes);
@@ -426,10 +446,25 @@ impl Front {
     fn accept(&mut self) -> Result<(), String> {
         // An error concerns one client that has gone again, or descriptors that are used up.
         while let Ok((stream, _)) = self.listener.accept() {
-            let Some(number) = self.clients.add(stream) else { continue };
-            self.send(&Message::Open { conn: number }, Some(number))?;
+            self.add(stream)?;
         }
         Ok(())
+    }
+
+    fn add(&mut self, stream: TcpStream) -> Result<(), String> {
+        let Some(number) = self.clients.add(stream) else { return Ok(()) };
+        self.send(&Message::Open { conn: number }, Some(number))
+    }
+
+    /// What starts the program.
+    fn command(&self) -> String {
+        let page = &self.settings.page;
+        let group = page.parent().and_then(|directory| directory.file_name());
+        let group = group.map_or_else(|| "NAME".into(), |name| name.to_string_lossy());
+        let member = self.order.me().member;
+        format!(
+            "truechimer group exec --group {group} --member {member} --reads delivery -- PROGRAM"
+        )
     }
 
     fn serve(&mut self, number: u32) -> Result<(), String> {

@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use truechimer_group_client::{Event, Member, Phase, Point, Replica};
+use truechimer_group_client::{Event, Member, NextError, Phase, Point, Replica};
 
 /// What comes from the group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,7 +81,14 @@ impl Ring for AgentRing {
     }
 
     fn next(&mut self) -> Result<Option<RingEvent>, String> {
-        let event = self.replica.next(Some(Duration::ZERO)).map_err(|why| why.to_string())?;
+        let event = match self.replica.next(Some(Duration::ZERO)) {
+            // As after any interruption: what is missing here comes with another replica's state.
+            Err(NextError::Missed) => {
+                self.replica.restarted().map_err(|why| why.to_string())?;
+                return Ok(Some(RingEvent::Phase(Phase::Joining)));
+            }
+            event => event.map_err(|why| why.to_string())?,
+        };
         Ok(event.map(|event| match event {
             Event::Delivered(message) => RingEvent::Delivered {
                 from: message.from,

@@ -12,7 +12,7 @@ use std::path::Path;
 use truechimer_group::Mode;
 use truechimer_group_client::delivery::{Page, Unusable};
 use truechimer_group_client::lineage;
-use truechimer_group_client::link::{self, Address, As, How, Link, Refused, Role};
+use truechimer_group_client::link::{self, Address, As, How, Link, Refused, Role, Waits};
 
 use crate::kernel;
 use crate::kin::{self, Kin};
@@ -79,6 +79,9 @@ const ROUND: u32 = 3;
 const DELIVERY: u32 = 4;
 const COUNTING: u32 = 5;
 
+/// After so long it is said that an agent or a front is waited for, ns.
+const TELL_NS: i64 = 2_000_000_000;
+
 /// Descriptors of ours, which the program may not close.
 static OURS: [AtomicI32; 4] = [const { AtomicI32::new(-1) }; 4];
 
@@ -127,6 +130,7 @@ pub fn process() -> Option<&'static Process> {
 /// The process as a child of a fork.
 pub fn become_child() {
     let own = thread::here(thread::Here::become_child);
+    WAITING.store(0, Ordering::Relaxed);
     if let Some(kin) = process().and_then(|process| process.kin) {
         kin.enter(kernel::pid(), own);
     }
@@ -159,12 +163,35 @@ fn start() -> u32 {
     state
 }
 
+/// Threads whose reads have been waiting for long.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+
+/// Says that reads wait, and that they go on.
+fn tell(waits: Option<Waits>) {
+    match waits {
+        Some(waits) if WAITING.fetch_add(1, Ordering::Relaxed) == 0 => {
+            line(format_args!("waiting for the group's time: {waits}"));
+        }
+        Some(_) => {}
+        // A forked child has fewer threads than were counted.
+        None => {
+            let less = |many: u32| many.checked_sub(1);
+            let before = WAITING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            if before == Ok(1) {
+                line(format_args!("no longer waiting for the group's time"));
+            }
+        }
+    }
+}
+
 fn set_up(settings: &Settings<'_>) -> u32 {
     let outside = match settings.outside {
         Outside::Block => link::Outside::Wait,
         Outside::Exit => link::Outside::Fail,
+        Outside::Resume => link::Outside::Resume,
     };
-    let how = How { patience_ns: settings.patience_ns, outside, ..How::default() };
+    let note: Option<fn(Option<Waits>)> = if settings.quiet { None } else { Some(tell) };
+    let how = How { patience_ns: settings.patience_ns, outside, note, ..How::default() };
     let mut process = Process {
         link: None,
         page: None,
@@ -249,6 +276,9 @@ fn attach(settings: &Settings<'_>) -> Link {
         let attached = Link::attach(&address, As { role: Role::Reader, family: settings.family });
         let why = match attached {
             Ok(link) => {
+                if said {
+                    line(format_args!("the agent is there"));
+                }
                 check_mode(settings.mode, link.welcome().mode);
                 return link;
             }
@@ -261,7 +291,7 @@ fn attach(settings: &Settings<'_>) -> Link {
             Refused::NoAgent if settings.outside == Outside::Exit || is_over => {
                 fail(NO_TIME, format_args!("no agent listens at {path}: start it first"))
             }
-            Refused::NoAgent if !said => {
+            Refused::NoAgent if !said && !settings.quiet && waited >= TELL_NS => {
                 line(format_args!("no agent listens at {path}: waiting for it"));
                 said = true;
             }
@@ -274,7 +304,7 @@ fn attach(settings: &Settings<'_>) -> Link {
 
 fn check_mode(wanted: Option<Mode>, is: Mode) {
     if wanted.is_some_and(|wanted| wanted != is) {
-        fail(WRONG_SETTINGS, format_args!("the group's mode is {is:?}, not the one asked for"));
+        fail(WRONG_SETTINGS, format_args!("the group's mode is {is}, not the one asked for (--mode)"));
     }
 }
 
@@ -284,7 +314,12 @@ fn open(settings: &Settings<'_>) -> Page {
     let mut said = false;
     loop {
         let why = match Page::open(path) {
-            Ok(page) => return page,
+            Ok(page) => {
+                if said {
+                    line(format_args!("the front is there"));
+                }
+                return page;
+            }
             Err(why) => why,
         };
         let path = Shown(path.to_bytes());
@@ -293,10 +328,12 @@ fn open(settings: &Settings<'_>) -> Page {
         let waited = kernel::clock(libc::CLOCK_MONOTONIC).saturating_sub(begin);
         let is_over = settings.patience_ns.is_some_and(|most| waited as u64 >= most);
         if !missing || is_over || settings.outside == Outside::Exit {
-            fail(NO_TIME, format_args!("{path} is no page of a running front: {why:?}"));
+            fail(NO_TIME, format_args!("{path} is no page of a running front: {why}"));
         }
-        if !said {
-            line(format_args!("{path} is no page of a running front yet: waiting for it"));
+        if !said && !settings.quiet && waited >= TELL_NS {
+            line(format_args!(
+                "no front has its page at {path} yet: waiting for it (truechimer group front)"
+            ));
             said = true;
         }
         kernel::sleep_ms(20);

@@ -152,6 +152,11 @@ fn no_time(thread: Thread, why: &ReadError) -> ! {
             "the program has had more threads than the group keeps"
         }
         ReadError::Rejected(Rejection::Observer) => "this member is an observer",
+        ReadError::Rejected(Rejection::Missed) => {
+            "this member was out of the group's majority, and the others may have gone on without \
+             this program: start it anew, from a checkpoint if it has state (for a program without, \
+             see 'group exec --outside resume')"
+        }
         ReadError::Late => "patience is at an end",
         ReadError::Gone => "the agent is gone, or has cut this program off: start both anew",
         ReadError::Full => "all of the agent's slots are in use",

@@ -10,8 +10,9 @@
 //! | `TRUECHIMER_GROUP_FRONT` | the front's page (for reads of the time of delivery) |
 //! | `TRUECHIMER_GROUP_READS` | `round` (default) or `delivery` |
 //! | `TRUECHIMER_GROUP_MONOTONIC` | `1`: the monotonic clocks show the group's time, too |
-//! | `TRUECHIMER_GROUP_OUTSIDE` | `block` (default) or `exit` |
+//! | `TRUECHIMER_GROUP_OUTSIDE` | `block` (default), `exit` or `resume` |
 //! | `TRUECHIMER_GROUP_PATIENCE` | after how many ms without a value the process ends; none: never |
+//! | `TRUECHIMER_GROUP_QUIET` | `1`: waiting for an agent or a value is not told on standard error |
 //! | `TRUECHIMER_GROUP_MODE` | `active`, `semi-active` or `passive`: the group's mode must be this |
 //! | `TRUECHIMER_GROUP_TAI` | CLOCK_TAI − CLOCK_REALTIME in s (default 0) |
 //! | `TRUECHIMER_GROUP_FAMILY` | which processes belong together: 16 hexadecimal digits |
@@ -35,10 +36,12 @@ pub enum Reads {
 /// What happens outside the primary component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outside {
-    /// Reads wait.
+    /// Reads wait; if something was missed meanwhile, the process ends.
     Block,
     /// The process ends.
     Exit,
+    /// Reads wait, and go on at the group's present rounds if something was missed meanwhile.
+    Resume,
 }
 
 /// The settings of one process.
@@ -56,6 +59,8 @@ pub struct Settings<'a> {
     pub outside: Outside,
     /// After how long a read ends the process, ns.
     pub patience_ns: Option<u64>,
+    /// Whether nothing is said of waiting.
+    pub quiet: bool,
     /// What mode the group must have.
     pub mode: Option<Mode>,
     /// CLOCK_TAI − CLOCK_REALTIME, ns.
@@ -102,7 +107,8 @@ impl<'a> Settings<'a> {
         let outside = match bytes(c"TRUECHIMER_GROUP_OUTSIDE") {
             None | Some(b"block") => Outside::Block,
             Some(b"exit") => Outside::Exit,
-            Some(_) => return Err(("TRUECHIMER_GROUP_OUTSIDE", "block or exit")),
+            Some(b"resume") => Outside::Resume,
+            Some(_) => return Err(("TRUECHIMER_GROUP_OUTSIDE", "block, exit or resume")),
         };
         let patience_ns = match bytes(c"TRUECHIMER_GROUP_PATIENCE") {
             None => None,
@@ -110,6 +116,11 @@ impl<'a> Settings<'a> {
                 Some(ns) => Some(ns),
                 None => return Err(("TRUECHIMER_GROUP_PATIENCE", "whole milliseconds")),
             },
+        };
+        let quiet = match bytes(c"TRUECHIMER_GROUP_QUIET") {
+            None | Some(b"0") => false,
+            Some(b"1") => true,
+            Some(_) => return Err(("TRUECHIMER_GROUP_QUIET", "0 or 1")),
         };
         let mode = match bytes(c"TRUECHIMER_GROUP_MODE") {
             None => None,
@@ -155,6 +166,7 @@ impl<'a> Settings<'a> {
                 monotonic,
                 outside,
                 patience_ns,
+                quiet,
                 mode,
                 tai_ns,
                 family,
@@ -238,6 +250,7 @@ mod tests {
                 (c"TRUECHIMER_GROUP_MONOTONIC", c"1"),
                 (c"TRUECHIMER_GROUP_OUTSIDE", c"exit"),
                 (c"TRUECHIMER_GROUP_PATIENCE", c"1500"),
+                (c"TRUECHIMER_GROUP_QUIET", c"1"),
                 (c"TRUECHIMER_GROUP_MODE", c"semi-active"),
                 (c"TRUECHIMER_GROUP_TAI", c"37"),
                 (c"TRUECHIMER_GROUP_FAMILY", c"00000000000000fF"),
@@ -253,6 +266,7 @@ mod tests {
             monotonic: true,
             outside: Outside::Exit,
             patience_ns: Some(1_500_000_000),
+            quiet: true,
             mode: Some(Mode::SemiActive),
             tai_ns: 37_000_000_000,
             family: 255,
@@ -270,6 +284,7 @@ mod tests {
             (c"TRUECHIMER_GROUP_OUTSIDE", c"wait"),
             (c"TRUECHIMER_GROUP_PATIENCE", c"1.5"),
             (c"TRUECHIMER_GROUP_PATIENCE", c"99999999999999999999"),
+            (c"TRUECHIMER_GROUP_QUIET", c"yes"),
             (c"TRUECHIMER_GROUP_MODE", c"2"),
             (c"TRUECHIMER_GROUP_TAI", c"-1"),
             (c"TRUECHIMER_GROUP_TAI", c"1001"),

@@ -9,6 +9,9 @@ use crate::message::{Held, MOST_HELD, MOST_HELD_BYTES, User};
 use crate::outgoing::Queued;
 use crate::types::{Agreed, Bound, GroupTime, Member, Phase};
 
+/// One sender's share of the messages that are held, and of their bytes, is one in this many.
+const SHARE: usize = 4;
+
 impl Engine {
     pub(crate) fn multicast(&mut self, token: u64, payload: &[u8], stamp: Option<i64>) {
         let why = if self.phase != Phase::Live {
@@ -31,9 +34,15 @@ impl Engine {
             return self.refuse(from, token, Refusal::StampTooFarAhead);
         }
         let decided = state.decide(&self.group, from, time);
-        let waits = stamp.is_some_and(|stamp| stamp > decided.value)
-            || state.held.iter().any(|held| held.from == from);
-        if waits && !room(state.held.len(), state.held_bytes, payload.len()) {
+        let its = state.held.iter().filter(|held| held.from == from);
+        let (many, bytes) =
+            its.fold((0, 0), |(many, bytes), held| (many + 1, bytes + held.payload.len()));
+        let waits = stamp.is_some_and(|stamp| stamp > decided.value) || many > 0;
+        // No sender takes more than its share of what there is for all.
+        let room = many < MOST_HELD / SHARE
+            && bytes + payload.len() <= MOST_HELD_BYTES / SHARE
+            && room(state.held.len(), state.held_bytes, payload.len());
+        if waits && !room {
             self.settle(from, time, decided);
             return self.refuse(from, token, Refusal::TooMuch);
         }

@@ -120,7 +120,8 @@ impl Engine {
 
     /// A live member's header was delivered.
     pub(crate) fn heard(&mut self, from: Member, point: Point, established: bool) {
-        let Some(state) = &self.state else { return };
+        // Nobody has delivered what is not there yet.
+        let Some(state) = self.state.as_ref().filter(|state| point <= state.point) else { return };
         if point.generation == state.point.generation {
             self.commits.confirmed = self.commits.confirmed.max(point.index);
         }
@@ -154,9 +155,18 @@ impl Engine {
         let here = self.commits.heard.iter().filter(|&(&member, heard)| {
             member != own && heard.generation == state.point.generation
         });
+        let mut established = self.commits.established;
         if self.group.majority(here.count() + usize::from(self.group.counts(own))) {
-            self.commits.established = state.point.generation;
+            established = state.point.generation;
+        } else if established < state.point.generation {
+            // What was sent in an earlier generation and comes in this one shows that one's members.
+            let mut generations: Vec<u64> =
+                self.commits.heard.values().map(|heard| heard.generation).collect();
+            generations.sort_unstable_by(|a, b| b.cmp(a));
+            let most = generations.get(self.group.universe.len() / 2).copied();
+            established = established.max(most.unwrap_or(0));
         }
+        self.commits.established = established;
         if self.commits.waiting.is_empty() {
             return;
         }

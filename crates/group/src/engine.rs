@@ -2,18 +2,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::catching::Catching;
 use crate::commit::Commits;
 use crate::event::{Action, Event, Notice, Rejection};
-use crate::joining::{Catching, Transfers};
+use crate::joining::Transfers;
 use crate::membership::Place;
 use crate::message::Kept;
 use crate::outgoing::Outbox;
 use crate::settings::{self, Group, Own, SettingsError};
+use crate::stagger::Stagger;
 use crate::state::State;
 use crate::status::RECENT;
-use crate::threads::{Pending, Threads};
+use crate::threads::{Local, Pending, Threads};
 use crate::types::{Agreed, Call, GroupTime, Member, Mode, Order, Phase, Point, Reading, Thread};
 use crate::view::View;
+
+/// After so long a member that is not let in says so, and again each time as much longer, ns.
+const PATIENCE_NS: i64 = 10_000_000_000;
 
 /// One member of a group, without I/O: events in, actions out.
 ///
@@ -29,9 +34,13 @@ pub struct Engine {
     pub(crate) now: Reading,
     pub(crate) phase: Phase,
     pub(crate) place: Place,
+    /// Since when this member has been joining, and when that is to be said next.
+    pub(crate) asked: Option<(i64, i64)>,
     /// The group's state: live, or what is left from when we were.
     pub(crate) state: Option<State>,
     pub(crate) view: Option<View>,
+    /// The group's clock since it went on without our last proposal, which was too far ahead.
+    pub(crate) overruled: Option<View>,
     /// The view is but this member's own guess: nothing has been agreed on since the group began.
     pub(crate) guess: bool,
     pub(crate) threads: Threads,
@@ -44,6 +53,7 @@ pub struct Engine {
     /// The program here is taking over a checkpoint: no proposals meanwhile.
     pub(crate) installing: bool,
     pub(crate) actions: VecDeque<Action>,
+    pub(crate) stagger: Stagger,
     pub(crate) counts: Counts,
 }
 
@@ -92,8 +102,10 @@ impl Engine {
             now: Reading { physical: 0, utc: None },
             phase: Phase::Outside,
             place: Place::default(),
+            asked: None,
             state: None,
             view: None,
+            overruled: None,
             guess: false,
             threads: Threads::default(),
             commits: Commits::default(),
@@ -103,6 +115,7 @@ impl Engine {
             floor: own.floor,
             installing: false,
             actions: VecDeque::new(),
+            stagger: Stagger::default(),
             counts: Counts::default(),
             group,
             own,
@@ -121,7 +134,7 @@ impl Engine {
             Event::Configuration { members, lost } => self.configuration(members, lost),
             Event::Quorum { quorate } => self.quorum(quorate),
             Event::Checkpoint { join, data, position } => self.checkpoint(join, data, position),
-            Event::Installed => self.installing = false,
+            Event::Installed => self.installed(),
             Event::Restarted => self.restarted(),
             Event::Timer => {}
         }
@@ -155,6 +168,19 @@ impl Engine {
         self.state.as_ref().map(|state| state.point).unwrap_or_default()
     }
 
+    /// The group's clock as far as this member has delivered, what leases reserve included, ns; none
+    /// before it has been let in for the first time.
+    pub fn last(&self) -> Option<i64> {
+        self.state.as_ref().map(|state| state.last)
+    }
+
+    /// Whether the group's clock has been tied to UTC since the group began: set once by a majority
+    /// of the live members' clocks, and steered since. Without that it is a clock of the group's
+    /// own. Never with [`Order::Published`], which knows no UTC.
+    pub fn is_tied(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.tied)
+    }
+
     /// How often this member has missed part of the stream and took over the state of another. If
     /// it changes, a program that was here before has a gap in what it read, and must start anew.
     pub fn gaps(&self) -> u64 {
@@ -186,6 +212,12 @@ impl Engine {
         self.group.counts(self.own.member)
     }
 
+    /// Whether values of this thread are of any use here: not if it is another member's alone.
+    pub(crate) fn keeps(&self, thread: Thread) -> bool {
+        let owner = |index: usize| self.group.universe.get(index) == Some(&self.own.member);
+        thread.owner().is_none_or(owner)
+    }
+
     /// The live state.
     pub(crate) fn live(&self) -> Option<&State> {
         self.state.as_ref().filter(|_| self.phase == Phase::Live)
@@ -200,6 +232,12 @@ impl Engine {
     }
 
     pub(crate) fn enter(&mut self, phase: Phase) {
+        if phase != Phase::Joining {
+            self.asked = None;
+        } else if self.asked.is_none() {
+            let now = self.now.physical;
+            self.asked = Some((now, now.saturating_add(PATIENCE_NS)));
+        }
         if self.phase != phase {
             self.phase = phase;
             self.act(Action::Phase(phase));
@@ -211,30 +249,33 @@ impl Engine {
         if !self.is_replica() {
             return self.act(reject(Rejection::Observer));
         }
-        if thread < Thread::FIRST {
+        if thread < Thread::FIRST || !self.keeps(thread) {
             return self.act(reject(Rejection::TooManyThreads));
         }
-        let next = self.state.as_ref().map_or(0, |state| state.next(thread));
-        if self.live().is_some_and(|state| !state.room_for(thread)) {
-            return self.act(reject(Rejection::TooManyThreads));
-        }
-        let Some(local) = self.threads.enter(thread, next) else {
-            return self.act(reject(Rejection::TooManyThreads));
-        };
-        if local.pending.is_some() {
+        if self.threads.all.get(&thread).is_some_and(Local::waits) {
             return self.act(reject(Rejection::Busy));
         }
-        if local.behind {
+        if self.threads.is_behind(thread) {
             return self.act(reject(Rejection::Behind));
         }
         let physical = self.now.physical;
-        let pending = Pending { call, began: physical, physical, proposed: None };
-        match self.threads.next(thread) {
-            Some((round, theirs, value)) => {
-                let kept = Kept { thread, round, call: theirs, value };
-                self.finish(kept, pending);
-            }
-            None => self.threads.wait(thread, pending),
+        let pending = Pending { call, began: physical, physical, proposed: None, waits: true };
+        // What is kept is for the program that starts from the checkpoint, once it has.
+        let kept = if self.installing { None } else { self.threads.next(thread) };
+        if let Some((round, theirs, value)) = kept {
+            self.finish(Kept { thread, round, call: theirs, value }, pending);
+        } else if !self.threads.wait(thread, pending) {
+            self.act(reject(Rejection::TooManyThreads));
+        }
+    }
+
+    /// Says that nobody lets this member in, if that is due.
+    pub(crate) fn complain(&mut self) {
+        let now = self.now.physical;
+        if let Some((since, due)) = self.asked.filter(|&(_, due)| due <= now) {
+            let for_ns = now.saturating_sub(since);
+            self.asked = Some((since, due.saturating_add(for_ns)));
+            self.notice(Notice::NotLetIn { for_ns, checkpoint: self.own.checkpoints });
         }
     }
 
@@ -245,9 +286,6 @@ impl Engine {
     fn restarted(&mut self) {
         self.threads = Threads::default();
         self.installing = false;
-        if let Some(state) = &self.state {
-            self.threads.skip(&state.threads);
-        }
     }
 
     /// An operation has its value.
@@ -264,6 +302,7 @@ impl Engine {
         }
         if pending.proposed.is_none() {
             self.counts.suppressed += 1;
+            self.stagger.saved();
         }
         if self.group.order == Order::Published {
             let view = self.view.get_or_insert(View::new(pending.physical, value.time.0));

@@ -54,9 +54,11 @@ pub enum Event<'a> {
         /// What it says.
         quorate: bool,
     },
-    /// The program here has made the checkpoint that [`Action::TakeCheckpoint`] asked for.
+    /// The program here has made the checkpoint that [`Action::TakeCheckpoint`] asked for; or, in
+    /// the passive mode at the primary, one of its own accord: the backups' programs that take
+    /// checkpoints get it by [`Action::InstallCheckpoint`], and their log of values begins there.
     Checkpoint {
-        /// For which join.
+        /// For which join; 0 for one of its own accord.
         join: u64,
         /// The program's state.
         data: &'a [u8],
@@ -161,13 +163,14 @@ pub enum Rejection {
     Behind,
     /// The thread has an operation already.
     Busy,
-    /// There are more threads than the group keeps.
+    /// More threads wait, or gave up, at once than can be; or the number is none of a program's.
     TooManyThreads,
     /// This member is an observer.
     Observer,
     /// This member was out of the majority and others may have gone on: the program has not seen
-    /// what they did. Said by those who know the programs, not by the engine (see
-    /// [`Engine::gaps`](crate::Engine::gaps)).
+    /// what they did. Said by those who know the programs (see
+    /// [`Engine::gaps`](crate::Engine::gaps)); by the engine only where the primary's checkpoint
+    /// takes the place of a backup's program.
     Missed,
 }
 
@@ -237,6 +240,25 @@ pub enum Notice {
     Began {
         /// The group's clock is not below this, ns; none if nobody had kept anything.
         floor: Option<i64>,
+    },
+    /// A member that wants to come in needs a checkpoint, and no live one has a program that gives
+    /// any: it waits until that changes.
+    NoCheckpoint {
+        /// Who waits.
+        member: Member,
+    },
+    /// This member has asked to be let in and nobody does: said again as long as it lasts.
+    NotLetIn {
+        /// For how long, ns.
+        for_ns: i64,
+        /// Whether it needs a checkpoint, which a program elsewhere has to give.
+        checkpoint: bool,
+    },
+    /// A majority of the members know UTC, for the first time since the group began: its clock is
+    /// tied to that from now on.
+    Tied {
+        /// By how much it was set ahead at once, ns, 0 or more; what is left is steered away.
+        ahead_ns: i64,
     },
     /// No member went on while the primary component was lost; those with the latest state go on
     /// with it.

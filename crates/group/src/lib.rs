@@ -2,7 +2,9 @@
 //! Melliar-Smith, as an engine without I/O.
 #![forbid(unsafe_code)]
 
+mod catching;
 mod causal;
+mod checkpoints;
 mod commit;
 mod engine;
 mod event;
@@ -10,8 +12,10 @@ mod joining;
 mod membership;
 mod message;
 mod outgoing;
+mod revival;
 mod rounds;
 mod settings;
+mod stagger;
 mod state;
 mod status;
 mod steer;

@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::event::{Action, Refusal};
 use crate::joining::Joined;
 use crate::message::MOST_MEMBERS;
+use crate::stagger::Stagger;
 use crate::types::{Member, Phase};
 
 /// The configuration that this member is in. All of it but `quorate` is the same at all members of
@@ -59,6 +60,7 @@ impl Engine {
             && !lost.contains(&self.own.member)
             && self.group.majority(counted(&mut stayed.iter()));
         self.place = Place { connected, primary, quorate: self.place.quorate, ..Place::default() };
+        self.stagger = Stagger::default();
         self.transfers.clear();
         self.catching = None;
         if self.phase == Phase::Live {
@@ -74,7 +76,13 @@ impl Engine {
     /// The primary component goes on, with those of its live members that are still there.
     fn go_on(&mut self, stayed: &BTreeSet<Member>) {
         let Some(state) = self.state.as_mut() else { return };
-        state.point.generation += 1;
+        let both = state.live.keys().filter(|&member| stayed.contains(member));
+        if self.group.majority(both.filter(|&&member| self.group.counts(member)).count()) {
+            // They have seen all of the generation that ends here, though we may not have heard so.
+            let ended = state.point.generation;
+            self.commits.established = self.commits.established.max(ended);
+        }
+        state.point.generation = state.point.generation.saturating_add(1);
         state.live.retain(|member, _| stayed.contains(member));
         // The ring may have stood still for long: old reports would cut what is true by now.
         state.forget_reports();

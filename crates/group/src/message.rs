@@ -9,7 +9,7 @@ pub(crate) const MOST_ENTRIES: usize = 1024;
 pub(crate) const LONGEST_PART: usize = 60 << 10;
 /// The most parts of a state (960 MiB).
 pub(crate) const MOST_PARTS: u32 = 16_384;
-/// The most logical threads of a group.
+/// The most logical threads whose rounds a group remembers.
 pub(crate) const MOST_THREADS: usize = 65_536;
 /// The most members that may be live or joining at a time, observers included.
 pub(crate) const MOST_MEMBERS: usize = 1024;
@@ -53,6 +53,19 @@ pub(crate) enum Entry {
     Ask(Point),
     /// The sender takes part no longer, though it is still connected.
     Leave,
+    /// A part of the state of the primary's program, for the backups' log to begin from.
+    Checkpoint(Piece),
+}
+
+/// A part of a [`Checkpoint`] that the primary gives of its own accord.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Piece {
+    /// Which part, from 0.
+    pub(crate) part: u32,
+    /// How many there are; at most [`MOST_PARTS`].
+    pub(crate) parts: u32,
+    /// A piece of an encoded [`Checkpoint`]; at most [`LONGEST_PART`] bytes.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A value for a thread's round.
@@ -204,16 +217,31 @@ pub(crate) struct Snapshot {
     pub(crate) point: Point,
     /// The last value of the group's clock (with what leases reserved), ns.
     pub(crate) last: i64,
+    /// Digest of all values so far.
+    pub(crate) history: u64,
     /// Whether the clock has been set by the members' UTC since the group began.
     pub(crate) tied: bool,
     /// How the clock is steered.
     pub(crate) steering: Steering,
     /// Who is live (observers too).
     pub(crate) live: Vec<Peer>,
-    /// The next round of each thread.
-    pub(crate) threads: Vec<(Thread, Round)>,
+    /// The newest time that most members' reports have borne out, ns.
+    pub(crate) vouched: Option<i64>,
+    /// The next round of a thread that is not known.
+    pub(crate) base: u64,
+    /// How far each thread is that is.
+    pub(crate) threads: Vec<(Thread, Progress)>,
     /// Causal messages that wait.
     pub(crate) held: Vec<Held>,
+}
+
+/// How far a thread is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Progress {
+    /// Its next round.
+    pub(crate) next: u64,
+    /// At which message of the stream its last one was decided.
+    pub(crate) at: u64,
 }
 
 /// A live member.
@@ -227,6 +255,8 @@ pub(crate) struct Peer {
     pub(crate) number: u64,
     /// At which message of the stream: the longest live is the primary of the passive modes.
     pub(crate) since: u64,
+    /// Whether its program can give a checkpoint.
+    pub(crate) gives: bool,
     /// Whether its clock contradicts the majority's.
     pub(crate) suspect: bool,
     /// What it last reported.

@@ -7,7 +7,7 @@ use crate::event::Action;
 use crate::message::{
     Entry, LONGEST_PART, MOST_ENTRIES, MOST_PARTS, Message, Part, Proposal, Report, Time, User,
 };
-use crate::threads::{Local, Pending};
+use crate::threads::Pending;
 use crate::types::{Call, Member, Mode, Phase, Point, Round, Thread};
 use crate::wire;
 
@@ -105,6 +105,7 @@ impl Engine {
         }
         let now = self.now.physical;
         if self.phase != Phase::Live {
+            self.complain();
             if self.outbox.join_due().is_some_and(|due| due <= now) {
                 self.outbox.attempts += 1;
                 let join = self.own_join();
@@ -131,6 +132,7 @@ impl Engine {
         }
         if self.is_replica() {
             self.send_parts(time);
+            self.send_pieces();
         }
     }
 
@@ -143,7 +145,7 @@ impl Engine {
         })
     }
 
-    fn send(&mut self, entries: Vec<Entry>) {
+    pub(crate) fn send(&mut self, entries: Vec<Entry>) {
         let live = self.phase == Phase::Live;
         let point = if live { self.point() } else { Point::default() };
         let established = self.is_established() && self.is_replica();
@@ -199,22 +201,29 @@ impl Engine {
         }
         if let Some(view) = self.view {
             self.outbox.reported = Some(now.physical);
-            entries.push(Entry::Report(Report { view: view.at(now.physical), utc: now.utc }));
+            // One whose proposal was cut says what its clock is to the group's, and not to its own
+            // view, which goes with that clock: so a wild one is found out.
+            let view = self.overruled.unwrap_or(view).at(now.physical);
+            entries.push(Entry::Report(Report { view, utc: now.utc }));
         }
     }
 
-    /// When it is this member's turn to propose for an operation that waits.
-    fn turn(&self, local: &Local, pending: &Pending) -> Option<i64> {
+    /// When it is this member's turn to propose for an operation that waits or was given up.
+    fn turn(&self, thread: Thread, pending: &Pending) -> Option<i64> {
         if self.installing {
             return None;
         }
-        let rank = self.rank(local.read)?;
+        let next = self.live()?.next(thread);
+        // One that is this member's alone is proposed for by nobody else.
+        let rank = if thread.owner().is_some() { 0 } else { self.rank(next)? };
         if self.group.mode != Mode::Active && rank > 0 {
             return None;
         }
+        let wait = self.stagger.ns(self.own.stagger_ns);
         Some(match pending.proposed {
-            Some(proposed) => proposed.saturating_add(AGAIN_NS),
-            None => self.staggered(pending.began, rank),
+            // What was proposed for a round before it has been decided, or is so no more.
+            Some((round, at)) if round >= next => at.saturating_add(AGAIN_NS),
+            _ => pending.began.saturating_add_unsigned(wait.saturating_mul(rank)),
         })
     }
 
@@ -222,36 +231,32 @@ impl Engine {
         since.saturating_add_unsigned(self.own.stagger_ns.saturating_mul(rank))
     }
 
-    fn turns(&self) -> impl Iterator<Item = (Thread, u64, i64)> {
+    fn turns(&self) -> impl Iterator<Item = (Thread, i64)> {
         self.threads.waiting.iter().filter_map(|&thread| {
-            let local = self.threads.all.get(&thread)?;
-            let turn = self.turn(local, local.pending.as_ref()?)?;
-            Some((thread, local.read, turn))
+            let pending = self.threads.all.get(&thread)?.pending.as_ref()?;
+            Some((thread, self.turn(thread, pending)?))
         })
     }
 
     fn propose(&mut self, time: Time, entries: &mut Vec<Entry>) {
         let now = self.now.physical;
-        let Some(state) = self.live() else { return };
-        let due: Vec<(Thread, u64, u64)> = self
-            .turns()
-            .filter(|&(_, _, turn)| turn <= now)
-            .map(|(thread, read, _)| (thread, read, state.next(thread)))
-            .collect();
-        for (thread, read, next) in due {
-            let pending = self.threads.all.get_mut(&thread).and_then(|it| it.pending.as_mut());
-            let Some(pending) = pending else { continue };
-            pending.proposed = Some(now);
+        let due: Vec<Thread> =
+            self.turns().filter(|&(_, turn)| turn <= now).map(|(thread, _)| thread).collect();
+        for thread in due {
+            let Some(state) = &self.state else { return };
+            let next = state.next(thread);
+            let Some(local) = self.threads.all.get_mut(&thread) else { continue };
+            // Rounds that the program here gave up must be decided first, but for those that are
+            // too many at a time.
+            let end = local.number(next).saturating_add(u64::from(local.waits()));
+            let end = end.min(next.saturating_add(ROUNDS_AT_A_TIME));
+            let Some(pending) = &mut local.pending else { continue };
+            pending.proposed = Some((end.saturating_sub(1).max(next), now));
             pending.physical = now;
-            // Rounds that the program here gave up must be decided first.
-            for round in (next..=read).take(ROUNDS_AT_A_TIME as usize) {
+            for round in next..end {
                 let (round, call) = (Round(round), pending.call);
                 entries.push(Entry::Propose(Proposal { thread, round, call, time }));
                 self.counts.proposals += 1;
-            }
-            if read.saturating_sub(next) >= ROUNDS_AT_A_TIME {
-                // More than fit: the rest at the next occasion.
-                pending.proposed = None;
             }
         }
     }
@@ -351,13 +356,15 @@ impl Engine {
         }
         let now = self.now.physical;
         if self.phase != Phase::Live {
-            return self.outbox.join_due().or(self.outbox.leaving.then_some(now));
+            let leave = self.outbox.leaving.then_some(now);
+            let complaint = self.asked.map(|(_, due)| due);
+            return self.outbox.join_due().into_iter().chain(leave).chain(complaint).min();
         }
         let replica = self.is_replica();
-        let at_once = self.outbox.len() > 0 || (replica && self.owes_header());
+        let at_once = self.outbox.len() > 0 || self.gives() || (replica && self.owes_header());
         let ask = self.commits.next_due(self.own.stagger_ns);
         let parts = self.part_turns().filter(|_| replica).map(|(_, turn)| turn).min();
-        let turn = self.turns().map(|(_, _, turn)| turn).min();
+        let turn = self.turns().map(|(_, turn)| turn).min();
         let others =
             [at_once.then_some(now), self.report_due(), ask, parts, turn, self.causal_turn()];
         others.into_iter().flatten().min()

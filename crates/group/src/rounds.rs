@@ -1,12 +1,11 @@
 //! The stream: messages as they are delivered, and the rounds that they decide.
 
 use crate::engine::Engine;
-use crate::event::{Action, Notice, Rejection};
+use crate::event::{Action, Notice};
 use crate::message::{Entry, Kept, Message, Proposal, Report, Time};
 use crate::state::Decided;
-use crate::threads::Taken;
 use crate::types::{Agreed, Bound, Call, GroupTime, Member, Order, Phase, Point, Round, Thread};
-use crate::view;
+use crate::view::{self, View};
 use crate::wire::{self, Broken};
 
 /// The floor is kept this far ahead of the group's clock, ns ...
@@ -46,11 +45,12 @@ impl Engine {
     /// A message of the stream takes effect on the state: the same at every live member.
     pub(crate) fn apply(&mut self, from: Member, message: Option<&Message>) {
         let Some(state) = self.state.as_mut() else { return };
-        state.point.index += 1;
+        state.point.index = state.point.index.saturating_add(1);
         let Some(message) = message else { return };
         if state.lives(from, message.incarnation) {
             self.heard(from, message.point, message.established);
         }
+        let mut reported = false;
         for entry in &message.entries {
             let Some(state) = &self.state else { return };
             match entry {
@@ -62,9 +62,15 @@ impl Engine {
                 Entry::State(part) => self.part(from, part),
                 Entry::Propose(proposal) => self.proposed(from, proposal),
                 Entry::User(user) => self.user(from, user),
-                Entry::Report(report) => self.reported(from, *report),
+                // One is enough: a report is work for all.
+                Entry::Report(_) if reported => {}
+                Entry::Report(report) => {
+                    reported = true;
+                    self.reported(from, *report);
+                }
                 Entry::Ask(point) => self.asked(from, *point),
                 Entry::Leave => self.left(from),
+                Entry::Checkpoint(piece) => self.piece(from, piece),
             }
         }
         self.serve();
@@ -93,6 +99,9 @@ impl Engine {
         let next = state.next(thread);
         if round.0 < next {
             self.counts.duplicates += 1;
+            if from == self.own.member && self.rank(round.0) > Some(0) {
+                self.stagger.wasted(self.own.stagger_ns, self.point());
+            }
             return;
         }
         let sound = (thread >= Thread::FIRST || thread == Thread::CAUSAL)
@@ -103,11 +112,8 @@ impl Engine {
             let what = "a proposal that no member makes";
             return self.notice(Notice::Malformed { from, what });
         }
-        if !state.room_for(thread) {
-            if self.threads.reject(thread) {
-                self.act(Action::Reject { thread, why: Rejection::TooManyThreads });
-            }
-            return;
+        if from == self.own.member && self.rank(round.0) > Some(0) {
+            self.stagger.needed();
         }
         self.round(from, thread, call, time);
     }
@@ -115,9 +121,8 @@ impl Engine {
     /// The first proposal for a thread's next round decides it.
     pub(crate) fn round(&mut self, from: Member, thread: Thread, call: Call, time: &Time) {
         let Some(state) = self.state.as_mut() else { return };
-        let round = state.next(thread);
+        let round = state.advance(&self.group, thread);
         let decided = state.decide(&self.group, from, time);
-        state.threads.insert(thread, round.saturating_add(1));
         let value = Agreed {
             time: GroupTime(decided.value),
             utc: time.utc,
@@ -126,26 +131,14 @@ impl Engine {
         };
         self.keep_ahead(decided.value);
         self.counts.won(value);
-        if thread >= Thread::FIRST && self.is_replica() {
+        if thread >= Thread::FIRST && self.is_replica() && self.keeps(thread) {
             let buffer = self.own.buffer;
-            match self.threads.take(thread, round, call, value, buffer) {
-                Taken::Return(pending) => {
-                    let kept = Kept { thread, round: Round(round), call, value };
-                    self.finish(kept, pending);
-                }
-                Taken::Kept => {}
-                Taken::Dropped => self.reject_behind(thread),
+            if let Some(pending) = self.threads.take(thread, round, call, value, buffer) {
+                self.finish(Kept { thread, round: Round(round), call, value }, pending);
             }
         }
         self.settle(from, time, decided);
         self.release(time.utc, from);
-    }
-
-    fn reject_behind(&mut self, thread: Thread) {
-        let behind = self.threads.all.get(&thread).is_some_and(|local| local.behind);
-        if behind && self.threads.reject(thread) {
-            self.act(Action::Reject { thread, why: Rejection::Behind });
-        }
     }
 
     /// Keeps the floor ahead of the clock.
@@ -166,6 +159,16 @@ impl Engine {
             self.notice(Notice::Cut { from, by_ns });
         }
         let guess = std::mem::take(&mut self.guess);
+        let own = self.own.member;
+        if from == own {
+            let cut = decided.cut.is_some() && self.group.order == Order::Monotone;
+            self.overruled = cut.then(|| View::new(self.now.physical, decided.value));
+        }
+        if self.group.order == Order::Monotone && self.is_suspect() {
+            // Its own view was led by a clock that is wrong: it has the group's from now on.
+            self.follow(decided.value, time.utc);
+            return;
+        }
         if self.group.order == Order::Published
             || decided.cut.is_some()
             || (from == self.own.member && decided.as_proposed)
@@ -177,12 +180,28 @@ impl Engine {
         // A clock that is sure that it is not yet that late is not led astray at once.
         let sure = self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest);
         let Some(view) = self.view.as_mut() else { return };
-        if guess {
+        // One that is beyond all that could be agreed on is none of the group's clock.
+        let beyond = most.saturating_add_unsigned(self.group.horizon_ns);
+        if guess || (decided.as_proposed && view.at(physical) > beyond) {
             view.set(physical, least);
         }
         view.at_least(physical, least.min(sure));
         if decided.as_proposed {
             view.draw(physical, least, most);
+        }
+    }
+
+    fn is_suspect(&self) -> bool {
+        let own = self.state.as_ref().and_then(|state| state.live.get(&self.own.member));
+        own.is_some_and(|peer| peer.suspect)
+    }
+
+    /// Takes the group's clock for its own view.
+    fn follow(&mut self, there: i64, sent: Option<Bound>) {
+        let (physical, (least, _)) = (self.now.physical, self.since(there, sent));
+        self.overruled = None;
+        if let Some(view) = self.view.as_mut() {
+            view.set(physical, least);
         }
     }
 
@@ -205,10 +224,13 @@ impl Engine {
         for (member, suspected) in done.suspects {
             self.notice(Notice::Suspect { member, suspected });
         }
+        if done.tied {
+            self.notice(Notice::Tied { ahead_ns: done.step.unwrap_or(0) });
+        }
         if self.group.order == Order::Published {
             return;
         }
-        let physical = self.now.physical;
+        let (physical, own, suspect) = (self.now.physical, self.own.member, self.is_suspect());
         let (least, most) = self.since(report.view, report.utc.map(|utc| utc.bound));
         if let Some(view) = self.view.as_mut() {
             view.steer(physical, rate);
@@ -224,6 +246,7 @@ impl Engine {
                     }
                 }
                 // Between rounds all follow the one that would propose.
+                None if first && from != own && suspect => view.set(physical, least),
                 None if first && from != self.own.member => view.draw(physical, least, most),
                 None => {}
             }

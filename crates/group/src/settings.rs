@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::message::MOST_THREADS;
 use crate::types::{Member, Mode, Order};
 
 /// The name is at most this many bytes of `a-z A-Z 0-9 . _ -`.
@@ -34,6 +35,10 @@ pub struct Group {
     pub causal_horizon_ns: u64,
     /// Whether the order in which members propose goes round with the rounds.
     pub rotate: bool,
+    /// Of how many logical threads it is remembered how far they are (default and most 65 536).
+    /// Where there are more, the one whose last round is the oldest is forgotten; if it reads
+    /// again, its rounds are numbered on from the greatest number that any forgotten one had.
+    pub threads: u32,
 }
 
 /// What a member chooses for itself.
@@ -79,6 +84,7 @@ impl Group {
             lease_ns: 1_000,
             causal_horizon_ns: 10_000_000_000,
             rotate: false,
+            threads: MOST_THREADS as u32,
         }
     }
 
@@ -97,6 +103,7 @@ impl Group {
             lease_ns,
             causal_horizon_ns,
             rotate,
+            threads,
         } = self;
         let mut digest = Digest::default();
         digest.number(name.len() as u64);
@@ -110,6 +117,7 @@ impl Group {
             digest.number(*number);
         }
         digest.number((*rotate).into());
+        digest.number((*threads).into());
         digest.0
     }
 
@@ -145,6 +153,9 @@ impl Group {
         let times = [self.steering_time_ns, self.horizon_ns, self.lease_ns, self.causal_horizon_ns];
         if self.steering_time_ns == 0 || times.iter().any(|&time| time > LONGEST_NS) {
             return Err(SettingsError::Time);
+        }
+        if self.threads == 0 || self.threads as usize > MOST_THREADS {
+            return Err(SettingsError::Threads);
         }
         Ok(())
     }
@@ -187,6 +198,8 @@ pub enum SettingsError {
     SteeringCap,
     /// One of the group's times.
     Time,
+    /// How many threads are remembered.
+    Threads,
     /// The own member.
     Member,
     /// The own times.
@@ -212,6 +225,9 @@ impl fmt::Display for SettingsError {
                 "steering time, horizon, lease and causal horizon may be at most 100 000 s, and \
                  the steering time not 0",
             ),
+            SettingsError::Threads => {
+                write!(out, "threads: 1 to {MOST_THREADS} can be remembered")
+            }
             SettingsError::Member => out.write_str("member: a number of 1 or more is needed"),
             SettingsError::Report => out.write_str(
                 "reports must be at least 1 s apart, and they and the stagger at most 100 000 s",

@@ -1,12 +1,19 @@
 //! The replicated state: a deterministic function of the stream, the same at every live member.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::message::{Held, MOST_THREADS, Peer, Report, Snapshot, Time};
+use crate::message::{Held, Peer, Progress, Report, Snapshot, Time};
 use crate::settings::{Digest, Group};
 use crate::steer::{self, ClockReport, Law, SPREAD_NS, Steering};
-use crate::types::{Member, Mode, Order, Point, Round, Thread};
+use crate::types::{Member, Mode, Order, Point, Thread};
 use crate::wire;
+
+/// Until most members have reported anew after a change of the configuration, a proposal may be this
+/// much farther ahead of what had been borne out, ns: so long may the ring have stood still.
+const STILL_NS: u64 = 60_000_000_000;
+
+/// The group's clock is never set beyond this (in the year 2116), so that it can always go on.
+const LATEST: i64 = i64::MAX / 2;
 
 /// What all live members have in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,20 +24,29 @@ pub(crate) struct State {
     pub(crate) point: Point,
     /// The last value, with what leases reserved.
     pub(crate) last: i64,
+    /// Digest of all values so far, with their places and whose they are: tells histories apart that
+    /// came to the same.
+    pub(crate) history: u64,
     /// Whether the clock has been set by the members' UTC since the group began.
     pub(crate) tied: bool,
     pub(crate) steering: Steering,
     /// Observers too.
     pub(crate) live: BTreeMap<Member, Peer>,
-    /// The next round of each thread.
-    pub(crate) threads: BTreeMap<Thread, u64>,
+    /// How far the threads are whose rounds are the newest.
+    pub(crate) threads: BTreeMap<Thread, Progress>,
+    /// The same by the places of their last rounds, but for the group's own.
+    order: BTreeSet<(u64, Thread)>,
+    /// The next round of each other thread: beyond all that any of them has had.
+    pub(crate) base: u64,
     /// Causal messages that wait, in stream order.
     pub(crate) held: VecDeque<Held>,
     pub(crate) held_bytes: usize,
-    /// Beyond this a proposal is cut; follows from the reports.
+    /// Beyond this a proposal is cut; follows from the reports and `vouched`.
     pub(crate) limit: Option<i64>,
-    /// The same without the horizon.
+    /// The same without the horizon; follows from the reports.
     pub(crate) borne_out: Option<i64>,
+    /// The last that was borne out.
+    pub(crate) vouched: Option<i64>,
     /// The live replicas in the order in which they propose; follows from `live`.
     pub(crate) ranks: Vec<Member>,
 }
@@ -48,6 +64,8 @@ pub(crate) struct Decided {
 /// What a report brings about.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Reported {
+    /// The clock is tied to UTC from now on.
+    pub(crate) tied: bool,
     /// By how much all views go forward at once.
     pub(crate) step: Option<i64>,
     /// Who is newly suspected, or no longer.
@@ -57,18 +75,23 @@ pub(crate) struct Reported {
 impl State {
     /// A group that begins: at this time, with these members.
     pub(crate) fn begin(group: &Group, floor: i64, live: BTreeMap<Member, Peer>) -> State {
+        let floor = floor.min(LATEST);
         let mut state = State {
             epoch: floor,
             point: Point { generation: 1, index: 0 },
             last: floor,
+            history: 0,
             tied: false,
             steering: Steering::default(),
             live,
             threads: BTreeMap::new(),
+            order: BTreeSet::new(),
+            base: 0,
             held: VecDeque::new(),
             held_bytes: 0,
             limit: None,
             borne_out: None,
+            vouched: None,
             ranks: Vec::new(),
         };
         state.refresh(group);
@@ -94,8 +117,16 @@ impl State {
         let reports: Vec<ClockReport> =
             self.replicas(group).filter(|peer| !peer.suspect).filter_map(report_of).collect();
         let trusted = self.replicas(group).filter(|peer| !peer.suspect).count();
-        self.limit = steer::limit(&reports, trusted, group.horizon_ns);
         self.borne_out = steer::limit(&reports, trusted, 0);
+        self.vouched = self.borne_out.or(self.vouched);
+        let still = if self.borne_out.is_some() { 0 } else { STILL_NS };
+        let beyond = group.horizon_ns.saturating_add(still);
+        self.limit = self.vouched.map(|vouched| vouched.saturating_add_unsigned(beyond));
+    }
+
+    /// Not below this any more, as far as that can be.
+    pub(crate) fn at_least(&mut self, last: i64) {
+        self.last = self.last.max(last.min(LATEST));
     }
 
     /// What was reported holds no longer; who is suspected stays so until most have reported anew.
@@ -116,6 +147,7 @@ impl State {
     pub(crate) fn decide(&mut self, group: &Group, from: Member, time: &Time) -> Decided {
         if group.order == Order::Published {
             self.last = time.group;
+            self.record(from, time.group);
             return Decided { value: time.group, cut: None, as_proposed: true };
         }
         let least = self.last.saturating_add(1);
@@ -123,12 +155,13 @@ impl State {
         let limit = match (suspect, group.mode) {
             (false, _) => self.limit,
             // Nobody else proposes: its clock goes on, but only as far as the others bear it out.
-            (true, Mode::Passive) => self.borne_out,
+            (true, Mode::Passive) => self.borne_out.or(self.limit),
             (true, _) => Some(least),
         };
-        let cut = limit.map_or(time.group, |limit| limit.min(time.group));
+        let cut = limit.unwrap_or(LATEST).min(LATEST).min(time.group);
         let value = cut.max(least);
         self.last = value;
+        self.record(from, value);
         Decided {
             value,
             cut: (cut < time.group).then(|| time.group.saturating_sub(value)).filter(|&by| by > 0),
@@ -136,14 +169,44 @@ impl State {
         }
     }
 
-    /// The next round of a thread.
-    pub(crate) fn next(&self, thread: Thread) -> u64 {
-        self.threads.get(&thread).copied().unwrap_or(0)
+    /// Of two histories, both with all that each of their senders sent up to some place, one message
+    /// is known by its place and sender.
+    fn record(&mut self, from: Member, value: i64) {
+        let mut digest = Digest(self.history);
+        digest.number(self.point.index);
+        digest.number(from.0.into());
+        digest.number(value as u64);
+        self.history = digest.0;
     }
 
-    /// Whether there is room for the thread.
-    pub(crate) fn room_for(&self, thread: Thread) -> bool {
-        self.threads.len() < MOST_THREADS || self.threads.contains_key(&thread)
+    /// The next round of a thread.
+    ///
+    /// No round is decided twice, though threads are forgotten: for one that is not known, all
+    /// numbers below `base` are taken to be decided, and no forgotten one has had any that is not.
+    pub(crate) fn next(&self, thread: Thread) -> u64 {
+        let unknown = if thread < Thread::FIRST { 0 } else { self.base };
+        self.threads.get(&thread).map_or(unknown, |progress| progress.next)
+    }
+
+    /// A thread's next round is decided here: its number. Forgets, where there is no room for it,
+    /// the thread whose last round lies furthest back.
+    pub(crate) fn advance(&mut self, group: &Group, thread: Thread) -> u64 {
+        let round = self.next(thread);
+        let at = self.point.index;
+        let before = self.threads.insert(thread, Progress { next: round.saturating_add(1), at });
+        if thread < Thread::FIRST {
+            return round;
+        }
+        if let Some(before) = before {
+            self.order.remove(&(before.at, thread));
+        } else if self.order.len() >= group.threads as usize
+            && let Some((_, oldest)) = self.order.pop_first()
+            && let Some(forgotten) = self.threads.remove(&oldest)
+        {
+            self.base = self.base.max(forgotten.next);
+        }
+        self.order.insert((at, thread));
+        round
     }
 
     /// Takes up a live replica's report.
@@ -172,6 +235,7 @@ impl State {
         let known = reports.iter().filter(|report| report.utc.is_some()).count();
         if !self.tied && 2 * known > many {
             self.tied = true;
+            done.tied = true;
             let gain = steer::median_gain(&reports, &suspects).unwrap_or(0);
             if gain > SPREAD_NS as i64 {
                 for report in self.live.values_mut().filter_map(|peer| peer.report.as_mut()) {
@@ -192,29 +256,49 @@ impl State {
             epoch: self.epoch,
             point: self.point,
             last: self.last,
+            history: self.history,
             tied: self.tied,
             steering: self.steering,
             live: self.live.values().copied().collect(),
-            threads: self.threads.iter().map(|(&thread, &next)| (thread, Round(next))).collect(),
+            vouched: self.vouched,
+            base: self.base,
+            threads: self.threads.iter().map(|(&thread, &progress)| (thread, progress)).collect(),
             held: self.held.iter().cloned().collect(),
         }
     }
 
     /// As it came.
     pub(crate) fn restore(group: &Group, snapshot: Snapshot) -> State {
-        let Snapshot { epoch, point, last, tied, steering, live, threads, held } = snapshot;
-        let mut state = State {
+        let Snapshot {
             epoch,
             point,
             last,
+            history,
+            tied,
+            steering,
+            live,
+            vouched,
+            base,
+            threads,
+            held,
+        } = snapshot;
+        let ours = threads.iter().filter(|(thread, _)| *thread >= Thread::FIRST);
+        let mut state = State {
+            epoch,
+            point,
+            last: last.min(LATEST),
+            history,
             tied,
             steering,
             live: live.into_iter().map(|peer| (peer.member, peer)).collect(),
-            threads: threads.into_iter().map(|(thread, next)| (thread, next.0)).collect(),
+            order: ours.map(|&(thread, progress)| (progress.at, thread)).collect(),
+            threads: threads.into_iter().collect(),
+            base,
             held_bytes: held.iter().map(|held| held.payload.len()).sum(),
             held: held.into(),
             limit: None,
             borne_out: None,
+            vouched,
             ranks: Vec::new(),
         };
         state.refresh(group);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
 use crate::message::Report;
+use crate::threads::Local;
 use crate::types::{Agreed, Member, Phase, Point, Round, Thread};
 
 /// How things stand at a member. Counts are since the engine was made.
@@ -23,6 +24,8 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// The synchronizers of the last rounds, the newest last; at most [`RECENT`].
     pub recent: Vec<Member>,
+    /// For how long this member has been waiting to be let in, ns.
+    pub joining_ns: Option<i64>,
     /// How often this member had missed part of the stream and took over the state of another. A
     /// program that lived through a change of this has a gap.
     pub gaps: u64,
@@ -50,6 +53,8 @@ pub struct Status {
     pub behind_utc_ns: Option<i64>,
     /// How much faster than the physical clocks the group's clock is made to go, parts in 10⁹.
     pub steering_ppb: i64,
+    /// Whether the group's clock is tied to UTC.
+    pub tied: bool,
     /// The last value agreed on.
     pub last: Option<Agreed>,
     /// Causal messages held.
@@ -134,12 +139,17 @@ impl Engine {
         };
         let view = self.view.map(|view| view.at(now.physical));
         let mut threads: BTreeMap<Thread, ThreadStatus> = BTreeMap::new();
-        for (&thread, &decided) in state.iter().flat_map(|state| &state.threads) {
-            threads.entry(thread).or_default().decided = Round(decided);
-        }
-        for (&thread, local) in &self.threads.all {
-            let entry = threads.entry(thread).or_default();
-            (entry.read, entry.waits) = (Round(local.read), local.pending.is_some());
+        let next = |thread| state.map_or(0, |state| state.next(thread));
+        let known = state.iter().flat_map(|state| state.threads.keys());
+        for &thread in known.chain(self.threads.all.keys()) {
+            let decided = next(thread);
+            let local = self.threads.all.get(&thread);
+            let entry = ThreadStatus {
+                read: Round(local.map_or(decided, |local| local.read(decided))),
+                decided: Round(decided),
+                waits: local.is_some_and(Local::waits),
+            };
+            threads.insert(thread, entry);
         }
         Status {
             member: self.own.member,
@@ -149,6 +159,7 @@ impl Engine {
             connected: self.place.connected.clone(),
             members: names.iter().map(member).collect(),
             recent: counts.recent.iter().copied().collect(),
+            joining_ns: self.asked.map(|(since, _)| now.physical.saturating_sub(since)),
             gaps: counts.gaps,
             messages_sent: counts.sent,
             messages_delivered: counts.delivered,
@@ -162,11 +173,12 @@ impl Engine {
             offset_ns: view.map(|view| view.saturating_sub(now.physical)),
             behind_utc_ns: view.zip(now.utc).map(|(view, utc)| utc.best.saturating_sub(view)),
             steering_ppb: state.map_or(0, |state| state.steering.rate_ppb.into()),
+            tied: self.is_tied(),
             last: counts.last,
             held: state.map_or(0, |state| state.held.len()),
             kept: self.threads.kept,
             queued: self.outbox.len(),
-            pending: self.threads.waiting.len(),
+            pending: threads.values().filter(|thread| thread.waits).count(),
             commits: self.commits.len(),
             threads,
         }

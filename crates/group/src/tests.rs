@@ -1,10 +1,13 @@
 //! The engine's decisions, one by one, over a small network in total order.
 
+mod checkpoints;
 mod commit;
+mod hostile;
 mod joining;
 mod modes;
 mod paper;
 mod rounds;
+mod threads;
 mod time;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,7 +61,14 @@ impl Net {
     }
 
     pub(crate) fn of(group: Group) -> Net {
-        Net { group, nodes: BTreeMap::new(), now: START, checkpoints: false, buffer: 1 << 20, way: 0 }
+        Net {
+            group,
+            nodes: BTreeMap::new(),
+            now: START,
+            checkpoints: false,
+            buffer: 1 << 20,
+            way: 0,
+        }
     }
 
     /// A group whose members are all up and live.

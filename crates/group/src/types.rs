@@ -19,6 +19,27 @@ impl Thread {
     pub const CAUSAL: Thread = Thread(2);
     /// The first number for threads of programs.
     pub const FIRST: Thread = Thread(16);
+
+    /// The thread of one member alone, the `index`-th of the universe from 0: its rounds are the
+    /// group's, but no other member keeps their values. Below
+    /// [`LARGEST_UNIVERSE`](crate::LARGEST_UNIVERSE); the last numbers that there are, where one of
+    /// a program's threads is once in 2⁵⁶.
+    #[must_use]
+    pub const fn alone(index: u8) -> Thread {
+        Thread(u64::MAX - index as u64)
+    }
+
+    /// Which member's alone this is, if it is any's.
+    pub(crate) fn owner(self) -> Option<usize> {
+        u8::try_from(u64::MAX - self.0).ok().map(usize::from)
+    }
+}
+
+/// In hexadecimal, as all tools show it.
+impl fmt::Display for Thread {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:x}", self.0)
+    }
 }
 
 /// The how-manieth clock operation of a logical thread, from 0.
@@ -74,11 +95,23 @@ pub struct Agreed {
     /// The group's time.
     pub time: GroupTime,
     /// Where UTC was when the synchronizer read its clocks; none if its clock was not synchronised.
+    /// Not an interval around `time`, which may lie outside it: the group's clock is steered, and
+    /// does not go back. See [`error_bound`](Agreed::error_bound).
     pub utc: Option<Bound>,
     /// Whose proposal it is.
     pub synchronizer: Member,
     /// Where in the stream it was agreed on.
     pub point: Point,
+}
+
+impl Agreed {
+    /// How far the group's clock was from UTC at most, at that reading of the synchronizer's, ns,
+    /// 0 or more: the greater of the ways from `time` to the ends of `utc`. None without UTC.
+    pub fn error_bound(&self) -> Option<i64> {
+        let Bound { earliest, latest } = self.utc?;
+        let below = self.time.0.saturating_sub(earliest).saturating_abs();
+        Some(latest.saturating_sub(self.time.0).saturating_abs().max(below))
+    }
 }
 
 /// Which call of the C library an operation stands for; checked to be the same at all replicas.
@@ -99,6 +132,22 @@ pub enum Call {
     Deadline = 7,
 }
 
+/// As the C library names it.
+impl fmt::Display for Call {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Call::Group => "a reading of the group's own",
+            Call::ClockGettime => "clock_gettime",
+            Call::Gettimeofday => "gettimeofday",
+            Call::Time => "time",
+            Call::Ftime => "ftime",
+            Call::TimespecGet => "timespec_get",
+            Call::Monotonic => "a monotonic clock",
+            Call::Deadline => "a deadline",
+        })
+    }
+}
+
 /// How replicas divide the work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
@@ -110,6 +159,17 @@ pub enum Mode {
     SemiActive = 1,
     /// Only the primary does it; the others keep its rounds since the last checkpoint.
     Passive = 2,
+}
+
+/// As the configuration has it.
+impl fmt::Display for Mode {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Mode::Active => "active",
+            Mode::SemiActive => "semi-active",
+            Mode::Passive => "passive",
+        })
+    }
 }
 
 /// How a round's value comes of the proposal that was delivered first.

@@ -20,15 +20,15 @@
 use crate::event::LARGEST_PAYLOAD;
 use crate::message::{
     Checkpoint, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD, MOST_HELD_BYTES,
-    MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Proposal, Report, Snapshot,
-    Standing, Time, Transfer, User,
+    MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Progress, Proposal, Report,
+    Snapshot, Standing, Time, Transfer, User,
 };
 use crate::steer::Steering;
 use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Round, Thread, Utc};
 
 mod form;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use form::Broken;
 use form::{Form, Item, Reader, named, plain};
@@ -69,6 +69,19 @@ pub(crate) fn decode_transfer(bytes: &[u8]) -> Result<Transfer, Broken> {
     versioned(Reader::new(bytes))
 }
 
+/// The bytes of a checkpoint that is to be sent in [`Piece`]s.
+pub(crate) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
+    let mut out = Vec::new();
+    VERSION.put(&mut out);
+    checkpoint.put(&mut out);
+    out
+}
+
+/// The checkpoint that these bytes, put together of all its [`Piece`]s, are.
+pub(crate) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, Broken> {
+    versioned(Reader::new(bytes))
+}
+
 /// A snapshot's bytes: equal states have equal bytes, so that their digests can be compared.
 pub(crate) fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
     let mut out = Vec::new();
@@ -95,6 +108,10 @@ pub fn check(bytes: &[u8]) {
     }
     match decode_transfer(bytes) {
         Ok(transfer) => assert_eq!(encode_transfer(&transfer), bytes),
+        Err(why) => assert!(!why.to_string().is_empty()),
+    }
+    match decode_checkpoint(bytes) {
+        Ok(checkpoint) => assert_eq!(encode_checkpoint(&checkpoint), bytes),
         Err(why) => assert!(!why.to_string().is_empty()),
     }
 }
@@ -124,6 +141,13 @@ plain!(
         && part.bytes.len() <= LONGEST_PART,
     "a part of a state that cannot be"
 );
+plain!(
+    Piece { part, parts, bytes },
+    |piece| piece.part < piece.parts
+        && piece.parts <= MOST_PARTS
+        && piece.bytes.len() <= LONGEST_PART,
+    "a part of a checkpoint that cannot be"
+);
 plain!(Report { view, utc });
 plain!(Transfer { snapshot, checkpoint });
 plain!(
@@ -135,7 +159,7 @@ plain!(
 plain!(Kept { thread, round, call, value });
 plain!(Agreed { time, utc, synchronizer, point });
 plain!(
-    Snapshot { epoch, point, last, tied, steering, live, threads, held },
+    Snapshot { epoch, point, last, history, tied, steering, live, vouched, base, threads, held },
     |state| ascending(&state.live, |peer| peer.member)
         && ascending(&state.threads, |&(thread, _)| thread)
         && state.held.iter().map(|held| held.payload.len()).sum::<usize>() <= MOST_HELD_BYTES,
@@ -146,7 +170,8 @@ plain!(
     |steering| steering.rate_ppb > -1_000_000_000,
     "steering that would turn time back"
 );
-plain!(Peer { member, incarnation, number, since, suspect, report });
+plain!(Progress { next, at });
+plain!(Peer { member, incarnation, number, since, gives, suspect, report });
 plain!(
     Held { from, token, stamp, payload },
     |held| held.payload.len() <= LARGEST_PAYLOAD,
@@ -168,6 +193,10 @@ impl Item for Entry {
 }
 impl Item for (Thread, Round) {
     const MOST: usize = MOST_THREADS;
+}
+impl Item for (Thread, Progress) {
+    /// The group's own come on top.
+    const MOST: usize = MOST_THREADS + Thread::FIRST.0 as usize;
 }
 impl Item for Kept {
     const MOST: usize = u32::MAX as usize;
@@ -237,6 +266,7 @@ impl Form for Entry {
             Entry::Report(report) => kind(5, report, out),
             Entry::Ask(point) => kind(6, point, out),
             Entry::Leave => out.push(7),
+            Entry::Checkpoint(piece) => kind(8, piece, out),
         }
     }
 
@@ -249,19 +279,21 @@ impl Form for Entry {
             5 => Entry::Report(Form::take(from)?),
             6 => Entry::Ask(Form::take(from)?),
             7 => Entry::Leave,
+            8 => Entry::Checkpoint(Form::take(from)?),
             _ => return Err(Broken::Wrong("an entry of no known kind")),
         })
     }
 
     #[cfg(test)]
     fn any(random: &mut tests::Random) -> Entry {
-        match random.number() % 7 {
+        match random.number() % 8 {
             0 => Entry::Propose(Form::any(random)),
             1 => Entry::User(Form::any(random)),
             2 => Entry::Join(Form::any(random)),
             3 => Entry::State(Form::any(random)),
             4 => Entry::Report(Form::any(random)),
             5 => Entry::Ask(Form::any(random)),
+            6 => Entry::Checkpoint(Form::any(random)),
             _ => Entry::Leave,
         }
     }

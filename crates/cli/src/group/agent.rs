@@ -15,7 +15,7 @@ use crate::{show, signals};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Quick start without a ring, as any user:
-  truechimer group agent --group demo --local 3
+  truechimer group agent --group demo --local 3 --system-clock 1s
   truechimer group watch --group demo
 
 On each node of a Corosync ring:
@@ -27,6 +27,8 @@ nodes, or they do not let each other in. All other options are each node's own.
 
 Programs on this node reach the agent by DIRECTORY/GROUP/ID.sock: this user and root may. UTC comes
 from a Truechimer clock page as soon as there is one; without it, this member follows the others'.
+Where no member knows UTC, programs' readings and messages wait, unless --without-utc is given. With
+--order published the clock is never tied to UTC.
 
 The floor of each group's clock is kept in the state directory, so that the clock does not go back
 even if all members die: $STATE_DIRECTORY, or /var/lib/truechimer/group for root, or
@@ -109,6 +111,10 @@ pub struct Own {
     /// Programs here give and take checkpoints: a member takes part while its program is there
     #[arg(long, requires = "group")]
     pub checkpoints: bool,
+    /// Give programs times even while neither the group's clock nor this member's is tied to UTC:
+    /// such a clock begins anywhere, as in 1970. Otherwise they wait
+    #[arg(long, requires = "group")]
+    pub without_utc: bool,
 }
 
 /// What holds for the agent as a whole.
@@ -188,10 +194,11 @@ impl Options {
         set(&mut group.horizon_ns, horizon);
         set(&mut group.lease_ns, lease);
         set(&mut group.causal_horizon_ns, causal_horizon);
-        let Own { local, stagger, report_interval, checkpoints } = &self.own;
+        let Own { local, stagger, report_interval, checkpoints, without_utc } = &self.own;
         set(&mut made.stagger_ns, stagger);
         set(&mut made.report_ns, report_interval);
         made.checkpoints = *checkpoints;
+        made.without_utc = *without_utc;
         match local {
             Some(count) => made.local(*count),
             None => made,

@@ -1,36 +1,83 @@
 //! Finding agents and asking them.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use truechimer_group::Member;
+use truechimer_group::{Member, Thread};
 use truechimer_group_agent::Report;
-use truechimer_group_client::{Watcher, Where, directories, members, valid_group};
+use truechimer_group_client::link::Refused;
+use truechimer_group_client::{
+    AttachError, PlaceError, Watcher, Where, directories, members, valid_group,
+};
 
 use super::Place;
 use crate::failure::Failure;
 
 /// How long an agent may take to answer. It does at once, unless it has been stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked for an agent that is not there yet.
+const LOOK: Duration = Duration::from_millis(50);
 /// The most sockets that are looked at.
 const MOST: usize = 1024;
 
 /// All agents' sockets that fit, in order.
 pub fn find(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Failure> {
-    let searched = place.directory.clone().map_or_else(directories, |one| vec![one]);
-    let mut found = BTreeSet::new();
-    for directory in &searched {
-        for name in group.map_or_else(|| names(directory), |name| vec![name.to_owned()]) {
-            for member in members(&directory.join(&name)).unwrap_or_default() {
-                if place.member.is_none_or(|only| only == member) && found.len() < MOST {
-                    found.insert((name.clone(), member, directory.clone()));
-                }
-            }
+    search(place, group).map_err(Missing::failure)
+}
+
+/// Why none was found.
+enum Missing {
+    /// There is none: one may come.
+    Nobody(Failure),
+    /// It cannot be looked for.
+    Denied(Failure),
+}
+
+impl Missing {
+    fn failure(self) -> Failure {
+        match self {
+            Missing::Nobody(why) | Missing::Denied(why) => why,
         }
     }
+}
+
+fn search(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Missing> {
+    let searched = place.directory.clone().map_or_else(directories, |one| vec![one]);
+    let (mut found, mut denied) = (BTreeSet::new(), None);
+    for directory in &searched {
+        let names = group.map_or_else(|| names(directory), |name| Ok(vec![name.to_owned()]));
+        let listed = names.and_then(|names| {
+            let of = |name: String| members(&directory.join(&name)).map(|members| (name, members));
+            names.into_iter().map(of).collect::<Result<Vec<_>, _>>()
+        });
+        match listed {
+            Ok(listed) => {
+                for (name, member) in
+                    listed.iter().flat_map(|(name, all)| all.iter().map(move |one| (name, *one)))
+                {
+                    if place.member.is_none_or(|only| only == member) && found.len() < MOST {
+                        found.insert((name.clone(), member, directory.clone()));
+                    }
+                }
+            }
+            Err(why) => drop(denied.get_or_insert(why)),
+        }
+    }
+    match denied {
+        Some(PlaceError::Directory { path, error })
+            if found.is_empty() && error.kind() == ErrorKind::PermissionDenied =>
+        {
+            let path = path.display();
+            let text = "this user may not look for agents there; run as the agent's user or root";
+            return Err(Missing::Denied(Failure::new(path, text)));
+        }
+        Some(why) if found.is_empty() => return Err(Missing::Denied(Failure::Said(why.to_string()))),
+        _ => {}
+    }
     if found.is_empty() {
-        return Err(nobody(&searched, group, place.member));
+        return Err(Missing::Nobody(nobody(&searched, group, place.member)));
     }
     let place = |(group, member, directory): (String, Member, PathBuf)| Where {
         directory: Some(directory),
@@ -38,6 +85,50 @@ pub fn find(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Failure> {
         member: Some(member),
     };
     Ok(found.into_iter().map(place).collect())
+}
+
+/// The same, when all of them are live, or when the wait is over and there is at least one.
+pub fn awaited(
+    place: &Place,
+    group: Option<&str>,
+    end: Instant,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Where>, Failure> {
+    loop {
+        let late = Instant::now() >= end || stop();
+        match search(place, group) {
+            Err(Missing::Nobody(_)) if !late => {}
+            Err(why) => return Err(why.failure()),
+            Ok(found) => {
+                let mut live = true;
+                for one in &found {
+                    match look(one) {
+                        Ok(Some(report)) => live &= report.phase == "live",
+                        Ok(None) => live = false,
+                        Err(why) => return Err(why),
+                    }
+                }
+                if live || late {
+                    return Ok(found);
+                }
+            }
+        }
+        std::thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+    }
+}
+
+/// What an agent says; none if there is none, or it does not answer.
+fn look(at: &Where) -> Result<Option<Report>, Failure> {
+    let mut watcher = match Watcher::attach(at) {
+        Ok(watcher) => watcher,
+        Err(
+            AttachError::Place(PlaceError::None { .. })
+            | AttachError::Refused { why: Refused::NoAgent | Refused::Silent, .. },
+        ) => return Ok(None),
+        Err(why) => return Err(Failure::Said(why.to_string())),
+    };
+    let text = watcher.status(PATIENCE).ok().flatten();
+    Ok(text.and_then(|text| Report::from_json(&text).ok()))
 }
 
 fn nobody(searched: &[PathBuf], group: Option<&str>, member: Option<Member>) -> Failure {
@@ -52,14 +143,59 @@ fn nobody(searched: &[PathBuf], group: Option<&str>, member: Option<Member>) -> 
     ))
 }
 
-/// What lies in a directory, by name, as far as it can be read.
-fn listed(directory: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    entries.take(MOST).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+/// The only one that fits.
+pub fn one(place: &Place, group: Option<&str>) -> Result<Where, Failure> {
+    only(find(place, group)?)
 }
 
-fn names(directory: &Path) -> Vec<String> {
-    listed(directory).into_iter().filter(|name| valid_group(name)).collect()
+/// The same, when it is live or the wait is over.
+pub fn one_awaited(place: &Place, group: Option<&str>, end: Instant) -> Result<Where, Failure> {
+    only(awaited(place, group, end, &|| false)?)
+}
+
+fn only(found: Vec<Where>) -> Result<Where, Failure> {
+    match <[Where; 1]>::try_from(found) {
+        Ok([one]) => Ok(one),
+        Err(found) => {
+            let name = |place: &Where| match place.member {
+                Some(member) => format!("{} of {}", member, place.group),
+                None => place.group.clone(),
+            };
+            let all: Vec<String> = found.iter().map(name).collect();
+            Err(Failure::new(
+                "several members are here",
+                format!("{}: say which with --group and --member", all.join(", ")),
+            ))
+        }
+    }
+}
+
+/// The logical thread of a command's own that has this name: the same on all nodes and in all
+/// versions.
+pub fn thread(name: &str) -> Thread {
+    // FNV-1a.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // Away from the group's own numbers and a program's first thread.
+    Thread(hash | 1 << 63)
+}
+
+/// The groups that a directory has something of, by name.
+fn names(directory: &Path) -> Result<Vec<String>, PlaceError> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(PlaceError::Directory { path: directory.into(), error }),
+    };
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let name = entry.file_name().into_string().ok()?;
+        (valid_group(&name) && entry.path().is_dir()).then_some(name)
+    };
+    Ok(entries.take(MOST).filter_map(name).collect())
 }
 
 /// Asks one agent.

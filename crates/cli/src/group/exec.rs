@@ -14,8 +14,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use truechimer_group_agent::config;
 use truechimer_group_client::{Where, directories};
+use truechimer_time::Span;
 
-use super::Place;
+use super::{Place, Wait, ask};
 use crate::failure::{Ended, Failure};
 use crate::show;
 
@@ -40,12 +41,16 @@ calls that a program makes by itself, and setuid programs. It says so if PROGRAM
 
 Outside the group's primary component there is no time: reads wait (--outside block), or end the
 program with status 75 (--outside exit, or --patience). It is never given one that was not agreed.
+Nor may it go on as if nothing had been, once the others may have gone on without it: then its next
+read ends it with status 75, to be started anew as any replica that has failed. With --outside resume
+it goes on all the same, at the group's present rounds: for programs whose state does not depend on
+the times that they have read, as it may differ from the other replicas' from then on.
 
 In the environment of a program that PROGRAM executes, TRUECHIMER_GROUP_OFF=1 leaves it out.
 
 Examples:
   truechimer group exec --group ledger -- python3 service.py
-  truechimer group exec --group ledger --outside exit --patience 10 -- ./server --port 8000
+  truechimer group exec --group ledger --outside exit --patience 10s -- ./server --port 8000
   truechimer group exec --group cache --reads delivery -- redis-server --save ''
 
 Exit status: PROGRAM's; 2 if it could not be started; 75 without an agreed time; 78 if the settings
@@ -56,6 +61,8 @@ pub struct Options {
     group: String,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    wait: Wait,
     /// Make sure that the group's mode is this: active, semi-active or passive
     #[arg(long, value_name = "MODE", value_parser = ["active", "semi-active", "passive"])]
     mode: Option<String>,
@@ -69,8 +76,9 @@ pub struct Options {
     /// What reads do outside the primary component
     #[arg(long, value_enum, default_value_t = Outside::Block)]
     outside: Outside,
-    /// End the program if a read has had no value for so many seconds [default: wait for ever]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End the program if a read has had no value for so long, as in 10s (a bare number: seconds)
+    /// [default: wait for ever]
+    #[arg(long, value_name = "SPAN", value_parser = patience)]
     patience: Option<Duration>,
     /// CLOCK_TAI − CLOCK_REALTIME in seconds, the same at all replicas (the kernel's own, which may
     /// differ between hosts, is not asked)
@@ -86,6 +94,9 @@ pub struct Options {
     /// The front's page [default: DIR/NAME/ID.front, as the agent's socket]
     #[arg(long, value_name = "FILE")]
     front: Option<PathBuf>,
+    /// Do not say on standard error when a read waits for the group's time, and when it goes on
+    #[arg(long)]
+    quiet: bool,
     /// The library to preload [default: $TRUECHIMER_GROUP_LIBRARY, else libtruechimer_group.so
     /// beside this program or in ../lib/truechimer or ../lib]
     #[arg(long, value_name = "FILE")]
@@ -107,10 +118,12 @@ enum Reads {
 /// What reads do outside the primary component.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Outside {
-    /// Wait until this member is back
+    /// Wait until this member is back; end the program if the others may have gone on without it
     Block,
     /// End the program
     Exit,
+    /// Wait, and go on at the group's present rounds: for programs without state
+    Resume,
 }
 
 /// What programs that the program executes do.
@@ -181,6 +194,8 @@ fn set_environment(
     };
     match options.reads {
         Reads::Round => {
+            let place =
+                ask::one_awaited(&options.place, Some(&options.group), options.wait.end())?;
             let socket = place
                 .socket()
                 .map_err(|why| Failure::new(format!("group '{}'", options.group), why))?;
@@ -190,7 +205,11 @@ fn set_environment(
         Reads::Delivery => {
             let front = match &options.front {
                 Some(front) => front.clone(),
-                None => front(&place)?,
+                None if place.member.is_some() => front(&place)?,
+                None => {
+                    let end = options.wait.end();
+                    front(&ask::one_awaited(&options.place, Some(&options.group), end)?)?
+                }
             };
             command.env("TRUECHIMER_GROUP_FRONT", absolute(&front)?);
             command.env("TRUECHIMER_GROUP_READS", "delivery");
@@ -199,6 +218,7 @@ fn set_environment(
     let outside = match options.outside {
         Outside::Block => "block",
         Outside::Exit => "exit",
+        Outside::Resume => "resume",
     };
     let children = match options.children {
         Children::Inherit => "inherit",
@@ -214,6 +234,9 @@ fn set_environment(
     }
     if let Some(patience) = options.patience {
         command.env("TRUECHIMER_GROUP_PATIENCE", patience.as_millis().to_string());
+    }
+    if options.quiet {
+        command.env("TRUECHIMER_GROUP_QUIET", "1");
     }
     if !options.opt_out_names.is_empty() {
         command.env("TRUECHIMER_GROUP_EXCEPT", options.opt_out_names.join(","));
@@ -290,10 +313,17 @@ fn places(own: &Path) -> Vec<PathBuf> {
     ]
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+fn patience(text: &str) -> Result<Duration, String> {
+    let span = match text.parse().ok().map(Duration::try_from_secs_f64) {
+        Some(seconds) => seconds.ok(),
+        None => text.parse().ok().and_then(|span: Span| {
+            let ns = u64::try_from(span.as_nanos()).ok()?;
+            Some(Duration::from_nanos(ns))
+        }),
+    };
+    match span {
         Some(span) if (0.001..=1e6).contains(&span.as_secs_f64()) => Ok(span),
-        _ => Err("must be seconds, from 0.001 to 1000000".to_owned()),
+        _ => Err("must be a span from 1ms to 1000000s, as in 10s".to_owned()),
     }
 }
 
@@ -310,9 +340,11 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
-        for wrong in ["", "x", "-1", "0", "nan", "inf", "2e6"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+        for text in ["1.5", "1.5s", "1500ms"] {
+            assert_eq!(patience(text), Ok(Duration::from_millis(1500)));
+        }
+        for wrong in ["", "x", "-1", "-1s", "0", "0s", "nan", "inf", "2e6", "2000000s", "1us"] {
+            assert!(patience(wrong).is_err(), "{wrong}");
         }
         assert_eq!(program_name("top"), Ok("top".to_owned()));
         assert!(program_name("/bin/top").is_err() && program_name("").is_err());

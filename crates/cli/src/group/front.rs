@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use truechimer_group_agent::{Report, config};
-use truechimer_group_client::{Replica, Where};
+use truechimer_group_client::Replica;
 use truechimer_group_front::{AgentRing, Ended, Front, Protocol, Settings};
 use truechimer_time::Span;
 
-use super::{Place, ask};
+use super::{Place, Wait, ask};
 use crate::args::positive;
 use crate::failure::{Ended as Result, Failure, Outcome};
 use crate::{show, signals};
@@ -22,29 +22,30 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Options of `truechimer group front`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Clients connect to the front of any replica. What they send goes through the group's order, and each
-front feeds its own program the same requests in the same order, one at a time; the clock that the
-program reads meanwhile stands at the agreed time of the request's delivery. The client gets the
-answer of the replica whose front it is connected to, once a majority has the request.
+Clients connect to the front of any replica. What they send goes through the group's order, and
+each front feeds its own program the same requests in the same order, one at a time; the clock
+that the program reads meanwhile stands at the agreed time of the request's delivery. The client
+gets the answer of the replica whose front it is connected to, once a majority has the request.
 
 On each node (with 'group agent --local 3': three times, with --member and ports of their own):
   truechimer group front --group shop --listen 0.0.0.0:6379 --connect 127.0.0.1:7000
   truechimer group exec --group shop --reads delivery -- redis-server --port 7000
 
-Suited are programs in which one thread at a time works on requests (an event loop, or a thread for
-each connection), and whose answers depend on nothing but the requests and the time of day. Not suited
-are programs that hand requests to a pool of threads, serve one connection after the other, draw random
-numbers, or show in their answers what their own timers did. Fronts compare the replicas' replies all
-the time and say which request got different ones.
+Suited are programs in which one thread at a time works on requests (an event loop, or a thread
+for each connection), and whose answers depend on nothing but the requests and the time of day.
+Not suited are programs that hand requests to a pool of threads, serve one connection after the
+other, draw random numbers, or show in their answers what their own timers did. Fronts compare the
+replicas' replies all the time and say which request got different ones.
 
-A client whose front or replica dies sees its connection closed, and connects to another one. What it
-had asked and got no answer to was done once or not at all. The same goes when a member is outside the
-majority, and, at all fronts, when a replica joins.
+A client whose front or replica dies sees its connection closed, and connects to another one. What
+it had asked and got no answer to was done once or not at all. The same goes when a member is
+outside the majority, and, at all fronts, when a replica joins.
 
-A replica that starts later, or has missed something, joins with the state of another one: that one's
---checkpoint-command writes it to standard output, here --restore-command starts the program with it
-from standard input (with $TRUECHIMER_GROUP_FRONT and $TRUECHIMER_FRONT_CONNECT). Without them it
-refuses, and all replicas have to be started anew. The group begins when all replicas' fronts are there.
+A replica that starts later, or has missed something, joins with the state of another one: that
+one's --checkpoint-command writes it to standard output, here --restore-command starts the program
+with it from standard input (with $TRUECHIMER_GROUP_FRONT and $TRUECHIMER_FRONT_CONNECT). Without
+them it refuses, and all replicas have to be started anew. The group begins when all replicas'
+fronts are there.
 
 Exit status: 0 ended by a signal, 1 this replica cannot go on, 2 error.")]
 pub struct Options {
@@ -86,6 +87,8 @@ pub struct Options {
     pub own_clocks: bool,
     #[command(flatten)]
     pub place: Place,
+    #[command(flatten)]
+    pub wait: Wait,
 }
 
 /// How requests are told apart.
@@ -112,8 +115,8 @@ pub enum Commit {
 
 /// Runs the command.
 pub fn run(options: &Options, out: &mut dyn Write) -> Result {
-    let place = place(options)?;
     let stop = signals::stop()?;
+    let place = ask::one_awaited(&options.place, options.group.as_deref(), options.wait.end())?;
     let replica = Replica::attach(&place).map_err(|why| Failure::Said(why.to_string()))?;
     let member = replica.attached().member;
     let socket = place.socket().map_err(|why| Failure::Said(why.to_string()))?;
@@ -162,17 +165,6 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
             Ok(Outcome::Bad)
         }
         Err(why) => Err(Failure::Said(why)),
-    }
-}
-
-fn place(options: &Options) -> std::result::Result<Where, Failure> {
-    let found = ask::find(&options.place, options.group.as_deref())?;
-    match <[Where; 1]>::try_from(found) {
-        Ok([place]) => Ok(place),
-        Err(_) => Err(Failure::new(
-            "several members are here",
-            "say which with --group and --member, and start a front for each",
-        )),
     }
 }
 

@@ -8,10 +8,10 @@ use serde::Serialize;
 use truechimer_group::{Agreed, Call, Member, Rejection, Thread};
 use truechimer_group_agent::config;
 use truechimer_group_client::link::{ReadError, Role};
-use truechimer_group_client::{Options as Attachment, Replica};
+use truechimer_group_client::{Options as Attachment, Replica, Where};
 use truechimer_time::Span;
 
-use super::{Place, ask, screen};
+use super::{Place, Wait, ask, screen};
 use crate::args::positive;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show;
@@ -19,14 +19,23 @@ use crate::show;
 /// Options of `truechimer group now`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The value is agreed on by a round of the group: later than all values that any member has read
-before it in the group's order, and the same wherever the same round is read.
+It prints TIME ± X: the group's time, and how far the group's clock may be from UTC, as the member
+whose proposal it was read its clocks. The value is agreed on by a round of the group: later than
+all values that any member has read before it in the group's order, and the same wherever the same
+round is read. Before the group's clock is tied to UTC there is no value, unless the agent was
+started with --without-utc.
 
-With --thread NAME the replicas' scripts share a thread: the first reading of that name on each node
-gives one and the same value, so does the second, and so on. A node that is behind gets what the
-others have read already. Without, each reading is a new one, and nobody else's.
+With --thread NAME the replicas' scripts share a thread: the first reading of that name on each
+node gives one and the same value, so does the second, and so on. A node that is behind gets what
+the others have read already. Without, each reading is a new one, and nobody else's: no other node
+keeps its value.
 
-Example: on each node, in a job that must agree: stamp=$(truechimer group now --group ledger --thread job)
+With --json, error_bound_ns is X. utc_earliest_unix_ns and utc_latest_unix_ns say where UTC was at
+the synchronizer's reading: not an interval around time_unix_ns, which may lie outside, as the
+group's clock is steered and does not go back.
+
+Example: on each node, in a job that must agree:
+  stamp=$(truechimer group now --json --group ledger --thread job)
 
 Exit status: 0, 1 no value in time (outside the majority, say), 2 error (no agent, say).")]
 pub struct Options {
@@ -44,32 +53,22 @@ pub struct Options {
     pub json: bool,
     #[command(flatten)]
     pub place: Place,
+    #[command(flatten)]
+    pub wait: Wait,
 }
 
 /// Runs the command.
 pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
-    let found = ask::find(&options.place, options.group.as_deref())?;
-    let [place] = found.as_slice() else {
-        let all: Vec<String> = found
-            .iter()
-            .map(|place| match place.member {
-                Some(member) => format!("{} of {}", member, place.group),
-                None => place.group.clone(),
-            })
-            .collect();
-        return Err(Failure::new(
-            "several members are here",
-            format!("{}: say which with --group and --member", all.join(", ")),
-        ));
-    };
+    let place = &ask::one_awaited(&options.place, options.group.as_deref(), options.wait.end())?;
     // Beside the program of the member, if there is one: no other's are let in.
-    let family = ask::report(place)?.programs.family;
+    let report = ask::report(place)?;
+    let family = report.programs.family.clone();
     let family = family.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
     let attachment = Attachment { role: Role::Reader, family, ..Attachment::default() };
     let reader =
         Replica::attach_with(place, &attachment).map_err(|why| Failure::Said(why.to_string()))?;
     let member = place.member.unwrap_or(Member(0));
-    let thread = thread(options.thread.as_deref(), member);
+    let thread = thread(options.thread.as_deref(), member, &report.group.members)?;
     let clock = reader.thread(thread);
     let end = Instant::now() + Duration::from_nanos(options.timeout.as_nanos_i64().max(0) as u64);
     let value = loop {
@@ -81,7 +80,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(ReadError::Late | ReadError::Rejected(Rejection::Outside)) => {
-                return no_value(options, &place.group);
+                return no_value(options, place);
             }
             Err(why) => {
                 let text = format!("group '{}'", place.group);
@@ -90,44 +89,55 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         }
     };
     if options.json {
-        writeln!(out, "{}", show::json(&Json::new(&place.group, member, thread, &value))?)?;
+        writeln!(out, "{}", show::json(&Json::new(&place.group, member, (thread, options.thread.as_deref()), &value))?)?;
     } else {
-        writeln!(out, "{}", screen::time(value.time.0))?;
+        let bound = match value.error_bound() {
+            Some(ns) => format!("± {}", screen::short(ns)),
+            None => "(its distance from UTC is not known)".to_owned(),
+        };
+        writeln!(out, "{} {bound}", screen::time(value.time.0))?;
     }
     Ok(Outcome::Good)
 }
 
-fn no_value(options: &Options, group: &str) -> Ended {
+fn no_value(options: &Options, place: &Where) -> Ended {
+    let group = &place.group;
+    let why = match ask::report(place) {
+        Ok(report) if report.phase == "live" && !report.is_well() => screen::unwell(&report),
+        Ok(report) => format!("this member is {}", screen::standing(&report)),
+        Err(_) => "its agent does not answer".to_owned(),
+    };
     let _ = writeln!(
         std::io::stderr(),
-        "truechimer: no value of group '{group}' within {}: is a majority of its members connected? \
-         'truechimer group status' says",
-        options.timeout
+        "truechimer: no value of group '{group}' within {}: {}",
+        options.timeout,
+        show::plain(&why)
     );
     Ok(Outcome::Bad)
 }
 
-/// The thread of that name; without one, the member's own.
-fn thread(name: Option<&str>, member: Member) -> Thread {
-    let text = match name {
-        Some(name) => format!("shared {name}"),
-        None => format!("own {member}"),
-    };
-    // FNV-1a: the same on all nodes and in all versions.
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    // Away from the group's own numbers and a program's first thread.
-    Thread(hash | 1 << 63)
+/// The thread of that name; without one, the member's alone.
+fn thread(name: Option<&str>, member: Member, members: &[u32]) -> Result<Thread, Failure> {
+    let place = members.iter().position(|one| *one == member.0);
+    match (name, place.and_then(|index| u8::try_from(index).ok())) {
+        (Some(name), _) => Ok(ask::thread(&format!("shared {name}"))),
+        (None, Some(index)) => Ok(Thread::alone(index)),
+        (None, None) => Err(Failure::Said(format!(
+            "node {member} is an observer: it takes no part in the rounds that readings are"
+        ))),
+    }
 }
 
 #[derive(Serialize)]
 struct Json<'a> {
     group: &'a str,
     member: u32,
+    /// In hexadecimal.
     thread: String,
+    thread_name: Option<&'a str>,
     time_unix_ns: i64,
     time_utc: String,
+    error_bound_ns: Option<i64>,
     utc_earliest_unix_ns: Option<i64>,
     utc_latest_unix_ns: Option<i64>,
     synchronizer: u32,
@@ -136,13 +146,20 @@ struct Json<'a> {
 }
 
 impl<'a> Json<'a> {
-    fn new(group: &'a str, member: Member, thread: Thread, value: &Agreed) -> Json<'a> {
+    fn new(
+        group: &'a str,
+        member: Member,
+        (thread, thread_name): (Thread, Option<&'a str>),
+        value: &Agreed,
+    ) -> Json<'a> {
         Json {
             group,
             member: member.0,
-            thread: thread.0.to_string(),
+            thread: thread.to_string(),
+            thread_name,
             time_unix_ns: value.time.0,
             time_utc: screen::time(value.time.0),
+            error_bound_ns: value.error_bound(),
             utc_earliest_unix_ns: value.utc.map(|bound| bound.earliest),
             utc_latest_unix_ns: value.utc.map(|bound| bound.latest),
             synchronizer: value.synchronizer.0,
@@ -158,13 +175,10 @@ mod tests {
 
     #[test]
     fn names_are_threads_and_no_name_is_the_members_own() {
-        let all = [
-            thread(Some("job"), Member(1)),
-            thread(Some("jobs"), Member(1)),
-            thread(None, Member(1)),
-            thread(None, Member(2)),
-        ];
-        assert_eq!(all[0], thread(Some("job"), Member(2)), "shared by all members");
+        let thread = |name, member| thread(name, Member(member), &[1, 2]).unwrap();
+        let all =
+            [thread(Some("job"), 1), thread(Some("jobs"), 1), thread(None, 1), thread(None, 2)];
+        assert_eq!(all[0], thread(Some("job"), 2), "shared by all members");
         for (i, one) in all.iter().enumerate() {
             assert!(one.0 > 1 << 62 && all[..i].iter().all(|other| other != one));
         }

@@ -1,9 +1,10 @@
 //! A member's report as text, 80 columns wide.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use truechimer_group_agent::{MemberReport, Report};
-use truechimer_time::{Rate, Span, Utc};
+use truechimer_group_agent::{MemberReport, ProcessReport, Report};
+use truechimer_time::{Span, Utc};
 
 use crate::show;
 use crate::table::{Side, Table};
@@ -30,7 +31,9 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             1 => format!("{ago} ago"),
             n => format!("{n} times, last {ago} ago"),
         };
-        show::wrapped(&format!("{} ({often})", notice.last), "  ", out)?;
+        let over = notice.kind == "transport" && report.connected_to_transport;
+        let before = if over { "before it was connected: " } else { "" };
+        show::wrapped(&format!("{before}{} ({often})", notice.last), "  ", out)?;
     }
     Ok(())
 }
@@ -40,7 +43,7 @@ fn lines(report: &Report) -> Vec<(&'static str, String)> {
     let members: Vec<String> = group.members.iter().map(ToString::to_string).collect();
     let rotate = if group.rotate { ", proposing in turn" } else { "" };
     let counts = &report.counts;
-    vec![
+    let mut lines = vec![
         (
             "group",
             format!(
@@ -68,17 +71,20 @@ fn lines(report: &Report) -> Vec<(&'static str, String)> {
         (
             "rounds",
             format!(
-                "{}, {} messages per round{}",
+                "{}{}{}",
                 counts.rounds,
-                per_round(report).map_or_else(|| "-".to_owned(), |n| format!("{n:.3}")),
+                per_round(report).map_or_else(String::new, |n| format!(", {n:.2} messages each")),
                 recent(report)
             ),
         ),
         (
             "messages",
             format!(
-                "{} sent; proposals {} sent, {} suppressed, {} duplicates",
-                counts.messages_sent, counts.proposals_sent, counts.suppressed, counts.duplicates
+                "{} sent; proposals: {} sent, {} suppressed, {}",
+                counts.messages_sent,
+                counts.proposals_sent,
+                counts.suppressed,
+                many(counts.duplicates, "duplicate", "duplicates")
             ),
         ),
         ("waiting", waiting(report)),
@@ -92,7 +98,77 @@ fn lines(report: &Report) -> Vec<(&'static str, String)> {
                 show::age(Span::from_nanos(report.uptime_ns))
             ),
         ),
-    ]
+    ];
+    if report.phase == "live" && !report.timed {
+        lines.insert(3, ("time", UNTIMED.to_owned()));
+    }
+    lines
+}
+
+/// What to do where there is no UTC.
+const UNTIMED: &str = "none for programs: they wait, as the group's clock is not tied to UTC. Run \
+    `truechimer run` on the nodes, or start the agents with --system-clock BOUND (or, for a clock \
+    without UTC, with --without-utc)";
+
+/// What is not as it should be with a live member.
+pub fn unwell(report: &Report) -> String {
+    match report.stalled_ns {
+        Some(_) => format!("this member is {}", standing(report)),
+        None => format!("time: {UNTIMED}"),
+    }
+}
+
+/// A number with its noun.
+pub fn many(n: u64, one: &str, more: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { more })
+}
+
+/// A span to three significant digits, in the unit that fits: `9 ns`, `1.23 ms`, `-45.6 s`.
+pub fn short(ns: i64) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s")];
+    let sign = if ns < 0 { "-" } else { "" };
+    let size = ns.unsigned_abs();
+    if size == 0 {
+        return "0 s".to_owned();
+    }
+    for (index, (unit, name)) in UNITS.iter().enumerate() {
+        let number = digits(size as f64 / *unit as f64);
+        // What is rounded up to a thousand is one of the next unit.
+        if (index == UNITS.len() - 1) || number.parse().is_ok_and(|number: f64| number < 1000.0) {
+            return format!("{sign}{number} {name}");
+        }
+    }
+    String::new()
+}
+
+/// Three significant digits, or all of those before the point.
+fn digits(number: f64) -> String {
+    let decimals = match number {
+        _ if number < 9.995 => 2,
+        _ if number < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{number:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// The same with a sign.
+pub fn signed(ns: i64) -> String {
+    if ns > 0 { format!("+{}", short(ns)) } else { short(ns) }
+}
+
+/// A steering rate, ppm.
+pub fn rate(ppb: i64) -> String {
+    let sign = match ppb {
+        0 => "",
+        1.. => "+",
+        _ => "-",
+    };
+    format!("{sign}{} ppm", digits(ppb.unsigned_abs() as f64 / 1000.0))
 }
 
 /// Where the member stands.
@@ -100,7 +176,14 @@ pub fn standing(report: &Report) -> String {
     match report.phase.as_str() {
         "outside" => "outside: no majority is connected".to_owned(),
         phase => {
-            format!("{phase}, primary component {}, message {}", report.generation, report.index)
+            let stalled = report.stalled_ns.map_or_else(String::new, |ns| {
+                let for_ = show::age(Span::from_nanos(ns));
+                format!(", but stalled: nothing delivered for {for_} (does Corosync hang?)")
+            });
+            format!(
+                "{phase}{stalled}, primary component {}, message {}",
+                report.generation, report.index
+            )
         }
     }
 }
@@ -109,16 +192,14 @@ fn clock(report: &Report) -> String {
     let Some(view) = report.view_ns else {
         return format!("none yet ({})", report.utc);
     };
-    let utc = match (report.ahead_of_utc_ns, report.utc_bound_ns) {
-        (Some(ahead), Some(bound)) => format!(
-            "{:+} from UTC (known to ±{})",
-            Span::from_nanos(ahead),
-            Span::from_nanos(bound)
-        ),
+    let utc = match (report.error_bound_ns, report.ahead_of_utc_ns) {
+        (Some(bound), Some(ahead)) => {
+            format!("within {} of UTC (offset {})", short(bound), signed(ahead))
+        }
         _ => format!("no UTC here: {}", report.utc),
     };
-    let steered = Rate::from_ppb(report.steering_ppb);
-    format!("{} by this member's view, {utc}, steered by {steered:+}", time(view))
+    let steered = rate(report.steering_ppb);
+    format!("{} by this member's view, {utc}, steered by {steered}", time(view))
 }
 
 /// Group time as text.
@@ -137,48 +218,78 @@ pub fn per_round(report: &Report) -> Option<f64> {
     (counts.rounds > 0).then(|| delivered as f64 / counts.rounds as f64)
 }
 
-/// The synchronizers of the last rounds, the newest last.
+/// How many of the last rounds each member was the synchronizer of.
 fn recent(report: &Report) -> String {
-    let last: Vec<String> =
-        report.recent_synchronizers.iter().rev().take(16).rev().map(u32::to_string).collect();
-    match last.is_empty() {
+    let last: Vec<u32> = report.recent_synchronizers.iter().rev().take(16).copied().collect();
+    let mut counts = BTreeMap::new();
+    last.iter().for_each(|member| *counts.entry(*member).or_insert(0_usize) += 1);
+    let each: Vec<String> =
+        counts.iter().map(|(member, n)| format!("{member}: {n} of {}", last.len())).collect();
+    match each.is_empty() {
         true => String::new(),
-        false => format!("; last synchronizers {}", last.join(" ")),
+        false => format!("; last synchronizers {}", each.join(", ")),
     }
 }
 
 fn waiting(report: &Report) -> String {
     let waiting = &report.waiting;
     let parts = [
-        (waiting.operations, "readings"),
-        (waiting.commits, "replies for a majority"),
-        (waiting.messages, "messages to be sent"),
-        (waiting.causal, "messages from other groups"),
-        (waiting.values, "values for threads that are behind"),
-        (waiting.disk, "values for the disk"),
+        (waiting.operations, "reading", "readings"),
+        (waiting.commits, "reply for a majority", "replies for a majority"),
+        (waiting.messages, "message to be sent", "messages to be sent"),
+        (waiting.causal, "message from another group", "messages from other groups"),
+        (waiting.values, "value for a thread that is behind", "values for threads that are behind"),
+        (waiting.disk, "value for the disk", "values for the disk"),
     ];
-    let some = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
-    let some: Vec<String> = some.collect();
+    let some = parts.iter().filter(|(n, ..)| *n > 0);
+    let some: Vec<String> = some.map(|(n, one, more)| many(*n as u64, one, more)).collect();
     if some.is_empty() { "nothing".to_owned() } else { some.join(", ") }
 }
 
 fn programs(report: &Report) -> String {
     let programs = &report.programs;
-    let program = if programs.program { "the member's program is here" } else { "none" };
-    let gap = if programs.missed { " (has missed something: to be started anew)" } else { "" };
-    let mut text = format!("{program}{gap}; {} readings, {} answered", programs.reads, programs.answers);
-    for (n, what) in [
-        (programs.refused, "attachments refused"),
-        (programs.cut_off, "cut off"),
-        (programs.reclaimed, "readings of dead processes"),
-        (report.counts.unheard, "messages that no program was there for"),
-        (report.counts.gaps, "times part of the stream was missed"),
+    let mut here: Vec<String> = programs.processes.iter().map(process).collect();
+    if here.is_empty() {
+        here.push("none".to_owned());
+    }
+    let mut text = here.join(", ");
+    if programs.missed {
+        text += " (has missed something: to be started anew)";
+    }
+    text += &format!(
+        "; {} so far, {} answered",
+        many(programs.reads, "reading", "readings"),
+        programs.answers
+    );
+    for (n, one, more) in [
+        (programs.refused, "attachment refused", "attachments refused"),
+        (programs.cut_off, "cut off", "cut off"),
+        (programs.reclaimed, "reading of a dead process", "readings of dead processes"),
+        (
+            report.counts.unheard,
+            "message that no program was there for",
+            "messages that no program was there for",
+        ),
     ] {
         if n > 0 {
-            text += &format!(", {n} {what}");
+            text += &format!(", {}", many(n, one, more));
         }
     }
+    if report.counts.gaps > 0 {
+        text += &format!(", part of the stream missed {}", many(report.counts.gaps, "time", "times"));
+    }
     text
+}
+
+fn process(process: &ProcessReport) -> String {
+    let ProcessReport { pid, name, messages, reads } = process;
+    let who = match (*pid, name.is_empty()) {
+        (0, _) => "a process that cannot be seen from here".to_owned(),
+        (pid, true) => format!("process {pid}"),
+        (pid, false) => format!("{name} ({pid})"),
+    };
+    let messages = if *messages { ", the group's messages" } else { "" };
+    format!("{who}: {}{messages}", many(*reads, "reading", "readings"))
 }
 
 /// The members, as a table.
@@ -197,7 +308,7 @@ pub fn members(report: &Report) -> Table {
             state(member).to_owned(),
             member
                 .ahead_of_utc_ns
-                .map_or_else(|| "-".to_owned(), |ns| format!("{:+}", Span::from_nanos(ns))),
+                .map_or_else(|| "-".to_owned(), signed),
             member
                 .report_age_ns
                 .map_or_else(|| "-".to_owned(), |ns| show::age(Span::from_nanos(ns.max(0)))),
@@ -225,7 +336,7 @@ fn threads(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nthreads that are behind here (of {})", report.thread_count)?;
     for thread in behind.iter().take(FEW) {
         let (number, read) = (&thread.thread, thread.read);
-        writeln!(out, "  {number}: {read} of {} rounds read", thread.decided)?;
+        writeln!(out, "  thread {number}: {read} of {} rounds read", thread.decided)?;
     }
     if let Some(more) = behind.len().checked_sub(FEW).filter(|more| *more > 0) {
         writeln!(out, "  and {more} more")?;
@@ -236,6 +347,27 @@ fn threads(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn three_digits_are_enough() {
+        for (ns, text) in [
+            (0, "0 s"),
+            (-9, "-9 ns"),
+            (999, "999 ns"),
+            (1_234, "1.23 µs"),
+            (45_678, "45.7 µs"),
+            (999_960, "1 ms"),
+            (-50_000_000, "-50 ms"),
+            (12_345_678_900, "12.3 s"),
+            (1_800_000_000_000_000_000, "1800000000 s"),
+            (i64::MIN, "-9223372037 s"),
+        ] {
+            assert_eq!(short(ns), text);
+        }
+        assert_eq!([signed(7), signed(-7), signed(0)], ["+7 ns", "-7 ns", "0 s"]);
+        assert_eq!([rate(0), rate(-1_234), rate(500_000)], ["0 ppm", "-1.23 ppm", "+500 ppm"]);
+        assert_eq!([many(1, "day", "days"), many(0, "day", "days")], ["1 day", "0 days"]);
+    }
 
     #[test]
     fn group_times_are_shown_to_the_nanosecond() {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use truechimer_group_agent::config;
+use truechimer_group_agent::{Report, config};
 
 use super::{Place, ask, screen};
 use crate::failure::{Ended, Outcome};
@@ -12,10 +12,11 @@ use crate::show;
 /// Options of `truechimer group status`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Counts are this member's, since its agent has started. An offset from UTC is the group's clock - UTC
-by the member's own clock, as it last reported; positive: the group's clock is ahead. Messages per
-round are the proposals that were delivered for each decided round: 1 is the least, unless
-proposals ride on programs' messages.
+Counts are this member's, since its agent has started. 'within X of UTC' is how far the group's
+clock may be from UTC now, by this member's view of the one and its own clock for the other. An
+offset is the group's clock - UTC by a member's clock; positive: the group's clock is ahead.
+Messages per round are the proposals that were delivered for each decided round: 1 is the least,
+unless proposals ride on programs' messages.
 
 Columns:
   member    its node; * is the one that was asked
@@ -25,7 +26,13 @@ Columns:
   reported  how long ago that was
   won       rounds of which it was the synchronizer
 
-Exit status: 0 all members that were asked are live, 1 some are not, 2 error (no agent, say).")]
+Threads are numbered in hexadecimal; a program's first thread is 10. In JSON the last value's
+utc_earliest_ns and utc_latest_ns say where UTC was when the synchronizer read its clocks: not an
+interval around the value. error_bound_ns is the greater distance from the value to these.
+
+Exit status: 0 all members that were asked are live, their messages come through and programs get
+times; 1 some are outside or joining, stalled (nothing delivered for more than 2 s), or wait for a
+time that is tied to UTC; 2 error (no agent, say).")]
 pub struct Options {
     /// Only this group
     #[arg(long, value_name = "NAME", value_parser = config::name)]
@@ -50,5 +57,5 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         }
         screen::write(report, out)?;
     }
-    Ok(Outcome::of(reports.iter().all(|report| report.phase == "live")))
+    Ok(Outcome::of(reports.iter().all(Report::is_well)))
 }

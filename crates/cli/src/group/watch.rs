@@ -8,17 +8,22 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use truechimer_group_agent::{Report, config};
-use truechimer_time::{Rate, Span};
+use truechimer_time::Span;
 
-use super::{Place, ask, screen};
+use super::{Place, Wait, ask, screen};
+use crate::table::{Side, Table};
 use crate::args::positive;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::{show, signals};
 
 /// How often the flag is looked at.
 const GLANCE: Duration = Duration::from_millis(50);
+/// Members that are shown on one screen.
+const LINES: usize = 18;
+/// Notices that are shown with several members are no older, ns.
+const NEWS_NS: i64 = 60_000_000_000;
 /// Columns of the lines that are written where there is no terminal.
-const COLUMNS: [(&str, usize); 11] = [
+const COLUMNS: [(&str, usize); 12] = [
     ("uptime", 8),
     ("group", 12),
     ("member", 6),
@@ -28,26 +33,31 @@ const COLUMNS: [(&str, usize); 11] = [
     ("sent/s", 9),
     ("suppr/s", 9),
     ("dupl/s", 7),
-    ("offset", 12),
-    ("steering", 14),
+    ("offset", 9),
+    ("within", 9),
+    ("steering", 10),
 ];
 
 /// Options of `truechimer group watch`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-On a terminal it shows what 'truechimer group status' does, with rates, again and again. Elsewhere
-it writes a line for each member of this node and each interval.
+On a terminal it shows what 'truechimer group status' does, with rates, again and again; where this
+node has several members, one line for each. Elsewhere it writes a line for each member of this node
+and each interval.
 
 Columns of the lines:
   uptime    of the member's place, s
+  phase     outside, joining, live; stalled: nothing delivered for more than 2 s; no UTC: programs
+            wait until the group's clock is tied to UTC
   live      how many members take part
   rounds/s  rounds decided, sent/s messages that this member sent, suppr/s its operations that
             needed no proposal from it, dupl/s proposals for decided rounds: since the line before
   offset    the group's clock - UTC by this member's clock; positive: the group's clock is ahead
+  within    how far the group's clock may be from UTC
   steering  how much faster than the physical clocks the group's clock is made to go
 
-Exit status: 0 ended by a signal, or --once found all members that were asked live; 1 --once found
-some that are not; 2 error (no agent, say).")]
+Exit status: 0 ended by a signal, or --once found all members that were asked well (see 'truechimer
+group status --help'); 1 --once found some that are not; 2 error (no agent, say).")]
 pub struct Options {
     /// Only this group
     #[arg(long, value_name = "NAME", value_parser = config::name)]
@@ -63,6 +73,8 @@ pub struct Options {
     pub json: bool,
     #[command(flatten)]
     pub place: Place,
+    #[command(flatten)]
+    pub wait: Wait,
 }
 
 /// Runs the command.
@@ -71,6 +83,8 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let terminal = io::stdout().is_terminal() && !options.json && !options.once;
     let mut watch = Watch { options, before: BTreeMap::new(), headed: false };
     let look = || ask::reports(&options.place, options.group.as_deref());
+    let stopped = || stop.load(Ordering::Relaxed);
+    ask::awaited(&options.place, options.group.as_deref(), options.wait.end(), &stopped)?;
     watch.remember(&look()?);
     loop {
         if !rest(&stop, options.interval) {
@@ -93,7 +107,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         out.flush()?;
         watch.remember(&reports);
         if options.once {
-            return Ok(Outcome::of(reports.iter().all(|report| report.phase == "live")));
+            return Ok(Outcome::of(reports.iter().all(Report::is_well)));
         }
     }
 }
@@ -174,6 +188,9 @@ impl Watch<'_> {
             self.headed = true;
             row(COLUMNS.map(|(name, _)| name.to_owned()), out)?;
         }
+        if terminal && reports.len() > 1 {
+            return Ok(self.table(reports, out)?);
+        }
         for report in reports {
             let rates = self.rates(report);
             if self.options.json {
@@ -192,6 +209,51 @@ impl Watch<'_> {
     }
 }
 
+impl Watch<'_> {
+    /// Several members on one screen of 24 lines of 80 columns, as far as they fit.
+    fn table(&self, reports: &[Report], out: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::new(&[
+            ("group", Side::Left),
+            ("member", Side::Right),
+            ("phase", Side::Left),
+            ("live", Side::Right),
+            ("rounds/s", Side::Right),
+            ("sent/s", Side::Right),
+            ("offset", Side::Right),
+            ("within", Side::Right),
+            ("steering", Side::Right),
+        ]);
+        for report in reports.iter().take(LINES) {
+            let cells = cells(report, self.rates(report));
+            let [_, group, member, phase, live, rounds, sent, _, _, offset, within, steering] = cells;
+            let group: String = group.chars().take(12).collect();
+            table.row(vec![
+                group, member, phase, live, rounds, sent, offset, within, steering,
+            ]);
+        }
+        table.write(out)?;
+        if let Some(more) = reports.len().checked_sub(LINES).filter(|more| *more > 0) {
+            writeln!(out, "and {more} more: see --group and --member")?;
+        }
+        let mut room = (LINES + 2).saturating_sub(reports.len());
+        for report in reports {
+            for notice in report.notices.iter().rev() {
+                let old = notice.age_ns > NEWS_NS;
+                if old || room == 0 {
+                    continue;
+                }
+                room -= 1;
+                let ago = show::age(Span::from_nanos(notice.age_ns));
+                let text = format!("{}: {} ({ago} ago)", report.member, notice.last);
+                let text = show::plain(&text);
+                let text: String = text.chars().take(79).collect();
+                writeln!(out, "{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn in_words(rates: &Rates) -> String {
     format!(
         "a second: {:.1} rounds, {:.1} messages sent, {:.1} proposals suppressed, {:.1} duplicates",
@@ -199,7 +261,7 @@ fn in_words(rates: &Rates) -> String {
     )
 }
 
-fn cells(report: &Report, rates: Option<Rates>) -> [String; 11] {
+fn cells(report: &Report, rates: Option<Rates>) -> [String; 12] {
     let rate = |of: fn(&Rates) -> f64| {
         rates.as_ref().map_or_else(|| "-".to_owned(), |rates| format!("{:.1}", of(rates)))
     };
@@ -208,20 +270,23 @@ fn cells(report: &Report, rates: Option<Rates>) -> [String; 11] {
         format!("{:.1}", report.uptime_ns as f64 / 1e9),
         report.group.name.clone(),
         report.member.to_string(),
-        report.phase.clone(),
+        match report.phase.as_str() {
+            "live" if report.stalled_ns.is_some() => "stalled".to_owned(),
+            "live" if !report.timed => "no UTC".to_owned(),
+            phase => phase.to_owned(),
+        },
         format!("{live}/{}", report.group.members.len()),
         rate(|rates| rates.rounds_per_s),
         rate(|rates| rates.sent_per_s),
         rate(|rates| rates.suppressed_per_s),
         rate(|rates| rates.duplicates_per_s),
-        report
-            .ahead_of_utc_ns
-            .map_or_else(|| "-".to_owned(), |ns| format!("{:+}", Span::from_nanos(ns))),
-        format!("{:+}", Rate::from_ppb(report.steering_ppb)),
+        report.ahead_of_utc_ns.map_or_else(|| "-".to_owned(), screen::signed),
+        report.error_bound_ns.map_or_else(|| "-".to_owned(), screen::short),
+        screen::rate(report.steering_ppb),
     ]
 }
 
-fn row(cells: [String; 11], out: &mut dyn Write) -> io::Result<()> {
+fn row(cells: [String; 12], out: &mut dyn Write) -> io::Result<()> {
     let mut line = String::new();
     for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
         line.push_str(&format!("{cell:>width$} "));

@@ -22,7 +22,7 @@ impl Local {
 
     fn agent(dir: &Dir) -> Process {
         let (agents, state) = (dir.join("agents"), dir.join("state"));
-        let arguments = ["group", "agent", "--group", "demo", "--local", "3", "--page", "none"];
+        let arguments = ["group", "agent", "--group", "demo", "--local", "3", "--page", "none", "--without-utc"];
         let places = ["--directory", &agents, "--state", &state];
         Process::start(dir, "agent.log", &[&arguments[..], &places].concat())
     }
@@ -73,6 +73,15 @@ fn a_group_without_a_ring_is_started_asked_read_and_ended() {
     let newest = read("3", &[]);
     assert!(newest["time_unix_ns"].as_i64() > second["time_unix_ns"].as_i64());
     assert_eq!(newest["utc_earliest_unix_ns"], serde_json::Value::Null, "nobody has UTC");
+    assert_eq!(newest["error_bound_ns"], serde_json::Value::Null);
+    let plain = local.ask(&["now", "--group", "demo", "--member", "3"]);
+    assert!(plain.out.ends_with("Z (its distance from UTC is not known)\n"), "{plain:?}");
+    // Nobody keeps what nobody else will read.
+    for line in local.ask(&["status", "--json"]).out.lines() {
+        let report: serde_json::Value = serde_json::from_str(line).unwrap();
+        let behind = if report["member"] == 1 { 0 } else { 1 };
+        assert_eq!(report["waiting"]["values"], behind, "{report}");
+    }
 
     let watched = local.ask(&["watch", "--once", "--interval", "50ms"]);
     assert_eq!((watched.code, watched.out.lines().count()), (0, 4), "{watched:?}");
@@ -91,6 +100,78 @@ fn a_group_without_a_ring_is_started_asked_read_and_ended() {
     local.until_live();
     let next = local.ask(&["now", "--group", "demo", "--member", "1", "--json"]).json();
     assert!(next["time_unix_ns"].as_i64() > newest["time_unix_ns"].as_i64(), "{next} {newest}");
+}
+
+#[test]
+fn what_readings_cost_is_measured_at_a_member() {
+    let local = Local::start();
+    let bench = |more: &[&str]| {
+        let usual = ["bench", "--member", "2", "-n", "40", "--threads", "4", "--timeout", "40s"];
+        local.ask(&[&usual[..], more].concat())
+    };
+    let text = bench(&[]);
+    assert_eq!(text.code, 0, "{text:?}");
+    for part in ["group demo, member 2", "one round", "riding", "leased", "truechimer-group-bench"] {
+        assert!(text.out.contains(part), "no {part:?} in {}", text.out);
+    }
+    assert!(text.out.lines().all(|line| line.chars().count() <= 80), "{}", text.out);
+    let figures = bench(&["--json"]).json();
+    assert_eq!((&figures["member"], &figures["one_round"]["count"]), (&2.into(), &40.into()));
+    assert_eq!((&figures["riding"]["count"], &figures["threads"]), (&40.into(), &4.into()));
+    // All rounds were read: 40 by one thread, as many by four.
+    assert!(figures["single"]["rounds"].as_u64() >= Some(40), "{figures}");
+    assert!(figures["several"]["rounds"].as_u64() >= Some(40), "{figures}");
+    assert!(figures["single"]["messages_per_round"].as_f64() >= Some(1.0), "{figures}");
+    let most = figures["several"]["messages_per_round"].as_f64();
+    assert!(most.is_some_and(|per_round| per_round > 0.0), "{figures}");
+    local.ask(&["bench"]).assert_error(&["1 of demo, 2 of demo, 3 of demo", "--member"]);
+}
+
+/// An agent of a local group of so many members, with these options.
+fn agent(dir: &Dir, members: &str, options: &[&str]) -> Process {
+    let agents = dir.join("agents");
+    let usual = ["group", "agent", "--group", "demo", "--local", members, "--state", "none"];
+    let there = ["--directory", &agents];
+    Process::start(dir, "agent.log", &[&usual[..], &there, options].concat())
+}
+
+/// `truechimer group` with these arguments, asking this agent.
+fn ask(dir: &Dir, arguments: &[&str]) -> Answer {
+    truechimer(&[&["group"], arguments, &["--directory", &dir.join("agents")]].concat())
+}
+
+#[test]
+fn without_utc_no_time_is_given_and_it_is_said_what_to_do() {
+    let dir = Dir::new();
+    let agent = agent(&dir, "1", &["--page", "none"]);
+    // It may be asked while it starts.
+    let now = ask(&dir, &["now", "--group", "demo", "--timeout", "200ms", "--wait", "60s"]);
+    assert_eq!((now.code, now.out.as_str()), (1, ""), "{now:?}");
+    assert!(now.err.contains("--system-clock BOUND (or, for a clock"), "{now:?}");
+    let status = ask(&dir, &["status"]);
+    assert_eq!(status.code, 1);
+    let words = status.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("the group's clock is not tied to UTC"), "{}", status.out);
+    assert!(agent.output().contains("programs wait"), "{}", agent.output());
+}
+
+#[test]
+fn with_utc_a_value_comes_with_its_distance_from_it() {
+    let dir = Dir::new();
+    let _agent = agent(&dir, "3", &["--system-clock", "7ms"]);
+    let member = ["--group", "demo", "--member", "2", "--wait", "60s", "--timeout", "40s"];
+    let json = ask(&dir, &[&["now", "--json"], &member[..]].concat()).json();
+    let ns = |name: &str| json[name].as_i64().unwrap();
+    let (time, bound) = (ns("time_unix_ns"), ns("error_bound_ns"));
+    assert!(bound >= 7_000_000, "{json}");
+    assert!(ns("utc_earliest_unix_ns") >= time - bound && ns("utc_latest_unix_ns") <= time + bound);
+    let plain = ask(&dir, &[&["now"], &member[..]].concat());
+    assert!(plain.code == 0 && plain.out.contains("Z ± "), "{plain:?}");
+    let watched = ask(&dir, &["watch", "--once", "--interval", "50ms", "--wait", "60s"]);
+    assert_eq!((watched.code, watched.out.lines().count()), (0, 4), "{watched:?}");
+    let status = ask(&dir, &["status"]);
+    assert!(status.out.contains("within ") && status.out.contains(" of UTC"), "{status:?}");
+    assert!(status.out.contains("last synchronizers "), "{status:?}");
 }
 
 #[test]
@@ -139,10 +220,10 @@ fn what_is_wrong_is_said_with_its_place() {
 
 #[test]
 fn every_group_command_has_help_that_says_how_it_ends() {
-    for what in ["agent", "status", "watch", "now"] {
+    for what in ["agent", "status", "watch", "now", "bench", "exec", "front"] {
         let help = command(&["group", what, "--help"]).output().unwrap();
         let help = String::from_utf8(help.stdout).unwrap();
-        assert!(help.contains("Exit status: 0"), "{what}: {help}");
+        assert!(help.contains("Exit status: "), "{what}: {help}");
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{what}: {help}");
     }
 }

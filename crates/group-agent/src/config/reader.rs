@@ -46,6 +46,7 @@ const GROUP: &[&str] = &[
     "report-interval",
     "buffer",
     "checkpoints",
+    "without-utc",
 ];
 /// Every table, as it is written, with its keys.
 const TABLES: [(&str, &[&str]); 2] = [("the top of the file", TOP), ("[[group]]", GROUP)];
@@ -164,6 +165,7 @@ impl Reader<'_> {
                     set(&mut made.report_ns, read);
                 }
                 "buffer" => set(&mut made.buffer, self.buffer(value)),
+                "without-utc" => set(&mut made.without_utc, self.boolean("without-utc", value)),
                 "checkpoints" => set(&mut made.checkpoints, self.boolean("checkpoints", value)),
                 other => self.unknown(other, key.span().start, TABLES[1]),
             }

@@ -1,3 +1,5 @@
+use truechimer_group::{Mode, Order};
+
 use super::*;
 
 fn membership(text: &str) -> Membership {

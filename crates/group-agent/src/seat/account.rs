@@ -1,15 +1,19 @@
 //! What a member says of itself.
 
+use std::path::Path;
+
 use truechimer_group::{Agreed, Mode, Order, Phase, Status};
+use truechimer_group_client::link::Role;
 
 use super::Seat;
 use crate::clocks::Clocks;
 use crate::config::Carrier;
 use crate::floor::Floor;
 use crate::report::{
-    Counts, GroupReport, MOST_THREADS, MemberReport, Programs, Report, ThreadReport, ValueReport,
-    Waiting,
+    Counts, GroupReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport, Programs,
+    Report, ThreadReport, ValueReport, Waiting,
 };
+use crate::text;
 
 impl Seat {
     /// Everything, for `truechimer group status`.
@@ -21,6 +25,11 @@ impl Seat {
             let before = utc.best.saturating_sub(utc.bound.earliest);
             utc.bound.latest.saturating_sub(utc.best).max(before)
         });
+        let error = view.zip(now.utc).map(|(view, utc)| {
+            let behind = utc.bound.latest.saturating_sub(view).saturating_abs();
+            view.saturating_sub(utc.bound.earliest).saturating_abs().max(behind)
+        });
+        let gated = self.gate.len();
         Report {
             version: crate::VERSION.to_owned(),
             pid: std::process::id(),
@@ -39,6 +48,12 @@ impl Seat {
                 Phase::Live => "live",
             }
             .to_owned(),
+            stalled_ns: self
+                .is_joined()
+                .then(|| self.flow.stalled(!self.outbox.is_empty(), now.physical))
+                .flatten(),
+            tied: status.tied,
+            timed: self.is_timed(&now),
             primary: status.phase != Phase::Outside,
             generation: status.point.generation,
             index: status.point.index,
@@ -50,6 +65,7 @@ impl Seat {
             offset_ns: status.offset_ns,
             ahead_of_utc_ns: view.zip(now.utc).map(|(view, utc)| view.saturating_sub(utc.best)),
             utc_bound_ns: bound,
+            error_bound_ns: error,
             utc: match clocks.why_not() {
                 Some(why) => why.to_owned(),
                 None => clocks.description(),
@@ -69,9 +85,9 @@ impl Seat {
                 unheard: self.unheard,
             },
             waiting: Waiting {
-                operations: status.pending,
+                operations: status.pending.saturating_add(gated.0),
                 commits: status.commits,
-                messages: status.queued.saturating_add(self.outbox.len()),
+                messages: status.queued.saturating_add(self.outbox.len()).saturating_add(gated.1),
                 causal: status.held,
                 values: status.kept,
                 disk: self.held.len(),
@@ -115,6 +131,7 @@ impl Seat {
         Programs {
             program: self.door.program().is_some(),
             family: self.door.family().map(|family| format!("{family:016x}")),
+            processes: self.door.processes().take(MOST_PROCESSES).map(process).collect(),
             missed: self.door.missed().is_some(),
             attached: counts.attached,
             refused: counts.refused,
@@ -140,9 +157,16 @@ fn members(status: &Status, view: Option<i64>) -> Vec<MemberReport> {
     status.members.iter().map(report).collect()
 }
 
+fn process((pid, role, reads): (u32, Role, u64)) -> ProcessReport {
+    let name = text::read(Path::new(&format!("/proc/{pid}/comm")), 64).unwrap_or_default();
+    let name = text::printable(name.trim_end());
+    ProcessReport { pid, name, messages: role == Role::Program, reads }
+}
+
 fn value(agreed: Agreed) -> ValueReport {
     ValueReport {
         time_ns: agreed.time.0,
+        error_bound_ns: agreed.error_bound(),
         utc_earliest_ns: agreed.utc.map(|bound| bound.earliest),
         utc_latest_ns: agreed.utc.map(|bound| bound.latest),
         synchronizer: agreed.synchronizer.0,
@@ -155,7 +179,7 @@ fn threads(status: &Status) -> Vec<ThreadReport> {
         .threads
         .iter()
         .map(|(thread, here)| ThreadReport {
-            thread: thread.0.to_string(),
+            thread: thread.to_string(),
             read: here.read.0,
             decided: here.decided.0,
             surplus: here.decided.0.saturating_sub(here.read.0),

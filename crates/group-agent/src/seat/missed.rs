@@ -6,6 +6,7 @@
 
 use truechimer_group::{Action, Event, Phase, Rejection};
 use truechimer_group_client::agent::News;
+use truechimer_group_client::link::Outside;
 
 use super::{Seat, Turn};
 use crate::notices::Level;
@@ -51,7 +52,9 @@ impl Seat {
 
     fn miss(&mut self, turn: &mut Turn<'_>) {
         let checkpoints = self.membership.checkpoints;
-        if !self.missed.seen && !checkpoints {
+        let resumes = self.reads.values().any(|read| read.outside == Outside::Resume);
+        if !checkpoints && (resumes || !self.missed.seen) {
+            // What waits for a value gets the group's next.
             return;
         }
         // What was asked before is not answered with what came after.
@@ -82,6 +85,7 @@ impl Seat {
     }
 
     fn reject_all(&mut self) {
+        self.gate.forget_reads();
         for (_, waiting) in self.reads.drain() {
             self.door.complete(waiting.ticket, Err(Rejection::Missed));
         }

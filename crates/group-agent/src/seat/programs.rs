@@ -4,6 +4,7 @@ use truechimer_group::{Action, Call, Event, Phase, Rejection, Thread};
 use truechimer_group_client::agent::{LinkId, News, Request, Ticket};
 use truechimer_group_client::link::{Answer, Outside, Role};
 
+use super::gate::Asked;
 use super::{Crossing, FOREIGN, Install, Seat, Turn, Waiting};
 use crate::notices::Level;
 
@@ -17,7 +18,7 @@ impl Seat {
                 if new {
                     self.missed.anew();
                 }
-                if role == Role::Program && new {
+                if role == Role::Program {
                     self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
                     if let Some(Install { data, position }) = self.install.take() {
                         let gap = self.replace();
@@ -40,9 +41,8 @@ impl Seat {
                 self.abandoned(&[Request::Abandon { ticket, thread }], turn);
             }
             Request::Multicast { token, payload, .. } => {
-                let event =
-                    Event::Multicast { token: token & !FOREIGN, payload: &payload, stamp: None };
-                self.engine.handle(turn.clocks.read(), event);
+                let token = token & !FOREIGN;
+                self.ask(Asked::Multicast { token, payload, stamp: None }, turn.clocks);
             }
             Request::SendTo { link, group, token, stamp, payload } => {
                 turn.crossings.push(Crossing::Message { group, link, token, stamp, payload });
@@ -97,7 +97,6 @@ impl Seat {
         again: bool,
         turn: &Turn<'_>,
     ) {
-        let fails = outside == Outside::Fail;
         if let Some(gap) = self.door.missed() {
             if outside != Outside::Resume || self.membership.checkpoints {
                 self.door.complete(ticket, Err(Rejection::Missed));
@@ -110,11 +109,11 @@ impl Seat {
             self.second.push((ticket, thread, call, outside));
         } else if self.reads.contains_key(&thread) {
             self.door.complete(ticket, Err(Rejection::Busy));
-        } else if fails && self.phase == Phase::Outside {
+        } else if outside == Outside::Fail && self.phase == Phase::Outside {
             self.door.complete(ticket, Err(Rejection::Outside));
         } else {
-            self.reads.insert(thread, Waiting { ticket, call, fails });
-            self.engine.handle(turn.clocks.read(), Event::Read { thread, call });
+            self.reads.insert(thread, Waiting { ticket, call, outside });
+            self.ask(Asked::Read { thread, call }, turn.clocks);
         }
     }
 
@@ -132,15 +131,17 @@ impl Seat {
     /// The program begins at the group's place. Reads of its that came by the other way before this
     /// word are asked for again, from there.
     fn restart(&mut self, turn: &Turn<'_>) {
+        self.gate.forget_reads();
         self.engine.handle(turn.clocks.read(), Event::Restarted);
         let returned = |thread: &Thread| {
             self.held.iter().any(
                 |action| matches!(action, Action::Return { thread: other, .. } if other == thread),
             )
         };
-        for (thread, waiting) in self.reads.iter().filter(|(thread, _)| !returned(thread)) {
-            let event = Event::Read { thread: *thread, call: waiting.call };
-            self.engine.handle(turn.clocks.read(), event);
+        let again = self.reads.iter().filter(|(thread, _)| !returned(thread));
+        let again: Vec<(Thread, Call)> = again.map(|(it, read)| (*it, read.call)).collect();
+        for (thread, call) in again {
+            self.ask(Asked::Read { thread, call }, turn.clocks);
         }
     }
 
@@ -153,7 +154,7 @@ impl Seat {
             }
             _ => true,
         });
-        self.engine.handle(turn.clocks.read(), Event::Abandon { thread });
+        self.ask(Asked::Abandon { thread }, turn.clocks);
     }
 
     /// Tells programs what came of what they asked.
@@ -235,12 +236,12 @@ impl Seat {
 
     /// Those that shall not wait.
     fn fail_reads(&mut self, turn: &Turn<'_>) {
-        let failing: Vec<Thread> =
-            self.reads.iter().filter(|(_, read)| read.fails).map(|(thread, _)| *thread).collect();
+        let failing = self.reads.iter().filter(|(_, read)| read.outside == Outside::Fail);
+        let failing: Vec<Thread> = failing.map(|(thread, _)| *thread).collect();
         for thread in failing {
             if let Some(waiting) = self.reads.remove(&thread) {
                 self.door.complete(waiting.ticket, Err(Rejection::Outside));
-                self.engine.handle(turn.clocks.read(), Event::Abandon { thread });
+                self.ask(Asked::Abandon { thread }, turn.clocks);
             }
         }
     }

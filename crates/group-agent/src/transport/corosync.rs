@@ -1,13 +1,15 @@
 //! A group of Corosync's: one handle for each group, at one node one process in it.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::os::fd::BorrowedFd;
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use truechimer_corosync::{self as corosync, CorosyncError, Cpg, Gone, Process, Quorum, Reason};
 use truechimer_group::Member;
 
 use super::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
+use crate::sys;
 
 /// What a group is called in the ring, before its own name.
 const PREFIX: &str = "truechimer/";
@@ -65,12 +67,28 @@ impl Corosync {
         Ok(Corosync { cpg, quorum, view, events: VecDeque::new() })
     }
 
+    /// Whether there is something of the stream, and of the quorum: one system call where asking the
+    /// libraries would take one for each, on the way of every reading.
+    fn has(&self) -> Result<(bool, bool), TransportError> {
+        let quorum = self.quorum.as_ref().map_or(-1, |quorum| quorum.descriptor().as_raw_fd());
+        let mut fds = [self.cpg.descriptor().as_raw_fd(), quorum].map(sys::readable);
+        match sys::poll(&mut fds, 0) {
+            Ok(()) => Ok((fds[0].revents != 0, fds[1].revents != 0)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok((true, true)),
+            Err(error) => Err(TransportError { what: format!("poll: {error}"), passing: true }),
+        }
+    }
+
     fn take(&mut self, into: &mut Vec<Incoming>) -> Result<(), TransportError> {
-        if let Some(quorum) = &mut self.quorum {
+        let (stream, majority) = self.has()?;
+        if let Some(quorum) = self.quorum.as_mut().filter(|_| majority) {
             let mut views = Vec::new();
             let outcome = quorum.dispatch(&mut views, MOST_AT_ONCE);
             into.extend(views.iter().map(|view| Incoming::Quorum { quorate: view.quorate }));
             outcome?;
+        }
+        if !stream {
+            return Ok(());
         }
         let outcome = self.cpg.dispatch(&mut self.events, MOST_AT_ONCE);
         for event in self.events.drain(..) {

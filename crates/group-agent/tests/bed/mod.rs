@@ -133,6 +133,30 @@ impl Bed {
         Running::start(self.settings(membership, &self.dir.join("state")), hubs)
     }
 
+    /// The same with UTC from there.
+    pub fn agent_by(&self, member: u32, utc: UtcSource) -> Running {
+        let mut settings = self.settings(Bed::membership(member), &self.dir.join("state"));
+        settings.utc = Some(utc);
+        let hubs = BTreeMap::from([(GROUP.to_owned(), self.hub.clone())]);
+        Running::start(settings, hubs)
+    }
+
+    /// One with all members of local groups of these names, and with other settings.
+    pub fn agent_of(&self, groups: &[(&str, u32)], change: impl FnOnce(&mut Settings)) -> Running {
+        let all = groups.iter().map(|(name, count)| Membership::new(*name).local(*count));
+        let mut settings = self.settings(Bed::membership(1), &self.dir.join("state"));
+        settings.groups = all.collect();
+        change(&mut settings);
+        Running::start(settings, BTreeMap::new())
+    }
+
+    /// An agent with one member of the group of three, and a state directory of its own.
+    pub fn agent_by_itself(&self, member: u32) -> (Running, PathBuf) {
+        let state = self.dir.join(format!("state{member}"));
+        let hubs = BTreeMap::from([(GROUP.to_owned(), self.hub.clone())]);
+        (Running::start(self.settings(Bed::membership(member), &state), hubs), state)
+    }
+
     /// Why an agent does not start.
     pub fn refused(&self, member: u32, state: &Path) -> String {
         // Another hub, as if it were another process: its transport would have it.
@@ -170,7 +194,11 @@ impl Bed {
 
     /// What the member's agent says of it.
     pub fn report(&self, member: u32) -> Report {
-        let mut watcher = Watcher::attach(&self.place(GROUP, member)).unwrap();
+        self.report_of(GROUP, member)
+    }
+
+    pub fn report_of(&self, group: &str, member: u32) -> Report {
+        let mut watcher = Watcher::attach(&self.place(group, member)).unwrap();
         Report::from_json(&watcher.status(PATIENCE).unwrap().expect("in time")).unwrap()
     }
 }

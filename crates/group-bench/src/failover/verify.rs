@@ -50,17 +50,14 @@ struct Life {
     number: u32,
     /// For each thread the last round and its value.
     threads: HashMap<u64, (u64, Agreed)>,
-    /// How often it was told that it is outside, and how often at each thread's last value: what
-    /// it missed then is not lost without its knowing.
-    told: u32,
-    told_at: HashMap<u64, u32>,
+    /// For each thread how many readings were refused since its last value: each of them may have
+    /// been a round.
+    refused: HashMap<u64, u64>,
     /// For each thread the first value.
     first: HashMap<u64, Agreed>,
     last_message: Option<Place>,
     /// The messages' places, to see what is missing.
     messages: Vec<Place>,
-    /// How many messages it had got when it was told that it is outside.
-    breaks: Vec<usize>,
     /// The latest generation of which something was seen.
     generation: u64,
     committed: Option<Point>,
@@ -171,12 +168,10 @@ impl Verifier {
             node,
             number,
             threads: HashMap::new(),
-            told: 0,
-            told_at: HashMap::new(),
+            refused: HashMap::new(),
             first: HashMap::new(),
             last_message: None,
             messages: Vec::new(),
-            breaks: Vec::new(),
             generation: 0,
             committed: None,
             outside: None,
@@ -207,7 +202,7 @@ impl Verifier {
                     Cause::Outside => self.tally.refused_outside += 1,
                     Cause::Gone | Cause::Late | Cause::Other => self.tally.failed += 1,
                 }
-                life.told += u32::from(cause == Cause::Outside);
+                *life.refused.entry(thread).or_default() += 1;
                 let text = format!("thread {thread} refused: {cause:?}");
                 self.losses.push((life.node, record.done, text));
             }
@@ -215,17 +210,10 @@ impl Verifier {
                 life.committed = life.committed.max(Some(point));
                 self.tally.commits += 1;
             }
-            What::Turn(phase) => {
-                life.turned_out = phase == Phase::Outside;
-                if life.turned_out {
-                    life.told += 1;
-                    life.breaks.push(life.messages.len());
-                }
-            }
+            What::Turn(phase) => life.turned_out = phase == Phase::Outside,
             What::Phase(phase) => {
                 life.outside = (phase == Phase::Outside).then_some(record.done);
                 if phase == Phase::Outside {
-                    life.told += 1;
                     self.losses.push((life.node, record.done, "went outside".to_owned()));
                 }
             }
@@ -247,15 +235,15 @@ impl Verifier {
         life.generation = life.generation.max(value.point.generation);
         life.first.entry(thread).or_insert(value);
         let last = life.threads.insert(thread, (round, value));
-        let told = life.told;
-        let told_since = life.told_at.insert(thread, told) != Some(told);
+        let refused = life.refused.insert(thread, 0).unwrap_or(0);
         if let Some(since) = life.outside.filter(|since| record.began > *since) {
             let other = format!("outside since {since}, asked at {}", record.began);
             self.violation(Kind::WhileOutside, &what, this.clone(), other);
         }
         if let Some((before, earlier)) = last {
             let other = format!("round {before}: {}", self.says(id, earlier));
-            if round != before.wrapping_add(1) && (!told_since || round <= before) {
+            let next = before.saturating_add(1);
+            if round < next || round > next.saturating_add(refused) {
                 self.violation(Kind::LostRound, &what, this.clone(), other);
             } else if value.time <= earlier.time || value.point <= earlier.point {
                 self.violation(Kind::RollBack, &what, this.clone(), other);

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use truechimer_group_client::link::{Outside, ReadError};
 use truechimer_group_client::{
-    Call, Event, Member, Options, Phase, Point, Rejection, Replica, Thread, ThreadClock, Where,
+    Call, Event, Member, NextError, Options, Phase, Point, Rejection, Replica, Thread, ThreadClock,
+    Where,
 };
 use truechimer_outcome::outcome::Failure;
 
@@ -189,6 +190,11 @@ impl Witness {
                 }
                 Ok(Some(Event::Phase(phase))) => self.write(began, What::Turn(phase)),
                 Ok(Some(_) | None) => self.see_phase(),
+                // It was outside, whether the phase shows that any more or not.
+                Err(NextError::Missed) => {
+                    self.ending.store(true, Ordering::Release);
+                    std::thread::sleep(Duration::from_millis(5));
+                }
                 Err(error) => end(End::Gone, &error.to_string()),
             }
             if self.ending.load(Ordering::Acquire) {

@@ -21,6 +21,8 @@ const GUESTS: usize = 16;
 const GREETING: u64 = 5_000_000_000;
 /// Connections taken before the others have their turn.
 const TURN: usize = 16;
+/// How long nobody is let in after the system had no room for one more, ns.
+const DEAF: u64 = 100_000_000;
 /// How often the heart beats, and dead processes' slots are looked for, ns.
 const BEAT: u64 = 1_000_000_000;
 
@@ -34,6 +36,8 @@ pub struct Door {
     family: u64,
     next: u64,
     beat: u64,
+    /// Until when the listener is left alone: it would stay readable.
+    deaf: u64,
     paused: bool,
     /// How often a program has missed something here, and whether that is unsettled.
     gap: u64,
@@ -66,6 +70,7 @@ impl Door {
             family: 0,
             next: 1,
             beat: 0,
+            deaf: 0,
             paused: false,
             gap: 0,
             unsettled: false,
@@ -85,7 +90,7 @@ impl Door {
         let mut add = |socket: &OwnedFd, events| {
             out.push(libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 });
         };
-        if self.guests.len() < GUESTS {
+        if self.guests.len() < GUESTS && self.deaf() == 0 {
             add(&self.listener.socket, libc::POLLIN);
         }
         self.guests.iter().for_each(|guest| add(&guest.socket, libc::POLLIN));
@@ -104,9 +109,11 @@ impl Door {
     /// where only the slots are to be looked at.
     pub fn work(&mut self, ready: &[libc::pollfd], out: &mut Vec<Request>) {
         out.append(&mut self.later);
+        // Few of many, as a rule: each attachment is looked for in it.
+        let ready: Vec<_> = ready.iter().filter(|polled| polled.revents != 0).collect();
         let has = |socket: &OwnedFd| {
             let number = socket.as_raw_fd();
-            ready.iter().any(|polled| polled.fd == number && polled.revents != 0)
+            ready.iter().any(|polled| polled.fd == number)
         };
         if has(&self.listener.socket) {
             self.accept();
@@ -128,7 +135,7 @@ impl Door {
                 if peer.has_out() {
                     peer.write();
                 }
-                let gone = |polled: &libc::pollfd| {
+                let gone = |polled: &&libc::pollfd| {
                     polled.fd == peer.socket.as_raw_fd()
                         && polled.revents & (libc::POLLHUP | libc::POLLERR) != 0
                 };
@@ -172,9 +179,27 @@ impl Door {
             if self.guests.len() >= GUESTS {
                 return;
             }
-            // At an error (no descriptors left, say) those who wait go on waiting.
-            let Ok(socket) = sys::accept(self.listener.socket.as_raw_fd()) else { return };
-            self.guests.push(Guest { socket: sys::own(socket), since: sys::agents_monotonic() });
+            match sys::accept(self.listener.socket.as_raw_fd()) {
+                Ok(socket) => {
+                    let since = sys::agents_monotonic();
+                    self.guests.push(Guest { socket: sys::own(socket), since });
+                }
+                Err(libc::EAGAIN) => return,
+                Err(libc::EINTR | libc::ECONNABORTED) => {}
+                // No descriptors left, say: those who wait go on waiting.
+                Err(_) => {
+                    self.deaf = sys::agents_monotonic().saturating_add(DEAF);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// How long nobody is let in from now on, ns.
+    fn deaf(&self) -> u64 {
+        match self.deaf {
+            0 => 0,
+            until => until.saturating_sub(sys::agents_monotonic()),
         }
     }
 
@@ -302,8 +327,9 @@ impl Door {
             return Some(Duration::ZERO);
         }
         let needed = !self.peers.is_empty() || !self.guests.is_empty();
-        let left = (self.beat + BEAT).saturating_sub(sys::agents_monotonic());
-        needed.then(|| Duration::from_nanos(left))
+        let left = self.beat.saturating_add(BEAT).saturating_sub(sys::agents_monotonic());
+        let deaf = Some(self.deaf()).filter(|deaf| *deaf > 0);
+        needed.then_some(left).into_iter().chain(deaf).min().map(Duration::from_nanos)
     }
 
     /// While paused, nothing is read of the program's messages (its reads of the clock are): for
@@ -343,6 +369,13 @@ impl Door {
     /// All attachments that read the clock.
     pub fn readers(&self) -> impl Iterator<Item = LinkId> {
         self.peers.iter().filter(|peer| peer.shared.is_some()).map(|peer| peer.id)
+    }
+
+    /// The processes that are attached to read the clock: each one's number (as it is here; 0 if it
+    /// has none), how it takes part, and how many reads came from it, its forked children's too.
+    pub fn processes(&self) -> impl Iterator<Item = (u32, Role, u64)> {
+        let readers = self.peers.iter().filter(|peer| peer.shared.is_some());
+        readers.map(|peer| (peer.pid, peer.role, peer.reads))
     }
 
     /// The family of processes that the member's program is, while it is there.

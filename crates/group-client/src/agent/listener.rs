@@ -159,6 +159,12 @@ fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
     if let Some(above) = path.parent() {
         let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(above);
         made.map_err(|error| system("make the directory", above, error))?;
+        // Whoever may rename what is in there could put a directory of his own in our place.
+        let there = fs::metadata(above).map_err(|error| system("look at", above, error))?;
+        let (owner, mode) = (there.uid(), there.mode() & 0o7777);
+        if !is_trusted(owner) || mode & 0o1002 == 0o002 {
+            return Err(DoorError::Directory { path: above.into(), owner, mode });
+        }
     }
     let enter =
         |who: u32| if permissions & who != 0 { 0o055 & (who | who >> 1 | who >> 2) } else { 0 };
@@ -170,11 +176,14 @@ fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
     }
     let there = fs::symlink_metadata(path).map_err(|error| system("look at", path, error))?;
     let (owner, mode) = (there.uid(), there.mode() & 0o7777);
-    let trusted = owner == sys::effective_user() || owner == 0;
-    if !there.is_dir() || !trusted || mode & 0o022 != 0 {
+    if !there.is_dir() || !is_trusted(owner) || mode & 0o022 != 0 {
         return Err(DoorError::Directory { path: path.into(), owner, mode });
     }
     Ok(())
+}
+
+fn is_trusted(owner: u32) -> bool {
+    owner == sys::effective_user() || owner == 0
 }
 
 fn take_lock(socket: &Path) -> Result<File, DoorError> {

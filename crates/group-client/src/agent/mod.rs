@@ -43,11 +43,13 @@ pub struct Settings {
     pub permissions: u32,
     /// Users that may attach besides this one and root; none: whoever the permissions let.
     pub users: Option<Vec<u32>>,
-    /// How many attachments there may be at once (default 64).
+    /// How many attachments there may be at once (default 256: a shell
+    /// script with many short commands has some dozens under way).
     pub links: usize,
-    /// How many bytes may wait for a program before it is cut off (default 16 MiB).
+    /// How many bytes may wait for a program before it is cut off (default 16 MiB). A
+    /// single message may be longer, and does not count then: a checkpoint.
     pub queue: usize,
-    /// The largest checkpoint, bytes (default 64 MiB).
+    /// The largest checkpoint, bytes (default, and most: [`crate::LARGEST_CHECKPOINT`]).
     pub checkpoint: usize,
 }
 
@@ -63,9 +65,9 @@ impl Settings {
             order: Order::Monotone,
             permissions: 0o600,
             users: None,
-            links: 64,
+            links: 256,
             queue: 16 << 20,
-            checkpoint: 64 << 20,
+            checkpoint: crate::LARGEST_CHECKPOINT,
         }
     }
 }

@@ -56,12 +56,15 @@ pub(super) struct Peer {
     pub role: Role,
     pub family: u64,
     pub pid: u32,
+    /// Reads that came from it.
+    pub reads: u64,
     /// Whether its process identifiers mean the same to us as to it.
     pub same_processes: bool,
     pub socket: OwnedFd,
     pub shared: Option<Shared>,
     assembly: Assembly,
-    out: VecDeque<Vec<u8>>,
+    /// Packets, and how much each counts of what may wait.
+    out: VecDeque<(Vec<u8>, usize)>,
     waiting: usize,
     /// Whether nothing can be said to it any more.
     mute: bool,
@@ -87,6 +90,7 @@ impl Peer {
         shared: Option<Shared>,
         checkpoint: usize,
     ) -> Peer {
+        let room = if role == Role::Program { checkpoint } else { 0 };
         let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid")).ok();
         let same_processes = namespace("self")
             .is_some_and(|ours| namespace(&pid.to_string()).is_some_and(|theirs| theirs == ours));
@@ -95,10 +99,12 @@ impl Peer {
             role,
             family,
             pid,
+            reads: 0,
             same_processes,
             socket,
             shared,
-            assembly: Assembly::new(limit_to_agent, checkpoint),
+            // Others have no use for room for a checkpoint.
+            assembly: Assembly::new(limit_to_agent, room),
             out: VecDeque::new(),
             waiting: 0,
             mute: false,
@@ -196,6 +202,7 @@ impl Peer {
                             message::request(&words).map_err(|error| End::foul(error.what))?;
                         record.work = Some((seen, thread));
                         counts.reads += 1;
+                        self.reads += 1;
                         out.push(Request::Read { ticket: ticket(seen), thread, call, outside });
                     }
                     Asked::Abandoned(seen) => {
@@ -283,15 +290,21 @@ impl Peer {
             return Ok(());
         }
         let more: usize = packets.iter().map(Vec::len).sum();
-        // A single message may be longer than the limit: a checkpoint.
-        if self.waiting > 0 && self.waiting.saturating_add(more) > limit {
+        // A single message may be longer than the limit: a checkpoint. Who is given one is not cut
+        // off for what comes before and after it.
+        let counts = more <= limit;
+        let more = if counts { more } else { 0 };
+        if self.waiting.saturating_add(more) > limit {
             let waiting = self.waiting;
             let why = format!("it did not read: {waiting} bytes wait for it");
             return Err(End { closed: Closed::Behind, why });
         }
         self.waiting += more;
         let idle = self.out.is_empty();
-        self.out.extend(packets);
+        self.out.extend(packets.into_iter().map(|packet| {
+            let size = if counts { packet.len() } else { 0 };
+            (packet, size)
+        }));
         if idle {
             self.write();
         }
@@ -300,10 +313,10 @@ impl Peer {
 
     /// Writes what can be written.
     pub fn write(&mut self) {
-        while let Some(packet) = self.out.front() {
+        while let Some((packet, size)) = self.out.front() {
             match sys::send(self.socket.as_raw_fd(), packet, &[]) {
                 Ok(()) => {
-                    self.waiting -= packet.len();
+                    self.waiting -= size;
                     self.out.pop_front();
                 }
                 Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Notice;
 use super::error::NextError;
+use crate::LARGEST_CHECKPOINT;
 use crate::link::Link;
 use crate::message::{News, limit_to_program};
 use crate::packet::{Assembly, LONGEST};
@@ -13,8 +14,6 @@ use crate::sys;
 
 /// Bytes that may wait for the program to take them before the socket is left alone.
 const MOST_WAITING: usize = 64 << 20;
-/// The largest checkpoint that is taken, bytes.
-pub(super) const LARGEST_CHECKPOINT: usize = 1 << 30;
 /// The longest wait without a look at the clock.
 const SLICE: Duration = Duration::from_millis(100);
 /// Packets that are taken in a row.

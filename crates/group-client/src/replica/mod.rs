@@ -17,16 +17,16 @@ use truechimer_group::{
     Call, GroupTime, LARGEST_PAYLOAD, Member, Mode, Order, Phase, Point, Refusal, Round, Thread,
 };
 
-use crate::Where;
 use crate::lineage::{FIRST, MESSAGES};
 use crate::link::{Address, Answer, As, How, Link, Outside, ReadError, Refused, Role, SPIN};
 use crate::memory::Closed;
-use crate::message::{News, ToAgent};
+use crate::message::{MOST_THREADS, News, ToAgent};
 use crate::place::valid_group;
 use crate::sys;
+use crate::{LARGEST_CHECKPOINT, Where};
 pub use clock::{Delivered, ThreadClock};
 pub use error::{AttachError, CommitError, NextError, ReplyError, SendError};
-use inbox::{Commit, Ended, Inbox, LARGEST_CHECKPOINT};
+use inbox::{Commit, Ended, Inbox};
 
 /// How often it is looked whether there is an agent (again).
 const RETRY: Duration = Duration::from_millis(50);
@@ -164,13 +164,14 @@ impl Shared {
         call: Call,
         patience: Option<Duration>,
     ) -> Result<Answer, ReadError> {
-        let until = patience.or(self.options.patience).map(|patience| Instant::now() + patience);
+        let until = patience.or(self.options.patience).and_then(after);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let how = How {
                 spin: self.options.spin.unwrap_or(SPIN),
                 patience_ns: left.map(|left| left.as_nanos().min(u128::from(u64::MAX)) as u64),
                 outside: self.options.outside,
+                note: None,
             };
             let link = self.link();
             match link.read(thread, call, &how) {
@@ -266,7 +267,7 @@ impl Replica {
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_with(at: &Where, options: &Options) -> Result<Replica, AttachError> {
-        let until = options.wait_for_agent.map(|patience| Instant::now() + patience);
+        let until = options.wait_for_agent.map(after);
         loop {
             let error = match Replica::attach_once(at, options) {
                 Ok(replica) => return Ok(replica),
@@ -279,7 +280,8 @@ impl Replica {
                 AttachError::Refused { why: Refused::NoAgent | Refused::Silent, .. } => true,
                 _ => false,
             };
-            if !may_come || until.is_none_or(|until| until <= Instant::now()) {
+            let waits = until.is_some_and(|until| until.is_none_or(|end| end > Instant::now()));
+            if !may_come || !waits {
                 return Err(error);
             }
             std::thread::sleep(RETRY);
@@ -404,7 +406,7 @@ impl Replica {
     /// If the agent is gone, or part of the stream is missing from here
     /// ([`NextError::Missed`], until [`Replica::restarted`]).
     pub fn next(&self, patience: Option<Duration>) -> Result<Option<Event>, NextError> {
-        let until = patience.map(|patience| Instant::now() + patience);
+        let until = patience.and_then(after);
         loop {
             let link = self.shared.link();
             let missed = self.shared.missed.load(Relaxed);
@@ -483,7 +485,7 @@ impl Replica {
     /// # Errors
     /// If that place is lost or patience at an end: a reply that depends on it must not be sent.
     pub fn commit(&self, point: Point, patience: Option<Duration>) -> Result<(), CommitError> {
-        let until = patience.map(|patience| Instant::now() + patience);
+        let until = patience.and_then(after);
         let (token, inbox, link) = (self.token(), &self.shared.inbox, self.shared.link());
         inbox.lock().commits.insert(token, None);
         let told = self.shared.tell(&ToAgent::Commit { token, point });
@@ -522,10 +524,13 @@ impl Replica {
     }
 
     /// Gives the state that [`Event::CheckpointWanted`] asked for, with how many rounds each of
-    /// this replica's clocks has read.
+    /// this replica's clocks has read. In the passive mode the primary's program may also give its
+    /// state of its own accord, as `join` 0: the backups' programs that take checkpoints get it as
+    /// [`Event::Install`], and their members no longer keep what had been read before it.
     ///
     /// # Errors
-    /// If the agent is gone or it is too long.
+    /// If the agent is gone, or it is longer than [`LARGEST_CHECKPOINT`]: then nothing was sent, and
+    /// another replica may still give its own.
     pub fn checkpoint(&self, join: u64, data: &[u8]) -> Result<(), SendError> {
         let position = {
             let all = self.shared.rounds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -541,7 +546,7 @@ impl Replica {
     /// The same for a program that knows better where its threads are.
     ///
     /// # Errors
-    /// If the agent is gone or it is too long.
+    /// As [`Replica::checkpoint`].
     pub fn checkpoint_at(
         &self,
         join: u64,
@@ -549,9 +554,10 @@ impl Replica {
         position: Vec<(Thread, Round)>,
     ) -> Result<(), SendError> {
         self.programs()?;
-        let (length, limit) = (data.len(), LARGEST_CHECKPOINT);
-        if length > limit {
-            return Err(SendError::TooLong { length, limit });
+        for (length, limit) in [(data.len(), LARGEST_CHECKPOINT), (position.len(), MOST_THREADS)] {
+            if length > limit {
+                return Err(SendError::TooLong { length, limit });
+            }
         }
         self.shared.tell(&ToAgent::Checkpoint { join, position, data: data.to_vec() })
     }
@@ -567,7 +573,7 @@ impl Replica {
     }
 
     /// This program starts without a checkpoint: its threads go on where the group's are. What it
-    /// has missed is missed. It waits until the agent knows, if there was something.
+    /// has missed is missed. It waits until the agent knows.
     ///
     /// # Errors
     /// If the agent is gone.
@@ -582,7 +588,15 @@ impl Replica {
         self.programs()?;
         self.shared.tell(message)?;
         let link = self.shared.link();
-        if link.await_settled(gap) { Ok(()) } else { Err(SendError::Gone(link.closed())) }
+        if !link.await_settled(gap) {
+            return Err(SendError::Gone(link.closed()));
+        }
+        // Where there was no gap to be settled, the answer to what is said next is the sign.
+        match self.status(Duration::MAX) {
+            Ok(_) => Ok(()),
+            Err(NextError::Send(why)) => Err(why),
+            Err(_) => Err(SendError::Gone(link.closed())),
+        }
     }
 
     /// The agent's status, JSON; none if it does not come within `patience`.
@@ -590,7 +604,7 @@ impl Replica {
     /// # Errors
     /// If the agent is gone.
     pub fn status(&self, patience: Duration) -> Result<Option<String>, NextError> {
-        let until = Some(Instant::now() + patience);
+        let until = after(patience);
         let (inbox, link) = (&self.shared.inbox, self.shared.link());
         inbox.lock().status_wanted += 1;
         let told = self.shared.tell(&ToAgent::Status).map_err(NextError::Send);
@@ -602,6 +616,11 @@ impl Replica {
             Err(Ended::Gone(why)) => Err(why),
         }
     }
+}
+
+/// When patience is at an end; none: never, or not in the time of this machine.
+fn after(patience: Duration) -> Option<Instant> {
+    Instant::now().checked_add(patience)
 }
 
 fn short(payload: &[u8]) -> Result<(), SendError> {

@@ -60,6 +60,9 @@ struct Shared {
     /// No read is answered while this is set.
     hold: AtomicBool,
     outside: AtomicBool,
+    /// It has missed something since the test last looked.
+    miss: AtomicBool,
+    missed: AtomicBool,
     waiting: AtomicU64,
     readers: AtomicU64,
 }
@@ -98,6 +101,16 @@ impl Agent {
         self.shared.outside.store(outside, Ordering::SeqCst);
     }
 
+    /// The member's program has missed something.
+    pub fn miss(&self) {
+        self.shared.miss.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the program is taken to have missed something.
+    pub fn has_missed(&self) -> bool {
+        self.shared.missed.load(Ordering::SeqCst)
+    }
+
     /// Reads that wait for an answer.
     pub fn waiting(&self) -> u64 {
         self.shared.waiting.load(Ordering::SeqCst)
@@ -130,6 +143,9 @@ fn serve(mut door: Door, member: u32, shared: &Shared, agreement: &Mutex<Agreeme
             phase = now;
             door.phase(phase);
         }
+        if shared.miss.swap(false, Ordering::SeqCst) {
+            door.miss();
+        }
         door.work(&polled, &mut requests);
         for request in requests.drain(..) {
             match request {
@@ -144,6 +160,14 @@ fn serve(mut door: Door, member: u32, shared: &Shared, agreement: &Mutex<Agreeme
         }
         if !shared.hold.load(Ordering::SeqCst) {
             waiting.retain(|&(ticket, thread, call, on_outside)| {
+                match (door.missed(), on_outside) {
+                    (Some(_), Outside::Resume) => door.settle(),
+                    (Some(_), _) => {
+                        door.complete(ticket, Err(Rejection::Missed));
+                        return false;
+                    }
+                    (None, _) => {}
+                }
                 if outside {
                     if on_outside == Outside::Fail {
                         door.complete(ticket, Err(Rejection::Outside));
@@ -161,6 +185,7 @@ fn serve(mut door: Door, member: u32, shared: &Shared, agreement: &Mutex<Agreeme
                 false
             });
         }
+        shared.missed.store(door.missed().is_some(), Ordering::SeqCst);
         shared.waiting.store(waiting.len() as u64, Ordering::SeqCst);
         shared.readers.store(door.readers().count() as u64, Ordering::SeqCst);
         polled.clear();

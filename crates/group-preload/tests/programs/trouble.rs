@@ -36,7 +36,10 @@ fn wrong_settings_are_named() {
     let output = run(stage.command("date").env("TRUECHIMER_GROUP_OUTSIDE", "maybe"));
     assert_eq!(output.status.code(), Some(78));
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("TRUECHIMER_GROUP_OUTSIDE") && text.contains("block or exit"), "{text}");
+    assert!(
+        text.contains("TRUECHIMER_GROUP_OUTSIDE") && text.contains("block, exit or resume"),
+        "{text}"
+    );
     let output = run(stage.command("date").env("TRUECHIMER_GROUP_MODE", "passive"));
     assert_eq!(output.status.code(), Some(78));
     assert!(output.stdout.is_empty());
@@ -88,6 +91,55 @@ fn outside_the_primary_component() {
     stage.agent().outside(false);
     let output = wait(child);
     assert_eq!(host_or_group(String::from_utf8_lossy(&output.stdout).trim()), "group");
+}
+
+/// Reads a line, then the clock, as often as there are lines.
+const READER: &str = "
+import sys, time
+for line in sys.stdin: print(int(time.time()), flush=True)
+";
+
+#[test]
+fn what_was_missed_ends_the_program_unless_it_resumes() {
+    use std::io::{BufRead, BufReader, Write};
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("no python3: not tested");
+        return;
+    }
+    for (outside, resumes) in [(None, false), (Some("exit"), false), (Some("resume"), true)] {
+        let stage = Stage::new(1);
+        let mut command = stage.command("python3");
+        command.args(["-c", READER]).stdin(std::process::Stdio::piped());
+        if let Some(outside) = outside {
+            command.env("TRUECHIMER_GROUP_OUTSIDE", outside);
+        }
+        let mut child = command.spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("piped");
+        let mut said = BufReader::new(child.stdout.take().expect("piped"));
+        let mut ask = || {
+            input.write_all(b"\n").expect("it reads");
+            let mut line = String::new();
+            said.read_line(&mut line).expect("text");
+            line.trim().to_owned()
+        };
+        assert_eq!(host_or_group(&ask()), "group");
+        // It was not asked for anything while the member was out.
+        stage.agent().miss();
+        until("the gap", || stage.agent().has_missed());
+        let answer = ask();
+        if resumes {
+            assert_eq!(host_or_group(&answer), "group");
+            assert_eq!(host_or_group(&ask()), "group");
+            drop(input);
+            assert!(wait(child).status.success());
+        } else {
+            assert_eq!(answer, "", "{outside:?}");
+            let output = wait(child);
+            assert_eq!(output.status.code(), Some(75), "{output:?}");
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(text.contains("may have gone on") && text.contains("start it anew"), "{text}");
+        }
+    }
 }
 
 #[test]

@@ -338,3 +338,106 @@ fn an_observer_follows_but_does_not_count() {
     net.settle();
     net.all_live(&[1, 2, 3, 9]);
 }
+
+/// Two members cut off alone have each delivered its own message, at the same place and with the
+/// same value: their programs have seen different things.
+#[test]
+fn histories_that_came_to_the_same_are_told_apart() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.all_read(&[1, 2, 3], 16);
+    for id in [1, 2] {
+        net.event(id, Event::Multicast { token: 5, payload: b"five", stamp: None });
+        net.flush(id);
+        net.nodes.values_mut().for_each(|node| {
+            let own = node.engine.as_ref().unwrap().own.member.0;
+            node.inbox.retain(|item| matches!(item, Item::Message(from, _) if *from == own));
+        });
+    }
+    net.deliver();
+    let got = |net: &Net, id: u32| {
+        net.nodes[&id].actions.iter().find_map(|action| match action {
+            Action::Deliver { from, time, .. } => Some((*from, time.time, time.point)),
+            _ => None,
+        })
+    };
+    let (one, two) = (got(&net, 1).unwrap(), got(&net, 2).unwrap());
+    assert_eq!((one.1, one.2), (two.1, two.2));
+    assert_ne!(one.0, two.0);
+    net.split(&[&[1], &[2], &[3]]);
+    net.settle();
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    let gaps: Vec<u64> = [1, 2].map(|id| net.engine(id).gaps()).to_vec();
+    assert_eq!(gaps, [0, 1]);
+}
+
+/// Where memories are lost, two beginnings of a group may take turns: the one that was at work last
+/// goes on, not the one that began last.
+#[test]
+fn the_beginning_that_was_at_work_last_goes_on() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.all_read(&[1, 2, 3], 16);
+    // 2 is alone with the first beginning; 1 and 3 begin again.
+    net.kill(1);
+    net.kill(3);
+    net.settle();
+    net.boot(&[1, 3]);
+    net.all_live(&[1, 3]);
+    assert!(matches!(net.notices(1)[0], Notice::Began { .. }));
+    net.all_read(&[1, 3], 16);
+    // 3 forgets once more, and 2 goes on with it where the first one was.
+    net.kill(3);
+    net.settle();
+    net.start(3);
+    net.join(&[2, 3]);
+    net.settle();
+    net.all_live(&[2, 3]);
+    let mut value = net.all_read(&[2, 3], 16);
+    for _ in 0..10 {
+        value = net.all_read(&[2, 3], 16);
+    }
+    let rounds = net.engine(3).status().threads[&Thread(16)].decided;
+    net.kill(2);
+    net.settle();
+    net.join(&[1, 3]);
+    net.settle();
+    net.all_live(&[1, 3]);
+    assert_eq!(net.engine(1).status().threads[&Thread(16)].decided, rounds);
+    assert_eq!((net.engine(1).gaps(), net.engine(3).gaps()), (1, 1));
+    assert!(net.all_read(&[1, 3], 16).time > value.time);
+}
+
+/// One that was left behind has heard that most were there, and one that went on with the others has
+/// not; the latter has more for all that.
+#[test]
+fn one_that_went_on_has_more_than_one_left_behind() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.split(&[&[1], &[2], &[3]]);
+    net.settle();
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    for id in 1..=3 {
+        net.flush(id);
+    }
+    net.deliver();
+    net.all_live(&[1, 2, 3]);
+    // Nobody hears the others, but that 2 hears 3.
+    net.flush(3);
+    net.deliver();
+    net.split(&[&[1, 3], &[2]]);
+    net.deliver();
+    assert_eq!(net.phase(2), Phase::Outside);
+    net.read(3, 16);
+    net.now += 2 * MS;
+    net.flush(3);
+    net.deliver();
+    assert_eq!(net.engine(1).status().threads[&Thread(16)].decided, Round(1));
+    net.kill(1);
+    net.deliver();
+    net.join(&[2, 3]);
+    net.settle();
+    net.all_live(&[2, 3]);
+    assert_eq!(net.engine(2).status().threads[&Thread(16)].decided, Round(1));
+    assert_eq!((net.engine(2).gaps(), net.engine(3).gaps()), (1, 0));
+}

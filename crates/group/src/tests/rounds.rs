@@ -70,6 +70,30 @@ fn later_proposals_are_duplicates() {
 }
 
 #[test]
+fn who_proposed_for_nothing_waits_longer_until_the_ring_changes() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    for (thread, waits) in [(16, 400_000), (17, 500_000), (18, 600_000)] {
+        net.read(2, thread);
+        let due = net.engine(2).deadline().unwrap() - net.reading(2).physical;
+        assert_eq!(due, waits);
+        // The first one's operation begins late, and both messages are on the way.
+        net.now += 2 * waits;
+        net.read(1, thread);
+        net.flush(1);
+        net.flush(2);
+        net.settle();
+        assert_eq!(net.engine(2).status().duplicates, thread - 15);
+    }
+    // The first one's own duplicates are no sign that it should wait.
+    assert_eq!(net.engine(1).stagger, crate::stagger::Stagger::default());
+    net.configure(&[2, 3], &[1]);
+    net.settle();
+    net.read(3, 20);
+    let due = net.engine(3).deadline().unwrap() - net.reading(3).physical;
+    assert_eq!(due, 400_000, "the second of two");
+}
+
+#[test]
 fn the_order_of_proposers_rotates_if_asked() {
     let mut net = Net::of(Group { rotate: true, ..Group::new("test", &members(&[1, 2, 3])) });
     net.boot(&[1, 2, 3]);

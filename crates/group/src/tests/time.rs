@@ -93,6 +93,42 @@ fn a_wild_clock_is_suspected_and_wins_no_round() {
 }
 
 #[test]
+fn a_wild_clock_that_a_group_begins_with_is_found_out() {
+    for (wild, hours) in [(1, 3), (3, 3), (1, -3)] {
+        let mut net = Net::new(&[1, 2, 3]);
+        for id in 1..=3 {
+            net.start(id);
+        }
+        net.nodes.get_mut(&wild).unwrap().utc = Some((hours * 3600 * S, MS));
+        net.join(&[1, 2, 3]);
+        net.settle();
+        for _ in 0..5 {
+            net.all_read(&[1, 2, 3], 16);
+            net.pass(S);
+        }
+        let suspect = Notice::Suspect { member: Member(wild), suspected: true };
+        assert!(
+            net.notices(2).contains(&suspect),
+            "{wild} {hours}: {:#?}",
+            net.engine(2).status().members
+        );
+        let value = net.all_read(&[1, 2, 3], 16);
+        assert_ne!(value.synchronizer, Member(wild));
+        assert!((value.time.0 - net.now).abs() < 6 * S, "{}", value.time.0 - net.now);
+        // What it takes the group's clock to be is no longer what its own says.
+        let view = net.engine(wild).view(net.reading(wild)).unwrap().0;
+        assert!((view - net.now).abs() < 6 * S, "{}", view - net.now);
+        // And it comes back.
+        net.nodes.get_mut(&wild).unwrap().utc = Some((0, MS));
+        net.pass(4 * S);
+        let pardon = Notice::Suspect { member: Member(wild), suspected: false };
+        if (value.time.0 - net.now).abs() < S {
+            assert!(net.notices(2).contains(&pardon), "{wild} {hours}");
+        }
+    }
+}
+
+#[test]
 fn a_jump_of_the_physical_clock_is_cut() {
     let mut net = Net::formed(&[1, 2, 3]);
     net.pass(2 * S);
@@ -126,7 +162,8 @@ fn without_utc_the_group_runs_free_and_is_set_once_it_is_known() {
     net.join(&[1, 2, 3]);
     net.settle();
     let free = net.all_read(&[1, 2, 3], 16);
-    assert_eq!(free.utc, None);
+    assert_eq!((free.utc, free.error_bound()), (None, None));
+    assert!(!net.engine(1).is_tied() && !net.engine(2).status().tied);
     assert!(free.time.0 < START / 2);
     net.pass(S);
     assert!(net.all_read(&[1, 2, 3], 16).time > free.time);
@@ -136,7 +173,26 @@ fn without_utc_the_group_runs_free_and_is_set_once_it_is_known() {
     net.pass(3 * S);
     let tied = net.all_read(&[1, 2, 3], 16);
     assert!((tied.time.0 - net.now).abs() < 10 * MS, "{}", tied.time.0 - net.now);
+    assert!(net.engine(1).is_tied() && net.engine(2).status().tied);
+    let ahead = |it: &&Notice| matches!(it, Notice::Tied { ahead_ns } if *ahead_ns > START / 2);
+    assert_eq!(net.notices(3).iter().filter(ahead).count(), 1, "told, and once");
     net.all_live(&[1, 2, 3]);
+}
+
+#[test]
+fn the_error_bound_reaches_from_the_value_to_the_farther_end() {
+    use crate::types::{Agreed, Bound, GroupTime, Point};
+    let value = |time, earliest, latest| Agreed {
+        time: GroupTime(time),
+        utc: Some(Bound { earliest, latest }),
+        synchronizer: Member(1),
+        point: Point::default(),
+    };
+    assert_eq!(value(100, 90, 105).error_bound(), Some(10));
+    assert_eq!(value(100, 99, 130).error_bound(), Some(30));
+    assert_eq!(value(200, 90, 110).error_bound(), Some(110), "ahead of all of it");
+    assert_eq!(value(50, 90, 110).error_bound(), Some(60), "behind all of it");
+    assert_eq!(value(i64::MAX, i64::MIN, 0).error_bound(), Some(i64::MAX));
 }
 
 #[test]

@@ -25,11 +25,13 @@ impl Random {
     }
 }
 
-fn message(seed: u64) -> Message {
+/// Any message that can be.
+pub(crate) fn message(seed: u64) -> Message {
     Form::any(&mut Random::new(seed))
 }
 
-fn transfer(seed: u64) -> Transfer {
+/// Any state that can be.
+pub(crate) fn transfer(seed: u64) -> Transfer {
     Form::any(&mut Random::new(seed))
 }
 
@@ -39,6 +41,10 @@ proptest! {
         let message = message(seed);
         prop_assert_eq!(decode(&encode(&message)), Ok(message));
         let transfer = transfer(seed);
+        if let Some(checkpoint) = &transfer.checkpoint {
+            let again = decode_checkpoint(&encode_checkpoint(checkpoint)).unwrap();
+            prop_assert_eq!(&again, checkpoint);
+        }
         prop_assert_eq!(decode_transfer(&encode_transfer(&transfer)), Ok(transfer));
     }
 

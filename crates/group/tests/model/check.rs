@@ -47,10 +47,14 @@ pub struct History {
     /// Whether time may go back from one thread to another.
     across: bool,
     majority: usize,
+    /// How many of the nodes count, from the first.
+    counted: usize,
     /// By node, since it was let in: what its program got.
     got: Vec<BTreeMap<Place, Agreed>>,
     /// What a majority had at once, or was told to be settled: it stands for ever.
     settled: BTreeMap<Place, Agreed>,
+    /// By node, for each message: until when its lease is.
+    leases: Vec<BTreeMap<Place, (i64, i64)>>,
     stood: usize,
     /// The newest time that stood when the rounds were gone.
     top: Option<i64>,
@@ -62,8 +66,10 @@ impl History {
             order: case.group.order,
             across: case.across,
             majority: case.majority(),
+            counted: case.group.universe.len(),
             got: vec![BTreeMap::new(); case.nodes],
             settled: BTreeMap::new(),
+            leases: vec![BTreeMap::new(); case.nodes],
             stood: 0,
             top: None,
         }
@@ -83,11 +89,15 @@ impl History {
         for got in &mut self.got {
             got.retain(|_, value| value.point >= from);
         }
+        for (leases, got) in self.leases.iter_mut().zip(&self.got) {
+            leases.retain(|place, _| got.contains_key(place));
+        }
     }
 
     /// The node's program has ended.
     pub fn leave(&mut self, node: usize) {
         self.got[node].clear();
+        self.leases[node].clear();
     }
 
     /// Members without memory have made a majority: the rounds that others had may be gone, and
@@ -134,11 +144,15 @@ impl History {
         from: Member,
         token: u64,
         value: Agreed,
+        lease_end: i64,
     ) -> Result<(), Violation> {
         let place = Place::Message(from, token);
-        if self.got[node].contains_key(&place) {
-            return Err(Violation::Stray(format!("node {} got {place:?} twice", node + 1)));
+        let later = Place::Message(from, token)..=Place::Message(from, u64::MAX);
+        if let Some((other, _)) = self.got[node].range(later).next() {
+            let what = format!("node {} got {place:?} after {other:?}", node + 1);
+            return Err(Violation::Stray(what));
         }
+        self.leases[node].insert(place, (value.time.0, lease_end));
         self.got(node, excluded, place, value)
     }
 
@@ -151,6 +165,7 @@ impl History {
     ) -> Result<(), Violation> {
         self.in_order(&self.got[node], place, value)?;
         self.got[node].insert(place, value);
+        self.not_leased(node, place)?;
         if excluded {
             // Its ring is dead: nothing that it sees counts.
             return Ok(());
@@ -161,14 +176,33 @@ impl History {
         Ok(())
     }
 
-    /// Compares what the nodes have that count; what a majority has stands.
-    pub fn compare(&mut self, counts: &[bool]) -> Result<(), Violation> {
+    /// The times that a message's lease gives out are nobody else's.
+    fn not_leased(&self, node: usize, place: Place) -> Result<(), Violation> {
+        let (got, leases) = (&self.got[node], &self.leases[node]);
+        let within = |(start, end): (i64, i64), value: &Agreed| {
+            (start + 1..=end).contains(&value.time.0) && self.order == Order::Monotone
+        };
+        let new = got.get(&place).and_then(|value| {
+            leases.iter().find(|&(other, &lease)| *other != place && within(lease, value))
+        });
+        let old = leases.get(&place).and_then(|&lease| {
+            got.iter().find(|&(other, value)| *other != place && within(lease, value))
+        });
+        if new.is_none() && old.is_none() {
+            return Ok(());
+        }
+        Err(Violation::CrossThread(format!("{place:?} and a lease: {new:?}, {old:?}")))
+    }
+
+    /// Compares what the nodes have that see what counts; what a majority has stands.
+    pub fn compare(&mut self, sound: &[bool]) -> Result<(), Violation> {
         let mut having: BTreeMap<Place, (usize, Agreed)> = BTreeMap::new();
-        for (got, _) in self.got.iter().zip(counts).filter(|(_, counts)| **counts) {
+        let nodes = self.got.iter().zip(sound).enumerate();
+        for (node, (got, _)) in nodes.filter(|(_, (_, sound))| **sound) {
             for (place, value) in got {
                 let entry = having.entry(*place).or_insert((0, *value));
                 same(*place, entry.1, *value)?;
-                entry.0 += 1;
+                entry.0 += usize::from(node < self.counted);
             }
         }
         for (place, (number, value)) in having {

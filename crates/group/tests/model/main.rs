@@ -9,6 +9,9 @@
 //! ```text
 //! cargo test --release -p truechimer-group --test model -- --ignored --nocapture
 //! ```
+//!
+//! The longer random runs take their seeds from `TRUECHIMER_MODEL_SEEDS`, if that is set: `1016`
+//! begins with that one, `1000..1200` takes those up to the end, which is left out.
 
 // An index out of range is a failed test.
 #![allow(clippy::indexing_slicing)]
@@ -71,6 +74,15 @@ const ALL: &[usize] = &[0, 1, 2];
 #[test]
 fn two_threads_in_all_orders() {
     holds("threads", Case::small(), Budget { rounds: 1, ..Budget::NONE }, ALL, LIMIT);
+}
+
+/// Threads are forgotten and go on at any moment.
+#[test]
+fn more_threads_than_are_remembered() {
+    let mut case = Case { nodes: 2, stagger_ns: 1000, ..Case::small() };
+    case.group.universe.truncate(2);
+    case.group.threads = 1;
+    holds("forgotten", case, Budget { rounds: 2, ..Budget::NONE }, &[0, 1], LIMIT);
 }
 
 /// One thread, all replicas propose at once.
@@ -242,6 +254,18 @@ mod longer {
     use super::*;
 
     const LIMIT: usize = 60_000_000;
+
+    #[test]
+    #[ignore = "long"]
+    fn more_threads_than_are_remembered() {
+        let mut case = Case { threads: 3, ..Case::small() };
+        case.group.threads = 1;
+        holds("forgotten", case.clone(), Budget { rounds: 1, ..Budget::NONE }, ALL, LIMIT);
+        case.threads = 2;
+        let budget = Budget { rounds: 2, crashes: 1, ..Budget::NONE };
+        let case = Case { stagger_ns: 1000, ..case };
+        holds("forgotten, with a crash", case, budget, ALL, LIMIT);
+    }
 
     #[test]
     #[ignore = "long"]

@@ -15,10 +15,12 @@ struct Run {
     random: ChaCha8Rng,
     faults: usize,
     crashes: bool,
+    /// Whether the layer below says now and then that there is no majority.
+    doubts: bool,
 }
 
 impl Run {
-    fn new(seed: u64, case: Case, crashes: bool) -> Run {
+    fn new(seed: u64, case: Case, crashes: bool, doubts: bool) -> Run {
         let many = Budget {
             rounds: u64::MAX,
             crashes: 0,
@@ -33,7 +35,7 @@ impl Run {
         let all: Vec<usize> = (0..case.nodes).collect();
         let world = World::formed(&Rc::new(case), many, &all)
             .unwrap_or_else(|why| panic!("seed {seed}: does not form: {why}"));
-        Run { world, random: ChaCha8Rng::seed_from_u64(seed), faults: 0, crashes }
+        Run { world, random: ChaCha8Rng::seed_from_u64(seed), faults: 0, crashes, doubts }
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -54,6 +56,9 @@ impl Run {
     fn step(&mut self) -> Result<(), Violation> {
         if self.below(40) == 0 {
             return self.fault();
+        }
+        if self.below(40) == 0 {
+            return self.causal();
         }
         self.world.budget.multicasts = u8::from(self.below(8) == 0);
         self.world.budget.commits = u8::from(self.below(8) == 0);
@@ -78,11 +83,27 @@ impl Run {
         outcome
     }
 
+    /// A message that another group's clock has stamped: mostly a little ahead, now and then by
+    /// seconds, or so far that it is refused.
+    fn causal(&mut self) -> Result<(), Violation> {
+        let node = self.below(self.world.nodes.len());
+        if !self.world.nodes[node].live {
+            return Ok(());
+        }
+        let ahead = match self.below(20) {
+            0 => 30_000_000_000,
+            1 => self.below(6_000_000_000) as i64,
+            _ => self.below(3_000_000) as i64 - 500_000,
+        };
+        self.note(String::new());
+        self.world.take(Step::Causal { node, ahead })
+    }
+
     fn fault(&mut self) -> Result<(), Violation> {
         self.faults += 1;
         let nodes = self.world.nodes.len();
         let node = self.below(nodes);
-        match self.below(4) {
+        match self.below(if self.doubts { 6 } else { 4 }) {
             0 if self.crashes && self.world.nodes[node].engine.is_some() => {
                 let fate = self.fate();
                 self.note(format!("crash of node {}, {fate:?}", node + 1));
@@ -103,6 +124,10 @@ impl Run {
                     self.world.part(&here, fate, there, late);
                 }
             }
+            4 | 5 if self.world.nodes[node].engine.is_some() => {
+                let quorate = self.world.nodes[node].doubts;
+                self.world.take(Step::Quorum { node, quorate })?;
+            }
             2 => {
                 self.note("heal".into());
                 self.world.network.heal();
@@ -122,6 +147,9 @@ impl Run {
         self.note("mend".into());
         self.world.network.heal();
         for node in 0..self.world.nodes.len() {
+            if self.world.nodes[node].doubts {
+                self.world.take(Step::Quorum { node, quorate: true })?;
+            }
             if self.world.nodes[node].engine.is_none() {
                 self.world.start(node)?;
             }
@@ -144,7 +172,8 @@ impl Run {
 
 fn case(seed: u64) -> Case {
     let nodes = if seed % 3 == 2 { 5 } else { 3 };
-    let mut case = Case { nodes, threads: 1 + seed % 4, tick: 1, ..Case::small() };
+    let observers = usize::from(seed % 7 > 4);
+    let mut case = Case { nodes: nodes + observers, threads: 1 + seed % 4, tick: 1, ..Case::small() };
     case.group.universe = (1..=nodes as u32).map(Member).collect();
     case.group.mode = match seed % 5 {
         3 => Mode::SemiActive,
@@ -161,7 +190,7 @@ fn case(seed: u64) -> Case {
 
 fn runs(seeds: std::ops::Range<u64>, steps: usize) {
     for seed in seeds {
-        let mut run = Run::new(seed, case(seed), true);
+        let mut run = Run::new(seed, case(seed), true, seed % 8 > 4);
         if let Err(violation) = run.go(steps) {
             let told = run.world.told.unwrap_or_default();
             panic!("seed {seed}: {violation}\nthe last steps:\n{}", told.join("\n"));
@@ -179,10 +208,21 @@ fn random_runs() {
     runs(0..24, 3_000);
 }
 
+/// Which seeds a long run takes: `FIRST` or `FIRST..END` of the environment's
+/// `TRUECHIMER_MODEL_SEEDS`, or all of its own.
+fn seeds(own: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("TRUECHIMER_MODEL_SEEDS") else { return own };
+    let (first, end) = text.split_once("..").unwrap_or((&text, ""));
+    let number = |text: &str| {
+        text.parse().unwrap_or_else(|_| panic!("TRUECHIMER_MODEL_SEEDS: {text:?} is no number"))
+    };
+    number(first)..if end.is_empty() { own.end } else { number(end) }
+}
+
 #[test]
 #[ignore = "minutes"]
 fn longer_random_runs() {
-    runs(1_000..1_400, 20_000);
+    runs(seeds(1_000..1_400), 20_000);
 }
 
 /// What only a long run shows: a floor that is forgotten lets time go back when all have died.
@@ -190,7 +230,7 @@ fn longer_random_runs() {
 fn a_forgotten_floor_is_found() {
     let all_die = |mutation| -> Result<(), Violation> {
         let case = Case { mutation, threads: 1, ..Case::small() };
-        let mut run = Run::new(7, case, true);
+        let mut run = Run::new(7, case, true, false);
         for _ in 0..20 {
             for _ in 0..100 {
                 run.step()?;

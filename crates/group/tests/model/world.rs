@@ -1,6 +1,6 @@
 //! Three replicas, their programs' threads and the network: a state, and the steps out of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
@@ -97,6 +97,17 @@ impl Case {
     pub fn majority(&self) -> usize {
         self.group.universe.len() / 2 + 1
     }
+
+    /// Whether the node counts, or only looks on.
+    pub fn counts(&self, node: usize) -> bool {
+        node < self.group.universe.len()
+    }
+
+    /// Whether these have no majority among them.
+    fn few(&self, members: &[Member]) -> bool {
+        let counted = members.iter().filter(|member| self.group.universe.contains(member));
+        counted.count() < self.majority()
+    }
 }
 
 /// One step from a state to the next.
@@ -106,6 +117,10 @@ pub enum Step {
     Read { node: usize, thread: u64 },
     /// A program sends a message into the order.
     Multicast { node: usize },
+    /// And one that another group's clock has stamped, so far ahead of this group's, ns.
+    Causal { node: usize, ahead: i64 },
+    /// What the layer below says of the majority changes.
+    Quorum { node: usize, quorate: bool },
     /// The node's next message takes its place in the order.
     Order { node: usize },
     /// The node takes what comes next.
@@ -178,6 +193,10 @@ pub struct Node {
     pub amnesiac: bool,
     pub live: bool,
     tokens: u64,
+    /// Messages sent of which nothing has been heard.
+    sending: BTreeSet<u64>,
+    /// The layer below says that there is no majority.
+    pub doubts: bool,
     committing: BTreeMap<u64, Agreed>,
     /// The deliberate fault has happened, or is not to happen yet.
     mutated: bool,
@@ -241,6 +260,8 @@ impl World {
             amnesiac: false,
             live: false,
             tokens: 0,
+            sending: BTreeSet::new(),
+            doubts: false,
             committing: BTreeMap::new(),
             mutated: true,
         };
@@ -289,13 +310,16 @@ impl World {
         let engine = Engine::new(self.case.group.clone(), own)
             .map_err(|why| Violation::Stuck(format!("settings: {why:?}")))?;
         here.engine = Some(Replica { engine: Rc::new(engine), print: 0 });
-        here.callers = vec![Caller::default(); self.case.threads as usize];
+        let threads = if self.case.counts(node) { self.case.threads } else { 0 };
+        here.callers = vec![Caller::default(); threads as usize];
         here.dirty = false;
         here.seen.clear();
         here.live = false;
         here.committing.clear();
+        here.sending.clear();
         self.network.attach(node);
-        self.after(node)
+        let quorate = !here.doubts;
+        self.handle(node, Event::Quorum { quorate })
     }
 
     fn engine(&mut self, node: usize) -> Option<&mut Engine> {
@@ -341,8 +365,7 @@ impl World {
             steps.push(Step::Deliver { node });
         }
         if here.live {
-            for thread in 0..self.case.threads {
-                let caller = &here.callers[thread as usize];
+            for (thread, caller) in (0..).zip(&here.callers) {
                 if !caller.waiting && caller.read < self.budget.rounds {
                     steps.push(Step::Read { node, thread });
                 }
@@ -419,10 +442,12 @@ impl World {
         let waits = |&node: &usize| {
             let here = &self.nodes[node];
             here.engine.is_some()
-                && self.network.together(node).len() >= self.case.majority()
+                && !self.is_alone(node)
+                && !self.network.together(node).iter().any(|&other| self.nodes[other].doubts)
                 && (!here.live
                     || here.callers.iter().any(|caller| caller.waiting)
-                    || !here.committing.is_empty())
+                    || !here.committing.is_empty()
+                    || !here.sending.is_empty())
         };
         (0..self.nodes.len()).filter(waits).collect()
     }
@@ -432,8 +457,8 @@ impl World {
             told.push(format!("{step:?}"));
         }
         self.go(step)?;
-        let counts: Vec<bool> = self.nodes.iter().map(|node| node.live && !node.excluded).collect();
-        self.history.compare(&counts)
+        let sound: Vec<bool> = self.nodes.iter().map(|node| node.live && !node.excluded).collect();
+        self.history.compare(&sound)
     }
 
     fn go(&mut self, step: Step) -> Outcome {
@@ -448,9 +473,21 @@ impl World {
             }
             Step::Multicast { node } => {
                 self.budget.multicasts -= 1;
-                self.nodes[node].tokens += 1;
-                let token = self.nodes[node].tokens;
-                self.handle(node, Event::Multicast { token, payload: b"hello", stamp: None })
+                self.multicast(node, None)
+            }
+            Step::Causal { node, ahead } => {
+                let now = self.reading(node);
+                let view = self.nodes[node].engine.as_ref().and_then(|engine| engine.view(now));
+                self.multicast(node, view.map(|view| view.0 + ahead))
+            }
+            Step::Quorum { node, quorate } => {
+                self.nodes[node].doubts = !quorate;
+                self.handle(node, Event::Quorum { quorate })?;
+                let phase = self.nodes[node].engine.as_ref().map(|engine| engine.phase());
+                if !quorate && phase == Some(Phase::Live) {
+                    return Err(Violation::Minority(format!("node {} stays live", node + 1)));
+                }
+                Ok(())
             }
             Step::Order { node } => {
                 self.network.order(node);
@@ -513,6 +550,14 @@ impl World {
         }
     }
 
+    fn multicast(&mut self, node: usize, stamp: Option<i64>) -> Outcome {
+        let here = &mut self.nodes[node];
+        here.tokens += 1;
+        let token = here.tokens;
+        here.sending.insert(token);
+        self.handle(node, Event::Multicast { token, payload: b"hello", stamp })
+    }
+
     fn pass(&mut self, ns: i64) {
         for (k, node) in self.nodes.iter_mut().enumerate() {
             // They drift apart: 40 parts in 10⁶ from one to the next.
@@ -541,6 +586,7 @@ impl World {
         here.excluded = false;
         here.callers.clear();
         here.committing.clear();
+        here.sending.clear();
         self.history.leave(node);
         self.exclude();
     }
@@ -554,11 +600,26 @@ impl World {
     /// Who has no majority around it must not count on what it sees from now on.
     fn exclude(&mut self) {
         for node in 0..self.nodes.len() {
-            let few = self.network.together(node).len() < self.case.majority();
-            if self.nodes[node].live && (few || self.network.links[node].late) {
+            if self.nodes[node].live && self.parted(node) {
                 self.nodes[node].excluded = true;
             }
         }
+    }
+
+    /// Whether the node has no majority around it.
+    fn is_alone(&self, node: usize) -> bool {
+        let together = self.network.together(node);
+        together.iter().filter(|&&other| self.case.counts(other)).count() < self.case.majority()
+    }
+
+    /// Whether the node has no majority around it, or had none in a ring that it has yet to learn of.
+    fn parted(&self, node: usize) -> bool {
+        let few = |item: &Item| match item {
+            Item::Configuration { members, .. } => self.case.few(members),
+            Item::Message { .. } => false,
+        };
+        let link = &self.network.links[node];
+        link.late || self.is_alone(node) || link.inbox.iter().any(few)
     }
 
     fn deliver(&mut self, node: usize) -> Outcome {
@@ -580,8 +641,8 @@ impl World {
                 }
                 let here = &self.nodes[node];
                 let phase = here.engine.as_ref().map(|engine| engine.phase());
-                let few = members.len() < self.case.majority();
-                let out = lost.len() >= self.case.majority();
+                let few = self.case.few(&members);
+                let out = !self.case.few(&lost);
                 if phase == Some(Phase::Live) && (few || out) {
                     return Err(Violation::Minority(format!(
                         "node {} stays live with {members:?}, lost {lost:?}",
@@ -655,12 +716,12 @@ impl World {
     }
 
     fn act(&mut self, node: usize, action: Action) -> Outcome {
-        let majority = self.case.majority();
+        let alone = self.case.few(&self.nodes[node].seen);
         let here = &mut self.nodes[node];
         match action {
             Action::Send(bytes) => self.network.links[node].outbox.push_back(bytes.into()),
             Action::Return { thread, round, value } => {
-                if here.seen.len() < majority {
+                if alone || here.doubts {
                     return Err(Violation::Minority(format!(
                         "node {} returned {value:?} with {:?} connected",
                         node + 1,
@@ -696,13 +757,23 @@ impl World {
                 }
                 caller.waiting = false;
             }
-            Action::Deliver { from, token, time, .. } => {
+            Action::Deliver { from, token, time, lease_end, stamp, .. } => {
+                if stamp.is_some_and(|stamp| stamp > time.time.0) {
+                    return Err(Violation::Stray(format!(
+                        "node {} got a message of {stamp:?} at {time:?}",
+                        node + 1
+                    )));
+                }
+                if from == Member(node as u32 + 1) {
+                    here.sending.remove(&token);
+                }
                 let excluded = here.excluded;
-                self.history.delivered(node, excluded, from, token, time)?;
+                self.history.delivered(node, excluded, from, token, time, lease_end)?;
             }
+            Action::Refused { token, .. } => drop(here.sending.remove(&token)),
             Action::Committed { token } => {
                 if let Some(value) = here.committing.remove(&token) {
-                    if here.excluded && here.seen.len() < majority {
+                    if here.excluded && alone {
                         return Err(Violation::Minority(format!("node {} committed", node + 1)));
                     }
                     self.history.committed(node, value)?;
@@ -723,7 +794,8 @@ impl World {
                 // The first to hear of it: nobody else is live yet.
                 let first = !self.nodes.iter().any(|node| node.live && !node.excluded);
                 let amnesia = |node: &Node| node.amnesiac && node.engine.is_some();
-                if first && self.nodes.iter().any(amnesia) {
+                let counted = &self.nodes[..self.case.group.universe.len()];
+                if first && counted.iter().any(amnesia) {
                     self.history.weaken();
                 }
             }
@@ -734,7 +806,6 @@ impl World {
                 return Err(Violation::Stray("strangers in a group of friends".into()));
             }
             Action::Notice(_)
-            | Action::Refused { .. }
             | Action::TakeCheckpoint { .. }
             | Action::InstallCheckpoint { .. } => {}
         }
@@ -754,14 +825,17 @@ impl World {
     }
 
     fn phase(&mut self, node: usize, phase: Phase) -> Outcome {
-        let majority = self.case.majority();
+        let alone = self.case.few(&self.nodes[node].seen);
+        let parted = self.parted(node);
         let here = &mut self.nodes[node];
         match phase {
             Phase::Live => {
-                if here.seen.len() < majority {
+                if alone {
                     return Err(Violation::Minority(format!("node {} is let in", node + 1)));
                 }
                 here.live = true;
+                // It may be let in by what came before a break that it has not seen yet.
+                here.excluded |= parted;
                 here.amnesiac = false;
                 // A new program, whose threads go on where the group's are.
                 let now = self.reading(node);
@@ -779,7 +853,8 @@ impl World {
                 here.live = false;
                 here.excluded = false;
                 here.committing.clear();
-                for thread in 0..self.case.threads {
+                here.sending.clear();
+                for thread in 0..here.callers.len() as u64 {
                     if std::mem::take(&mut self.nodes[node].callers[thread as usize].waiting) {
                         let now = self.reading(node);
                         let thread = Thread(Thread::FIRST.0 + thread);
@@ -803,11 +878,11 @@ impl World {
         }
         (0..self.case.threads).find_map(|thread| {
             let callers = self.nodes.iter().filter(|node| node.live);
-            let callers = callers.map(|node| &node.callers[thread as usize]);
+            let callers = callers.filter_map(|node| node.callers.get(thread as usize));
             let most = callers.filter(|it| it.waiting).map(|it| it.read).max()?;
             let node = self.nodes.iter().position(|node| {
                 let idle = |caller: &Caller| !caller.waiting && caller.read <= most;
-                node.live && idle(&node.callers[thread as usize])
+                node.live && node.callers.get(thread as usize).is_some_and(idle)
             })?;
             Some(Step::Read { node, thread })
         })
@@ -867,11 +942,12 @@ impl World {
             .map(|node| {
                 let here = &self.nodes[node];
                 format!(
-                    "node {} ({:?}, callers {:?}, commits {:?})",
+                    "node {} ({:?}, callers {:?}, commits {:?}, messages {:?})",
                     node + 1,
                     here.engine.as_ref().map(|engine| engine.phase()),
                     here.callers,
-                    here.committing
+                    here.committing,
+                    here.sending
                 )
             })
             .collect();

@@ -44,6 +44,18 @@ pub struct Agent {
 impl Agent {
     /// One whose members are nodes 1 to 3, with these further options.
     pub fn start(ring: &Ring, node: u32, options: &[&str]) -> Agent {
+        Agent::start_in(ring, node, options, &[])
+    }
+
+    /// One whose system clock is that far ahead of the others', ns.
+    pub fn start_ahead(ring: &Ring, node: u32, offset_ns: i64, options: &[&str]) -> Agent {
+        let library = binary::warp().display().to_string();
+        let warp = format!("epoch=0,offset={offset_ns}ns");
+        let environment = [("LD_PRELOAD", library), ("TRUECHIMER_WARP", warp)];
+        Agent::start_in(ring, node, options, &environment)
+    }
+
+    fn start_in(ring: &Ring, node: u32, options: &[&str], environment: &[(&str, String)]) -> Agent {
         let directory = ring.dir().join("agents");
         let mut command = ring.command(node, binary::truechimer());
         command.args(["group", "agent", "--group", GROUP, "--members", "1,2,3"]);
@@ -53,6 +65,7 @@ impl Agent {
             command.args(["--system-clock", "1ms"]);
         }
         command.args(options);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let process = Process::start(command, &ring.dir().join(&format!("agent{node}.log")));
         Agent { node, process, directory }
     }
@@ -64,6 +77,15 @@ impl Agent {
             agent.wait_for("live");
         }
         agents
+    }
+
+    /// What `truechimer group status` shows of it.
+    pub fn status(&self) -> String {
+        let mut command = std::process::Command::new(binary::truechimer());
+        command.args(["group", "status", "--group", GROUP, "--member", &self.node.to_string()]);
+        command.arg("--directory").arg(&self.directory);
+        let output = command.output().unwrap();
+        format!("{output:?}").replace("\\n", "\n")
     }
 
     fn place(&self) -> Where {

@@ -1,11 +1,13 @@
 //! Nodes, agents, Corosync and the network fail and come back.
 
-use truechimer_group_client::Replica;
+use truechimer_group::{Call, Rejection};
+use truechimer_group_client::link::ReadError;
+use truechimer_group_client::{Event, NextError, Replica};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::process::Signal;
 use truechimer_testbed::ring::{Ring, Settings};
 
-use crate::agents::{Agent, PATIENCE, SHORT, agree, read, restarted};
+use crate::agents::{Agent, PATIENCE, SHORT, agree, number, read, restarted};
 
 fn ring() -> Option<Ring> {
     or_skip(Ring::up(&Settings::brisk()))
@@ -27,12 +29,7 @@ fn a_killed_agent_is_done_without_and_comes_back() {
     let survivors = [&replicas[1], &replicas[2]];
     let during = agree(&survivors, 0..2, 100);
     assert!(*during.values().min().unwrap() > before, "the clock has gone back");
-    assert!(
-        replicas[0]
-            .thread(crate::agents::number(0))
-            .now(truechimer_group::Call::Group, None)
-            .is_err()
-    );
+    assert!(replicas[0].thread(number(0)).now(Call::Group, None).is_err());
     agents[0] = Agent::start(&ring, 1, &[]);
     agents[0].wait_for("live");
     let again = agents[0].attach();
@@ -100,6 +97,18 @@ fn a_node_that_was_stopped_has_missed_something_and_knows_it() {
     let during = agree(&others, 0..1, 100);
     ring.cont(2);
     agents[1].wait_until("live after a gap", |r| r.phase == "live" && r.counts.gaps > gaps);
+    // None of its threads asked for anything meanwhile; none goes on as if nothing had been.
+    for n in [0, 7, 0] {
+        let result = replicas[1].thread(number(n)).now(Call::Group, Some(PATIENCE));
+        assert_eq!(result, Err(ReadError::Rejected(Rejection::Missed)), "thread {n}");
+    }
+    let next = loop {
+        match replicas[1].next(Some(PATIENCE)) {
+            Ok(Some(Event::Phase(_))) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(next, Err(NextError::Missed)), "{next:?}");
     restarted(&replicas[1]);
     let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 100);
     assert!(*after.values().min().unwrap() > last(&during), "the clock has gone back");

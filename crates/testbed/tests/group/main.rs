@@ -8,5 +8,6 @@ mod exec;
 mod failover;
 mod failures;
 mod front;
+mod hanging;
 mod rounds;
 mod strangers;

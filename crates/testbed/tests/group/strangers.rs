@@ -60,7 +60,7 @@ fn other_settings_under_the_same_name_are_kept_out() {
 }
 
 #[test]
-fn a_member_without_utc_follows_and_one_with_a_wild_clock_is_not_followed() {
+fn a_member_without_utc_follows_those_that_have_it() {
     let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
     let agents: Vec<_> = [(1, vec![]), (2, vec![]), (3, vec!["--page", "none"])]
         .into_iter()
@@ -80,6 +80,48 @@ fn a_member_without_utc_follows_and_one_with_a_wild_clock_is_not_followed() {
     let (earliest, latest) = (truth() - 60_000_000_000, truth() + 60_000_000_000);
     let value = crate::agents::read(&replicas[2], 7, crate::agents::PATIENCE).unwrap();
     assert!((earliest..latest).contains(&value), "the group is set by those that have UTC");
+}
+
+/// Hours from the truth, and sure of itself.
+#[test]
+fn a_wild_clock_is_suspected_shown_and_not_followed() {
+    const HOURS: i64 = 3 * 3_600_000_000_000;
+    // The last in the order of proposing, and the first, which sets the clock of a new group; too
+    // late and too early.
+    for (wild, offset) in [(3, HOURS), (1, HOURS), (3, -HOURS)] {
+        let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+        let agents: Vec<_> = (1..=3)
+            .map(|node| match node == wild {
+                true => Agent::start_ahead(&ring, node, offset, &[]),
+                false => Agent::start(&ring, node, &[]),
+            })
+            .collect();
+        for agent in &agents {
+            agent.wait_for("live");
+        }
+        let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+        let values = agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
+        for agent in &agents {
+            agent.wait_until("the wild one is suspected, and nobody else", |report| {
+                report.members.iter().all(|member| member.suspect == (member.member == wild))
+            });
+        }
+        let more = agree(&replicas.iter().collect::<Vec<_>>(), 2..4, 200);
+        let near = truth() - 120_000_000_000..truth() + 120_000_000_000;
+        for value in values.values().chain(more.values()) {
+            assert!(
+                near.contains(value),
+                "{value}: it has moved the group's clock ({wild}, {offset})"
+            );
+        }
+        let report = agents[wild as usize % 3].report();
+        assert_eq!(report.recent_synchronizers.iter().filter(|one| **one == wild).count(), 0);
+        let shown = agents[0].status();
+        let line = shown.lines().find(|line| line.contains("suspect"));
+        let line = line.unwrap_or_else(|| panic!("{shown}"));
+        assert!(line.trim_start().starts_with(&wild.to_string()), "{shown}");
+        assert!(noticed(&report, "suspect"), "{report:#?}");
+    }
 }
 
 /// The system clock, ns since 1970.

@@ -176,27 +176,20 @@ impl Verifier {
         }
     }
 
-    /// Between the first and the last message that a life got it got all, but for the times when it
-    /// was told that it is outside.
+    /// Between the first and the last message that a life got it got all.
     fn check_messages(&self, places: &[Place], found: &mut Vec<(Kind, String, String, String)>) {
         for life in &self.lives {
-            let mut breaks = life.breaks.clone();
-            breaks.push(life.messages.len());
-            let mut from = 0;
-            for to in breaks {
-                let part = life.messages.get(from..to).unwrap_or_default();
-                from = to;
-                let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
-                let range = places.partition_point(|place| place < first)
-                    ..places.partition_point(|place| place <= last);
-                let own: std::collections::HashSet<&Place> = part.iter().collect();
-                let all = places.get(range).unwrap_or_default();
-                if let Some(missed) = all.iter().find(|place| !own.contains(place)) {
-                    let what = "a message of the order".to_owned();
-                    let this = format!("node {} life {}", life.node, life.number);
-                    let other = format!("it got messages before and after {}", place(missed.0));
-                    found.push((Kind::MessageLost, what, this, other));
-                }
+            let own = &life.messages;
+            let (Some(first), Some(last)) = (own.first(), own.last()) else { continue };
+            let range = places.partition_point(|place| place < first)
+                ..places.partition_point(|place| place <= last);
+            let own: std::collections::HashSet<&Place> = own.iter().collect();
+            let all = places.get(range).unwrap_or_default();
+            if let Some(missed) = all.iter().find(|place| !own.contains(place)) {
+                let what = "a message of the order".to_owned();
+                let this = format!("node {} life {}", life.node, life.number);
+                let other = format!("it got messages before and after {}", place(missed.0));
+                found.push((Kind::MessageLost, what, this, other));
             }
         }
     }

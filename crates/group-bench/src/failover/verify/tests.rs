@@ -211,20 +211,40 @@ fn a_round_that_is_missing_or_doubled_is_seen() {
 }
 
 #[test]
-fn a_program_that_was_told_may_have_missed_something() {
+fn a_program_that_was_outside_has_not_missed_anything_either() {
     let mut lives = right();
     let gap = |r: &Record| (31 * MS..50 * MS).contains(&r.done);
     lives[1].2.retain(|record| !gap(record));
     assert_eq!(kinds(&lives), [Kind::LostRound, Kind::MessageLost]);
+    // It was told, but goes on all the same.
     let place = lives[1].2.iter().position(|record| record.done >= 50 * MS).unwrap();
     lives[1].2.insert(place, at(50, What::Turn(Phase::Live)));
     lives[1].2.insert(place, at(50, What::Turn(Phase::Outside)));
-    assert_eq!(kinds(&lives), []);
-    // But not go back.
-    let twice =
-        *find(&mut lives[1].2, |what| matches!(what, What::Value { thread: 17, round: 9, .. }));
-    lives[1].2.insert(place + 2, twice);
-    assert!(kinds(&lives).contains(&Kind::LostRound));
+    assert_eq!(kinds(&lives), [Kind::LostRound, Kind::MessageLost]);
+}
+
+#[test]
+fn a_reading_that_was_refused_may_have_been_a_round() {
+    let mut verifier = Verifier::default();
+    verifier.allow(Window { from: 0, to: 100 * MS, node: None });
+    let id = verifier.life(1, 0);
+    let refused = at(2, What::Refused { thread: 16, cause: Cause::Outside });
+    let other = at(2, What::Refused { thread: 17, cause: Cause::Outside });
+    let rounds = [Ok(value(16, 1, 1, 1)), Err(refused), Ok(value(16, 3, 1, 3)), Err(refused)];
+    for record in rounds.into_iter().chain([Ok(value(16, 4, 1, 4))]) {
+        verifier.record(id, &record.unwrap_or_else(|refused| refused));
+    }
+    assert_eq!(verifier.tally().violations, 0);
+    // One, and of this thread, and no reading goes back.
+    verifier.record(id, &refused);
+    verifier.record(id, &value(16, 7, 1, 7));
+    assert_eq!(verifier.tally().violations, 1);
+    verifier.record(id, &other);
+    verifier.record(id, &value(16, 9, 1, 9));
+    assert_eq!(verifier.tally().violations, 2);
+    verifier.record(id, &refused);
+    verifier.record(id, &value(16, 9, 1, 10));
+    assert_eq!(verifier.tally().violations, 3);
 }
 
 #[test]
