@@ -108,13 +108,7 @@ pub struct Orders {
 impl Orders {
     /// The arguments that say this.
     #[must_use]
-    pub fn arguments(
-        what: &str,
-        place: &Where,
-        out: &Path,
-        count: u64,
-        nodes: u32,
-    ) -> Vec<String> {
+    pub fn arguments(what: &str, place: &Where, out: &Path, count: u64, nodes: u32) -> Vec<String> {
         let directory = place.directory.clone().unwrap_or_default();
         vec![
             what.to_owned(),

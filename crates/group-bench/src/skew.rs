@@ -53,7 +53,8 @@ struct Run {
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let rounds = options.count(10_000, 500) as u64;
     options.say("skew: as published");
-    let published = ring(options, rounds, "as published", "order = \"published\"\nwithout-utc = true", "")?;
+    let published =
+        ring(options, rounds, "as published", "order = \"published\"\nwithout-utc = true", "")?;
     options.say("skew: steered");
     let utc = format!("system-clock = \"{BOUND}\"");
     let steered = ring(options, rounds, "steered", "", &utc)?;
@@ -151,16 +152,19 @@ fn ring(
         let (_, offset, rate) = WARPS.get(node).copied().unwrap_or_default();
         if steered { offset + rate * 1e3 * seconds } else { 0.0 }
     };
-    // The value was agreed on somewhere between the reading's beginning and its end.
-    let outside = |sample: &&Sample| {
-        let least = real.off(sample.raw, sample.time);
-        let most = real.off(sample.raw.saturating_sub_unsigned(sample.took), sample.time);
+    // The value was proposed after the first reading of the round began, and agreed on before one ended
+    // (later ones find it there).
+    let outside = |row: &Vec<&Sample>| {
+        let began = row.iter().map(|s| (s.raw.saturating_sub_unsigned(s.took), s.time)).min();
+        let ended = row.iter().map(|s| (s.raw, s.time)).min();
+        let (Some(began), Some(ended)) = (began, ended) else { return false };
+        let (most, least) = (real.off(began.0, began.1), real.off(ended.0, ended.1));
         (0..WARPS.len()).any(|node| {
-            let own = own(node, real.seconds(sample.raw));
+            let own = own(node, real.seconds(ended.0));
             most < own - BOUND_NS || least > own + BOUND_NS
         })
     };
-    let out_of_bounds = steered.then(|| all.iter().flatten().filter(outside).count());
+    let out_of_bounds = steered.then(|| rows().map(|row| row.collect()).filter(outside).count());
     let member = |node: usize| -> Line {
         let samples = all.get(node).into_iter().flatten();
         samples.map(|s| (real.seconds(s.raw), own(node, real.seconds(s.raw)))).collect()
@@ -259,7 +263,7 @@ fn outcome(runs: &[Run], paper: &[drift::Sample], ours: &[drift::Sample], plan: 
     for run in runs {
         let Some(out) = run.out_of_bounds else { continue };
         goals.push(Goal {
-            name: format!("on the ring, {}: readings outside a member's bound of UTC", run.name),
+            name: format!("on the ring, {}: rounds outside a member's bound of UTC", run.name),
             wanted: "0".to_owned(),
             measured: out.to_string(),
             met: Some(out == 0),

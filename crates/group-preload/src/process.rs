@@ -304,7 +304,10 @@ fn attach(settings: &Settings<'_>) -> Link {
 
 fn check_mode(wanted: Option<Mode>, is: Mode) {
     if wanted.is_some_and(|wanted| wanted != is) {
-        fail(WRONG_SETTINGS, format_args!("the group's mode is {is}, not the one asked for (--mode)"));
+        fail(
+            WRONG_SETTINGS,
+            format_args!("the group's mode is {is}, not the one asked for (--mode)"),
+        );
     }
 }
 

@@ -78,6 +78,7 @@ impl Engine {
         }
         if caught {
             self.catching = Some(Catching::new(at, &self.place.joins));
+            self.outbox.catches(self.now.physical);
             self.outbox.join = None;
         } else if let Some(catching) = &mut self.catching {
             let size = message.as_ref().map_or(0, weight);
@@ -125,6 +126,7 @@ impl Engine {
             }
             return None;
         };
+        self.outbox.catches(self.now.physical);
         if part.part == 0 {
             catching.parts.remove(&from);
         }

@@ -51,6 +51,9 @@ pub(crate) struct Outbox {
     lets: u64,
     /// How many joins it has sent.
     pub(crate) attempts: u64,
+    /// Since when a join that has come back has brought nothing, and how often that was too long.
+    caught: Option<i64>,
+    stalls: u32,
     /// When the clock was last reported.
     reported: Option<i64>,
     /// When a causal round was last proposed.
@@ -84,12 +87,18 @@ impl Outbox {
 
     pub(crate) fn let_in(&mut self) {
         self.lets += 1;
+        self.stalls = 0;
         self.causal = None;
     }
 
     /// The clock is to be reported at once.
     pub(crate) fn report_anew(&mut self) {
         self.reported = None;
+    }
+
+    /// The join has come back, or a part of a state for it.
+    pub(crate) fn catches(&mut self, now: i64) {
+        self.caught = Some(now);
     }
 
     fn join_due(&self) -> Option<i64> {
@@ -106,6 +115,10 @@ impl Engine {
         let now = self.now.physical;
         if self.phase != Phase::Live {
             self.complain();
+            if self.stall_due().is_some_and(|due| due <= now) {
+                self.outbox.stalls += 1;
+                self.consider_joining();
+            }
             if self.outbox.join_due().is_some_and(|due| due <= now) {
                 self.outbox.attempts += 1;
                 let join = self.own_join();
@@ -134,6 +147,13 @@ impl Engine {
             self.send_parts(time);
             self.send_pieces();
         }
+    }
+
+    /// When a join is given up that has brought nothing: those that had the state ready may all
+    /// have left since. Later each time, for a checkpoint may take long.
+    fn stall_due(&self) -> Option<i64> {
+        let caught = self.outbox.caught.filter(|_| self.catching.is_some())?;
+        Some(caught.saturating_add(AGAIN_NS << self.outbox.stalls.min(6)))
     }
 
     /// What this member would propose now.
@@ -358,7 +378,8 @@ impl Engine {
         if self.phase != Phase::Live {
             let leave = self.outbox.leaving.then_some(now);
             let complaint = self.asked.map(|(_, due)| due);
-            return self.outbox.join_due().into_iter().chain(leave).chain(complaint).min();
+            let others = [leave, complaint, self.stall_due()];
+            return self.outbox.join_due().into_iter().chain(others.into_iter().flatten()).min();
         }
         let replica = self.is_replica();
         let at_once = self.outbox.len() > 0 || self.gives() || (replica && self.owes_header());

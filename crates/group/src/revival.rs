@@ -45,6 +45,7 @@ impl Engine {
         if !chosen.contains(&self.own.member) {
             if self.place.joins.contains_key(&self.own.member) && self.place.admits() {
                 self.catching = Some(Catching::new(at, &self.place.joins));
+                self.outbox.catches(self.now.physical);
             }
             return;
         }

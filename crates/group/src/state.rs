@@ -153,7 +153,11 @@ impl State {
         let least = self.last.saturating_add(1);
         let suspect = self.live.get(&from).is_some_and(|peer| peer.suspect);
         let limit = match (suspect, group.mode) {
-            (false, _) => self.limit,
+            // What is beyond belief moves nothing: steering would take hours to bring it back.
+            (false, _) => match self.limit {
+                Some(limit) if time.group > limit => self.borne_out.or(self.limit),
+                limit => limit,
+            },
             // Nobody else proposes: its clock goes on, but only as far as the others bear it out.
             (true, Mode::Passive) => self.borne_out.or(self.limit),
             (true, _) => Some(least),

@@ -73,7 +73,9 @@ fn search(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Missing> {
             let text = "this user may not look for agents there; run as the agent's user or root";
             return Err(Missing::Denied(Failure::new(path, text)));
         }
-        Some(why) if found.is_empty() => return Err(Missing::Denied(Failure::Said(why.to_string()))),
+        Some(why) if found.is_empty() => {
+            return Err(Missing::Denied(Failure::Said(why.to_string())));
+        }
         _ => {}
     }
     if found.is_empty() {

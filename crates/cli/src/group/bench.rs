@@ -5,14 +5,14 @@ mod measure;
 use std::io::{self, Write};
 
 use clap::Args;
-use truechimer_group::Rejection;
+use truechimer_group::{Rejection, Thread};
 use truechimer_group_agent::{Report, config};
 use truechimer_group_client::link::{ReadError, Role};
 use truechimer_group_client::{Options as Attachment, Replica};
 use truechimer_time::Span;
 
 use self::measure::{Figures, Plan};
-use super::{Place, ask};
+use super::{Place, ask, screen};
 use crate::args::positive;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show;
@@ -21,9 +21,11 @@ use crate::table::{Side, Table};
 /// Options of `truechimer group bench`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-It takes rounds from the group that this member is in: first one reading at a time, then several
-threads at once. They are rounds of threads of its own, which no program reads; the other members
-keep their values as they do for a program that is slow. If no program is attached it takes the
+It takes rounds from the group that this member is in: first one reading at a time, of a thread that
+is this member's alone, so that it need not wait for others to propose; then several threads at once,
+whose rounds all members may propose: nobody does before it is its turn, by default 0.4 ms for each
+live member of a lower number. The other members keep the values of these as they do for a program
+that is slow. If no program is attached it takes the
 program's place meanwhile and sends messages, whose readings need no round; else those are left out.
 
 Figures are of this member, with whatever else this machine and the ring do meanwhile.
@@ -69,7 +71,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let place = ask::one(&options.place, options.group.as_deref())?;
     let report = ask::report(&place)?;
     if report.phase != "live" {
-        return no_value(&report, "it is");
+        return Ok(no_value(&report));
     }
     let family = report.programs.family.as_deref().and_then(|it| u64::from_str_radix(it, 16).ok());
     let alone = family.is_none();
@@ -85,15 +87,16 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         threads: options.threads,
         patience: options.timeout.as_nanos_i64().unsigned_abs(),
         messages: alone,
+        alone: own(&report)?,
     };
     let measured = measure::run(&replica, &plan, || ask::report(&place));
     let figures = match measured {
         Ok(figures) => figures,
         Err(measure::Broken::Asking(why)) => return Err(why),
-        Err(measure::Broken::NoValue) => return no_value(&report, "in the end it was"),
+        Err(measure::Broken::NoValue) => return Ok(no_value(&ask::report(&place)?)),
         Err(measure::Broken::Read(
             ReadError::Late | ReadError::Rejected(Rejection::Outside | Rejection::Missed),
-        )) => return no_value(&report, "in the end it was"),
+        )) => return Ok(no_value(&ask::report(&place)?)),
         Err(measure::Broken::Read(why)) => {
             let text = format!("group '{}'", report.group.name);
             return Err(Failure::new(text, format!("no value: {why}")));
@@ -107,15 +110,30 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-fn no_value(report: &Report, is: &str) -> Ended {
+/// The thread that is this member's alone.
+fn own(report: &Report) -> Result<Thread, Failure> {
+    let place = report.group.members.iter().position(|one| *one == report.member);
+    place.and_then(|index| u8::try_from(index).ok()).map(Thread::alone).ok_or_else(|| {
+        Failure::Said(format!(
+            "node {} is an observer: it takes no part in the rounds that readings are",
+            report.member
+        ))
+    })
+}
+
+fn no_value(report: &Report) -> Outcome {
+    let why = match report.phase.as_str() {
+        "live" if !report.is_well() => screen::unwell(report),
+        _ => format!("this member is {}", screen::standing(report)),
+    };
     let _ = writeln!(
         io::stderr(),
-        "truechimer: member {} of group '{}' has no time: {is} outside the majority, or its ring is \
-         slow; 'truechimer group status' says more",
+        "truechimer: group '{}' gave member {} no time: {}",
+        report.group.name,
         report.member,
-        report.group.name
+        show::plain(&why)
     );
-    Ok(Outcome::Bad)
+    Outcome::Bad
 }
 
 fn write(report: &Report, figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
@@ -138,7 +156,8 @@ fn write(report: &Report, figures: &Figures, out: &mut dyn Write) -> io::Result<
     }
     table.write(out)?;
     writeln!(out)?;
-    for (name, rounds) in [("one at a time", &figures.single), ("several threads", &figures.several)]
+    for (name, rounds) in
+        [("one at a time", &figures.single), ("several threads", &figures.several)]
     {
         let per_round = rounds.per_round().map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"));
         writeln!(
@@ -148,7 +167,8 @@ fn write(report: &Report, figures: &Figures, out: &mut dyn Write) -> io::Result<
         )?;
     }
     if figures.riding.is_none() {
-        let text = "The program that is attached gets the messages: what they cost was not measured.";
+        let text =
+            "The program that is attached gets the messages: what they cost was not measured.";
         show::wrapped(text, "", out)?;
     }
     writeln!(out)?;

@@ -194,8 +194,7 @@ fn set_environment(
     };
     match options.reads {
         Reads::Round => {
-            let place =
-                ask::one_awaited(&options.place, Some(&options.group), options.wait.end())?;
+            let place = ask::one_awaited(&options.place, Some(&options.group), options.wait.end())?;
             let socket = place
                 .socket()
                 .map_err(|why| Failure::new(format!("group '{}'", options.group), why))?;

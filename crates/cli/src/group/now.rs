@@ -89,10 +89,19 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         }
     };
     if options.json {
-        writeln!(out, "{}", show::json(&Json::new(&place.group, member, (thread, options.thread.as_deref()), &value))?)?;
+        writeln!(
+            out,
+            "{}",
+            show::json(&Json::new(
+                &place.group,
+                member,
+                (thread, options.thread.as_deref()),
+                &value
+            ))?
+        )?;
     } else {
         let bound = match value.error_bound() {
-            Some(ns) => format!("± {}", screen::short(ns)),
+            Some(ns) => format!("± {}", screen::at_most(ns)),
             None => "(its distance from UTC is not known)".to_owned(),
         };
         writeln!(out, "{} {bound}", screen::time(value.time.0))?;

@@ -156,6 +156,14 @@ fn digits(number: f64) -> String {
     }
 }
 
+/// A bound to three significant digits, rounded up: it holds as it is shown.
+pub fn at_most(ns: i64) -> String {
+    let size = ns.unsigned_abs();
+    let step = 10_u64.pow(size.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    let up = size.div_ceil(step).saturating_mul(step);
+    short(i64::try_from(up).unwrap_or(i64::MAX))
+}
+
 /// The same with a sign.
 pub fn signed(ns: i64) -> String {
     if ns > 0 { format!("+{}", short(ns)) } else { short(ns) }
@@ -194,7 +202,7 @@ fn clock(report: &Report) -> String {
     };
     let utc = match (report.error_bound_ns, report.ahead_of_utc_ns) {
         (Some(bound), Some(ahead)) => {
-            format!("within {} of UTC (offset {})", short(bound), signed(ahead))
+            format!("within {} of UTC (offset {})", at_most(bound), signed(ahead))
         }
         _ => format!("no UTC here: {}", report.utc),
     };
@@ -276,7 +284,8 @@ fn programs(report: &Report) -> String {
         }
     }
     if report.counts.gaps > 0 {
-        text += &format!(", part of the stream missed {}", many(report.counts.gaps, "time", "times"));
+        text +=
+            &format!(", part of the stream missed {}", many(report.counts.gaps, "time", "times"));
     }
     text
 }
@@ -306,9 +315,7 @@ pub fn members(report: &Report) -> Table {
         table.row(vec![
             format!("{}{ours}", member.member),
             state(member).to_owned(),
-            member
-                .ahead_of_utc_ns
-                .map_or_else(|| "-".to_owned(), signed),
+            member.ahead_of_utc_ns.map_or_else(|| "-".to_owned(), signed),
             member
                 .report_age_ns
                 .map_or_else(|| "-".to_owned(), |ns| show::age(Span::from_nanos(ns.max(0)))),
@@ -364,6 +371,8 @@ mod tests {
         ] {
             assert_eq!(short(ns), text);
         }
+        assert_eq!([at_most(50_000_001), at_most(999_001)], ["50.1 ms", "1 ms"]);
+        assert_eq!([at_most(0), at_most(7), at_most(1_000)], ["0 s", "7 ns", "1 µs"]);
         assert_eq!([signed(7), signed(-7), signed(0)], ["+7 ns", "-7 ns", "0 s"]);
         assert_eq!([rate(0), rate(-1_234), rate(500_000)], ["0 ppm", "-1.23 ppm", "+500 ppm"]);
         assert_eq!([many(1, "day", "days"), many(0, "day", "days")], ["1 day", "0 days"]);

@@ -11,9 +11,9 @@ use truechimer_group_agent::{Report, config};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask, screen};
-use crate::table::{Side, Table};
 use crate::args::positive;
 use crate::failure::{Ended, Failure, Outcome};
+use crate::table::{Side, Table};
 use crate::{show, signals};
 
 /// How often the flag is looked at.
@@ -225,33 +225,43 @@ impl Watch<'_> {
         ]);
         for report in reports.iter().take(LINES) {
             let cells = cells(report, self.rates(report));
-            let [_, group, member, phase, live, rounds, sent, _, _, offset, within, steering] = cells;
+            let [_, group, member, phase, live, rounds, sent, _, _, offset, within, steering] =
+                cells;
             let group: String = group.chars().take(12).collect();
-            table.row(vec![
-                group, member, phase, live, rounds, sent, offset, within, steering,
-            ]);
+            table.row(vec![group, member, phase, live, rounds, sent, offset, within, steering]);
         }
         table.write(out)?;
         if let Some(more) = reports.len().checked_sub(LINES).filter(|more| *more > 0) {
             writeln!(out, "and {more} more: see --group and --member")?;
         }
-        let mut room = (LINES + 2).saturating_sub(reports.len());
-        for report in reports {
-            for notice in report.notices.iter().rev() {
-                let old = notice.age_ns > NEWS_NS;
-                if old || room == 0 {
-                    continue;
-                }
-                room -= 1;
-                let ago = show::age(Span::from_nanos(notice.age_ns));
-                let text = format!("{}: {} ({ago} ago)", report.member, notice.last);
-                let text = show::plain(&text);
-                let text: String = text.chars().take(79).collect();
-                writeln!(out, "{text}")?;
-            }
+        let room = (LINES + 2).saturating_sub(reports.len());
+        for (text, members, age) in news(reports).into_iter().take(room) {
+            let ago = show::age(Span::from_nanos(age));
+            let text = show::plain(&format!("{}: {text} ({ago} ago)", members.join(" ")));
+            let text: String = text.chars().take(79).collect();
+            writeln!(out, "{text}")?;
         }
         Ok(())
     }
+}
+
+/// The notices that are not old, each once: the text, whose it is, and how old it is, ns.
+fn news(reports: &[Report]) -> Vec<(&str, Vec<String>, i64)> {
+    let mut news: Vec<(&str, Vec<String>, i64)> = Vec::new();
+    for report in reports {
+        for notice in report.notices.iter().filter(|notice| notice.age_ns <= NEWS_NS) {
+            let member = report.member.to_string();
+            match news.iter_mut().find(|(text, ..)| *text == notice.last) {
+                Some((_, members, age)) => {
+                    members.push(member);
+                    *age = notice.age_ns.min(*age);
+                }
+                None => news.push((&notice.last, vec![member], notice.age_ns)),
+            }
+        }
+    }
+    news.sort_by_key(|(.., age)| *age);
+    news
 }
 
 fn in_words(rates: &Rates) -> String {
@@ -281,7 +291,7 @@ fn cells(report: &Report, rates: Option<Rates>) -> [String; 12] {
         rate(|rates| rates.suppressed_per_s),
         rate(|rates| rates.duplicates_per_s),
         report.ahead_of_utc_ns.map_or_else(|| "-".to_owned(), screen::signed),
-        report.error_bound_ns.map_or_else(|| "-".to_owned(), screen::short),
+        report.error_bound_ns.map_or_else(|| "-".to_owned(), screen::at_most),
         screen::rate(report.steering_ppb),
     ]
 }

@@ -22,7 +22,17 @@ impl Local {
 
     fn agent(dir: &Dir) -> Process {
         let (agents, state) = (dir.join("agents"), dir.join("state"));
-        let arguments = ["group", "agent", "--group", "demo", "--local", "3", "--page", "none", "--without-utc"];
+        let arguments = [
+            "group",
+            "agent",
+            "--group",
+            "demo",
+            "--local",
+            "3",
+            "--page",
+            "none",
+            "--without-utc",
+        ];
         let places = ["--directory", &agents, "--state", &state];
         Process::start(dir, "agent.log", &[&arguments[..], &places].concat())
     }
@@ -111,7 +121,8 @@ fn what_readings_cost_is_measured_at_a_member() {
     };
     let text = bench(&[]);
     assert_eq!(text.code, 0, "{text:?}");
-    for part in ["group demo, member 2", "one round", "riding", "leased", "truechimer-group-bench"] {
+    for part in ["group demo, member 2", "one round", "riding", "leased", "truechimer-group-bench"]
+    {
         assert!(text.out.contains(part), "no {part:?} in {}", text.out);
     }
     assert!(text.out.lines().all(|line| line.chars().count() <= 80), "{}", text.out);

@@ -23,9 +23,8 @@ impl Early {
 
     /// Closes the connections of those who have waited for so long: how many.
     pub(super) fn close(&mut self, patience: Duration, now: Instant) -> usize {
-        let late = |(since, _): &&(Instant, TcpStream)| {
-            now.saturating_duration_since(*since) >= patience
-        };
+        let late =
+            |(since, _): &&(Instant, TcpStream)| now.saturating_duration_since(*since) >= patience;
         let many = self.0.iter().take_while(late).count();
         drop(self.0.drain(..many));
         many

@@ -93,6 +93,28 @@ fn outside_the_primary_component() {
     assert_eq!(host_or_group(String::from_utf8_lossy(&output.stdout).trim()), "group");
 }
 
+#[test]
+fn a_read_that_waits_for_long_says_so_and_says_that_it_goes_on() {
+    use std::io::{BufRead, BufReader};
+    let (stage, other) = (Stage::new(1), Stage::new(1));
+    stage.agent().outside(true);
+    other.agent().outside(true);
+    let mut command = stage.command("date");
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut quiet = other.command("date");
+    let quiet = quiet.env("TRUECHIMER_GROUP_QUIET", "1").spawn().expect("it starts");
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let line = said.next().expect("a line").expect("text");
+    assert!(line.contains("waiting for the group's time: this member is outside"), "{line}");
+    stage.agent().outside(false);
+    let line = said.next().expect("another line").expect("text");
+    assert!(line.contains("no longer waiting"), "{line}");
+    assert!(wait(child).status.success());
+    other.agent().outside(false);
+    let output = wait(quiet);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
 /// Reads a line, then the clock, as often as there are lines.
 const READER: &str = "
 import sys, time

@@ -408,6 +408,38 @@ fn the_beginning_that_was_at_work_last_goes_on() {
     assert!(net.all_read(&[1, 3], 16).time > value.time);
 }
 
+/// Those that had the state ready for a newcomer take part no longer, and the one that does was let
+/// in after it had asked.
+#[test]
+fn a_join_that_nobody_serves_any_more_is_put_again() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.kill(1);
+    net.settle();
+    net.event(2, Event::Quorum { quorate: false });
+    net.settle();
+    net.start(1);
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    net.flush(1);
+    net.deliver();
+    // 2 asks, then 3 sends its state to 1, then it takes part no longer.
+    net.event(2, Event::Quorum { quorate: true });
+    net.flush(2);
+    net.now += MS;
+    net.flush(3);
+    net.event(3, Event::Quorum { quorate: false });
+    net.settle();
+    assert_eq!(
+        (net.phase(1), net.phase(2), net.phase(3)),
+        (Phase::Live, Phase::Joining, Phase::Outside)
+    );
+    net.pass(6 * S);
+    assert_eq!(net.phase(2), Phase::Live);
+    net.event(3, Event::Quorum { quorate: true });
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+}
+
 /// One that was left behind has heard that most were there, and one that went on with the others has
 /// not; the latter has more for all that.
 #[test]

@@ -55,6 +55,8 @@ pub struct History {
     settled: BTreeMap<Place, Agreed>,
     /// By node, for each message: until when its lease is.
     leases: Vec<BTreeMap<Place, (i64, i64)>>,
+    /// By node, for each message: what its program had got with it, if that can be known.
+    logs: Vec<BTreeMap<Place, u64>>,
     stood: usize,
     /// The newest time that stood when the rounds were gone.
     top: Option<i64>,
@@ -70,6 +72,7 @@ impl History {
             got: vec![BTreeMap::new(); case.nodes],
             settled: BTreeMap::new(),
             leases: vec![BTreeMap::new(); case.nodes],
+            logs: vec![BTreeMap::new(); case.nodes],
             stood: 0,
             top: None,
         }
@@ -92,12 +95,16 @@ impl History {
         for (leases, got) in self.leases.iter_mut().zip(&self.got) {
             leases.retain(|place, _| got.contains_key(place));
         }
+        for (logs, got) in self.logs.iter_mut().zip(&self.got) {
+            logs.retain(|place, _| got.contains_key(place));
+        }
     }
 
     /// The node's program has ended.
     pub fn leave(&mut self, node: usize) {
         self.got[node].clear();
         self.leases[node].clear();
+        self.logs[node].clear();
     }
 
     /// Members without memory have made a majority: the rounds that others had may be gone, and
@@ -137,6 +144,7 @@ impl History {
         self.got(node, excluded, Place::Round(thread, round), value)
     }
 
+    #[allow(clippy::too_many_arguments)]
     pub fn delivered(
         &mut self,
         node: usize,
@@ -145,6 +153,7 @@ impl History {
         token: u64,
         value: Agreed,
         lease_end: i64,
+        log: Option<u64>,
     ) -> Result<(), Violation> {
         let place = Place::Message(from, token);
         let later = Place::Message(from, token)..=Place::Message(from, u64::MAX);
@@ -153,6 +162,7 @@ impl History {
             return Err(Violation::Stray(what));
         }
         self.leases[node].insert(place, (value.time.0, lease_end));
+        self.logs[node].extend(log.map(|log| (place, log)));
         self.got(node, excluded, place, value)
     }
 
@@ -203,6 +213,15 @@ impl History {
                 let entry = having.entry(*place).or_insert((0, *value));
                 same(*place, entry.1, *value)?;
                 entry.0 += usize::from(node < self.counted);
+            }
+        }
+        let mut logs: BTreeMap<Place, u64> = BTreeMap::new();
+        for (had, _) in self.logs.iter().zip(sound).filter(|(_, sound)| **sound) {
+            for (place, log) in had {
+                if *logs.entry(*place).or_insert(*log) != *log {
+                    let what = format!("what programs had got with {place:?}");
+                    return Err(Violation::Disagreement(what));
+                }
             }
         }
         for (place, (number, value)) in having {

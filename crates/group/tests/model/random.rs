@@ -173,7 +173,8 @@ impl Run {
 fn case(seed: u64) -> Case {
     let nodes = if seed % 3 == 2 { 5 } else { 3 };
     let observers = usize::from(seed % 7 > 4);
-    let mut case = Case { nodes: nodes + observers, threads: 1 + seed % 4, tick: 1, ..Case::small() };
+    let mut case =
+        Case { nodes: nodes + observers, threads: 1 + seed % 4, tick: 1, ..Case::small() };
     case.group.universe = (1..=nodes as u32).map(Member).collect();
     case.group.mode = match seed % 5 {
         3 => Mode::SemiActive,
@@ -185,6 +186,7 @@ fn case(seed: u64) -> Case {
     case.stagger_ns = [0, 400_000][seed as usize / 2 % 2];
     case.report_ns = 1_000_000_000;
     case.utc = seed % 6 != 5;
+    case.checkpoints = seed % 9 > 5;
     case
 }
 

@@ -1,13 +1,13 @@
 //! Three replicas, their programs' threads and the network: a state, and the steps out of it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use truechimer_group::{
     Action, Agreed, Bound, Call, Engine, Event, Group, Member, Mode, Notice, Own, Phase, Reading,
-    Rejection, Thread, Utc,
+    Rejection, Round, Thread, Utc,
 };
 
 use crate::check::{History, Violation};
@@ -70,6 +70,8 @@ pub struct Case {
     /// Whether the nodes know UTC.
     pub utc: bool,
     pub mutation: Option<Mutation>,
+    /// Whether programs give and take checkpoints.
+    pub checkpoints: bool,
     /// Whether the clocks move on at all from one read to the next. Where they do not, proposals
     /// collide, and many ways come to the same state.
     pub tick: i64,
@@ -89,6 +91,7 @@ impl Case {
             report_ns: 100_000_000_000_000,
             utc: true,
             mutation: None,
+            checkpoints: false,
             tick: 0,
             across: false,
         }
@@ -197,6 +200,10 @@ pub struct Node {
     sending: BTreeSet<u64>,
     /// The layer below says that there is no majority.
     pub doubts: bool,
+    /// Digest of all messages that its program, or those from whose checkpoints it started, got.
+    log: u64,
+    /// Its program started from a checkpoint when it was last let in.
+    installed: bool,
     committing: BTreeMap<u64, Agreed>,
     /// The deliberate fault has happened, or is not to happen yet.
     mutated: bool,
@@ -262,6 +269,8 @@ impl World {
             tokens: 0,
             sending: BTreeSet::new(),
             doubts: false,
+            log: 0,
+            installed: false,
             committing: BTreeMap::new(),
             mutated: true,
         };
@@ -305,6 +314,7 @@ impl World {
             report_ns: self.case.report_ns,
             buffer: 64,
             floor,
+            checkpoints: self.case.checkpoints,
             ..Own::new(Member(node as u32 + 1), here.life)
         };
         let engine = Engine::new(self.case.group.clone(), own)
@@ -315,6 +325,8 @@ impl World {
         here.dirty = false;
         here.seen.clear();
         here.live = false;
+        here.log = 0;
+        here.installed = false;
         here.committing.clear();
         here.sending.clear();
         self.network.attach(node);
@@ -749,6 +761,9 @@ impl World {
             }
             Action::Reject { thread, why } => {
                 let caller = &mut here.callers[(thread.0 - Thread::FIRST.0) as usize];
+                if caller.waiting && why == Rejection::Behind {
+                    return self.restart(node);
+                }
                 if !caller.waiting || why != Rejection::Outside {
                     return Err(Violation::Stray(format!(
                         "node {} refused {thread:?}: {why:?}",
@@ -767,8 +782,10 @@ impl World {
                 if from == Member(node as u32 + 1) {
                     here.sending.remove(&token);
                 }
+                here.log = print(&(here.log, from, token, time.time));
+                let log = self.case.checkpoints.then_some(here.log);
                 let excluded = here.excluded;
-                self.history.delivered(node, excluded, from, token, time, lease_end)?;
+                self.history.delivered(node, excluded, from, token, time, lease_end, log)?;
             }
             Action::Refused { token, .. } => drop(here.sending.remove(&token)),
             Action::Committed { token } => {
@@ -790,7 +807,10 @@ impl World {
                 here.floor = Some(floor);
             }
             Action::Phase(phase) => self.phase(node, phase)?,
-            Action::Notice(Notice::Revived { .. } | Notice::Began { .. }) => {
+            Action::Notice(notice @ (Notice::Revived { .. } | Notice::Began { .. })) => {
+                if let Notice::Began { .. } = notice {
+                    here.log = 0;
+                }
                 // The first to hear of it: nobody else is live yet.
                 let first = !self.nodes.iter().any(|node| node.live && !node.excluded);
                 let amnesia = |node: &Node| node.amnesiac && node.engine.is_some();
@@ -805,9 +825,9 @@ impl World {
             Action::Notice(Notice::OtherGroup { .. } | Notice::Version { .. }) => {
                 return Err(Violation::Stray("strangers in a group of friends".into()));
             }
-            Action::Notice(_)
-            | Action::TakeCheckpoint { .. }
-            | Action::InstallCheckpoint { .. } => {}
+            Action::TakeCheckpoint { join } => self.give(node, join),
+            Action::InstallCheckpoint { data, position } => self.install(node, &data, &position)?,
+            Action::Notice(_) => {}
         }
         Ok(())
     }
@@ -820,6 +840,50 @@ impl World {
         let now = self.reading(node);
         if let Some(engine) = self.engine(node) {
             engine.handle(now, Event::Commit { token, point: value.point });
+        }
+        Ok(())
+    }
+
+    /// A new program, whose threads go on where the group's are.
+    fn restart(&mut self, node: usize) -> Outcome {
+        let now = self.reading(node);
+        if let Some(engine) = self.engine(node) {
+            engine.handle(now, Event::Restarted);
+        }
+        let threads = self.nodes[node].engine.as_ref().map(|it| it.status().threads);
+        for (thread, caller) in (Thread::FIRST.0..).zip(&mut self.nodes[node].callers) {
+            let known = threads.as_ref().and_then(|known| known.get(&Thread(thread)));
+            *caller = Caller { read: known.map_or(0, |it| it.read.0), waiting: false };
+        }
+        Ok(())
+    }
+
+    /// The program here gives its state.
+    fn give(&mut self, node: usize, join: u64) {
+        let here = &self.nodes[node];
+        let reads = (Thread::FIRST.0..).zip(&here.callers);
+        let position: Vec<(Thread, Round)> =
+            reads.map(|(thread, caller)| (Thread(thread), Round(caller.read))).collect();
+        let data = here.log.to_le_bytes();
+        let now = self.reading(node);
+        if let Some(engine) = self.engine(node) {
+            engine.handle(now, Event::Checkpoint { join, data: &data, position: &position });
+        }
+    }
+
+    /// The program here starts from another's state.
+    fn install(&mut self, node: usize, data: &[u8], position: &[(Thread, Round)]) -> Outcome {
+        let log = data.try_into().map(u64::from_le_bytes);
+        let here = &mut self.nodes[node];
+        here.log = log.map_err(|_| Violation::Stray(format!("a checkpoint of {data:?}")))?;
+        here.installed = true;
+        for (thread, caller) in (Thread::FIRST.0..).zip(&mut here.callers) {
+            let read = position.iter().find(|(other, _)| other.0 == thread);
+            *caller = Caller { read: read.map_or(0, |(_, read)| read.0), waiting: false };
+        }
+        let now = self.reading(node);
+        if let Some(engine) = self.engine(node) {
+            engine.handle(now, Event::Installed);
         }
         Ok(())
     }
@@ -837,20 +901,14 @@ impl World {
                 // It may be let in by what came before a break that it has not seen yet.
                 here.excluded |= parted;
                 here.amnesiac = false;
-                // A new program, whose threads go on where the group's are.
-                let now = self.reading(node);
-                if let Some(engine) = self.engine(node) {
-                    engine.handle(now, Event::Restarted);
-                }
-                let threads = self.nodes[node].engine.as_ref().map(|it| it.status().threads);
-                for (thread, caller) in (Thread::FIRST.0..).zip(&mut self.nodes[node].callers) {
-                    let known = threads.as_ref().and_then(|known| known.get(&Thread(thread)));
-                    caller.read = known.map_or(0, |it| it.read.0);
+                if !here.installed {
+                    return self.restart(node);
                 }
             }
             Phase::Outside => {
                 // The program that was here has missed something: it is ended.
                 here.live = false;
+                here.installed = false;
                 here.excluded = false;
                 here.committing.clear();
                 here.sending.clear();
@@ -901,7 +959,7 @@ impl World {
     /// Lets everything that goes on by itself come to its end, timers too, without new faults or
     /// reads. An error if operations of a majority's members do not end.
     pub fn settle(&mut self) -> Outcome {
-        for _ in 0..500 {
+        for _ in 0..5_000 {
             if self.quiet() && self.pending().is_empty() {
                 return Ok(());
             }

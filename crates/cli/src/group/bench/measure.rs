@@ -27,6 +27,8 @@ pub struct Plan {
     pub patience: u64,
     /// Whether messages may be sent.
     pub messages: bool,
+    /// The thread that is this member's alone.
+    pub alone: Thread,
 }
 
 /// Why there are no figures.
@@ -168,9 +170,8 @@ pub fn run(
         };
         Ok((Rounds { rounds, messages, ours: spans.len() as u64, took }, Spread::of(spans)))
     };
-    read(replica, thread(member, 0), WARM_UP, plan)?;
-    let (single, one_round) =
-        counted(&mut || read(replica, thread(member, 0), plan.count, plan), false)?;
+    read(replica, plan.alone, WARM_UP, plan)?;
+    let (single, one_round) = counted(&mut || read(replica, plan.alone, plan.count, plan), false)?;
     let (several, at_once) = counted(&mut || at_once(replica, member, plan), true)?;
     let [message, riding, leased] = match plan.messages {
         true => messages(replica, plan)?.map(Some),
@@ -256,7 +257,12 @@ mod tests {
 
     #[test]
     fn rounds_are_counted_per_second_and_messages_per_round() {
-        let rounds = |rounds, messages| Rounds { rounds, messages, ours: 50, took: Duration::from_millis(500) };
+        let rounds = |rounds, messages| Rounds {
+            rounds,
+            messages,
+            ours: 50,
+            took: Duration::from_millis(500),
+        };
         assert_eq!(rounds(100, 102).per_round(), Some(1.02));
         assert_eq!(rounds(0, 3).per_round(), None);
         assert!((rounds(1, 1).per_second() - 100.0).abs() < 1e-9);
