@@ -1,6 +1,7 @@
 //! Programs get no time that is not tied to UTC, unless the user wants it so.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod bed;
 
 use std::thread;

@@ -171,12 +171,13 @@ pub fn signed(ns: i64) -> String {
 
 /// A steering rate, ppm.
 pub fn rate(ppb: i64) -> String {
+    let text = digits(ppb.unsigned_abs() as f64 / 1000.0);
     let sign = match ppb {
-        0 => "",
+        _ if text == "0" => "",
         1.. => "+",
         _ => "-",
     };
-    format!("{sign}{} ppm", digits(ppb.unsigned_abs() as f64 / 1000.0))
+    format!("{sign}{text} ppm")
 }
 
 /// Where the member stands.
@@ -375,6 +376,7 @@ mod tests {
         assert_eq!([at_most(0), at_most(7), at_most(1_000)], ["0 s", "7 ns", "1 µs"]);
         assert_eq!([signed(7), signed(-7), signed(0)], ["+7 ns", "-7 ns", "0 s"]);
         assert_eq!([rate(0), rate(-1_234), rate(500_000)], ["0 ppm", "-1.23 ppm", "+500 ppm"]);
+        assert_eq!(rate(-1), "0 ppm");
         assert_eq!([many(1, "day", "days"), many(0, "day", "days")], ["1 day", "0 days"]);
     }
 

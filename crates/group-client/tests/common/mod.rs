@@ -252,10 +252,10 @@ impl Engine {
                 };
                 self.door.send(*link, &news);
             }
-            Request::Restarted { gap, .. } | Request::Installed { gap, .. } => {
-                if self.door.missed() == Some(*gap) {
-                    self.door.settle();
-                }
+            Request::Restarted { gap, .. } | Request::Installed { gap, .. }
+                if self.door.missed() == Some(*gap) =>
+            {
+                self.door.settle();
             }
             Request::Status { link } => {
                 let news = News::Status(r#"{"mock":true}"#.into());

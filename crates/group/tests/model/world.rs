@@ -729,6 +729,8 @@ impl World {
 
     fn act(&mut self, node: usize, action: Action) -> Outcome {
         let alone = self.case.few(&self.nodes[node].seen);
+        // One that catches up gets what is due to it before it is live.
+        let excluded = self.nodes[node].excluded || !self.nodes[node].live && self.parted(node);
         let here = &mut self.nodes[node];
         match action {
             Action::Send(bytes) => self.network.links[node].outbox.push_back(bytes.into()),
@@ -752,7 +754,6 @@ impl World {
                 }
                 caller.waiting = false;
                 caller.read = round.0 + 1;
-                let excluded = here.excluded;
                 self.history.returned(node, excluded, thread, round, value)?;
                 if self.budget.commits > 0 && !excluded {
                     self.budget.commits -= 1;
@@ -784,7 +785,6 @@ impl World {
                 }
                 here.log = print(&(here.log, from, token, time.time));
                 let log = self.case.checkpoints.then_some(here.log);
-                let excluded = here.excluded;
                 self.history.delivered(node, excluded, from, token, time, lease_end, log)?;
             }
             Action::Refused { token, .. } => drop(here.sending.remove(&token)),
