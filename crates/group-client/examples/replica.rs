@@ -3,6 +3,8 @@
 //!     truechimer group agent --group ledger --local 1 --system-clock 50ms &
 //!     cargo run -p truechimer-group-client --example replica
 
+use std::io::Write;
+
 use truechimer_group_client::{Call, Event, Replica, Thread, Where};
 
 fn main() {
@@ -25,7 +27,8 @@ fn replica() -> Result<(), Box<dyn std::error::Error>> {
         if let Some(Event::Delivered(mut request)) = replica.next(None)? {
             let when = request.now()?.time; // the time of delivery: no message, no wait
             let later = request.now()?.time; // 1 ns later, at each replica
-            let say = || Ok(println!("done at {}, {} ns later", when.0, later.0 - when.0));
+            let answer = format!("done at {}, {} ns later\n", when.0, later.0 - when.0);
+            let say = || std::io::stdout().write_all(answer.as_bytes());
             return Ok(replica.reply(&request, None, say)?); // when a majority has the request
         }
     }
