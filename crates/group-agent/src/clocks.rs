@@ -111,7 +111,8 @@ impl Clocks {
             }
             (UtcSource::Page(_), None) => "no UTC yet".to_owned(),
             (UtcSource::SystemClock { bound_ns }, _) => {
-                format!("UTC from the system clock, taken to be within {bound_ns} ns")
+                let bound = truechimer_time::Span::from_nanos_wide(i128::from(*bound_ns));
+                format!("UTC from the system clock, taken to be within {bound}")
             }
             (UtcSource::None, _) => "no UTC: this member runs free".to_owned(),
         }

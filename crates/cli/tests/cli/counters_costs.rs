@@ -97,7 +97,7 @@ fn interrupted(signals: &[&str]) {
     let dir = Dir::new();
     let folder = kernel(&dir, "tsc", "tsc hpet acpi_pm kvm-clock");
     // Some seconds for each: long enough that the signals come in the middle.
-    let arguments = ["counters", "bench", "--switch", "--reads", "1M", "--clocksources", &folder];
+    let arguments = ["counters", "bench", "--switch", "--reads", "10M", "--clocksources", &folder];
     let mut bench = Process::start(&dir, "bench.log", &arguments);
     let end = Instant::now() + 3 * SOON;
     while current(&dir) == "tsc" {
