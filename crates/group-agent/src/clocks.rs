@@ -151,7 +151,7 @@ mod tests {
         let utc = reading.utc.unwrap();
         assert!((before..=after).contains(&utc.best), "{before} {utc:?} {after}");
         assert_eq!(utc.bound.latest - utc.bound.earliest, 2_000);
-        assert!(clocks.description().contains("1000 ns"));
+        assert!(clocks.description().contains("1.000 µs"));
     }
 
     #[test]
