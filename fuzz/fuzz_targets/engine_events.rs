@@ -97,7 +97,7 @@ impl World {
                 Action::Steer(Steer::Frequency(rate)) => {
                     assert!(rate.0.abs() <= Rate::from_ppb(500_000).0, "{rate}");
                 }
-                Action::Steer(Steer::Step(_)) => {}
+                Action::Steer(Steer::Step(_) | Steer::Tell(_)) => {}
                 Action::Note { text, .. } => assert!(!text.contains('\n')),
             }
         }
@@ -201,7 +201,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             14 => {
                 let count = world.at;
                 let (unix_ns, raw_ns) = (input.number() as i64, input.number() as i64);
-                world.happens(Event::SystemClock(SystemReading { count, unix_ns, raw_ns }));
+                world.happens(Event::SystemClock(SystemReading { count, unix_ns, raw_ns, frequency: None }));
             }
             15 if step & 0x40 != 0 => {
                 let second = nominal.counts(Span::from_secs(1)).0.max(1);

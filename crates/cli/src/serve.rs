@@ -1,12 +1,16 @@
-//! `truechimer serve`: the embedded NTP server by itself.
+//! `truechimer serve`: an NTP server of the clock in the page, or of a time of its own.
+
+mod args;
+mod page;
 
 use std::io::Write;
 
 use serde::Serialize;
-use truechimer_serve::{ServedClock, Server};
+use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
-use crate::args;
+pub use args::{Base, Serve};
+
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::{json, ppb};
 use crate::signals;
@@ -22,14 +26,22 @@ struct Ready {
 }
 
 /// Runs the command.
-pub fn run(args: &args::Serve, out: &mut dyn Write) -> Ended {
-    let args::ServedBase::System = args.clock;
+pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
+    args.check()?;
+    match args.clock {
+        Base::Page => page::run(args, out),
+        Base::System => system(args, out),
+    }
+}
+
+/// The embedded server by itself.
+fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let stop = signals::stop()?;
-    let clock = clock(args.offset, args.skew_ppm)?;
-    let mut server = Server::bind(args.listen, clock, args.stratum).map_err(|why| {
-        let what = format!("cannot listen on {}", args.listen);
-        Failure::new(what, format!("{why}; choose another address or port with --listen"))
-    })?;
+    let listen = args.one_listen()?;
+    let stratum = args.stratum.unwrap_or(DEFAULT_STRATUM);
+    let clock = clock(args.offset.unwrap_or(Span::ZERO), args.skew_ppm.unwrap_or(Rate::ZERO))?;
+    let mut server = Server::bind(listen, clock, stratum)
+        .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -37,14 +49,14 @@ pub fn run(args: &args::Serve, out: &mut dyn Write) -> Ended {
             origin_raw_ns: clock.origin_raw_ns,
             offset_ns: clock.offset.as_nanos_i64(),
             skew_ppb: ppb(clock.skew),
-            stratum: args.stratum,
+            stratum,
         };
         writeln!(out, "{}", json(&ready)?)?;
     } else {
         writeln!(
             out,
-            "serving on {address}: the system clock {:+}, gaining {} on it, as stratum {}",
-            clock.offset, clock.skew, args.stratum
+            "serving on {address}: the system clock {:+}, gaining {} on it, as stratum {stratum}",
+            clock.offset, clock.skew
         )?;
     }
     server.run(&stop).map_err(|why| Failure::new(format!("serving on {address}"), why))?;

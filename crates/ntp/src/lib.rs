@@ -5,7 +5,8 @@
 //!   and §7.3.
 //! * [`Association`]: the client. It makes a request, and takes in exactly one reply to it; for
 //!   everything else that comes it names a [`Refusal`].
-//! * [`server::respond`]: the server. It keeps nothing between requests.
+//! * [`server`]: the server, its replies in basic and in interleaved mode (RFC 9769). It keeps
+//!   nothing between requests.
 //!
 //! ```
 //! use truechimer_ntp::{Association, LeapIndicator, Log2, RefId, Refusal, Short, Timestamp};
@@ -36,9 +37,9 @@
 //! Nothing here has a clock, a socket or a source of random numbers, and nothing panics or
 //! allocates, whatever the bytes.
 //!
-//! Not supported: symmetric and broadcast modes, interleaved mode, authentication (MAC, NTS), and
-//! extension fields, which are passed over. A request of ours has a zero origin, which no server
-//! can take for interleaved mode.
+//! Not supported: symmetric and broadcast modes, interleaved mode as a client, authentication (MAC,
+//! NTS), and extension fields, which are passed over. A request of ours has a zero origin, which no
+//! server can take for interleaved mode.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -46,6 +47,7 @@
 extern crate std;
 
 mod client;
+mod md5;
 mod packet;
 mod reference_id;
 mod refusal;

@@ -1,6 +1,7 @@
 //! The reference identifier.
 
 use core::fmt;
+use core::net::IpAddr;
 
 /// What a server takes its time from, in four bytes whose meaning hangs on the stratum (RFC 5905
 /// §7.3): see [`RefId::text`].
@@ -10,6 +11,19 @@ use core::fmt;
 pub struct RefId(pub [u8; 4]);
 
 impl RefId {
+    /// What a server that follows the one at `address` names as its reference (RFC 5905 §7.3): an
+    /// IPv4 address as it is, of an IPv6 address the first four bytes of its MD5 sum.
+    #[must_use]
+    pub fn of_address(address: IpAddr) -> RefId {
+        match address {
+            IpAddr::V4(v4) => RefId(v4.octets()),
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = crate::md5::of_block(&v6.octets());
+                RefId([a, b, c, d])
+            }
+        }
+    }
+
     /// The identifier as text, if it is one to four printable ASCII characters, the rest zeros
     /// or spaces.
     #[must_use]
@@ -73,6 +87,14 @@ mod tests {
             assert_eq!(RefId(bytes).text(stratum).to_string(), shown);
         }
         assert_eq!(RefId(*b"GPS\0").to_string(), "47505300");
+    }
+
+    #[test]
+    fn addresses_become_identifiers() {
+        let of = |text: &str| RefId::of_address(text.parse().unwrap());
+        assert_eq!(of("192.0.2.1"), RefId([192, 0, 2, 1]));
+        // printf '\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01' | md5sum
+        assert_eq!(of("2001:db8::1"), RefId([0x39, 0xab, 0x9b, 0x37]));
     }
 
     proptest! {

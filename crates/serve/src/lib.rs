@@ -1,16 +1,43 @@
-//! A small NTP server whose time is known exactly: for demonstrations and tests.
+//! NTP servers: one of the clock in the page, and a small one whose time is known exactly.
 //!
-//! It serves a [`ServedClock`]: the system clock with an offset and a skew of its own. Whoever has
-//! that value knows the served time at any moment without asking over the network, by a
-//! [`Sandwich`] between two readings of a counter, and can judge a clock that follows the server.
+//! [`PageServer`] serves the clock that `truechimer run` publishes. Requests are stamped by the
+//! kernel as they arrive, stamps become counts and counts the clock's own time; what is said of the
+//! clock (leap indicator, stratum, root delay and dispersion) is such that a client's distance to
+//! true time covers the clock's bound. What becomes of a datagram is decided by a [`Responder`],
+//! which does no I/O; threads receive and send many of them with one system call.
 //!
-//! Requests are stamped by the kernel as they arrive; the transmit time is read as late as
-//! possible. A server of the real clock comes later; this one promises nothing about true time.
+//! [`Server`] serves a [`ServedClock`], for demonstrations and tests: the system clock with an
+//! offset and a skew of its own. Whoever has that value knows the served time at any moment without
+//! asking over the network, by a [`Sandwich`] between two readings of a counter, and can judge a
+//! clock that follows the server. It promises nothing about true time.
+//!
+//! [`Load`] asks a server as fast as it answers: how fast that is, is what the benchmark tells.
 #![deny(unsafe_code)]
 
+mod access;
+mod answer;
+mod arrivals;
 mod clock;
+mod control;
+mod face;
+mod lag;
+mod limit;
+mod load;
 mod server;
+mod serving;
+mod sys;
+mod table;
+mod tally;
+mod upstream;
 mod wait;
+mod worker;
 
+pub use access::{Access, NoPrefix, Prefix};
+pub use answer::{Answer, Kind, Outcome, Responder, Sent, transmit};
 pub use clock::{Sandwich, ServedClock};
+pub use limit::Rate;
+pub use load::{Load, Measured};
 pub use server::{DEFAULT_STRATUM, Running, Server};
+pub use serving::{BindError, Listen, MOST_THREADS, PageServer, Serving};
+pub use tally::Tally;
+pub use upstream::Upstream;

@@ -23,6 +23,38 @@ pub(crate) fn readable(fd: RawFd, patience: Duration) -> io::Result<bool> {
     }
 }
 
+/// What there is on a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ready {
+    /// Something to receive.
+    pub readable: bool,
+    /// Something in the error queue.
+    pub errors: bool,
+}
+
+/// Waits until there is something on any of `fds`, for `patience` at most, and says what on each.
+pub(crate) fn any(fds: &[RawFd], ready: &mut [Ready], patience: Duration) -> io::Result<()> {
+    let mut polled: Vec<_> =
+        fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let timeout = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: pointer and length are those of a vector of `pollfd` that outlives the call.
+    let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
+    if n < 0 {
+        let error = io::Error::last_os_error();
+        ready.fill(Ready::default());
+        return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
+    }
+    for (ready, polled) in ready.iter_mut().zip(&polled) {
+        if polled.revents & libc::POLLNVAL != 0 {
+            return Err(io::Error::other("a socket is gone"));
+        }
+        let (readable, errors) =
+            (polled.revents & libc::POLLIN != 0, polled.revents & libc::POLLERR != 0);
+        *ready = Ready { readable, errors };
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

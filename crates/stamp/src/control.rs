@@ -62,8 +62,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Control {
     control
 }
 
-/// The first control message (level, type, data) and what follows it.
-fn split(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
+/// The first control message (level, type, data) and what follows it; `None` at the end, or where
+/// something else begins.
+#[must_use]
+pub fn split(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
     let length = usize::from_ne_bytes(at(bytes, 0)?);
     let level = i32::from_ne_bytes(at(bytes, WORD)?);
     let kind = i32::from_ne_bytes(at(bytes, WORD + 4)?);
@@ -72,8 +74,10 @@ fn split(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
     Some((level, kind, data, next))
 }
 
-/// The software stamp, the first of three `timespec`s: zero if there is none.
-fn stamp(data: &[u8]) -> Option<i64> {
+/// The software stamp in the data of an `SCM_TIMESTAMPING`, the first of three `timespec`s (zero if
+/// there is none): Unix time in ns.
+#[must_use]
+pub fn stamp(data: &[u8]) -> Option<i64> {
     #[allow(clippy::useless_conversion)] // c_long has 32 bits on some targets
     let long = |offset| Some(i64::from(libc::c_long::from_ne_bytes(at(data, offset)?)));
     let (secs, nanos) = (long(0)?, long(LONG)?);
@@ -109,7 +113,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// `N` bytes from `offset` on, if they are there.
-fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+#[must_use]
+pub fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..offset.checked_add(N)?)?.try_into().ok()
 }
 

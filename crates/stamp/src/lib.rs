@@ -9,6 +9,8 @@
 //!   that causality leaves, the clock can have shown that time. What cannot be excluded is in the
 //!   error bound of the [`Stamp`](truechimer_time::Stamp);
 //! * a [`Socket`] sends and receives UDP datagrams and does all of that;
+//! * [`control`] and [`Name`] are what else travels between the kernel and a socket, for those who
+//!   receive many datagrams with one call;
 //! * [`pps`] does the same for the edges of a pulse per second.
 //!
 //! Where the kernel gives no stamp, or one that no pair explains, the stamp is a user-space one:
@@ -16,9 +18,10 @@
 //! have done.
 #![deny(unsafe_code)]
 
-mod control;
+pub mod control;
 mod interval;
 mod log;
+mod name;
 pub mod pps;
 mod socket;
 mod sys;
@@ -26,5 +29,6 @@ mod undelivered;
 
 pub use interval::{Interval, ORDINARY, Region, UNSEEN};
 pub use log::{NoStamp, PairLog, Window};
+pub use name::Name;
 pub use socket::{Received, Socket};
 pub use undelivered::Undelivered;

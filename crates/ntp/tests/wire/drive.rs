@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use truechimer_ntp::server::{ServerState, respond};
+use truechimer_ntp::server::{self, ServerState, respond};
 use truechimer_ntp::{
     Association, HEADER_LEN, LeapIndicator, Log2, MAX_ROOT_DISTANCE, Mode, Packet, RefId, Refusal,
     Reply, Short, Timestamp,
@@ -200,10 +200,23 @@ pub fn request(datagram: &[u8]) {
     assert_eq!((answer.receive_timestamp, answer.transmit_timestamp), (ARRIVED, LEFT));
     // A reply starts no conversation between servers.
     assert_eq!(respond(&bytes, ARRIVED, LEFT, &STATE), None);
+    // The other kinds of replies are as long, and neither is a request nor taken for another.
+    let late = server::interleaved(&asked, ARRIVED, Timestamp(1), &STATE);
+    assert_eq!(late.origin_timestamp, asked.receive_timestamp);
+    let kiss = server::kiss(&asked, ARRIVED, RefId(*b"RATE"), Log2(4));
+    assert!(kiss.poll >= asked.poll && kiss.poll >= Log2(4));
+    for other in [late, kiss] {
+        assert_eq!((other.version, other.mode), (asked.version, Mode::Server));
+        assert_eq!(respond(&other.encode(), ARRIVED, LEFT, &STATE), None);
+    }
 
     let id = asked.transmit_timestamp;
     let mut asker = Association::new(SERVER);
     let _ = asker.request(id.0);
+    if (3..=4).contains(&asked.version) && !id.is_unknown() {
+        let told = asker.clone().accept(&kiss.encode(), SERVER);
+        assert!(told.is_err_and(|refusal| refusal.demand().is_some()));
+    }
     let taken = asker.accept(&bytes, SERVER);
     assert_eq!(taken.is_ok(), (3..=4).contains(&asked.version) && !id.is_unknown());
     let mut stranger = Association::new(SERVER);

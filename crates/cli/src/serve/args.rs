@@ -1,0 +1,151 @@
+//! The options of `truechimer serve`.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use clap::{Args, ValueEnum};
+use truechimer_serve::{Listen, MOST_THREADS, Prefix};
+use truechimer_time::{Rate, Span};
+
+use crate::args::{Control, Page};
+use crate::failure::Failure;
+
+/// Where NTP servers listen.
+const NTP: u16 = 123;
+/// Where the embedded server listens unless told otherwise.
+const EMBEDDED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 11123);
+/// What is about `--clock page` only.
+const OF_PAGE: &str = "With --clock page";
+/// What is about `--clock system` only.
+const OF_SYSTEM: &str = "With --clock system";
+
+/// Options of `truechimer serve`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+--clock page serves the clock of 'truechimer run'. Requests are stamped by the kernel; stratum and
+reference are those that follow the daemon's source (by its control socket, unless --stratum says
+otherwise); root delay and dispersion are such that half of the one and the other together cover
+the clock's bound. While the clock is unknown or disrupted, or what stands behind it is not known,
+replies say that it is not synchronised. This machine may ask, and whoever is named by --allow: of
+all prefixes that hold an address the longest decides. Port 123 takes root or the capability
+cap_net_bind_service. docs/serve.md has what each field says, and figures.
+
+--clock system serves the system clock + offset + skew x (raw clock - raw clock at the start), so
+that a test in possession of the line printed at the start knows the truth at any moment.
+
+Examples:
+  sudo truechimer serve --clock page --allow 192.0.2.0/24 --allow 2001:db8::/32
+  truechimer serve --clock page --listen 127.0.0.1:11123 --report 10
+  truechimer serve --listen 127.0.0.1:11123 --offset -1.5s --skew-ppm 37
+
+Signals: TERM and INT end it, with a summary of what it did.
+
+Exit status: 0 ended by a signal, 2 error (address in use, say).")]
+pub struct Serve {
+    /// The clock to serve: page (that of 'truechimer run') or system (for demonstrations and tests)
+    #[arg(long, value_name = "CLOCK", default_value = "system", hide_possible_values = true)]
+    pub clock: Base,
+    /// Where to listen; port 0 takes any free one; may be repeated with --clock page [default: all
+    /// addresses, port 123, with --clock page, else 127.0.0.1:11123]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Vec<SocketAddr>,
+    /// The stratum to claim, 1 to 15 [default: with --clock page the source's + 1; else 10, so that
+    /// a real server is preferred]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub stratum: Option<u8>,
+    /// Print JSON, an object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Who may ask beside this machine: an address or a prefix; 0.0.0.0/0 and ::/0 are everybody;
+    /// may be repeated
+    #[arg(long, value_name = "PREFIX", help_heading = OF_PAGE)]
+    pub allow: Vec<Prefix>,
+    /// Who may not, within what is allowed; may be repeated
+    #[arg(long, value_name = "PREFIX", help_heading = OF_PAGE)]
+    pub deny: Vec<Prefix>,
+    /// How many requests a second each client may make on average, 1 to 1000000; 0: as many as it
+    /// likes. Clients of one IPv6 network (/64) count as one [default: 16]
+    #[arg(long, value_name = "N", help_heading = OF_PAGE)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub rate: Option<u32>,
+    /// How many it may make at once [default: 64]
+    #[arg(long, value_name = "N", help_heading = OF_PAGE)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub burst: Option<u32>,
+    /// How many threads answer, 1 to 64; the kernel spreads the clients over them [default: 1]
+    #[arg(long, value_name = "N", help_heading = OF_PAGE)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=MOST_THREADS as i64))]
+    pub threads: Option<u8>,
+    /// Answer in basic mode only
+    #[arg(long, help_heading = OF_PAGE)]
+    pub no_interleaved: bool,
+    /// Print what became of all requests every so many seconds, and not only at the end
+    #[arg(long, value_name = "S", help_heading = OF_PAGE)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub report: Option<u32>,
+    /// How far the served time is ahead of the system clock at the start [default: 0s]
+    #[arg(long, value_name = "SPAN", allow_hyphen_values = true, help_heading = OF_SYSTEM)]
+    pub offset: Option<Span>,
+    /// How much the served time gains on the system clock [default: 0]
+    #[arg(long, value_name = "PPM", allow_hyphen_values = true, help_heading = OF_SYSTEM)]
+    pub skew_ppm: Option<Rate>,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+}
+
+/// What can be served.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Base {
+    // Without doc comments, so that help stays in its short form.
+    Page,
+    System,
+}
+
+impl Serve {
+    /// That nothing is asked for that the chosen clock has no use for.
+    pub fn check(&self) -> Result<(), Failure> {
+        let of_page = [
+            ("--allow", !self.allow.is_empty()),
+            ("--deny", !self.deny.is_empty()),
+            ("--rate", self.rate.is_some()),
+            ("--burst", self.burst.is_some()),
+            ("--threads", self.threads.is_some()),
+            ("--no-interleaved", self.no_interleaved),
+            ("--report", self.report.is_some()),
+            ("--page", self.page.page.is_some()),
+            ("--control", self.control.control.is_some()),
+        ];
+        let of_system =
+            [("--offset", self.offset.is_some()), ("--skew-ppm", self.skew_ppm.is_some())];
+        let (unused, other) = match self.clock {
+            Base::Page => (of_system.as_slice(), "system"),
+            Base::System => (of_page.as_slice(), "page"),
+        };
+        match unused.iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(Failure::Said(format!("{name} goes with --clock {other} only"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The one address of the embedded server.
+    pub fn one_listen(&self) -> Result<SocketAddr, Failure> {
+        match self.listen.as_slice() {
+            [] => Ok(EMBEDDED),
+            [listen] => Ok(*listen),
+            _ => Err(Failure::Said("--listen may be repeated with --clock page only".into())),
+        }
+    }
+
+    /// Where a server of the page listens.
+    pub fn listens(&self) -> Vec<Listen> {
+        if !self.listen.is_empty() {
+            let listen = |&address| Listen { address, optional: false };
+            return self.listen.iter().map(listen).collect();
+        }
+        let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, NTP));
+        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NTP));
+        vec![Listen { address: v6, optional: true }, Listen { address: v4, optional: true }]
+    }
+}

@@ -1,0 +1,278 @@
+//! Sockets, and many datagrams with one system call: with `wait`, the only unsafe code of this
+//! crate.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::{mem, ptr};
+
+use truechimer_ntp::{HEADER_LEN, Timestamp};
+use truechimer_stamp::Name;
+
+use crate::control::{self, Said, Via};
+
+/// Datagrams received, or sent, with one call.
+pub(crate) const BATCH: usize = 32;
+/// What is kept of a datagram: more than the header, so that one from the error queue fits with
+/// all its frames around it.
+const ROOM: usize = 256;
+/// Where in a packet the transmit timestamp begins.
+const TRANSMIT: usize = 40;
+
+/// How a socket is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// Several sockets share the address, and the kernel spreads the clients over them.
+    pub shared: bool,
+    /// How many bytes may wait in it.
+    pub queue: i32,
+}
+
+/// A socket bound to `address` that stamps what comes in, says to which address it came, and can
+/// stamp what goes out.
+pub(crate) fn bind(address: &SocketAddr, manner: Manner) -> io::Result<UdpSocket> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: no pointers; the descriptor is new and ours alone.
+    let fd = unsafe {
+        let fd = libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let set = |level, name, value: i32| {
+        let pointer: *const i32 = &value;
+        // SAFETY: the option's value is one valid int.
+        let result = unsafe {
+            libc::setsockopt(fd.as_raw_fd(), level, name, pointer.cast(), size_of::<i32>() as u32)
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    if manner.shared {
+        set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
+    if address.is_ipv4() {
+        set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    } else {
+        // IPv4 has a socket of its own.
+        set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+    }
+    // Without any of these the server works all the same, only less well.
+    let stamps = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
+    let _ = set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps as i32);
+    let _ = set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    let _ = set(libc::SOL_SOCKET, libc::SO_RCVBUF, manner.queue);
+    let _ = set(libc::SOL_SOCKET, libc::SO_SNDBUF, manner.queue);
+    let name = Name::from(address);
+    // SAFETY: `name` holds `name.len` valid bytes for the duration of the call.
+    if unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr(), name.len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let socket = UdpSocket::from(fd);
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// A datagram that came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming<'b> {
+    /// The first bytes of it.
+    pub bytes: &'b [u8],
+    /// From where; `None` for a message of the error queue, or an address of no known family.
+    pub from: Option<SocketAddr>,
+    /// What the kernel says of it.
+    pub said: Said,
+}
+
+/// Room for datagrams, and for what the kernel says of each.
+pub(crate) struct Received {
+    bytes: Box<[[u8; ROOM]; BATCH]>,
+    names: Box<[Name; BATCH]>,
+    controls: Box<[ControlBytes; BATCH]>,
+    /// Of each: its length, and that of the control messages.
+    lengths: [(usize, usize); BATCH],
+    len: usize,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct ControlBytes([u8; 192]);
+
+impl Received {
+    pub fn new() -> Received {
+        Received {
+            bytes: Box::new([[0; ROOM]; BATCH]),
+            names: Box::new([Name::room(); BATCH]),
+            controls: Box::new([ControlBytes([0; 192]); BATCH]),
+            lengths: [(0, 0); BATCH],
+            len: 0,
+        }
+    }
+
+    /// Receives what there is, up to [`BATCH`] datagrams, without waiting: how many.
+    pub fn receive(&mut self, socket: &UdpSocket, errors: bool) -> usize {
+        self.len = 0;
+        // SAFETY: null pointers and lengths of 0 make valid headers and buffers of no room.
+        let (mut iovecs, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { (mem::zeroed(), mem::zeroed()) };
+        let parts = self.bytes.iter_mut().zip(self.names.iter_mut()).zip(self.controls.iter_mut());
+        for ((((bytes, name), control), iovec), header) in parts.zip(&mut iovecs).zip(&mut headers)
+        {
+            iovec.iov_base = bytes.as_mut_ptr().cast();
+            iovec.iov_len = ROOM;
+            let header = &mut header.msg_hdr;
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_namelen = Name::room().len;
+            header.msg_iov = iovec;
+            header.msg_iovlen = 1;
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = control.0.len() as _;
+        }
+        let flags = libc::MSG_DONTWAIT | if errors { libc::MSG_ERRQUEUE } else { 0 };
+        // SAFETY: each of the `BATCH` headers points to a name, one iovec and control messages,
+        // which are valid for the lengths beside them and borrowed mutably until after the call.
+        let got = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as u32,
+                flags as _,
+                ptr::null_mut(),
+            )
+        };
+        self.len = usize::try_from(got).unwrap_or(0).min(BATCH);
+        for ((lengths, name), header) in
+            self.lengths.iter_mut().zip(self.names.iter_mut()).zip(&headers)
+        {
+            let (h, len) = (&header.msg_hdr, header.msg_len as usize);
+            #[allow(clippy::unnecessary_cast)] // it has 32 bits in some libcs
+            let control = h.msg_controllen as usize;
+            *lengths = (len, control);
+            name.len = h.msg_namelen;
+        }
+        self.len
+    }
+
+    /// What was received, in its order.
+    pub fn iter(&self) -> impl Iterator<Item = Incoming<'_>> {
+        let parts = self.bytes.iter().zip(self.names.iter()).zip(self.controls.iter());
+        parts.zip(&self.lengths).take(self.len).map(|(((bytes, name), control), lengths)| {
+            let (len, control_len) = *lengths;
+            Incoming {
+                bytes: bytes.get(..len.min(ROOM)).unwrap_or_default(),
+                from: name.address(),
+                said: control.0.get(..control_len).map(control::parse).unwrap_or_default(),
+            }
+        })
+    }
+}
+
+/// Packets to send.
+pub(crate) struct Outgoing {
+    bytes: Box<[[u8; HEADER_LEN]; BATCH]>,
+    names: Box<[Name; BATCH]>,
+    controls: Box<[(ControlBytes, usize); BATCH]>,
+    len: usize,
+}
+
+impl Outgoing {
+    pub fn new() -> Outgoing {
+        Outgoing {
+            bytes: Box::new([[0; HEADER_LEN]; BATCH]),
+            names: Box::new([Name::room(); BATCH]),
+            controls: Box::new([(ControlBytes([0; 192]), 0); BATCH]),
+            len: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Adds a packet to `to`, to be sent from where `via` has it, and to be stamped as it leaves
+    /// if so wished. Beyond [`BATCH`] none is taken.
+    pub fn push(
+        &mut self,
+        packet: [u8; HEADER_LEN],
+        to: &SocketAddr,
+        via: Option<Via>,
+        stamp: bool,
+    ) {
+        let i = self.len;
+        if let (Some(bytes), Some(name), Some((control, len))) =
+            (self.bytes.get_mut(i), self.names.get_mut(i), self.controls.get_mut(i))
+        {
+            *bytes = packet;
+            *name = Name::from(to);
+            *len = control::write(&mut control.0, via, stamp);
+            self.len += 1;
+        }
+    }
+
+    /// Puts in when packet `i` leaves.
+    pub fn set_transmit(&mut self, i: usize, at: Timestamp) {
+        let field = self.bytes.get_mut(i).and_then(|bytes| bytes.get_mut(TRANSMIT..TRANSMIT + 8));
+        if let Some(field) = field {
+            field.copy_from_slice(&at.0.to_be_bytes());
+        }
+    }
+
+    /// Sends all; how many were not taken by the system.
+    pub fn send(&mut self, socket: &UdpSocket) -> usize {
+        // SAFETY: null pointers and lengths of 0 make valid headers and buffers of no room.
+        let (mut iovecs, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { (mem::zeroed(), mem::zeroed()) };
+        let parts = self.bytes.iter_mut().zip(self.names.iter_mut()).zip(self.controls.iter_mut());
+        for ((((bytes, name), (control, len)), iovec), header) in
+            parts.zip(&mut iovecs).zip(&mut headers)
+        {
+            iovec.iov_base = bytes.as_mut_ptr().cast();
+            iovec.iov_len = HEADER_LEN;
+            let header = &mut header.msg_hdr;
+            header.msg_name = name.as_mut_ptr().cast();
+            header.msg_namelen = name.len;
+            header.msg_iov = iovec;
+            header.msg_iovlen = 1;
+            if *len > 0 {
+                header.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_controllen = *len as _;
+            }
+        }
+        let mut failed = 0;
+        let mut left = headers.get_mut(..self.len).unwrap_or_default();
+        while !left.is_empty() {
+            // SAFETY: each of the headers points to a name, one iovec and control messages, which
+            // are valid for the lengths beside them until after the call, and which the kernel
+            // only reads.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    socket.as_raw_fd(),
+                    left.as_mut_ptr(),
+                    left.len() as u32,
+                    (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+                )
+            };
+            // The first of them is at fault where none was sent: the others have their turn.
+            let done = match usize::try_from(sent) {
+                Ok(sent) if sent > 0 => sent,
+                _ => {
+                    failed += 1;
+                    1
+                }
+            };
+            left = left.get_mut(done..).unwrap_or_default();
+        }
+        failed
+    }
+}
+
+/// Whether the address stands for all addresses of the machine.
+pub(crate) fn is_wildcard(address: &SocketAddr) -> bool {
+    address.ip().is_unspecified()
+}

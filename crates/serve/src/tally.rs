@@ -1,0 +1,74 @@
+//! Counts of what became of datagrams.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! tally {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        /// What became of all datagrams so far.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Tally {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Tally {
+            /// All counts, each with its name.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+
+        /// The counts of one thread.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub $name: AtomicU64,)*
+        }
+
+        impl Counters {
+            /// Adds what is counted here.
+            pub fn add_to(&self, tally: &mut Tally) {
+                $(tally.$name = tally.$name.wrapping_add(self.$name.load(Ordering::Relaxed));)*
+            }
+        }
+    };
+}
+
+tally! {
+    /// Datagrams received.
+    received
+    /// Answered with the time, in either mode.
+    answered
+    /// Of those, in interleaved mode.
+    interleaved
+    /// Of those, as not synchronised.
+    unsynchronised
+    /// Told to ask less often.
+    kissed
+    /// Dropped, as their sender asks too often.
+    limited
+    /// Dropped, as their sender may not ask.
+    denied
+    /// Shorter than a header.
+    short
+    /// No request: another mode.
+    mode
+    /// Of a version that is not spoken.
+    version
+    /// Replies that could not be sent.
+    unsent
+    /// Lost by the kernel, as they came faster than they were received.
+    overflowed
+    /// Requests that the kernel did not stamp, or whose stamp was of no use.
+    unstamped
+}
+
+/// One more.
+pub(crate) fn count(counter: &AtomicU64) {
+    add(counter, 1);
+}
+
+/// So many more. Each counter has one writer.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    if n > 0 {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+}

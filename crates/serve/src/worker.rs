@@ -1,0 +1,329 @@
+//! One thread that serves: receive, decide, send.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use truechimer::{Clock, ReadBy, View};
+use truechimer_counter::CounterError;
+use truechimer_ntp::server::{Ignored, ServerState};
+use truechimer_ntp::{HEADER_LEN, LeapIndicator, Timestamp};
+use truechimer_stamp::Window;
+use truechimer_time::{Count, CounterKind, Period};
+
+use crate::answer::{Kind, Outcome, Sent, transmit};
+use crate::arrivals::Arrivals;
+use crate::face::{Face, stamped_by};
+use crate::lag::Lag;
+use crate::serving::Shared;
+use crate::sys::{self, BATCH, Outgoing, Received};
+use crate::tally::{Counters, add, count};
+use crate::wait;
+
+/// How long a wait for requests may last: how late a request to stop may be seen.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How often one socket is received from before the others have their turn.
+const TURNS: usize = 16;
+/// How often a departure is stamped to learn what the way out takes, ns.
+const SAMPLED: u64 = 250_000_000;
+/// How many departures may wait for their stamp; of more the oldest are forgotten.
+const AWAITED: usize = 128;
+/// Where in a packet the receive timestamp is.
+const RECEIVE: std::ops::Range<usize> = 32..40;
+
+/// What one thread has.
+pub(crate) struct Worker {
+    sockets: Vec<Place>,
+    shared: Arc<Shared>,
+    counters: Arc<Counters>,
+    arrivals: Arrivals,
+    kind: CounterKind,
+    received: Received,
+    outgoing: Outgoing,
+    /// Of each packet to be sent: its receive timestamp, whether it is of basic mode, and to whom
+    /// it may have to be told again.
+    answers: Vec<(Timestamp, bool, Option<Sent>)>,
+    awaited: Vec<Awaited>,
+    lag: Lag,
+    sampled: u64,
+    /// The clock in full, when it was last looked at that closely.
+    view: Option<View>,
+}
+
+/// A socket, and how many datagrams the kernel had lost there when last heard of.
+struct Place {
+    socket: UdpSocket,
+    wildcard: bool,
+    lost: u32,
+}
+
+/// A departure whose stamp is to come.
+#[derive(Clone, Copy)]
+struct Awaited {
+    receive: Timestamp,
+    sent: Option<Sent>,
+    /// The count for which its transmit time was read.
+    read: Count,
+    first: bool,
+}
+
+impl Worker {
+    pub fn new(
+        sockets: Vec<(UdpSocket, SocketAddr)>,
+        shared: Arc<Shared>,
+        counters: Arc<Counters>,
+    ) -> Result<Worker, CounterError> {
+        let kind = CounterKind::Raw;
+        let place =
+            |(socket, address)| Place { socket, wildcard: sys::is_wildcard(&address), lost: 0 };
+        Ok(Worker {
+            sockets: sockets.into_iter().map(place).collect(),
+            shared,
+            counters,
+            arrivals: Arrivals::new(kind, Period::NANOSECOND)?,
+            kind,
+            received: Received::new(),
+            outgoing: Outgoing::new(),
+            answers: Vec::with_capacity(BATCH),
+            awaited: Vec::with_capacity(AWAITED),
+            lag: Lag::default(),
+            sampled: 0,
+            view: None,
+        })
+    }
+
+    /// Serves until told to stop.
+    pub fn run(&mut self) -> io::Result<()> {
+        let fds: Vec<_> = self.sockets.iter().map(|place| place.socket.as_raw_fd()).collect();
+        let mut ready = vec![wait::Ready::default(); fds.len()];
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            // What is in no queue now arrives after this.
+            let asked = self.arrivals.counter().read();
+            wait::any(&fds, &mut ready, PATIENCE)?;
+            let mut emptied = true;
+            for (i, ready) in ready.iter().enumerate() {
+                if ready.errors {
+                    let face = self.face();
+                    self.departures(i, &face);
+                }
+                if ready.readable {
+                    emptied &= (0..TURNS).any(|_| self.turn(i) < BATCH);
+                }
+            }
+            if !ready.iter().any(|ready| ready.readable) {
+                self.arrivals.pair();
+            }
+            if emptied {
+                self.arrivals.emptied(asked);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the clock shows now. If it has come to count by another counter, so do we from here on.
+    fn face(&mut self) -> Face {
+        let shared = Arc::clone(&self.shared);
+        if let Some(clock) = shared.clock.get()
+            && let Some(view) = self.look(clock)
+        {
+            let kind = stamped_by(&view);
+            if kind != self.kind {
+                let period = match kind {
+                    CounterKind::Raw => Period::NANOSECOND,
+                    _ => view.hand.period,
+                };
+                if let Ok(arrivals) = Arrivals::new(kind, period) {
+                    (self.arrivals, self.kind) = (arrivals, kind);
+                    self.awaited.clear();
+                    self.lag.clear();
+                }
+            }
+            if kind == self.kind {
+                return Face::look(clock, self.arrivals.counter(), view);
+            }
+        }
+        let (count, unix_ns, period) = self.arrivals.system_clock();
+        Face::unknown(count, unix_ns, period)
+    }
+
+    /// The clock in full. That takes a microsecond and more, and a reading a hundredth of that: where
+    /// the reading is what the last view would give, by the hand of that view, it still holds.
+    fn look(&mut self, clock: &Clock) -> Option<View> {
+        if let (Some(view), Ok(reading)) = (self.view, clock.now()) {
+            let same = view.read_by == ReadBy::Counter
+                && view.status == reading.status
+                && view.reading(reading.count, view.status) == reading;
+            if same {
+                return Some(View { count: reading.count, ..view });
+            }
+        }
+        self.view = clock.view().ok();
+        self.view
+    }
+
+    /// Receives once from a socket and answers: how many datagrams there were.
+    fn turn(&mut self, i: usize) -> usize {
+        let Some(place) = self.sockets.get_mut(i) else { return 0 };
+        let got = self.received.receive(&place.socket, false);
+        if got == 0 {
+            return 0;
+        }
+        let latest = self.arrivals.counter().read();
+        let kind = self.kind;
+        self.arrivals.pair();
+        let face = self.face();
+        // Stamps of a counter that is no longer read mean nothing.
+        let latest = if kind == self.kind { latest } else { self.arrivals.counter().read() };
+        let state = face.state(self.shared.upstream());
+        let now = self.shared.now();
+        self.decide(i, &face, &state, latest, now);
+        self.send(i, &face, now);
+        got
+    }
+
+    /// Decides on everything received, and makes the packets to send.
+    fn decide(&mut self, i: usize, face: &Face, state: &ServerState, latest: Count, now: u64) {
+        let (tally, shared) = (&*self.counters, &*self.shared);
+        self.outgoing.clear();
+        self.answers.clear();
+        let Some(place) = self.sockets.get_mut(i) else { return };
+        for datagram in self.received.iter() {
+            count(&tally.received);
+            if let Some(lost) = datagram.said.lost {
+                add(&tally.overflowed, lost.wrapping_sub(place.lost).into());
+                place.lost = lost;
+            }
+            let Some(from) = datagram.from else { continue };
+            let arrival = self.arrivals.arrived(datagram.said.stamp, latest);
+            let receive = face.timestamp(arrival.count);
+            let outcome = shared.responder.outcome(datagram.bytes, from.ip(), receive, now, state);
+            let answer = match outcome {
+                Outcome::Reply(answer) => answer,
+                Outcome::Ignored(Ignored::Short) => {
+                    count(&tally.short);
+                    continue;
+                }
+                Outcome::Ignored(Ignored::Mode(_)) => {
+                    count(&tally.mode);
+                    continue;
+                }
+                Outcome::Ignored(Ignored::Version(_)) => {
+                    count(&tally.version);
+                    continue;
+                }
+                Outcome::Denied => {
+                    count(&tally.denied);
+                    continue;
+                }
+                Outcome::Limited => {
+                    count(&tally.limited);
+                    continue;
+                }
+            };
+            add(&tally.unstamped, (!arrival.by_kernel).into());
+            match answer.kind {
+                Kind::Kiss => count(&tally.kissed),
+                kind => {
+                    count(&tally.answered);
+                    add(&tally.interleaved, (kind == Kind::Interleaved).into());
+                    let lost = state.leap == LeapIndicator::Unsynchronised;
+                    add(&tally.unsynchronised, lost.into());
+                }
+            }
+            // A socket of one address has no other to send from.
+            let via = datagram.said.via.filter(|_| place.wildcard);
+            let sample = self.outgoing.len() == 0 && now.wrapping_sub(self.sampled) >= SAMPLED;
+            let stamp = sample || answer.remember.is_some();
+            if sample {
+                self.sampled = now;
+            }
+            self.outgoing.push(answer.packet.encode(), &from, via, stamp);
+            let receive = answer.packet.receive_timestamp;
+            self.answers.push((receive, answer.kind == Kind::Basic, answer.remember));
+            if stamp {
+                if self.awaited.len() >= AWAITED {
+                    self.awaited.drain(..AWAITED / 2);
+                }
+                let first = self.outgoing.len() == 1;
+                let sent = answer.remember;
+                self.awaited.push(Awaited { receive, sent, read: latest, first });
+            }
+        }
+    }
+
+    /// Reads the clock, puts that into the packets, and sends them.
+    fn send(&mut self, i: usize, face: &Face, now: u64) {
+        let Some(place) = self.sockets.get(i) else { return };
+        if self.outgoing.len() == 0 {
+            return;
+        }
+        let read = self.arrivals.counter().read();
+        let mut stamped = false;
+        for (i, (receive, basic, sent)) in self.answers.iter().enumerate() {
+            let at = transmit(face.timestamp(read + self.lag.of(i)), *receive);
+            if *basic {
+                self.outgoing.set_transmit(i, at);
+            }
+            if let Some(sent) = *sent {
+                self.shared.responder.departs(sent, at, now);
+                stamped = true;
+            }
+        }
+        let entered = self.arrivals.counter().read();
+        let failed = self.outgoing.send(&place.socket);
+        self.lag.sent(self.outgoing.len(), self.arrivals.counter().read() - entered);
+        add(&self.counters.unsent, failed as u64);
+        for awaited in self.awaited.iter_mut().rev().take(self.answers.len()) {
+            if self.answers.iter().any(|(receive, ..)| *receive == awaited.receive) {
+                awaited.read = read;
+                stamped = true;
+            }
+        }
+        if stamped {
+            // They are there by now as a rule.
+            self.departures(i, face);
+        }
+    }
+
+    /// Reads what is in the error queue: stamps of departures.
+    fn departures(&mut self, i: usize, face: &Face) {
+        let Some(place) = self.sockets.get(i) else { return };
+        if self.received.receive(&place.socket, true) == 0 {
+            // An error that stands for itself is taken, or the next wait would end at once.
+            let _ = place.socket.take_error();
+            return;
+        }
+        let latest = self.arrivals.counter().read();
+        self.arrivals.pair();
+        for message in self.received.iter() {
+            // The packet itself stands at its end, behind frames of the network.
+            let packet = message.bytes.last_chunk::<HEADER_LEN>();
+            let receive = packet.and_then(|packet| packet.get(RECEIVE)?.try_into().ok());
+            let Some(receive) = receive.map(|bytes| Timestamp(u64::from_be_bytes(bytes))) else {
+                continue;
+            };
+            let Some(at) = self.awaited.iter().position(|awaited| awaited.receive == receive)
+            else {
+                continue;
+            };
+            let awaited = self.awaited.swap_remove(at);
+            let window = Window { earliest: awaited.read, latest };
+            let left = message.said.stamp.and_then(|ns| self.arrivals.departed(ns, window));
+            let Some(left) = left else { continue };
+            if awaited.first {
+                self.lag.left(awaited.read, left);
+            }
+            if let Some(sent) = awaited.sent {
+                self.shared.responder.departed(sent, transmit(face.timestamp(left), receive));
+            }
+        }
+    }
+}
+
+/// A count of nanoseconds since `origin`.
+pub(crate) fn since(origin: Instant) -> u64 {
+    u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
