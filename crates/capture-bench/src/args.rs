@@ -10,7 +10,7 @@ use truechimer_testbed::binary;
 use truechimer_testbed::relay::{self, Path};
 
 use crate::generator::Order;
-use crate::options::Options;
+use crate::options::{Options, Part};
 use crate::outcome::{Failure, Outcome};
 use crate::peers;
 use crate::stats::{show_rate, show_share};
@@ -122,6 +122,9 @@ pub struct Asked {
     /// Only programs whose names contain one of these
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
+    /// Only these parts of the rates
+    #[arg(long, value_name = "PART,...", value_delimiter = ',', value_enum)]
+    parts: Vec<Part>,
     /// The command truechimer [default: as Cargo builds it]
     #[arg(long, value_name = "PATH")]
     truechimer: Option<PathBuf>,
@@ -140,6 +143,7 @@ impl Asked {
             rounds: self.rounds.map(usize::from),
             sizes: self.sizes.iter().copied().map(usize::from).collect(),
             only: self.only.clone(),
+            parts: self.parts.clone(),
             progress: !self.quiet,
         }
     }

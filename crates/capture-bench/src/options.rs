@@ -2,6 +2,17 @@
 
 use std::path::PathBuf;
 
+/// A part of what is measured of rates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Part {
+    /// The highest rate without loss, and the loss at overload.
+    Most,
+    /// Loss against the rate offered.
+    Ladder,
+    /// Jitter of stamps.
+    Jitter,
+}
+
 /// What is asked of every measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -16,6 +27,8 @@ pub struct Options {
     pub sizes: Vec<usize>,
     /// Keep to programs whose name contains one of these; empty: all.
     pub only: Vec<String>,
+    /// Keep to these parts of the rates; empty: all.
+    pub parts: Vec<Part>,
     /// Say on standard error what is going on.
     pub progress: bool,
 }
@@ -38,6 +51,12 @@ impl Options {
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Whether this part is wanted.
+    #[must_use]
+    pub fn has(&self, part: Part) -> bool {
+        self.parts.is_empty() || self.parts.contains(&part)
     }
 
     /// Says what is going on.

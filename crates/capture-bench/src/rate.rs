@@ -7,7 +7,7 @@ mod most;
 use serde_json::json;
 
 use crate::contest::Contest;
-use crate::options::Options;
+use crate::options::{Options, Part};
 use crate::outcome::{Failure, Outcome};
 use crate::peers::{self, RING_MIB, SNAP};
 
@@ -39,9 +39,9 @@ const JITTER: [&str; 6] = [
 /// Where the bed cannot be made, or a program does not run.
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let mut contest = Contest::new(options)?;
-    let most = most::measure(&mut contest);
-    let ladder = ladder::measure(&mut contest);
-    let jitter = jitter::measure(&mut contest);
+    let most = options.has(Part::Most).then(|| most::measure(&mut contest));
+    let ladder = options.has(Part::Ladder).then(|| ladder::measure(&mut contest));
+    let jitter = options.has(Part::Jitter).then(|| jitter::measure(&mut contest));
     let mut about = vec![
         format!(
             "All programs write into memory (tmpfs), keep {SNAP} bytes of each frame, and have \
@@ -60,8 +60,8 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
          at once, disks."
             .to_owned(),
     ];
-    about.push(most::about(options));
-    about.push(jitter::about());
+    about.extend(most.is_some().then(|| most::about(options)));
+    about.extend(jitter.as_ref().map(jitter::Jitter::about));
     about.extend(contest.missing());
     let mut outcome = Outcome {
         name: "rate",
@@ -69,10 +69,19 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
         about,
         ..Outcome::default()
     };
-    most.report(&mut outcome);
-    ladder.report(&mut outcome);
-    jitter.report(&mut outcome);
-    outcome.json =
-        json!({ "most": most.to_json(), "ladder": ladder.to_json(), "jitter": jitter.to_json() });
+    if let Some(most) = &most {
+        most.report(&mut outcome);
+    }
+    if let Some(ladder) = &ladder {
+        ladder.report(&mut outcome);
+    }
+    if let Some(jitter) = &jitter {
+        jitter.report(&mut outcome);
+    }
+    outcome.json = json!({
+        "most": most.map(|most| most.to_json()),
+        "ladder": ladder.map(|ladder| ladder.to_json()),
+        "jitter": jitter.map(|jitter| jitter.to_json()),
+    });
     Ok(outcome)
 }

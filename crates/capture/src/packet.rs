@@ -34,6 +34,7 @@ mod ring;
 use crate::filter::{Filter, Instruction, LINKTYPE_LINUX_SLL2, op};
 use crate::hardware;
 use crate::link::{Change, Watcher};
+use crate::pace::{BLOCKS, Pace};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, Tap, TapError};
 use block::View;
 use calls::Woken;
@@ -74,6 +75,10 @@ pub const LATENCY: Duration = Duration::from_millis(1);
 
 /// How long is waited, at most, while the next block is in somebody's hands.
 const HELD: Duration = Duration::from_millis(20);
+/// How long blocks that come fast may wait to be taken, at most; and for how much of the ring, of all,
+/// whatever that means in time.
+const LATE: Duration = Duration::from_micros(500);
+const LATE_PART: u64 = 8;
 /// How many changes of the interface wait to be told, at most.
 const REMEMBERED: usize = 64;
 
@@ -116,6 +121,7 @@ pub struct PacketTap {
     /// What became of the interface, and when that may be told: packets from before come first.
     changes: VecDeque<(Change, Instant)>,
     latency: Duration,
+    pace: Pace,
     losses: Losses,
     facts: Facts,
     /// Restores the card's settings in the end.
@@ -184,6 +190,7 @@ impl PacketTap {
             stamp_error: truechimer_time::CountSpan(0),
         };
         let view = View { is_cooked, snap_length: options.snap_length };
+        let blocks = ring.blocks() as u64;
         let mut tap = PacketTap {
             socket,
             ring: Arc::new(ring),
@@ -194,6 +201,7 @@ impl PacketTap {
             link: watcher,
             changes,
             latency: plan.latency,
+            pace: Pace::new(BLOCKS, LATE, blocks / LATE_PART),
             losses: Losses::default(),
             facts,
             stamping,
@@ -227,6 +235,7 @@ impl PacketTap {
     fn block(&mut self) -> Option<Block> {
         let mut held = Ring::take(&self.ring, self.next)?;
         self.next = if self.next + 1 < self.ring.blocks() { self.next + 1 } else { 0 };
+        self.pace.took(1);
         if self.view.is_cooked {
             block::cook(held.bytes_mut());
         }
@@ -301,15 +310,20 @@ impl Tap for PacketTap {
                 });
             }
             let until = end.into_iter().chain(due).min();
+            if end.is_some_and(|end| end <= now) {
+                return Ok(Next::Nothing);
+            }
+            if let Some(rest) = self.pace.rest(now) {
+                let left = until.map(|until| until.saturating_duration_since(now));
+                std::thread::sleep(left.map_or(rest, |left| rest.min(left)));
+                continue;
+            }
             // Whoever gives a block back is not heard of, and was perhaps about to.
             let until = match self.ring.is_held(self.next) {
                 true => until.into_iter().chain(now.checked_add(HELD)).min(),
                 false => until,
             };
             let left = until.map(|until| until.saturating_duration_since(now));
-            if end.is_some_and(|end| end <= now) {
-                return Ok(Next::Nothing);
-            }
             match self.socket.wait(left) {
                 Ok(Woken::Otherwise) => {}
                 Ok(Woken::ByLink) => self.hear()?,

@@ -47,7 +47,6 @@ mod frames;
 mod guard;
 mod memory;
 mod open;
-mod pace;
 mod program;
 mod queue;
 mod queues;

@@ -6,6 +6,10 @@
 //! takes a datagram out and says so a little later; what puts one in says so when it may be out
 //! already: so of the buffers that were seen first since the last report of a read, a read is of
 //! the last, or if that is still first, of the one before it.
+//!
+//! Reads of a socket are reported from the moment on at which the first datagram of ours is said to be
+//! in its queue. Of one that came in before that, and is out already, nobody knows whether the read of
+//! it was too early to be reported; so it is not followed.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,11 +24,17 @@ const FOREIGN: u64 = 0;
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     sockets: HashMap<u64, Heads>,
+    /// How many reports there were.
+    reports: u64,
 }
 
 /// What stood first in the queue of a socket.
 #[derive(Debug, Default)]
 struct Heads {
+    /// The number of the last report about it.
+    report: u64,
+    /// Of datagrams that came in after the one of this number every read is reported.
+    known_from: u64,
     /// The last that was seen there since the last report of a read, and when it was.
     last: Option<u64>,
     seen_ns: u64,
@@ -72,40 +82,57 @@ pub(super) enum Taken {
     Mixed(Vec<u64>),
 }
 
+/// A datagram of ours in a socket's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Own {
+    pub buffer: u64,
+    /// When it came in.
+    pub arrived_ns: u64,
+    /// As which one, counted from 1 on in the order in which arrivals were reported.
+    pub arrival: u64,
+}
+
 impl Sockets {
-    fn heads(&mut self, socket: u64) -> &mut Heads {
+    /// What is known of a socket that there is a report about; `arrivals` were reported before.
+    fn heads(&mut self, socket: u64, arrivals: u64) -> &mut Heads {
         if self.sockets.len() >= MOST_SOCKETS && !self.sockets.contains_key(&socket) {
-            // Most are closed by now; those that are not are soon known again.
-            self.sockets.clear();
+            // Those not heard of for the longest time; most of them are closed by now.
+            let mut reports: Vec<u64> = self.sockets.values().map(|heads| heads.report).collect();
+            let (_, &mut middle, _) = reports.select_nth_unstable(MOST_SOCKETS / 2);
+            self.sockets.retain(|_, heads| heads.report > middle);
         }
-        self.sockets.entry(socket).or_default()
+        self.reports += 1;
+        let new = || Heads { known_from: arrivals, ..Heads::default() };
+        let heads = self.sockets.entry(socket).or_insert_with(new);
+        heads.report = self.reports;
+        heads
     }
 
-    /// A datagram was put into the socket's queue, ours if it has a buffer, which came in at
-    /// `arrived_ns`; then `first` stood first there, `None` if it was empty. The read of it, if that
-    /// was reported before.
+    /// A datagram was put into the socket's queue; then `first` stood first there, `None` if it was
+    /// empty. The read of it, if that was reported before.
     pub fn queued(
         &mut self,
-        socket: u64,
-        own: Option<(u64, u64)>,
+        (socket, arrivals): (u64, u64),
+        own: Option<Own>,
         first: Option<u64>,
         monotonic_ns: u64,
     ) -> Option<Read> {
-        let heads = self.heads(socket);
+        let heads = self.heads(socket, arrivals);
+        let reported = own.filter(|own| own.arrival > heads.known_from);
         // What was seen before a read that was reported is told by that read, which saw more.
         let is_news = monotonic_ns > heads.read_ns;
-        match (first, own) {
+        match (first, reported) {
             (Some(first), _) if is_news => heads.see(first, monotonic_ns),
-            (None, Some((own, arrived_ns))) if heads.untold_ns[0] <= arrived_ns => {
+            (None, Some(own)) if heads.untold_ns[0] <= own.arrived_ns => {
                 // Out, and the read of it is still to be reported; unless it or another may be.
-                let next = if heads.last.is_none() { own } else { FOREIGN };
+                let next = if heads.last.is_none() { own.buffer } else { FOREIGN };
                 if is_news {
                     (heads.before, heads.last) = (None, Some(next));
                 }
             }
-            (None, Some((_, arrived_ns)))
+            (None, Some(own))
                 if !is_news
-                    && heads.untold_ns[1] <= arrived_ns
+                    && heads.untold_ns[1] <= own.arrived_ns
                     && heads.readers != Readers::Several =>
             {
                 return heads.untold.take();
@@ -113,18 +140,23 @@ impl Sockets {
             (None, _) if is_news => (heads.before, heads.last) = (None, Some(FOREIGN)),
             _ => {}
         }
-        if let (Readers::Several, Some((own, _))) = (heads.readers, own) {
+        if let (Readers::Several, Some(own)) = (heads.readers, own) {
             if heads.order.len() >= MOST_ORDERED {
                 heads.order.pop_front();
             }
-            heads.order.push_back(own);
+            heads.order.push_back(own.buffer);
         }
         None
     }
 
     /// A process has read from the socket; then `first` stood first there.
-    pub fn read(&mut self, socket: u64, read: &Read, first: Option<u64>) -> Taken {
-        let heads = self.heads(socket);
+    pub fn read(
+        &mut self,
+        (socket, arrivals): (u64, u64),
+        read: &Read,
+        first: Option<u64>,
+    ) -> Taken {
+        let heads = self.heads(socket, arrivals);
         heads.readers = match heads.readers {
             Readers::Nobody => Readers::One(read.thread),
             Readers::One(thread) if thread == read.thread => Readers::One(thread),

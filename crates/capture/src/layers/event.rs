@@ -9,7 +9,8 @@ pub struct Event {
     pub what: What,
 }
 
-/// What happened. Buffers and sockets are told apart by their addresses, which mean nothing else.
+/// What happened. Buffers are told apart by their addresses, which mean nothing else; sockets by
+/// numbers that are given once only, as a socket may have the address of one that was closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// The stack began with a packet.
@@ -85,7 +86,7 @@ pub(super) mod layout {
     pub const MONOTONIC: i16 = 8;
     /// u64: the buffer.
     pub const BUFFER: i16 = 16;
-    /// u64: the socket; for an arrival, when the driver handed it over, or 0.
+    /// u64: the socket's number; for an arrival, when the driver handed it over, or 0.
     pub const SOCKET: i16 = 24;
     /// u32: the process.
     pub const PID: i16 = 32;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::datagrams::{Read, Sockets, Taken};
+use super::datagrams::{Own, Read, Sockets, Taken};
 use super::event::{Event, What};
 
 /// Where on its way up a packet was seen.
@@ -142,12 +142,13 @@ impl Follow {
             }
             What::DatagramQueued { buffer, socket, first } => {
                 let own = buffer.and_then(|buffer| self.queue(buffer, event.monotonic_ns));
+                let socket = (socket, self.arrivals);
                 let read = self.sockets.queued(socket, own, first, event.monotonic_ns)?;
-                self.take(own?.0, &read)
+                self.take(own?.buffer, &read)
             }
             What::Received { socket, length, pid, thread, first } => {
                 let read = Read { monotonic_ns: event.monotonic_ns, length, pid, thread };
-                match self.sockets.read(socket, &read, first) {
+                match self.sockets.read((socket, self.arrivals), &read, first) {
                     Taken::Buffer(buffer) => self.take(buffer, &read),
                     Taken::Unknown => None,
                     Taken::Mixed(buffers) => {
@@ -165,12 +166,13 @@ impl Follow {
         }
     }
 
-    /// A datagram is in the queue of a socket: the buffer and when it came in, if it is known.
-    fn queue(&mut self, buffer: u64, monotonic_ns: u64) -> Option<(u64, u64)> {
+    /// A datagram is in the queue of a socket.
+    fn queue(&mut self, buffer: u64, monotonic_ns: u64) -> Option<Own> {
         let found = self.on_the_way.get_mut(&buffer)?;
         found.is_datagram = true;
         found.journey.set(Layer::Socket, monotonic_ns);
-        Some((buffer, found.journey.at(Layer::Stack)?))
+        let arrived_ns = found.journey.at(Layer::Stack)?;
+        Some(Own { buffer, arrived_ns, arrival: found.arrival })
     }
 
     /// The datagram in a buffer was read.

@@ -83,7 +83,7 @@ struct Maps {
     current: Map,
     /// By buffer: the last that came in by it was of our interface.
     ours: Map,
-    /// The datagram sockets that took one of ours.
+    /// By number: the datagram sockets that took one of ours.
     sockets: Map,
     /// How many records found no room.
     lost: Map,
@@ -321,7 +321,8 @@ impl Writer<'_> {
 
     /// A socket tells whoever waits that there is something: what this processor was taking
     /// through the stack. Of datagram sockets that ever took one of ours, every one counts, whose
-    /// ever it is: their order is how a read is told.
+    /// ever it is: their order is how a read is told. A socket is known by its number, as the next
+    /// one may have its address.
     fn socket(&self) -> Asm {
         let mut asm = Asm::new();
         let fields = &self.fields;
@@ -335,12 +336,14 @@ impl Writer<'_> {
         asm.load(Size::U16, R1, R6, fields.protocol).jump_if(Cond::Ne, R1, UDP, stream);
         // Ours make a socket known; others count if it is.
         let foreign = asm.label();
+        asm.mov(R1, R6).call(Helper::SocketCookie).mov(R9, R0);
         asm.jump_if(Cond::Eq, R8, 0, foreign);
-        Self::put(&mut asm, &self.maps.sockets, R6, 1);
+        Self::put(&mut asm, &self.maps.sockets, R9, 1);
         asm.jump(known).bind(foreign);
-        Self::look_up(&mut asm, &self.maps.sockets, R6);
+        Self::look_up(&mut asm, &self.maps.sockets, R9);
         asm.jump_if(Cond::Eq, R0, 0, end).bind(known);
         self.first(&mut asm);
+        asm.mov(R6, R9);
         self.short(&mut asm, kind::DATAGRAM_QUEUED, Kept { first: true, ..Kept::default() });
         asm.bind(stream).jump_if(Cond::Eq, R8, 0, end);
         self.short(&mut asm, kind::QUEUED, Kept::default());
@@ -357,9 +360,11 @@ impl Writer<'_> {
             asm.jump_if32(Cond::Eq, R8, nothing, end);
         }
         asm.jump_if(Cond::Set, R2, NOT_TAKEN, end).store(Size::U64, R10, RESULT, R8);
-        Self::look_up(&mut asm, &self.maps.sockets, R6);
+        asm.mov(R1, R6).call(Helper::SocketCookie).mov(R9, R0);
+        Self::look_up(&mut asm, &self.maps.sockets, R9);
         asm.jump_if(Cond::Eq, R0, 0, end).call(Helper::KtimeGetNs).mov(R7, R0).mov(R8, 0);
         self.first(&mut asm);
+        asm.mov(R6, R9);
         self.short(&mut asm, kind::RECEIVED, Kept { result: true, first: true });
         asm.bind(end).give(0);
         asm

@@ -9,12 +9,12 @@ use truechimer_time::CountSpan;
 use super::attach::Place;
 use super::calls::Promiscuous;
 use super::chunk::Copied;
-use super::pace::Pace;
 use super::program::{self, Counted, Counters, Fate, Record};
 use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, StampAt, XdpOptions, failed, system};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
+use crate::pace::{PACKETS, Pace};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, RawStamp, Tap, TapError};
 
 /// How long the ring buffer is waited for before the interface is looked at again.
@@ -129,7 +129,7 @@ impl XdpCopyTap {
             program: Arc::new(program),
             counters,
             ring,
-            pace: Pace::new(source.lateness(), u64::from(bytes) / ROOMY),
+            pace: Pace::new(PACKETS, source.lateness(), u64::from(bytes) / ROOMY),
             last: (0, 0),
             told: watcher.is_up() || watcher.is_gone(),
             watcher,

@@ -11,7 +11,6 @@ use super::attach::Place;
 use super::calls::Promiscuous;
 use super::chunk::{Framed, View};
 use super::counts::{Astray, XdpCounts};
-use super::pace::Pace;
 use super::program::{Counted, Counters, Stamp, redirect};
 use super::queue::{Copies, FRAME, Plan, Queue};
 use super::socket::{self, Statistics};
@@ -19,6 +18,7 @@ use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
+use crate::pace::{PACKETS, Pace};
 use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
 
 /// How many frames are taken out of a ring at a time.
@@ -98,7 +98,7 @@ impl XdpTap {
             sockets.set_fd(queue.number, queue.socket.as_fd()).map_err(failed)?;
         }
 
-        let pace = Pace::new(source.lateness(), u64::from(plan.frames / MOST_FILLED));
+        let pace = Pace::new(PACKETS, source.lateness(), u64::from(plan.frames / MOST_FILLED));
 
         let many = if opened.len() == 1 { "" } else { "s" };
         let detail = format!("{copy}, {} queue{many}", opened.len());
