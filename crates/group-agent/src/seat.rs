@@ -16,7 +16,7 @@ use crate::clocks::Clocks;
 use crate::config::Membership;
 use crate::floor::Floor;
 use crate::notices::{Level, Notices};
-use crate::transport::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
+use crate::transport::{Incoming, Sent, Transport, TransportError};
 
 /// What a seat works with: the clocks, and what leaves it on other ways than door and transport.
 pub(crate) struct Turn<'t> {
@@ -258,13 +258,13 @@ impl Seat {
         self.requests = requests;
         let mut end = Ok(());
         let mut incoming = std::mem::take(&mut self.incoming);
+        if let Some(transport) = &mut self.transport {
+            transport.polled(turn.polled);
+        }
         for _ in 0..BATCHES {
             let Some(transport) = &mut self.transport else { break };
-            end = transport.receive(&mut incoming);
-            if incoming.is_empty() {
-                break;
-            }
-            let drained = incoming.len() < MOST_AT_ONCE;
+            let mut more = false;
+            end = transport.receive(&mut incoming).map(|there| more = there);
             for event in incoming.drain(..) {
                 let own = matches!(&event, Incoming::Message { from, .. } if *from == self.member);
                 let configuration = matches!(event, Incoming::Configuration { .. });
@@ -272,7 +272,7 @@ impl Seat {
                 self.engine.handle(turn.clocks.read(), event.event());
                 self.act(turn);
             }
-            if end.is_err() || drained {
+            if end.is_err() || !more {
                 break;
             }
         }

@@ -32,14 +32,19 @@ pub trait Transport: Send {
     /// stay the same for the transport's life.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
+    /// Takes note of what poll(2) made of the [`descriptors`](Transport::descriptors), so that the next
+    /// [`receive`](Transport::receive) need not ask again. There may be others among them.
+    fn polled(&mut self, _: &[libc::pollfd]) {}
+
     /// Appends what has come, in order, without waiting. At most [`MOST_AT_ONCE`]; what is left
-    /// keeps a descriptor readable.
+    /// keeps a descriptor readable. Whether there may be more: what came first may be given alone,
+    /// for it may be what a program waits for.
     ///
     /// # Errors
     /// After an error nothing comes any more: what has been appended is still valid, and ends
     /// with a configuration in which we are alone and all others are lost. Drop the transport,
     /// and where [`TransportError::passing`], open another after a while.
-    fn receive(&mut self, into: &mut Vec<Incoming>) -> Result<(), TransportError>;
+    fn receive(&mut self, into: &mut Vec<Incoming>) -> Result<bool, TransportError>;
 
     /// Sends a message to all, ourselves included; it counts only when it is received back.
     /// Before the first configuration has been received the answer is always [`Sent::Later`].

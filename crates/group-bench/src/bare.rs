@@ -21,7 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Bare {
     cpg: Cpg,
     events: VecDeque<Event>,
+    /// How many messages there were to be, and how many have come.
     sent: u64,
+    come: u64,
 }
 
 impl Bare {
@@ -31,7 +33,7 @@ impl Bare {
     /// Where Corosync does not let us in.
     pub fn join() -> Result<Bare, Failure> {
         let cpg = Cpg::join(NAME).map_err(|e| Failure::of("Corosync", e))?;
-        Ok(Bare { cpg, events: VecDeque::new(), sent: 0 })
+        Ok(Bare { cpg, events: VecDeque::new(), sent: 0, come: 0 })
     }
 
     /// Waits until the process group has so many members.
@@ -82,19 +84,40 @@ impl Bare {
             self.check(end)?;
             std::thread::sleep(Duration::from_micros(50));
         }
-        loop {
-            self.cpg.dispatch(&mut self.events, 64).map_err(failed)?;
-            while let Some(event) = self.events.pop_front() {
-                if let Event::Delivered { from, bytes } = event
-                    && from.pid == std::process::id()
-                    && bytes == message
+        self.wait_for_message(end)?;
+        Ok(began.elapsed())
+    }
+
+    /// The next message of the one member that makes round trips.
+    ///
+    /// # Errors
+    /// Where Corosync fails.
+    pub fn follow(&mut self) -> Result<(), Failure> {
+        self.sent += 1;
+        self.wait_for_message(Instant::now() + PATIENCE)
+    }
+
+    /// Until the message of that number has come; it may have before.
+    fn wait_for_message(&mut self, end: Instant) -> Result<(), Failure> {
+        while self.come < self.sent {
+            self.cpg
+                .dispatch(&mut self.events, 64)
+                .map_err(|error| Failure::of("Corosync", error))?;
+            let before = self.come;
+            for event in self.events.drain(..) {
+                if let Event::Delivered { bytes, .. } = event
+                    && bytes.len() == SIZE
+                    && let Some(head) = bytes.first_chunk()
                 {
-                    return Ok(began.elapsed());
+                    self.come = u64::from_le_bytes(*head);
                 }
             }
-            self.check(end)?;
-            self.wait();
+            if self.come == before {
+                self.check(end)?;
+                self.wait();
+            }
         }
+        Ok(())
     }
 
     fn check(&self, end: Instant) -> Result<(), Failure> {

@@ -27,6 +27,8 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(20);
 pub struct How {
     /// The ring.
     pub ring: Settings,
+    /// Members of the group: nodes 1 to this.
+    pub members: u32,
     /// Lines of the group's section in the agents' configuration.
     pub group: String,
     /// Where the agents' UTC comes from: a line of the configuration.
@@ -43,6 +45,7 @@ impl How {
     pub fn usual(truechimer: &Path) -> How {
         How {
             ring: Settings::default(),
+            members: MEMBERS,
             group: String::new(),
             utc: "system-clock = \"10ms\"".to_owned(),
             environment: Vec::new(),
@@ -127,7 +130,8 @@ impl Bed {
     }
 
     fn configuration(&self, node: u32) -> String {
-        let members: Vec<String> = (1..=MEMBERS).map(|member| member.to_string()).collect();
+        let members: Vec<String> =
+            (1..=self.how.members).map(|member| member.to_string()).collect();
         format!(
             "directory = {:?}\nstate = {:?}\nrealtime = {PRIORITY}\n{}\n\n[[group]]\n\
              name = {GROUP:?}\nmembers = [{}]\n{}\n",

@@ -13,6 +13,7 @@ use truechimer_group_client::{
     Call, Delivered, Event, Member, Options, Phase, Replica, Thread, ThreadClock, Where,
 };
 use truechimer_outcome::outcome::Failure;
+use truechimer_sim::Random;
 
 use crate::bare::Bare;
 use crate::bed::MEMBERS;
@@ -42,7 +43,7 @@ pub enum Way {
     Lease,
     /// By the host's clock, each its own.
     System,
-    /// Not at all; but node 1 makes a round trip of a bare message before it answers.
+    /// Not at all; but node 1 sends a bare message, and none answers before it has that.
     Bare,
 }
 
@@ -60,7 +61,7 @@ impl Way {
             Way::Riding => "riding read",
             Way::Lease => "riding read and 9 leased ones",
             Way::System => "system clock",
-            Way::Bare => "bare round trip at node 1",
+            Way::Bare => "bare message of node 1 instead",
         }
     }
 
@@ -103,6 +104,9 @@ pub struct Orders {
     /// How many nodes take part in bare round trips
     #[arg(long, default_value_t = 1)]
     nodes: u32,
+    /// Pauses before each operation of a program that is alone, at most, µs
+    #[arg(long, default_value_t = 0)]
+    most_us: u64,
 }
 
 impl Orders {
@@ -196,7 +200,8 @@ pub fn server(orders: &Orders) -> Result<(), Failure> {
     let replica = orders.attach()?;
     let mut worker = Worker {
         clock: replica.thread(WORKER),
-        bare: if orders.member == 1 { Some(orders.bare()?) } else { None },
+        bare: orders.bare()?,
+        first: orders.member == 1,
         measured: Way::ALL.map(|way| Measured {
             way,
             ns: Vec::new(),
@@ -224,7 +229,9 @@ pub fn server(orders: &Orders) -> Result<(), Failure> {
 }
 
 /// A program that is alone at its node with its agent: readings by a round and bare round trips in
-/// turn, nothing else going on.
+/// turn, nothing else going on. Before each a random pause, where one was asked for: without it an
+/// operation begins when the one before has ended, so always at the same place of the token's way
+/// round, and how long it waits for the token is no matter of chance.
 ///
 /// # Errors
 /// Where the group fails.
@@ -238,8 +245,13 @@ pub fn alone(orders: &Orders) -> Result<(), Failure> {
         further: Vec::new(),
         same: 0,
     });
+    let mut random = Random::new(1, "pauses alone");
     for count in 0..orders.count + WARM_UP {
         for measured in &mut measured {
+            if orders.most_us > 0 {
+                let pause = random.uniform() * orders.most_us as f64;
+                std::thread::sleep(Duration::from_nanos((pause * 1e3) as u64));
+            }
             let began = Instant::now();
             if measured.way == Way::Round {
                 clock
@@ -258,7 +270,9 @@ pub fn alone(orders: &Orders) -> Result<(), Failure> {
 
 struct Worker {
     clock: ThreadClock,
-    bare: Option<Bare>,
+    bare: Bare,
+    /// Whether this is the replica that sends bare messages.
+    first: bool,
     measured: [Measured; 6],
 }
 
@@ -282,13 +296,8 @@ impl Worker {
                 last
             }
             Way::System => realtime(),
-            Way::Bare => match &mut self.bare {
-                Some(bare) => {
-                    bare.round_trip()?;
-                    0
-                }
-                None => return Ok(0),
-            },
+            Way::Bare if self.first => self.bare.round_trip().map(|_| 0)?,
+            Way::Bare => self.bare.follow().map(|()| 0)?,
         };
         let took = began.elapsed().as_nanos() as u64;
         if count >= WARM_UP

@@ -25,7 +25,7 @@ impl Service {
         let observer = MEMBERS + 1;
         let ring = Settings { nodes: observer, knet, ..Settings::default() };
         let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
-        let _listeners = bed.listeners(2..=observer)?;
+        let _listeners = bed.listeners(observer..=observer)?;
         let out = |node: u32| format!("figures{node}.json");
         let mut programs = Vec::new();
         for node in 1..=observer {
@@ -68,21 +68,47 @@ impl Service {
     }
 }
 
-/// A program at node 1 alone, the other members' agents without one: its readings by a round, and
-/// bare round trips in turn with them, ns.
+/// How a program that is alone is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// By knet instead of udpu.
+    pub knet: bool,
+    /// How many nodes, all of them members.
+    pub nodes: u32,
+    /// Pauses before each operation, at most, µs.
+    pub most_us: u64,
+}
+
+/// What it measured, ns.
+#[derive(Clone, Debug)]
+pub struct Alones {
+    /// How.
+    pub how: Alone,
+    /// Readings by a round.
+    pub round: Vec<f64>,
+    /// Bare round trips, in turn with them.
+    pub bare: Vec<f64>,
+}
+
+/// A program at node 1 alone, the other members' agents without one.
 ///
 /// # Errors
 /// Where the machine lacks what that takes, or the group fails.
-pub fn alone(options: &Options, count: u64, knet: bool) -> Result<[Vec<f64>; 2], Failure> {
-    let ring = Settings { knet, ..Settings::default() };
-    let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
-    let _listeners = bed.listeners(2..=MEMBERS)?;
+pub fn alone(options: &Options, count: u64, how: Alone) -> Result<Alones, Failure> {
+    let Alone { knet, nodes, most_us, .. } = how;
+    let ring = Settings { knet, nodes, ..Settings::default() };
+    let mut bed = Bed::up(How { ring, members: nodes, ..How::usual(&options.truechimer) })?;
+    let _listeners = bed.listeners(2..=nodes)?;
     let path = bed.ring().dir().join("alone.json");
-    let mut program =
-        bed.program(1, "alone", Orders::arguments("alone", &bed.place(1), &path, count, MEMBERS))?;
+    let mut args = Orders::arguments("alone", &bed.place(1), &path, count, nodes);
+    args.push(format!("--most-us={most_us}"));
+    let mut program = bed.program(1, "alone", args)?;
     bed.wait_for_end(1, &mut program)?;
     let measured: Vec<Measured> = serve::read(&path)?;
-    Ok([Way::Round, Way::Bare].map(|way| of(&measured, way)))
+    let [round, bare] = [Way::Round, Way::Bare].map(|way| of(&measured, way));
+    Ok(Alones { how, round, bare })
 }
 
 fn of(measured: &[Measured], way: Way) -> Vec<f64> {

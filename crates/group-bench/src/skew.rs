@@ -247,9 +247,9 @@ fn outcome(runs: &[Run], paper: &[drift::Sample], ours: &[drift::Sample], plan: 
             lines.extend(bounds(&run.members));
         }
         figures.push(Figure::Plot(Plot {
-            title: format!("Offset from real time, {}", run.name),
-            x: Axis::linear("s"),
-            y: Axis::linear("µs"),
+            title: format!("Offset from real time, µs, {}", run.name),
+            x: Axis::linear("time since the start, s"),
+            y: Axis::linear("offset, µs (positive: ahead)"),
             lines,
         }));
     }
@@ -346,9 +346,9 @@ fn days(paper: &[drift::Sample], ours: &[drift::Sample], plan: &Plan) -> [Figure
     let far = |samples| line(samples, &|s| s.group_ns.abs());
     let bound = plan.clocks.iter().map(|clock| clock.bound_ns).min().unwrap_or(0);
     let far = Plot {
-        title: "Distance from UTC over simulated days".to_owned(),
-        x: Axis::linear("hours"),
-        y: Axis::log("ms"),
+        title: "Distance from UTC, ms, over simulated days".to_owned(),
+        x: Axis::linear("time since the start, hours"),
+        y: Axis::log("distance from UTC, ms"),
         lines: vec![
             ("as published".to_owned(), far(paper)),
             ("steered".to_owned(), far(ours)),
@@ -356,9 +356,9 @@ fn days(paper: &[drift::Sample], ours: &[drift::Sample], plan: &Plan) -> [Figure
         ],
     };
     let close = Plot {
-        title: "Offset from UTC over simulated days, steered".to_owned(),
-        x: Axis::linear("hours"),
-        y: Axis::linear("ms"),
+        title: "Offset from UTC, ms, over simulated days, steered".to_owned(),
+        x: Axis::linear("time since the start, hours"),
+        y: Axis::linear("offset, ms (positive: ahead)"),
         lines: vec![
             ("the group's clock".to_owned(), line(ours, &|s| s.group_ns)),
             ("members' bound of UTC".to_owned(), line(ours, &|_| bound)),

@@ -150,7 +150,7 @@ fn outcome(looks: &[Look], time: f64) -> Outcome {
         (format!("{name} {}", node + 1), points.collect::<Vec<_>>())
     };
     let plot = |title: &str, y: &str, lines| {
-        let (x, y) = (Axis::linear("s"), Axis::linear(y));
+        let (x, y) = (Axis::linear("time since the start, s"), Axis::linear(y));
         Figure::Plot(Plot { title: title.to_owned(), x, y, lines })
     };
     Outcome {
@@ -169,10 +169,14 @@ fn outcome(looks: &[Look], time: f64) -> Outcome {
         }],
         grids: vec![grid],
         figures: vec![
-            plot("Rounds per second", "rounds/s", vec![("rounds/s".to_owned(), rates.clone())]),
             plot(
-                "Resident memory of agents and Corosyncs",
-                "MiB",
+                "Rounds per second",
+                "rounds per second",
+                vec![("rounds/s".to_owned(), rates.clone())],
+            ),
+            plot(
+                "Resident memory of agents and Corosyncs, MiB",
+                "resident memory, MiB",
                 (0..MEMBERS as usize)
                     .flat_map(|node| {
                         [

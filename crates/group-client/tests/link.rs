@@ -462,6 +462,51 @@ fn sockets_that_are_left_behind_are_replaced_and_others_not() {
 
 /// What a read through the link costs, for people: `cargo test … -- --ignored --nocapture`. The
 /// agent answers at once; it sleeps whenever there is nothing to do, or never.
+/// The agent answers who has rung before it silences the bell; silent it is before the agent sleeps.
+#[test]
+fn the_doorbell_is_silent_when_the_agent_sleeps() {
+    let scratch = Scratch::new();
+    let mut door = Door::open(scratch.settings()).unwrap();
+    door.phase(Phase::Live);
+    let address = Address::of(door.path()).unwrap();
+    let reader = std::thread::spawn(move || {
+        let link = Link::attach(&address, As::default()).unwrap();
+        for _ in 0..3 {
+            link.read(FIRST, Call::Group, &How::default()).unwrap();
+        }
+    });
+    let (mut polled, mut requests, mut answered) = (Vec::new(), Vec::new(), 0);
+    while answered < 3 {
+        door.work(&polled, &mut requests);
+        for request in requests.drain(..) {
+            if let Request::Read { ticket, .. } = request {
+                answered += 1;
+                let answer = Answer { value: value(answered), round: Round(0) };
+                assert!(door.complete(ticket, Ok(answer)));
+            }
+        }
+        polled.clear();
+        door.descriptors(&mut polled);
+        if door.sleep() {
+            common::poll(&mut polled, 20);
+        }
+        door.wake();
+    }
+    reader.join().unwrap();
+    // Nobody rings any more; that the program has gone is heard as well.
+    door.work(&polled, &mut requests);
+    eventually(|| {
+        polled.clear();
+        door.descriptors(&mut polled);
+        let asleep = door.sleep();
+        common::poll(&mut polled, 0);
+        door.wake();
+        let loud = polled.iter().any(|one| one.revents != 0);
+        door.work(&polled, &mut requests);
+        (asleep && !loud).then_some(())
+    });
+}
+
 #[test]
 #[ignore = "a measurement"]
 fn what_a_read_costs() {

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::event::{Action, Notice, Rejection};
 use crate::message::{Checkpoint, Entry, Kept, LONGEST_PART, MOST_PARTS, Piece};
 use crate::threads::{Local, Pending};
-use crate::types::{Member, Mode, Round, Thread};
+use crate::types::{Member, Mode, Point, Round, Thread};
 use crate::wire;
 
 /// Pieces sent at a time.
@@ -102,8 +102,9 @@ impl Engine {
         }
     }
 
-    /// A piece of the primary's checkpoint takes effect.
-    pub(crate) fn piece(&mut self, from: Member, piece: &Piece) {
+    /// A piece of the primary's checkpoint takes effect; that had delivered as much as `point` when it
+    /// sent it.
+    pub(crate) fn piece(&mut self, from: Member, point: Point, piece: &Piece) {
         let Some(state) = &self.state else { return };
         if self.group.mode != Mode::Passive || state.ranks.first() != Some(&from) {
             return;
@@ -114,6 +115,10 @@ impl Engine {
         let taken = &mut self.transfers.taken;
         if piece.part == 0 {
             *taken = Taken::default();
+            if point < self.commits.entered {
+                // The state that this member was let in with is newer.
+                return;
+            }
         }
         if piece.part != taken.next {
             return;
@@ -131,6 +136,9 @@ impl Engine {
             }
         };
         let read: BTreeMap<Thread, Round> = position.iter().copied().collect();
+        if self.threads.are_past(&read, state) {
+            return;
+        }
         let waiting = self.threads.waiting.iter().copied();
         let waiting: Vec<Thread> = waiting
             .filter(|thread| self.threads.all.get(thread).is_some_and(Local::waits))

@@ -70,7 +70,7 @@ impl Engine {
                 }
                 Entry::Ask(point) => self.asked(from, *point),
                 Entry::Leave => self.left(from),
-                Entry::Checkpoint(piece) => self.piece(from, piece),
+                Entry::Checkpoint(piece) => self.piece(from, message.point, piece),
             }
         }
         self.serve();

@@ -315,6 +315,24 @@ impl Threads {
         self.all.retain(|_, local| !local.is_idle());
     }
 
+    /// Whether the program here has read what one that starts from this position would read: that
+    /// state is older than its own, and it could not go on from there.
+    pub(crate) fn are_past(&self, position: &BTreeMap<Thread, Round>, state: &State) -> bool {
+        let known = |thread: &Thread| {
+            *thread >= Thread::FIRST
+                && state.threads.contains_key(thread)
+                && !self.is_behind(*thread)
+        };
+        position.iter().filter(|(thread, _)| known(thread)).any(|(&thread, read)| {
+            let next = state.next(thread);
+            let here = self.all.get(&thread).map_or(next, |local| {
+                let first = local.kept.front().map(|(round, ..)| round.0);
+                first.unwrap_or(next.max(local.until))
+            });
+            read.0 < here
+        })
+    }
+
     /// The program starts from the primary's checkpoint, which had read so many rounds: earlier ones
     /// are not needed any more.
     pub(crate) fn trim(&mut self, position: &BTreeMap<Thread, Round>, state: &State) {

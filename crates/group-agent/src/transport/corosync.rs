@@ -23,6 +23,19 @@ pub struct Corosync {
     quorum: Option<Quorum>,
     view: View,
     events: VecDeque<corosync::Event>,
+    /// What is known to have come without asking.
+    known: Known,
+}
+
+/// What is known of the libraries' descriptors.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// Nothing.
+    Nothing,
+    /// Whether there is something of the stream, and of the quorum.
+    Polled(bool, bool),
+    /// That there may be more of the stream.
+    More,
 }
 
 /// What the configurations come to.
@@ -64,7 +77,7 @@ impl Corosync {
         }
         cpg.enter(&name)?;
         let view = View { group: group.to_owned(), own, connected: None };
-        Ok(Corosync { cpg, quorum, view, events: VecDeque::new() })
+        Ok(Corosync { cpg, quorum, view, events: VecDeque::new(), known: Known::Nothing })
     }
 
     /// Whether there is something of the stream, and of the quorum: one system call where asking the
@@ -79,8 +92,14 @@ impl Corosync {
         }
     }
 
-    fn take(&mut self, into: &mut Vec<Incoming>) -> Result<(), TransportError> {
-        let (stream, majority) = self.has()?;
+    /// Whether there may be more.
+    fn take(&mut self, into: &mut Vec<Incoming>) -> Result<bool, TransportError> {
+        let known = std::mem::replace(&mut self.known, Known::Nothing);
+        let (stream, majority) = match known {
+            Known::Nothing => self.has()?,
+            Known::Polled(stream, majority) => (stream, majority),
+            Known::More => (true, false),
+        };
         if let Some(quorum) = self.quorum.as_mut().filter(|_| majority) {
             let mut views = Vec::new();
             let outcome = quorum.dispatch(&mut views, MOST_AT_ONCE);
@@ -88,9 +107,12 @@ impl Corosync {
             outcome?;
         }
         if !stream {
-            return Ok(());
+            return Ok(false);
         }
-        let outcome = self.cpg.dispatch(&mut self.events, MOST_AT_ONCE);
+        // One alone at first: looking for the next one is a system call that the answer to a
+        // program need not wait for.
+        let most = if matches!(known, Known::More) { MOST_AT_ONCE } else { 1 };
+        let outcome = self.cpg.dispatch(&mut self.events, most);
         for event in self.events.drain(..) {
             match event {
                 corosync::Event::Delivered { from, bytes } => {
@@ -102,8 +124,11 @@ impl Corosync {
                 corosync::Event::Ring(_) => {}
             }
         }
-        outcome?;
-        Ok(())
+        let more = outcome?;
+        if more {
+            self.known = Known::More;
+        }
+        Ok(more)
     }
 }
 
@@ -186,7 +211,20 @@ impl Transport for Corosync {
         std::iter::once(self.cpg.descriptor()).chain(quorum).collect()
     }
 
-    fn receive(&mut self, into: &mut Vec<Incoming>) -> Result<(), TransportError> {
+    fn polled(&mut self, polled: &[libc::pollfd]) {
+        let has = |fd: i32| polled.iter().find(|one| one.fd == fd).map(|one| one.revents != 0);
+        let stream = has(self.cpg.descriptor().as_raw_fd());
+        let quorum = match &self.quorum {
+            Some(quorum) => has(quorum.descriptor().as_raw_fd()),
+            None => Some(false),
+        };
+        self.known = match stream.zip(quorum) {
+            Some((stream, quorum)) => Known::Polled(stream, quorum),
+            None => Known::Nothing,
+        };
+    }
+
+    fn receive(&mut self, into: &mut Vec<Incoming>) -> Result<bool, TransportError> {
         let outcome = self.take(into);
         if outcome.is_err()
             && let Some(connected) = self.view.connected.take()

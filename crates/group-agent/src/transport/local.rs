@@ -249,7 +249,7 @@ impl Transport for Local {
         vec![self.bell.as_fd()]
     }
 
-    fn receive(&mut self, into: &mut Vec<Incoming>) -> Result<(), TransportError> {
+    fn receive(&mut self, into: &mut Vec<Incoming>) -> Result<bool, TransportError> {
         let mut ring = self.hub.lock();
         let Some(port) = ring.ports.get_mut(&self.member).filter(|port| port.life == self.life)
         else {
@@ -261,10 +261,10 @@ impl Transport for Local {
         };
         self.hush();
         if port.held {
-            return Ok(());
+            return Ok(false);
         }
         for _ in 0..MOST_AT_ONCE {
-            let Some(event) = port.queue.pop_front() else { return Ok(()) };
+            let Some(event) = port.queue.pop_front() else { return Ok(false) };
             port.bytes -= size(&event);
             if let Incoming::Configuration { members, .. } = &event {
                 self.connected = Some(members.clone());
@@ -274,7 +274,7 @@ impl Transport for Local {
         if !port.queue.is_empty() {
             port.ring();
         }
-        Ok(())
+        Ok(!port.queue.is_empty())
     }
 
     fn send(&mut self, message: &[u8]) -> Result<Sent, TransportError> {

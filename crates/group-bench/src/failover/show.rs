@@ -180,14 +180,14 @@ impl Report {
             let lines = Fault::ALL.iter().map(line).filter(|(_, points)| !points.is_empty());
             Figure::Plot(Plot {
                 title: title.to_owned(),
-                x: Axis::log("ms"),
-                y: Axis::linear("share that takes longer"),
+                x: Axis::log("time, ms"),
+                y: Axis::linear("share of the fail-overs that take longer"),
                 lines: lines.collect(),
             })
         };
         vec![
-            plot("Longest time without a value where nothing was done", |r| r.survivors_ns),
-            plot("From the mending to the node's first value", |r| r.back_ns),
+            plot("Longest time without a value where nothing was done, ms", |r| r.survivors_ns),
+            plot("From the mending to the node's first value, ms", |r| r.back_ns),
         ]
     }
 

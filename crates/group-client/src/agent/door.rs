@@ -147,9 +147,9 @@ impl Door {
                     continue;
                 }
             }
-            let rung = peer.shared.as_ref().is_some_and(|shared| has(&shared.doorbell));
-            if rung && peer.shared.as_ref().is_some_and(|s| sys::hear(s.doorbell.as_raw_fd())) {
-                self.counts.rings += 1;
+            // It is silenced before the agent sleeps again: who rang is waiting now.
+            if let Some(shared) = &mut peer.shared {
+                shared.rung |= has(&shared.doorbell);
             }
             if let Err(end) = peer.look(&mut self.counts, out) {
                 ends.push((peer.id, end));
@@ -307,6 +307,12 @@ impl Door {
     /// something has come: then it is as after [`Door::wake`].
     #[must_use]
     pub fn sleep(&mut self) -> bool {
+        // Whoever rings after this is found below, or rings in vain once more.
+        for shared in self.peers.iter_mut().filter_map(|peer| peer.shared.as_mut()) {
+            if std::mem::take(&mut shared.rung) && sys::hear(shared.doorbell.as_raw_fd()) {
+                self.counts.rings += 1;
+            }
+        }
         let quiet =
             self.later.is_empty() && self.boards().all(|shared| shared.memory.board.sleep());
         if !quiet {

@@ -47,6 +47,8 @@ struct Record {
 pub(super) struct Shared {
     pub memory: Mapping,
     pub doorbell: OwnedFd,
+    /// Whether the doorbell has been rung and not been silenced since.
+    pub rung: bool,
     records: Vec<Record>,
 }
 
@@ -77,7 +79,7 @@ impl Shared {
         memory.set_phase(phase);
         let doorbell = sys::event_counter().map_err(std::io::Error::from_raw_os_error)?;
         let records = vec![Record { work: None, last: Control(0) }; SLOTS];
-        Ok((Shared { memory, doorbell: sys::own(doorbell), records }, file))
+        Ok((Shared { memory, doorbell: sys::own(doorbell), rung: false, records }, file))
     }
 }
 

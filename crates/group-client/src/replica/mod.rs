@@ -3,8 +3,8 @@
 mod clock;
 mod error;
 mod inbox;
+mod rounds;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ use crate::{LARGEST_CHECKPOINT, Where};
 pub use clock::{Delivered, ThreadClock};
 pub use error::{AttachError, CommitError, NextError, ReplyError, SendError};
 use inbox::{Commit, Ended, Inbox};
+use rounds::Rounds;
 
 /// How often it is looked whether there is an agent (again).
 const RETRY: Duration = Duration::from_millis(50);
@@ -142,7 +143,7 @@ struct Shared {
     token: AtomicU64,
     /// The latest value of the group's clock that this program has, ns.
     latest: AtomicI64,
-    rounds: Mutex<BTreeMap<Thread, Arc<AtomicU64>>>,
+    rounds: Mutex<Rounds>,
     /// The gap in the stream of events that [`Replica::next`] has come to; 0: none.
     missed: AtomicU64,
     /// The gap that the last checkpoint to install came with.
@@ -248,7 +249,7 @@ impl Shared {
 
     fn clock(self: &Arc<Shared>, thread: Thread) -> ThreadClock {
         let mut all = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        let rounds = all.entry(thread).or_default().clone();
+        let rounds = all.of(thread);
         ThreadClock { shared: self.clone(), thread, rounds }
     }
 }
@@ -310,7 +311,7 @@ impl Replica {
             sending: Mutex::new(()),
             token: AtomicU64::new(1),
             latest: AtomicI64::new(i64::MIN),
-            rounds: Mutex::new(BTreeMap::new()),
+            rounds: Mutex::default(),
             missed: AtomicU64::new(0),
             install: AtomicU64::new(0),
         };
@@ -339,6 +340,9 @@ impl Replica {
     }
 
     /// The clock of a logical thread (see [`crate::lineage`]). All clocks of one number are one.
+    ///
+    /// Of threads that no clock is held of, the 65 536 that had one last are remembered, as the group
+    /// does: only [`ThreadClock::rounds`] begins at 0 again for an older one, until its next reading.
     #[must_use]
     pub fn thread(&self, thread: Thread) -> ThreadClock {
         self.shared.clock(thread)
@@ -526,19 +530,18 @@ impl Replica {
     /// Gives the state that [`Event::CheckpointWanted`] asked for, with how many rounds each of
     /// this replica's clocks has read. In the passive mode the primary's program may also give its
     /// state of its own accord, as `join` 0: the backups' programs that take checkpoints get it as
-    /// [`Event::Install`], and their members no longer keep what had been read before it.
+    /// [`Event::Install`], and their members no longer keep what had been read before it. That comes at
+    /// a later place of their streams than the state was taken at here: of the messages that they have
+    /// got already, those that the state does not have yet are still to be done. So the state says how
+    /// many messages it has.
     ///
     /// # Errors
     /// If the agent is gone, or it is longer than [`LARGEST_CHECKPOINT`]: then nothing was sent, and
     /// another replica may still give its own.
     pub fn checkpoint(&self, join: u64, data: &[u8]) -> Result<(), SendError> {
         let position = {
-            let all = self.shared.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-            let read = |(thread, rounds): (&Thread, &Arc<AtomicU64>)| {
-                let rounds = rounds.load(Relaxed);
-                (rounds > 0).then_some((*thread, Round(rounds)))
-            };
-            all.iter().filter_map(read).collect()
+            let mut all = self.shared.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+            all.position()
         };
         self.checkpoint_at(join, data, position)
     }

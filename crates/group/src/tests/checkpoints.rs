@@ -135,6 +135,28 @@ fn only_the_primary_gives_one_and_only_the_last_counts() {
 }
 
 #[test]
+fn a_state_older_than_the_backups_own_is_not_taken() {
+    let mut net = passive(1000);
+    reads(&mut net, 1, 16, 10);
+    reads(&mut net, 2, 16, 8);
+    // The second would have to read two rounds again that it has read; the third has read none.
+    gives(&mut net, 1, b"older", &[(16, 6)]);
+    assert_eq!((installs(&net, 2).len(), installs(&net, 3).len()), (0, 1));
+    assert_eq!((net.engine(2).status().kept, net.engine(3).status().kept), (2, 4));
+    net.event(3, Event::Installed);
+    gives(&mut net, 1, b"as old", &[(16, 8)]);
+    assert_eq!((installs(&net, 2).len(), installs(&net, 3).len()), (1, 2));
+    net.event(2, Event::Installed);
+    net.event(3, Event::Installed);
+    net.kill(1);
+    net.settle();
+    reads(&mut net, 2, 16, 3);
+    reads(&mut net, 3, 16, 3);
+    let rounds = |id: u32| net.values(id).iter().map(|value| value.1).collect::<Vec<_>>();
+    assert_eq!((rounds(2), rounds(3)), ((0..11).collect(), (8..11).collect()));
+}
+
+#[test]
 fn a_program_that_takes_none_keeps_its_log() {
     let mut net =
         Net::of(Group { mode: Mode::Passive, ..Group::new("test", &members(&[1, 2, 3])) });

@@ -2,9 +2,16 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::BuildHasherDefault;
 
 use crate::check::Violation;
-use crate::world::{Step, World, print};
+use crate::world::{Print, Step, World, print};
+
+/// States by their prints.
+pub type Prints = HashSet<u64, BuildHasherDefault<Print>>;
+
+/// States between two words of how far it is.
+const WORD: usize = 1_000_000;
 
 /// What was seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +50,8 @@ impl fmt::Display for Found {
 /// has more is an error, for nothing would be shown by a part of it.
 pub fn explore(start: World, most: usize) -> Result<Seen, Box<Found>> {
     let mut seen = Seen::default();
-    let mut visited = HashSet::new();
+    let mut visited = Prints::default();
+    let mut settling = Prints::default();
     visited.insert(print(&start));
     let mut trace = Vec::new();
     let steps = start.steps();
@@ -71,13 +79,18 @@ pub fn explore(start: World, most: usize) -> Result<Seen, Box<Found>> {
             return found(Violation::TooMany(most), &trace, seen);
         }
         seen.states = visited.len();
+        if seen.states.is_multiple_of(WORD) {
+            println!("  {seen:?}");
+        }
         seen.longest = seen.longest.max(trace.len());
         let steps = next.steps();
         if next.quiet() {
             seen.quiet += 1;
             seen.ends += usize::from(steps.is_empty());
             let mut settled = next.clone();
-            if let Err(violation) = settled.settle() {
+            let settles = settled.settle_by(&mut settling);
+            let agreed = settles.and_then(|new| if new { settled.read_all() } else { Ok(()) });
+            if let Err(violation) = agreed {
                 return found(violation, &trace, seen);
             }
         }

@@ -29,6 +29,8 @@ pub struct Link {
     ring: u32,
     /// Whether it is still in a ring that the others have left.
     pub late: bool,
+    /// Whether the process has ended, and the others have yet to learn of it.
+    pub dead: bool,
     pub outbox: VecDeque<Rc<[u8]>>,
     pub inbox: VecDeque<Item>,
 }
@@ -45,6 +47,14 @@ pub struct Network {
     /// By node, from member 1.
     pub links: Vec<Link>,
     rings: u32,
+}
+
+impl Link {
+    fn comes(&mut self, item: Item) {
+        if !self.dead {
+            self.inbox.push_back(item);
+        }
+    }
 }
 
 fn member(node: usize) -> Member {
@@ -78,7 +88,8 @@ impl Network {
 
     pub fn quiet(&self) -> bool {
         let silent = |link: &Link| !link.up || link.inbox.is_empty() && link.outbox.is_empty();
-        self.links.iter().all(silent) && self.links.iter().all(|link| !link.late)
+        let settled = |link: &Link| !link.late && !link.dead;
+        self.links.iter().all(|link| silent(link) && settled(link))
     }
 
     /// The next message of `node` takes its place in the order.
@@ -86,7 +97,7 @@ impl Network {
         let Some(bytes) = self.links[node].outbox.pop_front() else { return };
         for other in self.together(node) {
             let item = Item::Message { from: member(node), bytes: Rc::clone(&bytes) };
-            self.links[other].inbox.push_back(item);
+            self.links[other].comes(item);
         }
     }
 
@@ -96,9 +107,8 @@ impl Network {
         let members: Vec<Member> = together.iter().map(|&node| member(node)).collect();
         let lost: Vec<Member> = lost.iter().map(|&node| member(node)).collect();
         for other in together {
-            self.links[other]
-                .inbox
-                .push_back(Item::Configuration { members: members.clone(), lost: lost.clone() });
+            let (members, lost) = (members.clone(), lost.clone());
+            self.links[other].comes(Item::Configuration { members, lost });
         }
     }
 
@@ -111,7 +121,14 @@ impl Network {
         self.announce(node, &[]);
     }
 
-    /// The process ends; what it had queued is sent or not.
+    /// The process ends. What it had queued may still be sent.
+    pub fn die(&mut self, node: usize) {
+        let link = &mut self.links[node];
+        link.dead = true;
+        link.inbox.clear();
+    }
+
+    /// The others learn of that; what it had queued is sent before or not.
     pub fn detach(&mut self, node: usize, fate: Fate) {
         if fate == Fate::Kept {
             while !self.links[node].outbox.is_empty() {
@@ -122,6 +139,7 @@ impl Network {
             self.together(node).into_iter().filter(|&other| other != node).collect();
         let link = &mut self.links[node];
         link.up = false;
+        link.dead = false;
         link.inbox.clear();
         link.outbox.clear();
         if let Some(&other) = others.first() {

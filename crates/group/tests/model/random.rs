@@ -23,6 +23,7 @@ impl Run {
     fn new(seed: u64, case: Case, crashes: bool, doubts: bool) -> Run {
         let many = Budget {
             rounds: u64::MAX,
+            reads: None,
             crashes: 0,
             restarts: 0,
             parts: 0,
@@ -59,6 +60,12 @@ impl Run {
         }
         if self.below(40) == 0 {
             return self.causal();
+        }
+        let case = &self.world.case;
+        if case.checkpoints && case.group.mode == Mode::Passive && self.below(40) == 0 {
+            let nodes = self.world.nodes.len();
+            let node = self.below(nodes);
+            return self.world.take(Step::Give { node });
         }
         self.world.budget.multicasts = u8::from(self.below(8) == 0);
         self.world.budget.commits = u8::from(self.below(8) == 0);
