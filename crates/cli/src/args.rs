@@ -34,8 +34,8 @@ pub enum Command {
     Waitsync(Waitsync),
     /// Watch a clock synchronise to a server of our own and check it against the truth
     Demo(Demo),
-    /// Serve a time of its own over NTP, for demonstrations and tests
-    Serve(Serve),
+    /// Serve the clock over NTP, or a time of its own for demonstrations and tests
+    Serve(crate::serve::Serve),
     /// Know the machine's counters: list, compare, select, latency, stability
     Counters(crate::counters::Counters),
     /// Capture packets with the time at which they passed, and how well it is known
@@ -53,7 +53,7 @@ pub enum Command {
     Simulate(Simulate),
     /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
     Replay(Replay),
-    /// Measure what reading the clock costs, and what the daemon uses
+    /// Measure what reading the clock costs, what the daemon uses and what the server answers
     Bench(Bench),
     /// Write the manual pages
     Man(Man),
@@ -259,44 +259,6 @@ pub struct Waitsync {
     pub page: Page,
 }
 
-/// Options of `truechimer serve`.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-The served time is the system clock + offset + skew x (raw clock - raw clock at the start), so
-that a test in possession of the line printed at the start knows the truth at any moment.
-
-Example: truechimer serve --listen 127.0.0.1:11123 --offset -1.5s --skew-ppm 37
-
-Exit status: 0 ended by a signal, 2 error (address in use, say).")]
-pub struct Serve {
-    /// The clock to serve: system (CLOCK_REALTIME) is the only one so far
-    #[arg(long, value_name = "CLOCK", default_value = "system", hide_possible_values = true)]
-    pub clock: ServedBase,
-    /// How far the served time is ahead of the system clock at the start
-    #[arg(long, value_name = "SPAN", default_value = "0s", allow_hyphen_values = true)]
-    pub offset: Span,
-    /// How much the served time gains on the system clock
-    #[arg(long, value_name = "PPM", default_value = "0", allow_hyphen_values = true)]
-    pub skew_ppm: Rate,
-    /// Where to listen; port 0 takes any free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11123")]
-    pub listen: std::net::SocketAddr,
-    /// The stratum to claim, 1 to 15; high enough by default that a real server is preferred
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=15))]
-    pub stratum: u8,
-    /// Print the line at the start as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What the embedded server can serve.
-#[derive(Clone, Copy, ValueEnum, Debug)]
-pub enum ServedBase {
-    // Without a doc comment, so that help stays in its short form.
-    System,
-}
-
 /// Options of `truechimer demo`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -391,12 +353,13 @@ Examples:
   truechimer simulate lan --print > mine.toml; truechimer simulate mine.toml
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
+  truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
 they do not, that is said), 2 on an error.")]
 pub struct Simulate {
-    /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies case
-    /// and accuracy
+    /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
+    /// case, accuracy, outage-end and ablation
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is
@@ -533,6 +496,8 @@ pub enum BenchWhat {
     Timehands(crate::bench_timehands::BenchTimehands),
     /// What the daemon uses: resident memory and share of a core
     Daemon(BenchDaemon),
+    /// How many requests 'truechimer serve --clock page' answers, beside chronyd
+    Serve(crate::bench_serve::BenchServe),
 }
 
 /// Options of `truechimer bench daemon`.
@@ -613,7 +578,7 @@ mod tests {
     fn negative_offsets_and_skews_are_taken() {
         let line = ["truechimer", "serve", "--offset", "-1.5s", "--skew-ppm", "-37"];
         let Command::Serve(serve) = CommandLine::parse_from(line).command else { panic!() };
-        assert_eq!(Some(serve.offset), "-1.5s".parse().ok());
-        assert_eq!(Some(serve.skew_ppm), "-37".parse().ok());
+        assert_eq!(serve.offset, "-1.5s".parse().ok());
+        assert_eq!(serve.skew_ppm, "-37".parse().ok());
     }
 }

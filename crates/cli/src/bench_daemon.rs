@@ -76,10 +76,11 @@ pub fn run(args: &args::BenchDaemon, out: &mut dyn Write) -> Ended {
 }
 
 /// A daemon in a process of its own; ends when dropped.
-struct Daemon(Child);
+pub struct Daemon(Child);
 
 impl Daemon {
-    fn start(dir: &Path, page: &Path, server: SocketAddr, poll: u32) -> io::Result<Daemon> {
+    /// Starts one that asks `server` every `poll` seconds; its files go to `dir`.
+    pub fn start(dir: &Path, page: &Path, server: SocketAddr, poll: u32) -> io::Result<Daemon> {
         let config = dir.join("truechimer.toml");
         // Nothing comes from outside and nothing is left behind.
         fs::write(&config, "state = \"none\"\nleap-file = \"none\"\n")?;

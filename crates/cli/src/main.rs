@@ -4,6 +4,7 @@
 mod args;
 mod bench;
 mod bench_daemon;
+mod bench_serve;
 mod bench_timehands;
 mod capture;
 mod clock;
@@ -81,6 +82,7 @@ fn dispatch(command: Command) -> Ended {
             BenchWhat::Read(args) => bench::read(&args, out),
             BenchWhat::Timehands(args) => bench_timehands::run(&args, out),
             BenchWhat::Daemon(args) => bench_daemon::run(&args, out),
+            BenchWhat::Serve(args) => bench_serve::run(&args, out),
         },
         Command::Man(args) => man::run(&args, out),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use truechimer_engine::{Selection, SourceReport};
+use truechimer_engine::{Asymmetry, Selection, SourceReport};
 use truechimer_time::{Span, StampMethod};
 
 use crate::args;
@@ -35,16 +35,20 @@ pub fn run(args: &args::Sources, out: &mut dyn Write) -> Ended {
 fn mark(selection: Selection) -> char {
     match selection {
         Selection::Selected => '*',
-        Selection::Truechimer => '+',
+        Selection::Combined => '+',
+        Selection::Truechimer => '-',
         Selection::Falseticker => 'x',
+        Selection::Smeared => '~',
         Selection::Unusable => '?',
     }
 }
 
 fn meaning(selection: Selection) -> &'static str {
     match selection {
-        Selection::Selected => "published",
-        Selection::Truechimer => "agrees with the majority, not published",
+        Selection::Selected => "has the largest part in the published time",
+        Selection::Combined => "has a part in the published time",
+        Selection::Truechimer => "agrees with the majority, has no part in the published time",
+        Selection::Smeared => "smears a leap second, which others do not: never mixed with them",
         Selection::Falseticker => "falseticker: does not agree with the majority",
         Selection::Unusable => "no estimate yet",
     }
@@ -54,8 +58,8 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
     let mut table = Table::new(&[
         ("S", Side::Left),
         ("server", Side::Left),
+        ("part", Side::Right),
         ("st", Side::Right),
-        ("poll", Side::Right),
         ("reach", Side::Right),
         ("last", Side::Right),
         ("offset", Side::Right),
@@ -64,10 +68,10 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
     ]);
     for source in sources {
         table.row(vec![
-            mark(source.selection).to_string(),
+            marks(source),
             source.name.clone(),
+            share(source),
             number(source.stratum),
-            source.poll.to_string(),
             format!("{:o}", source.reach),
             source.last_reply.map_or_else(|| "-".into(), age),
             source.offset.map_or_else(|| "-".into(), |offset| format!("{offset:+}")),
@@ -85,7 +89,32 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
             writeln!(out, "{}: {remark}", source.name)?;
         }
     }
-    writeln!(out, "* published  + agrees  x falseticker  ? no estimate yet")
+    writeln!(out, "* largest part  + combined  - agrees, no part  x falseticker  ~ smears")?;
+    writeln!(out, "? no estimate   h holdover: nothing usable lately      (-v says why)")
+}
+
+/// Its part, and whether it lives on what it said before.
+fn marks(source: &SourceReport) -> String {
+    let holdover = if source.holdover { "h" } else { "" };
+    format!("{}{holdover}", mark(source.selection))
+}
+
+/// Its share in the published time.
+fn share(source: &SourceReport) -> String {
+    match source.weight {
+        Some(weight) if weight < 0.005 => "<1 %".into(),
+        Some(weight) => format!("{:.0} %", 100.0 * weight),
+        None => "-".into(),
+    }
+}
+
+/// Its part, in words, with the reason if it has none.
+fn part(source: &SourceReport) -> String {
+    let holdover = if source.holdover { "; in holdover" } else { "" };
+    let weight = source.weight.map_or_else(String::new, |_| format!(": {}", share(source)));
+    let why = source.why.as_deref().map_or_else(String::new, |why| format!(" ({})", plain(why)));
+    let meaning = meaning(source.selection);
+    format!("{} {meaning}{weight}{why}{holdover}", mark(source.selection))
 }
 
 /// That the kernel did not stamp its packets, if so: it costs accuracy.
@@ -137,7 +166,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         return write_pulse(source, &last, &offset, out);
     }
     let mut lines = vec![
-        ("part", format!("{} {}", mark(source.selection), meaning(source.selection))),
+        ("part", part(source)),
         ("server", server(source)),
         ("replies", format!("last {last}; poll {} s, reach {:o}", source.poll, source.reach)),
         ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
@@ -153,6 +182,9 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         ),
         ("refused", refusals(&source.refused)),
     ];
+    if let Some(Asymmetry { by, error }) = source.asymmetry {
+        lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));
+    }
     if let Some(trouble) = trouble(source) {
         lines.push(("trouble", trouble));
     }
@@ -172,7 +204,7 @@ fn write_pulse(
     let stamped = source.received_method.map_or("-", StampMethod::name);
     let error = source.stamp_errors.map(|(_, stamp)| stamp);
     let mut lines = vec![
-        ("part", format!("{} {}", mark(source.selection), meaning(source.selection))),
+        ("part", part(source)),
         ("edges", format!("last {last}; reach {:o}", source.reach)),
         ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
         ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),
@@ -236,6 +268,12 @@ struct Json<'a> {
     pulse: bool,
     address: Option<String>,
     selection: Selection,
+    /// Its share in the published time, 0 to 1.
+    weight: Option<f64>,
+    /// Why it has none.
+    why: Option<String>,
+    /// Whether it has said nothing usable for longer than it may.
+    holdover: bool,
     stratum: Option<u8>,
     reference: Option<&'a str>,
     leap: Option<u8>,
@@ -268,6 +306,9 @@ impl Json<'_> {
             pulse: source.is_pulse,
             address: source.address.map(|a| a.to_string()),
             selection: source.selection,
+            weight: source.weight,
+            why: source.why.as_deref().map(plain),
+            holdover: source.holdover,
             stratum: source.stratum,
             reference: source.reference.as_deref(),
             leap: source.leap,
@@ -305,6 +346,9 @@ mod tests {
             is_pulse: false,
             address: Some("192.0.2.7:123".parse().unwrap()),
             selection: Selection::Selected,
+            weight: Some(0.837),
+            why: None,
+            holdover: false,
             reach: 0o377,
             poll: 16,
             last_reply: Some(Span::from_millis(3_250)),
@@ -325,6 +369,7 @@ mod tests {
             accepted: 118,
             timeouts: 2,
             refused: BTreeMap::from([("wrong-origin".into(), 3), ("duplicate".into(), 1)]),
+            asymmetry: None,
             trouble: None,
         }
     }
@@ -335,6 +380,7 @@ mod tests {
             name: "nowhere.invalid:123".into(),
             address: None,
             selection: Selection::Unusable,
+            weight: None,
             reach: 0,
             last_reply: None,
             stratum: None,
@@ -369,7 +415,7 @@ mod tests {
     fn the_table_shows_who_is_followed_and_who_is_in_trouble() {
         let shown = text(|out| write_table(&[source(), silent()], out));
         let lines: Vec<_> = shown.lines().collect();
-        assert!(lines[1].starts_with("*  ntp.example.org:123   2    16    377  3.2 s"), "{shown}");
+        assert!(lines[1].starts_with("*  ntp.example.org:123  84 %   2    377  3.2 s"), "{shown}");
         assert!(lines[1].ends_with("-1.234 µs  13.000 ms  612.000 µs"), "{shown}");
         assert!(lines[2].starts_with("?  nowhere.invalid:123"));
         assert!(lines[3].ends_with("replies are stamped in user space, as the kernel does not"));
@@ -406,7 +452,7 @@ mod tests {
         assert!(shown.contains("stamps      kernel, to ± 21.000 µs"), "{shown}");
         assert!(!shown.contains("server") && !shown.contains("requests"), "{shown}");
         let shown = text(|out| write_table(std::slice::from_ref(&pulse), out));
-        assert!(shown.lines().nth(1).unwrap().starts_with("*  gps      0     1    377"), "{shown}");
+        assert!(shown.lines().nth(1).unwrap().starts_with("*  gps     84 %   0    377"), "{shown}");
         let json = serde_json::to_value(Json::of(&pulse)).unwrap();
         assert_eq!((&json["pulse"], &json["reference"]), (&true.into(), &"PPS".into()));
     }
@@ -418,6 +464,26 @@ mod tests {
         let mute = SourceReport { trouble: None, timeouts: 4, ..silent() };
         assert_eq!(trouble(&mute).unwrap(), "no answer to 4 requests");
         assert_eq!(trouble(&source()), None);
+    }
+
+    #[test]
+    fn who_has_no_part_says_why() {
+        let why = Some("it is 18.2 ms from where the majority agrees".to_owned());
+        let part = Selection::Falseticker;
+        let liar = SourceReport { selection: part, weight: None, why, ..source() };
+        let away =
+            SourceReport { holdover: true, selection: Selection::Truechimer, ..liar.clone() };
+        let shown = text(|out| write_table(&[source(), liar.clone(), away.clone()], out));
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines[2].starts_with("x   ntp.example.org:123     -   2"), "{shown}");
+        assert!(lines[3].starts_with("-h  ntp.example.org:123     -   2"), "{shown}");
+        assert!(lines.iter().take(4).all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(shown.lines().rev().take(2).all(|line| line.chars().count() <= 80), "{shown}");
+        let detail = text(|out| write_detail(&liar, out));
+        assert!(detail.contains("(it is 18.2 ms from where the majority agrees)"), "{detail}");
+        assert!(text(|out| write_detail(&away, out)).contains("; in holdover"));
+        let json = serde_json::to_value(Json::of(&liar)).unwrap();
+        assert_eq!((&json["selection"], json["weight"].is_null()), (&"falseticker".into(), true));
     }
 
     #[test]

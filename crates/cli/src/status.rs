@@ -216,9 +216,10 @@ fn heartbeat_age(view: &View) -> Span {
 fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
     let daemon = &answer.daemon;
     let sources = &answer.report.sources;
-    let agreeing = sources
-        .iter()
-        .filter(|s| matches!(s.selection, Selection::Selected | Selection::Truechimer));
+    let agreeing = sources.iter().filter(|s| {
+        use Selection::{Combined, Selected, Truechimer};
+        matches!(s.selection, Selected | Combined | Truechimer)
+    });
     let source = match selected(answer) {
         Some(name) => format!("{name} (agreeing: {} of {})", agreeing.count(), sources.len()),
         None => format!("nobody (servers: {})", sources.len()),

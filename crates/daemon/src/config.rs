@@ -8,11 +8,14 @@
 //! state = "/var/lib/truechimer/rate.json"     # or "none"
 //! leap-file = "/usr/share/zoneinfo/leap-seconds.list"   # or "none"
 //! max-wander-ppm = 0.5          # how far the oscillator's rate may stray, 0.001 to 100
+//! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
 //!
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! burst = true                  # begin with eight requests two seconds apart
+//! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
+//! # asymmetry-error = "20us"    # and how well that is known
 //!
 //! [[source]]
 //! pps = "/dev/pps0"             # a pulse per second: a device, or a file as /sys/class/pps/pps0/assert
@@ -22,12 +25,15 @@
 //!
 //! [system-clock]
 //! discipline = false            # whether to steer CLOCK_REALTIME
+//! step = "start"                # when to step it: "start" (once, then), "never", "always"
+//! step-above = "1ms"            # a smaller offset is slewed away
 //! ```
 //!
 //! Only `[[source]]` with a `host` is needed: a pulse says when a second begins, and not which. The
 //! bound of a clock that follows a pulse is only as true as its `latency`. An unknown key is an error, and so is a value out
 //! of its range: each problem is reported with its line and with how to mend it.
 
+mod duration;
 mod host;
 mod nearest;
 mod pps;
@@ -181,7 +187,7 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use truechimer_engine::{PpsConfig, SourceConfig};
+    use truechimer_engine::{Asymmetry, PpsConfig, SourceConfig, StepPolicy};
     use truechimer_time::{Rate, Span};
 
     fn ppm(text: &str) -> Rate {
@@ -215,18 +221,29 @@ mod tests {
             state = "/s"
             leap-file = "none"
             max-wander-ppm = "0.25 ppm"
-            source = [{ host = "[::1]:11", poll = 0x10, burst = false }, { host = "::1" }]
-            system-clock.discipline = true
+            accept-step-after = "90min"
+            source = [
+                { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
+                  asymmetry-error = "20us" },
+                { host = "::1" },
+            ]
+            system-clock = { discipline = true, step = "always", step-above = "250us" }
         "#;
         let settings = parse(text, "t").unwrap();
-        let first = SourceConfig { host: "::1".into(), port: 11, poll: 16, burst: false };
+        let asymmetry =
+            Some(Asymmetry { by: Span::from_micros(-120), error: Span::from_micros(20) });
+        let first =
+            SourceConfig { host: "::1".into(), port: 11, poll: 16, burst: false, asymmetry };
         assert_eq!(
             settings,
             Settings {
                 engine: Config {
                     sources: vec![first, SourceConfig::new("::1")],
                     max_wander: ppm("0.25"),
+                    accept_step_after: Span::from_secs(5400),
                     discipline: true,
+                    step: StepPolicy::Always,
+                    step_above: Span::from_micros(250),
                     ..Config::default()
                 },
                 counter: Choice::Tsc { fenced: true },
@@ -292,6 +309,23 @@ mod tests {
                 "[[source]]\nhost = \"a\"\nburst = 1",
                 "t:3: `burst` must be true or false, not integer",
             ),
+            (
+                "[[source]]\nhost = \"a\"\nasymmetry = \"1ms\"",
+                "t:1: `asymmetry` needs `asymmetry-error`: how well is it known?",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nasymmetry-error = \"1ms\"",
+                "t:1: `asymmetry-error` is nothing without `asymmetry`",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nasymmetry = \"1s\"\nasymmetry-error = \"-1us\"",
+                "t:3: `asymmetry` = \"1s\": must be -500ms to 500ms",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nasymmetry = \"1s\"\nasymmetry-error = \"-1us\"",
+                "t:4: `asymmetry-error` = \"-1us\": must be 0s to 500ms",
+            ),
+            ("[[source]]\npps = \"/p\"\nasymmetry = \"1us\"", "t:3: `asymmetry` is for a server"),
             ("[[source]]\npoll = 4", "t:1: this source has no `host`: add host ="),
             ("[[source]]\nhost = 7", "t:2: `host` must be a string in quotes, not integer"),
             ("[[source]]\nhost = \"a:0\"", "t:2: `host` = \"a:0\": port `0` must be 1 to 65535"),
@@ -343,7 +377,20 @@ mod tests {
                 "[system-clock]\ndiscipline = \"yes\"",
                 "t:2: `discipline` must be true or false, not string",
             ),
+            (
+                "[system-clock]\nstep = \"sometimes\"",
+                "t:2: `step` = \"sometimes\": must be \"start\", \"never\" or \"always\"",
+            ),
+            (
+                "[system-clock]\nstep-above = \"1us\"",
+                "t:2: `step-above` = \"1us\": must be 10us to 86400s",
+            ),
             ("counter = \"quartz\"", "t:1: `counter` = \"quartz\": "),
+            (
+                "accept-step-after = 3600",
+                "t:1: `accept-step-after` must be a time with its unit in quotes, as in \"1h\"",
+            ),
+            ("accept-step-after = \"-1s\"", "= \"-1s\": must be 0s to 168h (a week)"),
             ("max-wander-ppm = 0", "t:1: `max-wander-ppm` = 0: must be 0.001 to 100"),
             ("max-wander-ppm = -1", "must be 0.001 to 100"),
             ("max-wander-ppm = nan", "t:1: `max-wander-ppm` = nan: not a decimal number"),

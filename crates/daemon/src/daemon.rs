@@ -55,6 +55,8 @@ pub(crate) struct Daemon<'n> {
     log: Option<replay::Log>,
     state: Option<PathBuf>,
     chores: Count,
+    /// Whether the clock is held against its server.
+    holds: bool,
     /// The last thing said about leap seconds, so that it is said once.
     leap_note: Option<String>,
     events: VecDeque<Event>,
@@ -135,6 +137,7 @@ impl<'n> Daemon<'n> {
             log,
             state,
             chores: started + nominal.period.counts(CHORES),
+            holds: false,
             leap_note: None,
             events: VecDeque::new(),
             fds: Vec::new(),
@@ -213,6 +216,12 @@ impl<'n> Daemon<'n> {
             self.drain();
         }
         self.answer(clients);
+        let holds = self.engine.held(now).is_some();
+        if holds != self.holds {
+            // The next daemon should know, however this one ends.
+            self.holds = holds;
+            self.save();
+        }
         if now.at_or_after(self.chores) {
             self.chores = now + self.nominal.counts(CHORES);
             self.save();

@@ -74,6 +74,7 @@ mod tests {
             period: Period::from_hz(2_596_012_345),
             error: Rate::from_ppb(20),
             unix: 1_800_000_000,
+            held: None,
         };
         save(&path, &saved).unwrap();
         save(&path, &saved).unwrap();
@@ -96,6 +97,7 @@ mod tests {
             period: Period::NANOSECOND,
             error: Rate::ZERO,
             unix: 0,
+            held: None,
         };
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
         assert_eq!(path(&Place::None), None);

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use truechimer_engine::KernelWord;
 use truechimer_time::{Rate, Span};
 
 pub(crate) use libc::{POLLIN, POLLNVAL, POLLOUT, pollfd};
@@ -102,6 +103,36 @@ pub(crate) fn kernel_tai() -> io::Result<i32> {
     adjtimex(&mut t).map(|t| t.tai)
 }
 
+/// How much faster the system clock was made to run than at the kernel's nominal rate.
+pub(crate) fn kernel_frequency() -> io::Result<Rate> {
+    let mut t = timex();
+    t.modes = 0;
+    let freq = i128::from(adjtimex(&mut t)?.freq);
+    Ok(Rate(((freq << 48) / 1_000_000) as i64))
+}
+
+/// Tells the kernel how good its clock is. Its own phase-locked loop is switched off: nobody but
+/// us moves the clock.
+pub(crate) fn tell_kernel(word: &KernelWord) -> io::Result<()> {
+    let micros = |span: Span| (span.as_nanos() / 1000).clamp(0, MAX_ERROR_US) as libc::c_long + 1;
+    let mut t = timex();
+    t.modes |= libc::ADJ_STATUS | libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
+    t.status = match (word.max_error, word.leap) {
+        (None, _) => libc::STA_UNSYNC,
+        (_, 1) => libc::STA_INS,
+        (_, -1) => libc::STA_DEL,
+        _ => 0,
+    };
+    t.maxerror = micros(word.max_error.unwrap_or(Span::MAX));
+    t.esterror = micros(word.estimated_error);
+    adjtimex(&mut t)?;
+    let Some(tai) = word.tai_offset else { return Ok(()) };
+    let mut t = timex();
+    t.modes |= libc::ADJ_TAI;
+    t.constant = tai.into();
+    adjtimex(&mut t).map(|_| ())
+}
+
 /// Makes the system clock run `rate` faster than the kernel's nominal rate, within ±500 ppm.
 pub(crate) fn set_frequency(rate: Rate) -> io::Result<()> {
     let mut t = timex();
@@ -132,6 +163,9 @@ pub(crate) fn step(span: Span) -> io::Result<()> {
         result => result.map(|_| ()),
     }
 }
+
+/// What the kernel takes for no synchronisation at all: 16 s (`NTP_PHASE_LIMIT`), µs.
+const MAX_ERROR_US: i128 = 16_000_000;
 
 /// Asks for nothing but nanoseconds.
 fn timex() -> libc::timex {

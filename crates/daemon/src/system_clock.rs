@@ -6,7 +6,7 @@
 use std::io;
 
 use truechimer_counter::{Counter, host_reading, realtime_pair};
-use truechimer_engine::{Level, Steer, SystemReading};
+use truechimer_engine::{KernelWord, Level, Steer, SystemReading};
 use truechimer_time::Period;
 
 use crate::sys;
@@ -25,6 +25,8 @@ pub(crate) struct SystemClock {
     failures: u32,
     /// Why it is left alone although it should be steered.
     given_up: Option<String>,
+    /// What the kernel was told of it last.
+    told: Option<KernelWord>,
 }
 
 impl Default for SystemClock {
@@ -32,6 +34,7 @@ impl Default for SystemClock {
         SystemClock::through(|steer| match steer {
             Steer::Step(span) => sys::step(span),
             Steer::Frequency(rate) => sys::set_frequency(rate),
+            Steer::Tell(word) => sys::tell_kernel(&word),
         })
     }
 }
@@ -39,7 +42,7 @@ impl Default for SystemClock {
 impl SystemClock {
     /// One that is left alone until configured, and steered by way of this.
     pub(crate) fn through(through: fn(Steer) -> io::Result<()>) -> SystemClock {
-        SystemClock { through, discipline: false, failures: 0, given_up: None }
+        SystemClock { through, discipline: false, failures: 0, given_up: None, told: None }
     }
 
     /// Whether to steer it, from now on. A failure before is forgotten.
@@ -60,16 +63,37 @@ impl SystemClock {
         match (self.through)(steer) {
             Ok(()) => {
                 self.failures = 0;
-                Some(match steer {
-                    Steer::Step(span) => {
-                        (Level::Info, format!("system clock: stepped by {span:+}"))
-                    }
-                    Steer::Frequency(rate) => {
-                        (Level::Debug, format!("system clock: frequency {rate:+}"))
-                    }
-                })
+                self.done(steer)
             }
             Err(error) => self.failed(&error).map(|text| (Level::Warning, text)),
+        }
+    }
+
+    /// What there is to say of it.
+    fn done(&mut self, steer: Steer) -> Option<(Level, String)> {
+        match steer {
+            Steer::Step(span) => Some((Level::Info, format!("system clock: stepped by {span:+}"))),
+            Steer::Frequency(rate) => {
+                Some((Level::Debug, format!("system clock: frequency {rate:+}")))
+            }
+            Steer::Tell(word) => {
+                let before = self.told.replace(word);
+                if word.max_error.is_none() {
+                    let text = "system clock: the kernel takes it for not synchronised";
+                    return Some((Level::Warning, text.into()));
+                }
+                let what = match word.leap {
+                    1 => "insert a second at",
+                    -1 => "leave a second out before",
+                    _ => return None,
+                };
+                (before.is_none_or(|before| before.leap != word.leap)).then(|| {
+                    (
+                        Level::Info,
+                        format!("system clock: the kernel will {what} the next midnight, UTC"),
+                    )
+                })
+            }
         }
     }
 
@@ -109,6 +133,7 @@ pub(crate) fn read(counter: Counter, nominal: Period) -> SystemReading {
         count: pair.mid(),
         unix_ns: pair.unix_ns,
         raw_ns: host.raw_ns.saturating_add(apart),
+        frequency: sys::kernel_frequency().ok(),
     }
 }
 

@@ -21,10 +21,40 @@ pub struct Config {
     /// Bound of how fast the oscillator's rate may differ from its own recent average: the floor
     /// under the growth of every bound.
     pub max_wander: Rate,
+    /// How long the replies of a server whose time has moved by more than it may must agree with one
+    /// another before they are believed; until then what was known stands, and the bound covers both.
+    #[serde(default = "accept_step_after")]
+    pub accept_step_after: Span,
     /// Which estimator every source gets.
     pub estimator: EstimatorKind,
     /// Whether to steer the system clock.
     pub discipline: bool,
+    /// When the system clock may be stepped instead of slewed.
+    #[serde(default)]
+    pub step: StepPolicy,
+    /// Above this offset it is stepped, where `step` allows it. Above 0.
+    #[serde(default = "default_step_above")]
+    pub step_above: Span,
+}
+
+/// When the system clock may be stepped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepPolicy {
+    /// Once, at the first reading after the start.
+    #[default]
+    Start,
+    /// Never: whatever the offset, it is slewed away, at 500 ppm at most.
+    Never,
+    /// Whenever the offset is too large.
+    Always,
+}
+
+/// The offset above which the system clock may be stepped if none is set.
+pub const DEFAULT_STEP_ABOVE: Span = Span::from_millis(1);
+
+fn default_step_above() -> Span {
+    DEFAULT_STEP_ABOVE
 }
 
 /// One server.
@@ -38,6 +68,20 @@ pub struct SourceConfig {
     pub poll: u32,
     /// Whether to begin with eight requests two seconds apart.
     pub burst: bool,
+    /// How the two directions of the path differ, if the user knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asymmetry: Option<Asymmetry>,
+}
+
+/// How the two directions of a path differ: half of it is taken off the offset, and no more than
+/// half of its error is left of the path's part of the bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asymmetry {
+    /// What the fastest request takes − what the fastest reply takes.
+    pub by: Span,
+    /// Bound of the error of `by`, ≥ 0.
+    pub error: Span,
 }
 
 /// A pulse per second. Which second an edge begins is for the servers to say.
@@ -88,16 +132,29 @@ impl Default for Config {
             sources: Vec::new(),
             pps: Vec::new(),
             max_wander: Rate::from_ppb(500),
+            accept_step_after: accept_step_after(),
             estimator: EstimatorKind::default(),
             discipline: false,
+            step: StepPolicy::default(),
+            step_above: DEFAULT_STEP_ABOVE,
         }
     }
+}
+
+fn accept_step_after() -> Span {
+    truechimer_feedforward::ACCEPT_STEP_AFTER
 }
 
 impl SourceConfig {
     /// A server with the default port, poll interval and burst.
     #[must_use]
     pub fn new(host: impl Into<String>) -> SourceConfig {
-        SourceConfig { host: host.into(), port: NTP_PORT, poll: DEFAULT_POLL, burst: true }
+        SourceConfig {
+            host: host.into(),
+            port: NTP_PORT,
+            poll: DEFAULT_POLL,
+            burst: true,
+            asymmetry: None,
+        }
     }
 }

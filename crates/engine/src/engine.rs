@@ -9,16 +9,20 @@ use truechimer_feedforward::{Accepted, Estimate, Exchange, RatePrior, Settings, 
 use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
-use crate::config::Config;
+use crate::combination::Combination;
+use crate::config::{Config, EstimatorKind};
 use crate::disruption::Watch;
-use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, SystemReading};
+use crate::doubt::{self, Held, Opinion};
+use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
+use crate::kernel::{self, Kernel};
 use crate::leap::Announced;
 use crate::prefer::{self, Preferred};
 use crate::pulse::{Numbering, Pulse};
 use crate::report::{Report, Selection, SourceReport};
-use crate::source::{Basis, Heard, Source, skew};
-use crate::steer::Servo;
-use crate::voice::{self, Said, Voice};
+use crate::smear;
+use crate::source::{Basis, Clock, Heard, Source, skew};
+use crate::steer::{self, Servo};
+use crate::voice::{self, Chosen, Said, Voice};
 
 /// A hand promises nothing after this long: four times the longest poll interval.
 const VOID_AFTER: Span = Span::from_secs(4096);
@@ -54,8 +58,13 @@ pub struct Engine {
     pulses: Vec<Pulse>,
     next_id: u32,
     preferred: Preferred,
+    combination: Combination,
+    /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time and
+    /// the slow period then.
+    reckoning: Option<(Count, Instant, Period)>,
     watch: Watch,
     servo: Servo,
+    kernel: Kernel,
     hand: Hand,
     reason: String,
     renew_at: Option<Count>,
@@ -70,6 +79,8 @@ impl Engine {
             nominal: start.nominal,
             resolution: start.resolution,
             max_wander: config.max_wander,
+            accept_step_after: config.accept_step_after,
+            asymmetry: None,
         };
         let warm = start.warm.filter(|w| w.status.bound_holds() && w.counter == start.counter);
         let nominal = RatePrior { period: start.nominal, error: start.nominal_error };
@@ -96,8 +107,11 @@ impl Engine {
             pulses: Vec::new(),
             next_id: 0,
             preferred: Preferred::default(),
+            combination: Combination::default(),
+            reckoning: None,
             watch: Watch::default(),
             servo: Servo::default(),
+            kernel: Kernel::default(),
             reason: if warm.is_some() {
                 "continuing the previous daemon's clock; waiting for a first reply".into()
             } else {
@@ -108,7 +122,12 @@ impl Engine {
             last_at: start.at,
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
-        let time = warm.map(|w| TimePrior { count: w.base, time: w.time, bound: w.bound() });
+        let held = start.saved.and_then(|saved| saved.held);
+        let time = warm.map(|w| {
+            let of_page =
+                TimePrior { count: w.base, time: w.time, bound: w.bound(), doubted: None };
+            held.and_then(|held| held.prior(&w)).unwrap_or(of_page)
+        });
         let mut actions = vec![Action::Publish(hand)];
         engine.configure(config, time, start.at, &mut actions);
         engine.act(start.at, &mut actions);
@@ -129,9 +148,17 @@ impl Engine {
         match event {
             Event::Timer => {}
             Event::Resolved { source, result } => {
+                let others = self.sources.iter().filter(|other| other.id != source);
+                let taken: Vec<SocketAddr> =
+                    others.filter_map(Source::address).map(canonical).collect();
                 if let Some(source) = self.source(source) {
                     let name = source.name();
                     let failed = result.as_ref().err().cloned();
+                    // Names of a pool may have the same addresses: each source takes one of its own.
+                    let result = result.map(|mut addresses| {
+                        addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
+                        addresses
+                    });
                     source.resolved(result, at);
                     if let Some(error) = failed {
                         note(&mut actions, Level::Warning, format!("{name}: {error}"));
@@ -141,9 +168,17 @@ impl Engine {
             Event::Reply { source, from, sent, received, packet } => {
                 let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
                 let about = known.then(|| self.hand.time_at(received.count));
+                let reckoned = about.and_then(|about| self.reckoned(received.count, about));
                 if let Some(source) = self.source(source) {
-                    let heard = source.heard(from, sent, received, &packet, &leaps, about);
+                    let clock = Clock { leaps, about, reckoned };
+                    let smeared = source.smears();
+                    let heard = source.heard(from, sent, received, &packet, &clock);
                     let name = source.name();
+                    if source.smears() != smeared {
+                        let text = if smeared { "no longer smears" } else { "smears" };
+                        let text = format!("{name}: {text} the leap second");
+                        note(&mut actions, Level::Warning, text);
+                    }
                     self.after_reply(&name, heard, at, &mut actions);
                 }
             }
@@ -223,9 +258,22 @@ impl Engine {
             at: now,
             hand: Some(self.hand),
             skew: measured.map(|e| skew(e.period, self.settings.nominal)),
-            reason: self.reason.clone(),
+            reason: self.reason(now),
             sources: servers.chain(pulses).collect(),
         }
+    }
+
+    /// Why the status is what it is: above all that the source it rests on is in doubt.
+    fn reason(&self, now: Count) -> String {
+        let selected = self.sources.iter().find(|s| s.selection == Selection::Selected);
+        let doubted = selected.and_then(|source| Some((source, source.doubt(now)?)));
+        doubted.map_or_else(
+            || self.reason.clone(),
+            |(source, doubt)| {
+                let told = doubt::told(&doubt, now, self.settings.nominal);
+                format!("holding the time against {}: {told}", source.name())
+            },
+        )
     }
 
     /// What the engine knows of one source, if there is such a one.
@@ -249,6 +297,14 @@ impl Engine {
         server.map_or_else(|| pulse?.last_exchange(), Source::last_exchange)
     }
 
+    /// What it holds against the server it follows, if its time has moved by more than it may.
+    #[must_use]
+    pub fn held(&self, now: Count) -> Option<Held> {
+        let source = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
+        let (estimate, doubt) = (source.estimate(now)?, source.doubt(now)?);
+        Some(Held::new(self.counter, now, &estimate, &doubt))
+    }
+
     /// What is worth keeping across boots, if anything is.
     #[must_use]
     pub fn saved(&self, now: Count) -> Option<Saved> {
@@ -259,6 +315,7 @@ impl Engine {
             period: estimate.difference,
             error: estimate.difference_error,
             unix: self.leaps.utc(estimate.time).unix,
+            held: self.held(now),
         })
     }
 
@@ -335,34 +392,73 @@ impl Engine {
                     note(actions, Level::Warning, format!("{name}: {trouble}"));
                 }
                 if republish {
+                    self.hear_vouchers(at, actions);
+                }
+                if republish {
                     self.publish(at, actions);
                 }
             }
         }
     }
 
-    /// Works out which sources agree, and publishes the best of them.
+    /// Believes the servers whose time moved and for whom others vouch.
+    fn hear_vouchers(&mut self, at: Count, actions: &mut Vec<Action>) {
+        let doubts: Vec<_> = self.sources.iter().map(|source| source.doubt(at)).collect();
+        let votes = self.votes(at);
+        let Some(origin) = votes.iter().flatten().map(|e| e.time).next() else { return };
+        let (mut who, mut opinions) = (Vec::new(), Vec::new());
+        for (index, (vote, doubt)) in votes.iter().zip(&doubts).enumerate() {
+            if let Some(estimate) = vote {
+                who.push(index);
+                opinions.push(Opinion::new(estimate, doubt.as_ref(), origin));
+            }
+        }
+        for (one, index) in who.into_iter().enumerate() {
+            // Servers that smear a leap second alike are no witnesses of each other.
+            let smears = self.sources.get(index).is_some_and(Source::may_smear);
+            if !smears
+                && doubt::vouched(one, &opinions)
+                && let Some(source) = self.sources.get_mut(index)
+                && let Some(Accepted::Stepped(by)) = source.believe()
+            {
+                let name = source.name();
+                self.servo.interrupt();
+                let text = format!(
+                    "{name}: its time moved by {by:+}, and other servers agree: the counter jumped"
+                );
+                note(actions, Level::Warning, text);
+            }
+        }
+    }
+
+    /// Works out which sources agree, and publishes what they come to.
     fn publish(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let Some((index, estimate)) = self.select(at) else {
+        let Some(Chosen { index, estimate, others, patience }) = self.select(at) else {
             return self.without_source(at, actions);
         };
         let Some(source) = self.voices().nth(index) else { return };
         let age = source.age(&estimate, at);
-        let status = if age > source.patience() { Status::Holdover } else { Status::Synchronised };
-        let reason = match (status, source.is_pulse()) {
-            (Status::Synchronised, _) => format!("following {}", source.name()),
-            (_, false) => format!("no usable reply from {} for {age}", source.name()),
-            (_, true) => format!("no usable edge from {} for {age}", source.name()),
+        let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
+        let reason = match (status, source.is_pulse(), others) {
+            (Status::Synchronised, _, 0) => format!("following {}", source.name()),
+            (Status::Synchronised, ..) => format!("following {} and {others} more", source.name()),
+            (_, false, _) => format!("no usable reply from {} for {age}", source.name()),
+            (_, true, _) => format!("no usable edge from {} for {age}", source.name()),
         };
+        let smears = self.sources.get(index).is_some_and(Source::smears);
+        let smears =
+            if smears { "; all smear the leap second: the smear is taken off" } else { "" };
+        let reason = format!("{reason}{smears}");
         // Sooner if patience ends before, so that holdover is said when it begins.
-        let patience = source.patience() - age;
         let renew = source.renew_after();
         self.reason = reason;
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
-        let believed =
-            |s: &&Source| matches!(s.selection, Selection::Truechimer | Selection::Selected);
+        let believed = |s: &&Source| {
+            use Selection::{Combined, Selected, Truechimer};
+            matches!(s.selection, Truechimer | Combined | Selected)
+        };
         let indicators = self.sources.iter().filter(believed).filter_map(Source::leap);
         self.leaps = self.announced.heard(self.leaps, estimate.time, indicators);
         let before = self.hand.status;
@@ -415,9 +511,8 @@ impl Engine {
         }
     }
 
-    /// Marks every source's part. Returns which one is selected, in the order of `voices`, and its
-    /// estimate, brought to what the others vouch for.
-    fn select(&mut self, at: Count) -> Option<(usize, Estimate)> {
+    /// Marks every source's part, and works out what they come to.
+    fn select(&mut self, at: Count) -> Option<Chosen> {
         let votes = self.votes(at);
         let to_come = self.to_come(at);
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
@@ -430,9 +525,22 @@ impl Engine {
         let mut voices: Vec<Said<'_>> = servers.chain(pulses).collect();
         if let Some(candidates) = prefer::candidates(&voices, at) {
             let id = self.preferred.choose(&candidates, all, at, nominal)?;
-            return prefer::mark(&mut voices, id);
+            let (index, estimate) = prefer::mark(&mut voices, id)?;
+            let voice = &voices.get(index)?.voice;
+            let patience = voice.patience() - voice.age(&estimate, at);
+            return Some(Chosen { index, estimate, others: 0, patience });
         }
-        voice::choose(&mut voices, to_come, at)
+        // The feedback clocks are shown as they are: one at a time.
+        let combination =
+            (self.config.estimator == EstimatorKind::Ours).then_some(&mut self.combination);
+        let chosen = voice::choose(&mut voices, combination, to_come, at);
+        let follows = chosen.as_ref().map(|chosen| chosen.index);
+        let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
+        for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
+            source.mark(Selection::Smeared);
+            source.weigh(None, Some("it smears the leap second; others do not".into()));
+        }
+        chosen
     }
 
     /// What the second of an edge at count `at` is told by: what the servers vouch for, where they
@@ -462,12 +570,27 @@ impl Engine {
         self.sources.iter().filter(|s| s.is_to_come(at)).count()
     }
 
+    /// The time at `count` by dead reckoning since a leap second came near, if one is: a server that
+    /// smears it may have taken our clock along. `about` is the time by that.
+    fn reckoned(&mut self, count: Count, about: Instant) -> Option<Instant> {
+        if smear::expected(&self.leaps, about).is_none() {
+            self.reckoning = None;
+            return None;
+        }
+        let now = (count, about, self.hand.difference);
+        let (base, time, period) = *self.reckoning.get_or_insert(now);
+        Some(time + period.span(count - base))
+    }
+
     /// What each source says. Two that turn out to be the same server have one vote.
     fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
+        // Those that smear are not mixed with those that do not.
+        let plain = |source: &Source| !source.smears() && source.estimate(at).is_some();
+        let unmixed = self.sources.iter().any(plain);
         let vote = |source: &mut Source| {
-            let estimate = source.estimate(at)?;
-            let address = source.address()?;
+            let estimate = source.estimate(at).filter(|_| !unmixed || !source.smears())?;
+            let address = canonical(source.address()?);
             if let Some(first) = seen.get(&address) {
                 source.is_the_same_as(first);
                 return None;
@@ -502,6 +625,8 @@ impl Engine {
         for pulse in &mut self.pulses {
             pulse.new_epoch(at);
         }
+        self.combination.forget();
+        self.reckoning = None;
         // The machine may be another one now.
         self.rate_prior = self.nominal;
         self.servo.interrupt();
@@ -524,6 +649,7 @@ impl Engine {
         actions: &mut Vec<Action>,
     ) {
         self.settings.max_wander = config.max_wander;
+        self.settings.accept_step_after = config.accept_step_after;
         // Who joins later starts from what is known by then.
         let basis = Basis { settings: self.settings, rate: self.known_rate(), time };
         // A clock that is synchronised does not wait for those that join it.
@@ -542,6 +668,7 @@ impl Engine {
                 Some(mut source) => {
                     source.reconfigure(wanted.clone(), at);
                     source.set_max_wander(config.max_wander);
+                    source.set_accept_step_after(config.accept_step_after);
                     source
                 }
                 None => {
@@ -580,6 +707,8 @@ impl Engine {
             actions.extend(self.servo.rest().map(Action::Steer));
         }
         self.config = config;
+        let there: Vec<SourceId> = self.voices().map(Voice::id).collect();
+        self.combination.keep(|id| there.contains(&SourceId(id)));
         if lost_selected {
             self.publish(at, actions);
         }
@@ -599,22 +728,49 @@ impl Engine {
         actions.push(Action::Publish(self.hand));
     }
 
+    /// The clock once synchronised is followed for as long as its bound holds.
     fn steer(&mut self, reading: SystemReading, actions: &mut Vec<Action>) {
         if !self.config.discipline {
             return;
         }
-        if self.hand.status != Status::Synchronised {
+        let follow = match self.hand.status {
+            Status::Synchronised => true,
+            Status::Holdover => self.kernel.is_told(),
+            _ => false,
+        };
+        if !follow {
             actions.extend(self.servo.rest().map(Action::Steer));
+            actions.extend(self.kernel.nothing().map(Action::Steer));
             return;
         }
         let ours = self.hand.time_at(reading.count);
+        if kernel::is_leaping(&self.leaps, ours) {
+            // Unix time says the same twice, and the kernel sees to the leap itself.
+            self.servo.interrupt();
+            return;
+        }
         let unix_ns = i128::from(reading.unix_ns);
         let (secs, ns) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
         let frac = Instant::from_nanos(ns).frac();
         let system = self.leaps.instant(i64::try_from(secs).unwrap_or(0), frac);
-        let steers = self.servo.reading(reading.count, system, ours, self.hand.period);
-        actions.extend(steers.into_iter().map(Action::Steer));
+        let seen = steer::Reading {
+            count: reading.count,
+            system,
+            ours,
+            period: self.hand.period,
+            applied: reading.frequency,
+        };
+        let steers = self.servo.reading(&seen, self.config.step, self.config.step_above);
+        let stepped = steers.iter().any(|steer| matches!(steer, Steer::Step(_)));
+        let offset = if stepped { Span::ZERO } else { system - ours };
+        let word = self.kernel.word(&self.hand, reading.count, offset);
+        actions.extend(steers.into_iter().chain([word]).map(Action::Steer));
     }
+}
+
+/// An IPv4 address that is written as one of IPv6 is the same server.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

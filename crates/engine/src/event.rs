@@ -10,6 +10,7 @@ use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, St
 use truechimer_timehands::Hand;
 
 use crate::config::Config;
+use crate::doubt::Held;
 
 /// Names a source for as long as the engine lives; never used again after the source is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -54,6 +55,9 @@ pub struct Saved {
     pub error: Rate,
     /// Unix time of saving in seconds.
     pub unix: i64,
+    /// What the clock held against its server then, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
 }
 
 /// Something that happened. The count at which the engine hears of it comes beside it.
@@ -146,6 +150,9 @@ pub struct SystemReading {
     pub unix_ns: i64,
     /// `CLOCK_MONOTONIC_RAW` at `count`, ns.
     pub raw_ns: i64,
+    /// The frequency that the kernel has been given for it, if it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency: Option<Rate>,
 }
 
 /// Something the engine wants done.
@@ -203,6 +210,24 @@ pub enum Steer {
     Step(Span),
     /// Make it run this much faster than the kernel's nominal rate from now on.
     Frequency(Rate),
+    /// Tell the kernel what is known of its clock, for those who ask it (`adjtimex`).
+    Tell(KernelWord),
+}
+
+/// What the kernel passes on to whoever asks how good its clock is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct KernelWord {
+    /// Bound of |system clock − UTC| now; the kernel lets it grow by 500 ppm. `None`: the clock is
+    /// not synchronised.
+    pub max_error: Option<Span>,
+    /// How far off it probably is.
+    pub estimated_error: Span,
+    /// What to do at the next midnight, UTC: +1 to insert a second before it, −1 to leave one out,
+    /// 0 for nothing.
+    pub leap: i8,
+    /// TAI − UTC now, s, if it is known.
+    pub tai_offset: Option<i32>,
 }
 
 /// How much a note matters.

@@ -4,24 +4,32 @@
 //! from sockets, a simulator from a model, a replay from a log; none of them decides anything.
 #![forbid(unsafe_code)]
 
+mod combination;
 mod config;
 mod disruption;
+mod doubt;
 mod engine;
 mod event;
+mod kernel;
 mod leap;
+mod number;
 mod prefer;
 mod pulse;
 mod report;
 mod select;
+mod smear;
 mod source;
 mod steer;
 mod voice;
 
 pub use config::{
-    Config, DEFAULT_LATENCY, DEFAULT_POLL, EstimatorKind, NTP_PORT, POLL_RANGE, PpsConfig,
-    SourceConfig,
+    Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_POLL, DEFAULT_STEP_ABOVE, EstimatorKind, NTP_PORT,
+    POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
+pub use doubt::Held;
 pub use engine::Engine;
-pub use event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
+pub use event::{
+    Action, Event, HostCheck, KernelWord, Level, Saved, SourceId, Start, Steer, SystemReading,
+};
 pub use report::{Report, Selection, SourceReport};
 pub use source::estimator;

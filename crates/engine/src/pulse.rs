@@ -75,6 +75,8 @@ pub(crate) struct Pulse {
     timeouts: u64,
     refused: BTreeMap<String, u64>,
     trouble: Option<String>,
+    weight: Option<f64>,
+    why: Option<String>,
 }
 
 /// The last edge that was used.
@@ -89,9 +91,11 @@ impl Pulse {
         id: SourceId,
         config: PpsConfig,
         kind: EstimatorKind,
-        basis: Basis,
+        mut basis: Basis,
         at: Count,
     ) -> Pulse {
+        // Within what the servers vouch for it is believed anyway, beyond that it never is.
+        basis.settings.accept_step_after = Span::ZERO;
         Pulse {
             id,
             config,
@@ -111,6 +115,8 @@ impl Pulse {
             timeouts: 0,
             refused: BTreeMap::new(),
             trouble: None,
+            weight: None,
+            why: None,
         }
     }
 
@@ -302,6 +308,9 @@ impl Pulse {
             is_pulse: true,
             address: None,
             selection: self.selection,
+            weight: self.weight,
+            why: self.why.clone(),
+            holdover: estimate.is_some_and(|e| self.age(e, at) > PATIENCE),
             reach: self.reach,
             poll: 1,
             last_reply: last.map(|l| self.nominal().span(at - l.stamp.count)),
@@ -322,6 +331,7 @@ impl Pulse {
             accepted: self.accepted,
             timeouts: self.timeouts,
             refused: self.refused.clone(),
+            asymmetry: None,
             trouble: self.trouble.clone(),
         }
     }
@@ -346,6 +356,28 @@ impl Voice for Pulse {
 
     fn mark(&mut self, selection: Selection) {
         self.selection = selection;
+    }
+
+    fn weigh(&mut self, weight: Option<f64>, why: Option<String>) {
+        (self.weight, self.why) = (weight, why);
+    }
+
+    fn accuse(&mut self, _yes: bool) {}
+
+    fn is_accused(&self) -> bool {
+        false
+    }
+
+    fn root_distance(&self) -> Span {
+        Span::ZERO
+    }
+
+    fn was_part(&self) -> bool {
+        self.weight.is_some()
+    }
+
+    fn doubted(&self, _at: Count) -> Option<(Instant, Instant)> {
+        None
     }
 
     fn estimate(&self, at: Count) -> Option<Estimate> {

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use truechimer_time::{Count, Rate, Span, StampMethod};
 use truechimer_timehands::Hand;
 
+use crate::config::Asymmetry;
+
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -29,11 +31,15 @@ pub enum Selection {
     /// No estimate yet, or none that counts: too few sources have answered, or it is the same
     /// server as another source.
     Unusable,
-    /// Its interval does not meet the majority's.
+    /// Its interval does not meet the majority's, or what it says now does not.
     Falseticker,
-    /// Agrees with the majority, not the one published.
+    /// It smears a leap second, and others do not: it tells another time.
+    Smeared,
+    /// Agrees with the majority, and has no part in the published time.
     Truechimer,
-    /// The one published.
+    /// Has a part in the published time.
+    Combined,
+    /// The one with the largest part in it, or the only one.
     Selected,
 }
 
@@ -50,6 +56,16 @@ pub struct SourceReport {
     pub address: Option<SocketAddr>,
     /// Its part in the published time.
     pub selection: Selection,
+    /// Its share in where the published time stands, 0 to 1; those of all sources add up to 1.
+    #[serde(default)]
+    pub weight: Option<f64>,
+    /// Why it has no part, for people, if it is not for want of an estimate.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Whether it has said nothing usable for longer than it may: what it says now is worked out
+    /// from before.
+    #[serde(default)]
+    pub holdover: bool,
     /// The last eight polls, newest in the lowest bit: 1 = a usable reply.
     pub reach: u8,
     /// Seconds between requests.
@@ -90,6 +106,9 @@ pub struct SourceReport {
     pub timeouts: u64,
     /// What was refused, by reason.
     pub refused: BTreeMap<String, u64>,
+    /// How the two directions of its path differ, as the user declared.
+    #[serde(default)]
+    pub asymmetry: Option<Asymmetry>,
     /// The newest trouble with this source, for people.
     pub trouble: Option<String>,
 }

@@ -13,6 +13,26 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    pub(crate) fn around(middle: i128, half: i128) -> Claim {
+        Claim { low: middle.saturating_sub(half), high: middle.saturating_add(half) }
+    }
+
+    pub(crate) fn intersection(&self, other: &Claim) -> Option<Claim> {
+        let both = Claim { low: self.low.max(other.low), high: self.high.min(other.high) };
+        (both.low <= both.high).then_some(both)
+    }
+
+    /// What lies between the two; 0 if they meet.
+    pub(crate) fn gap(&self, other: &Claim) -> i128 {
+        let low = self.low.saturating_sub(other.high);
+        low.max(other.low.saturating_sub(self.high)).max(0)
+    }
+
+    /// From a place within it to the farther end.
+    pub(crate) fn reach(&self, from: i128) -> i128 {
+        self.high.saturating_sub(from).max(from.saturating_sub(self.low))
+    }
+
     pub(crate) fn meets(&self, other: &Claim) -> bool {
         self.low <= other.high && other.low <= self.high
     }

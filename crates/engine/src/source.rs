@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, NtpPll, Ours, Pi, Published, RatePrior, Settings,
-    TimePrior,
+    Accepted, Doubt, Estimate, Estimator, Exchange, NtpPll, Ours, Pi, Published, RatePrior,
+    Settings, TimePrior,
 };
 use truechimer_ntp::{Association, Demand, LeapIndicator, Refusal, Reply, Timestamp};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Stamp};
 
-use crate::config::{EstimatorKind, POLL_RANGE, SourceConfig};
+use crate::config::{Asymmetry, EstimatorKind, POLL_RANGE, SourceConfig};
+use crate::doubt;
 use crate::event::{Action, Level, SourceId};
 use crate::leap::later_reading;
 use crate::report::{Selection, SourceReport};
+use crate::smear::{self, Smear};
 use crate::voice::Voice;
 
 /// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
@@ -32,6 +35,20 @@ const RESOLVE_RETRY: (u32, u32) = (2, 1024);
 /// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
 /// 1982–2118.
 const ERA_PIVOT: i64 = 2_524_608_000;
+
+/// After so many replies since its smear was found a server is as doubtful as any other.
+const RESETTLES: u32 = 32;
+
+/// What the engine knows of the time when a datagram comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// They put the server's UTC onto the leap-free scale.
+    pub(crate) leaps: Leaps,
+    /// The time at the arrival by the published clock.
+    pub(crate) about: Option<Instant>,
+    /// The same by dead reckoning since a leap second came near.
+    pub(crate) reckoned: Option<Instant>,
+}
 
 /// What all sources are built with.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +91,14 @@ pub(crate) struct Source {
     /// Refusals of estimator and network; those of the protocol are in `association`.
     refused: BTreeMap<String, u64>,
     trouble: Option<String>,
+    /// Its share in the published time, and why it has none.
+    weight: Option<f64>,
+    why: Option<String>,
+    /// What it says now was found to be false, until it is used again.
+    accused: bool,
+    smear: Smear,
+    /// So many more replies may contradict what was known before a smear was found.
+    resettles: u32,
 }
 
 /// What a source does next.
@@ -122,7 +147,11 @@ impl Source {
             id,
             burst_left: if config.burst { BURST } else { 1 },
             at_once: AT_ONCE,
-            estimator: estimator(kind, basis.settings, basis.rate, basis.time, config.poll),
+            estimator: {
+                let asymmetry = config.asymmetry.map(declared);
+                let settings = Settings { asymmetry, ..basis.settings };
+                estimator(kind, settings, basis.rate, basis.time, config.poll)
+            },
             config,
             selection: Selection::Unusable,
             nominal: basis.settings.nominal,
@@ -143,6 +172,11 @@ impl Source {
             timeouts: 0,
             refused: BTreeMap::new(),
             trouble: None,
+            weight: None,
+            why: None,
+            accused: false,
+            smear: Smear::default(),
+            resettles: 0,
         }
     }
 
@@ -154,6 +188,9 @@ impl Source {
     /// Takes over another poll interval without forgetting anything.
     pub(crate) fn reconfigure(&mut self, config: SourceConfig, at: Count) {
         let faster = config.poll < self.config.poll;
+        if config.asymmetry != self.config.asymmetry {
+            self.estimator.set_asymmetry(config.asymmetry.map(declared));
+        }
         self.config = config;
         self.estimator.set_poll(self.steady_interval());
         if let (true, Plan::Poll(next)) = (faster, self.plan) {
@@ -164,6 +201,22 @@ impl Source {
 
     pub(crate) fn set_max_wander(&mut self, max_wander: Rate) {
         self.estimator.set_max_wander(max_wander);
+    }
+
+    pub(crate) fn set_accept_step_after(&mut self, span: Span) {
+        self.estimator.set_accept_step_after(span);
+    }
+
+    /// What it says and is not believed, if there is anything.
+    pub(crate) fn doubt(&self, at: Count) -> Option<Doubt> {
+        self.estimator.doubt(at)
+    }
+
+    /// Others vouch for that: it is believed from now on.
+    pub(crate) fn believe(&mut self) -> Option<Accepted> {
+        let accepted = self.estimator.believe()?;
+        self.trouble = None;
+        Some(accepted)
     }
 
     /// When it wants to act next.
@@ -334,17 +387,16 @@ impl Source {
         self.trouble.clone().filter(|_| new)
     }
 
-    /// A datagram came. `leaps` puts the server's UTC onto the leap-free scale; `about` is the time
-    /// by the published clock.
+    /// A datagram came.
     pub(crate) fn heard(
         &mut self,
         from: SocketAddr,
         sent: Stamp,
         received: Stamp,
         packet: &[u8],
-        leaps: &Leaps,
-        about: Option<Instant>,
+        clock: &Clock,
     ) -> Heard {
+        let Clock { leaps, about, reckoned } = clock;
         let Some(association) = &mut self.association else { return Heard::Refused(None) };
         let reply = match association.accept(packet, from) {
             Ok(reply) => reply,
@@ -381,15 +433,26 @@ impl Source {
                 });
             }
         };
-        let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, about);
-        let exchange = Exchange {
+        let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
+        let mut exchange = Exchange {
             sent,
             server_received: instant(reply.receive),
             server_sent: instant(reply.transmit),
             received,
             root_distance: reply.root_distance(),
         };
-        match self.estimator.exchange(&exchange) {
+        // By dead reckoning a smear is found, and by the clock without it that it has ended.
+        match if self.smears() { about } else { reckoned } {
+            Some(clock) => self.unsmear(&mut exchange, leaps, *clock),
+            None => self.smear = Smear::default(),
+        }
+        let corrected = self.symmetric(&exchange);
+        let heard = self.estimator.exchange(&corrected);
+        // What was made of its replies before its smear was known has no claim to be held.
+        let held = matches!(heard, Err(ServerStep)) && self.resettles > 0;
+        self.resettles = self.resettles.saturating_sub(1);
+        let believed = if held { self.estimator.believe() } else { None };
+        match believed.map_or(heard, Ok) {
             Ok(accepted) => {
                 let rtt = self.nominal.span(received.count - sent.count) - reply.residence();
                 self.last = Some(Last { reply, exchange, rtt });
@@ -403,9 +466,64 @@ impl Source {
                 *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
                 (self.misses, self.answered) = (0, true);
                 self.chances = self.chances.saturating_sub(1);
-                Heard::Doubted(self.note_trouble(refusal.to_string()))
+                let text = self.note_trouble(refusal.to_string());
+                let doubt = self.estimator.doubt(received.count);
+                Heard::Doubted(text.map(|text| match doubt {
+                    Some(doubt) => doubt::told(&doubt, received.count, self.nominal),
+                    None => text,
+                }))
             }
         }
+    }
+
+    /// Looks whether the server smears a leap second, and takes the smear off if it does. `about` is
+    /// the time of the arrival, without the smear.
+    fn unsmear(&mut self, exchange: &mut Exchange, leaps: &Leaps, about: Instant) {
+        let away = self.nominal.span(exchange.received.count - exchange.sent.count);
+        let rtt = away - (exchange.server_sent - exchange.server_received);
+        let off = exchange.server_sent + rtt.half() - about;
+        let expected = smear::expected(leaps, about);
+        let was = self.smear.is_found();
+        // Paths of which the directions differ by more than this are rare.
+        self.smear.look(off, rtt.abs() / 10, expected);
+        if self.smear.is_found() && !was {
+            self.resettles = RESETTLES;
+        }
+        if let Some((by, rough)) = self.smear.correction(off, expected) {
+            exchange.server_received = exchange.server_received - by;
+            exchange.server_sent = exchange.server_sent - by;
+            exchange.root_distance += rough;
+        }
+    }
+
+    /// Whether it smears a leap second.
+    pub(crate) fn smears(&self) -> bool {
+        self.smear.is_found()
+    }
+
+    /// Whether what it says may come of a smear.
+    pub(crate) fn may_smear(&self) -> bool {
+        self.smear.is_plausible()
+    }
+
+    /// The exchange as it would be if both directions took as long as each other.
+    fn symmetric(&self, exchange: &Exchange) -> Exchange {
+        let half = self.config.asymmetry.map_or(Span::ZERO, |asymmetry| asymmetry.by.half());
+        Exchange {
+            server_received: exchange.server_received - half,
+            server_sent: exchange.server_sent - half,
+            ..*exchange
+        }
+    }
+
+    /// What is wrong with it now.
+    fn trouble(&self, at: Count) -> Option<String> {
+        if let Some(doubt) = self.doubt(at) {
+            return Some(doubt::told(&doubt, at, self.nominal));
+        }
+        let wrong = self.estimator.contradicts_asymmetry();
+        let text = "the path is no longer as declared (asymmetry): it is no longer relied upon";
+        self.trouble.clone().or_else(|| wrong.then(|| text.to_owned()))
     }
 
     /// The server wants fewer requests.
@@ -468,6 +586,9 @@ impl Source {
             is_pulse: false,
             address: self.address(),
             selection: self.selection,
+            weight: self.weight,
+            why: self.why.clone(),
+            holdover: estimate.is_some_and(|e| self.age(e, at) > self.patience()),
             reach: self.reach,
             poll: self.interval(),
             last_reply: last.map(|l| self.nominal.span(at - l.exchange.received.count)),
@@ -490,7 +611,8 @@ impl Source {
             accepted: self.accepted,
             timeouts: self.timeouts,
             refused,
-            trouble: self.trouble.clone(),
+            asymmetry: self.config.asymmetry,
+            trouble: self.trouble(at),
         }
     }
 }
@@ -518,6 +640,30 @@ impl Voice for Source {
 
     fn mark(&mut self, selection: Selection) {
         self.selection = selection;
+    }
+
+    fn weigh(&mut self, weight: Option<f64>, why: Option<String>) {
+        (self.weight, self.why) = (weight, why);
+    }
+
+    fn accuse(&mut self, yes: bool) {
+        self.accused = yes;
+    }
+
+    fn is_accused(&self) -> bool {
+        self.accused
+    }
+
+    fn root_distance(&self) -> Span {
+        self.last.map_or(Span::ZERO, |last| last.exchange.root_distance)
+    }
+
+    fn was_part(&self) -> bool {
+        self.weight.is_some()
+    }
+
+    fn doubted(&self, at: Count) -> Option<(Instant, Instant)> {
+        self.doubt(at).map(|doubt| doubt.newcomers)
     }
 
     fn estimate(&self, at: Count) -> Option<Estimate> {
@@ -555,6 +701,12 @@ pub fn estimator(
         EstimatorKind::Pi => Box::new(Pi::new(settings, rate, time, poll)),
         EstimatorKind::NtpPll => Box::new(NtpPll::new(settings, rate, time, poll)),
     }
+}
+
+/// What the estimator is told of the path.
+fn declared(asymmetry: Asymmetry) -> truechimer_feedforward::Asymmetry {
+    let Asymmetry { by, error } = asymmetry;
+    truechimer_feedforward::Asymmetry { by, error }
 }
 
 /// The skew of a counter that was taken for one of the nominal period and has another: a longer

@@ -1,16 +1,24 @@
-//! How to steer the system clock, if the user asks: one step at the start, then slewing.
+//! How to steer the system clock, if the user asks: a step where that is allowed, else slewing.
 //!
 //! This is a servo on the system clock and on nothing else. Our own stamps are counts, so that
-//! whatever it does to `CLOCK_REALTIME` never comes back into an estimate.
+//! whatever it does to `CLOCK_REALTIME` never comes back into an estimate. It need not find the
+//! system clock's frequency by its offsets, as a feedback loop does: what the clock gained within a
+//! second on ours, less what it was made to gain, is its own error. So there is nothing to wind up,
+//! and no overshoot.
 
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
+use crate::config::StepPolicy;
 use crate::event::Steer;
 
-/// An offset above this at the first reading is stepped away, a smaller one slewed.
-const STEP: Span = Span::from_millis(1);
-/// The time constant with which an offset is slewed away, s.
-const SLEW_SECONDS: i64 = 8;
+/// An offset up to this, such as each correction of our own clock leaves, is slewed away within
+/// seconds;
+const SMALL: Span = Span::from_micros(100);
+/// namely with this time constant, s: a few readings, which come about once a second.
+const SMALL_SECONDS: i64 = 2;
+/// What is beyond takes this time constant, s: should the daemon be held up or killed meanwhile,
+/// the slew goes on.
+const LARGE_SECONDS: i64 = 8;
 /// The kernel slews by frequency up to this.
 const LIMIT: Rate = Rate::from_ppb(500_000);
 /// Share of the newest measurement in the frequency: 1/8.
@@ -19,15 +27,35 @@ const GAIN_SHIFT: u32 = 3;
 const MIN_INTERVAL: Span = Span::from_millis(200);
 /// Readings further apart than this may have missed a change.
 const MAX_INTERVAL: Span = Span::from_secs(64);
+/// A known frequency does not change by more within a second; what looks like it is a step by
+/// somebody else,
+const SURPRISE: Rate = Rate::from_ppb(1000);
+/// unless it happens so often in a row: the kernel counts by another clocksource, say.
+const INSISTENCE: u32 = 4;
+
+/// What the system clock showed, and what it should have shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) count: Count,
+    /// The system clock at `count`.
+    pub(crate) system: Instant,
+    /// Our clock at `count`, which counts by `period`.
+    pub(crate) ours: Instant,
+    pub(crate) period: Period,
+    /// The frequency that the kernel has been given, if it was asked.
+    pub(crate) applied: Option<Rate>,
+}
 
 /// The servo.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Servo {
-    stepped: bool,
+    begun: bool,
     /// The frequency that cancels the system clock's own error.
     frequency: Rate,
     /// How many measurements it rests on.
     measured: u32,
+    /// How many in a row were no frequency that one would have believed.
+    surprises: u32,
     /// The frequency that was last asked for.
     applied: Option<Rate>,
     /// Count and time of the last reading since the last change other than by `applied`.
@@ -35,22 +63,28 @@ pub(crate) struct Servo {
 }
 
 impl Servo {
-    /// Takes in what the system clock showed at `count`, and what it should have shown: `ours`,
-    /// which counts by `period`.
+    /// Takes in a reading; it may step if the offset is above `above` and `policy` allows it.
     pub(crate) fn reading(
         &mut self,
-        count: Count,
-        system: Instant,
-        ours: Instant,
-        period: Period,
+        reading: &Reading,
+        policy: StepPolicy,
+        above: Span,
     ) -> Vec<Steer> {
+        let Reading { count, system, ours, period, applied } = *reading;
         let offset = system - ours;
-        if !self.stepped {
-            self.stepped = true;
-            if offset.abs() > STEP {
-                self.applied = Some(self.frequency);
-                return vec![Steer::Step(-offset), Steer::Frequency(self.frequency)];
-            }
+        let first = !std::mem::replace(&mut self.begun, true);
+        if first && let Some(applied) = applied {
+            // What an earlier run, or another daemon, has found: better than to begin with none.
+            (self.frequency, self.applied) = (clamp(applied.0.into()), Some(applied));
+        }
+        let may_step = match policy {
+            StepPolicy::Start => first,
+            StepPolicy::Always => true,
+            StepPolicy::Never => false,
+        };
+        if may_step && offset.abs() > above {
+            (self.applied, self.last) = (Some(self.frequency), None);
+            return vec![Steer::Step(-offset), Steer::Frequency(self.frequency)];
         }
         if let (Some(applied), Some((then, before))) = (self.applied, self.last) {
             let interval = period.span(count - then);
@@ -58,21 +92,32 @@ impl Servo {
                 return Vec::new();
             }
             if interval <= MAX_INTERVAL {
-                // What it gained, less what we made it gain, is its own error. Gained on the rate
-                // of our time, that is: a correction of our time is none of its doing.
+                // Gained on the rate of our time, that is: a correction of our time is none of its
+                // doing.
                 let gained = ratio((system - before) - interval, interval);
-                let wanted = clamp(i128::from(applied.0) - i128::from(gained.0));
-                let shift = self.measured.min(GAIN_SHIFT);
-                let change = (i128::from(wanted.0) - i128::from(self.frequency.0)) >> shift;
-                self.frequency = clamp(i128::from(self.frequency.0) + change);
-                self.measured = self.measured.saturating_add(1);
+                self.measure(i128::from(applied.0) - i128::from(gained.0));
             }
         }
         self.last = Some((count, system));
-        let slew = ratio(offset, Span::from_secs(SLEW_SECONDS));
-        let frequency = clamp(i128::from(self.frequency.0) - i128::from(slew.0));
+        let frequency = clamp(i128::from(self.frequency.0) - slew(offset));
         self.applied = Some(frequency);
         vec![Steer::Frequency(frequency)]
+    }
+
+    /// Takes in the frequency that would have cancelled the clock's error lately.
+    fn measure(&mut self, wanted: i128) {
+        let change = i128::from(clamp(wanted).0) - i128::from(self.frequency.0);
+        let surprising = change.abs() > i128::from(SURPRISE.0);
+        self.surprises = if surprising { self.surprises + 1 } else { 0 };
+        if self.measured > 0 && surprising {
+            if self.surprises < INSISTENCE {
+                return;
+            }
+            (self.measured, self.surprises) = (0, 0);
+        }
+        let shift = self.measured.min(GAIN_SHIFT);
+        self.frequency = clamp(i128::from(self.frequency.0) + (change >> shift));
+        self.measured = self.measured.saturating_add(1);
     }
 
     /// There is nothing to follow: the slew ends, and the system clock goes on at the frequency that
@@ -86,18 +131,28 @@ impl Servo {
         })
     }
 
-    /// The counter or the published time lost its continuity: the next reading starts afresh,
-    /// without another step.
+    /// The counter or the published time lost its continuity: the next reading starts afresh, and
+    /// is no first one.
     pub(crate) fn interrupt(&mut self) {
         self.last = None;
     }
 }
 
-/// `part` / `whole`, within the limit of what the kernel slews.
+/// How much slower the clock has to run to lose its offset.
+fn slew(offset: Span) -> i128 {
+    let small = offset.clamp(-SMALL, SMALL);
+    let [fast, slow] = [(small, SMALL_SECONDS), (offset - small, LARGE_SECONDS)]
+        .map(|(part, seconds)| i128::from(ratio(part, Span::from_secs(seconds)).0));
+    fast + slow
+}
+
+/// `part` / `whole`, within twice the limit of what the kernel slews: a gain may be the difference
+/// of two frequencies.
 fn ratio(part: Span, whole: Span) -> Rate {
     // Beyond ±1 ms per second the answer is the limit anyway; that keeps the shift in range.
     let part = part.0.clamp(-(1 << 66), 1 << 66);
-    clamp((part << 56) / (whole.0 >> 8).max(1))
+    let most = 2 * i128::from(LIMIT.0);
+    Rate(((part << 56) / (whole.0 >> 8).max(1)).clamp(-most, most) as i64)
 }
 
 fn clamp(rate: i128) -> Rate {
@@ -107,40 +162,126 @@ fn clamp(rate: i128) -> Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    /// A system clock that runs `ppb` fast and obeys: returns the offset after `seconds`.
-    fn run(start: Span, ppb: i64, seconds: u64) -> (Span, Vec<Steer>) {
-        let mut servo = Servo::default();
-        let (mut offset, mut frequency) = (start, Rate::ZERO);
-        let mut all = Vec::new();
-        for second in 0..seconds {
-            let count = Count(second * 1_000_000_000);
-            let ours = Instant::from_nanos(count.0.into());
-            for steer in servo.reading(count, ours + offset, ours, Period::NANOSECOND) {
-                match steer {
-                    Steer::Step(by) => offset += by,
-                    Steer::Frequency(f) => frequency = f,
-                }
-                all.push(steer);
+    const ABOVE: Span = Span::from_millis(1);
+
+    /// A system clock that obeys.
+    struct System {
+        servo: Servo,
+        policy: StepPolicy,
+        second: u64,
+        /// Ahead of ours by this.
+        offset: Span,
+        /// Its own error.
+        skew: Rate,
+        frequency: Rate,
+        steps: u32,
+        /// The offset after each second.
+        shown: Vec<Span>,
+    }
+
+    impl System {
+        fn new(offset: Span, ppb: i64) -> System {
+            System {
+                servo: Servo::default(),
+                policy: StepPolicy::Start,
+                second: 0,
+                offset,
+                skew: Rate::from_ppb(ppb),
+                frequency: Rate::ZERO,
+                steps: 0,
+                shown: Vec::new(),
             }
-            offset += (Rate::from_ppb(ppb)).over(Span::from_secs(1));
-            offset += frequency.over(Span::from_secs(1));
         }
-        (offset, all)
+
+        fn run(&mut self, seconds: u64) -> Span {
+            for _ in 0..seconds {
+                let count = Count(self.second * 1_000_000_000);
+                let ours = Instant::from_nanos(count.0.into());
+                let reading = Reading {
+                    count,
+                    system: ours + self.offset,
+                    ours,
+                    period: Period::NANOSECOND,
+                    applied: Some(self.frequency),
+                };
+                for steer in self.servo.reading(&reading, self.policy, ABOVE) {
+                    match steer {
+                        Steer::Step(by) => {
+                            self.offset += by;
+                            self.steps += 1;
+                        }
+                        Steer::Frequency(f) => {
+                            assert!(f.0.abs() <= LIMIT.0, "{f}");
+                            self.frequency = f;
+                        }
+                        Steer::Tell(_) => unreachable!("the servo tells nothing"),
+                    }
+                }
+                for rate in [self.skew, self.frequency] {
+                    self.offset += rate.over(Span::from_secs(1));
+                }
+                self.second += 1;
+                self.shown.push(self.offset);
+            }
+            self.offset
+        }
     }
 
     #[test]
     fn a_large_offset_is_stepped_once_and_the_rest_slewed() {
-        let (offset, all) = run(Span::from_secs(3), 80_000, 60);
-        assert!(offset.abs() < Span::from_micros(10), "{offset}");
-        assert_eq!(all.iter().filter(|s| matches!(s, Steer::Step(_))).count(), 1);
+        let mut system = System::new(Span::from_secs(3), 80_000);
+        assert!(system.run(60).abs() < Span::from_micros(1), "{}", system.offset);
+        assert_eq!(system.steps, 1);
+        system.offset += Span::from_secs(1);
+        system.run(60);
+        assert_eq!(system.steps, 1, "the start is over");
     }
 
     #[test]
-    fn a_small_offset_is_slewed() {
-        let (offset, all) = run(Span::from_micros(-800), -30_000, 90);
-        assert!(offset.abs() < Span::from_micros(10), "{offset}");
-        assert!(all.iter().all(|s| matches!(s, Steer::Frequency(f) if f.0.abs() <= LIMIT.0)));
+    fn steps_are_as_configured() {
+        let mut never =
+            System { policy: StepPolicy::Never, ..System::new(Span::from_millis(5), 0) };
+        assert!(never.run(90).abs() < Span::from_micros(1), "{}", never.offset);
+        assert_eq!(never.steps, 0);
+        let mut always = System { policy: StepPolicy::Always, ..System::new(Span::ZERO, 20_000) };
+        always.run(60);
+        for n in 1..4 {
+            always.offset += Span::from_millis(-700);
+            assert!(always.run(5).abs() < Span::from_micros(1), "{}", always.offset);
+            assert_eq!(always.steps, n);
+        }
+    }
+
+    #[test]
+    fn a_small_offset_is_slewed_without_overshoot() {
+        for ppb in [-100_000, -30_000, 0, 100_000] {
+            // As an earlier run left it: the kernel has the frequency that it needs.
+            let mut system = System::new(Span::from_micros(-800), ppb);
+            system.frequency = Rate::from_ppb(-ppb);
+            assert!(system.run(90).abs() < Span::from_micros(1), "{}", system.offset);
+            let most = system.shown.iter().max().expect("some");
+            assert!(*most < Span::from_nanos(100), "{ppb} ppb: overshot by {most}");
+        }
+    }
+
+    #[test]
+    fn a_step_by_somebody_else_is_not_taken_for_a_frequency() {
+        let mut system = System::new(Span::ZERO, 40_000);
+        system.run(60);
+        let known = system.servo.frequency;
+        for by in [100, -300, 20_000] {
+            system.offset += Span::from_micros(by);
+            system.run(1);
+            let apart = (system.servo.frequency.0 - known.0).abs();
+            assert!(apart < Rate::from_ppb(100).0, "{}", Rate(apart));
+            system.run(400);
+        }
+        // But another clocksource is.
+        system.skew = Rate::from_ppb(-90_000);
+        assert!(system.run(90).abs() < Span::from_micros(1), "{}", system.offset);
+        assert_eq!(system.steps, 0);
     }
 
     #[test]
@@ -151,9 +292,11 @@ mod tests {
             let count = Count(second * 1_000_000_000);
             let correction = Span::from_micros(if second < 10 { 0 } else { 400 });
             let ours = Instant::from_nanos(count.0.into()) + correction;
-            let steers = servo.reading(count, system, ours, Period::NANOSECOND);
+            let reading =
+                Reading { count, system, ours, period: Period::NANOSECOND, applied: None };
+            let steers = servo.reading(&reading, StepPolicy::Start, ABOVE);
             let [Steer::Frequency(frequency)] = steers.as_slice() else { panic!("{steers:?}") };
-            assert!((0..=50_000).contains(&(frequency.as_ppt() / 1000)), "{frequency}");
+            assert!((0..=90_000).contains(&(frequency.as_ppt() / 1000)), "{frequency}");
             assert!(servo.frequency.as_ppt().abs() <= 1000, "{}", servo.frequency);
             system = system + Span::from_secs(1) + frequency.over(Span::from_secs(1));
         }
@@ -165,22 +308,42 @@ mod tests {
     fn at_rest_the_slew_ends() {
         let mut servo = Servo::default();
         assert_eq!(servo.rest(), None, "nothing was ever asked for");
-        let (system, ours) = (Instant::from_nanos(80_000), Instant::default());
-        let steers = servo.reading(Count(0), system, ours, Period::NANOSECOND);
+        let reading = Reading {
+            count: Count(0),
+            system: Instant::from_nanos(80_000),
+            ours: Instant::default(),
+            period: Period::NANOSECOND,
+            applied: None,
+        };
+        let steers = servo.reading(&reading, StepPolicy::Start, ABOVE);
         assert!(matches!(steers.as_slice(), [Steer::Frequency(f)] if f.0 < 0), "{steers:?}");
         assert_eq!(servo.rest(), Some(Steer::Frequency(Rate::ZERO)));
         assert_eq!(servo.rest(), None);
     }
 
-    #[test]
-    fn extremes_do_not_panic() {
-        let mut servo = Servo::default();
-        for (k, offset) in [Span::ZERO, Span::MAX, Span(i128::MIN), Span(1)].into_iter().enumerate()
-        {
-            let count = Count(k as u64 * 1_000_000_000);
-            let (system, ours) = (Instant::default() + offset, Instant::default());
-            let _ = servo.reading(count, system, ours, Period::NANOSECOND);
-            let _ = servo.reading(count, ours, system, Period::NANOSECOND);
+    proptest! {
+        #[test]
+        fn whatever_the_clocks_show_the_frequency_stays_within_the_limit(
+            readings in prop::collection::vec(
+                (any::<u64>(), any::<i128>(), any::<i128>(), any::<Option<i64>>()), 1..20),
+            policy in prop::sample::select(
+                &[StepPolicy::Start, StepPolicy::Never, StepPolicy::Always][..]),
+        ) {
+            let mut servo = Servo::default();
+            for (count, system, ours, applied) in readings {
+                let reading = Reading {
+                    count: Count(count),
+                    system: Instant::default() + Span(system),
+                    ours: Instant::default() + Span(ours),
+                    period: Period::NANOSECOND,
+                    applied: applied.map(Rate),
+                };
+                for steer in servo.reading(&reading, policy, ABOVE).into_iter().chain(servo.rest()) {
+                    if let Steer::Frequency(rate) = steer {
+                        prop_assert!(rate.0.abs() <= LIMIT.0);
+                    }
+                }
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Whose word the published time is: what servers and pulses have in common, and how one of them
-//! is chosen.
+//! Whose word the published time is: what servers and pulses have in common, who of them is believed,
+//! and what those that are believed come to.
 //!
 //! Servers vote: the truth lies where a majority of them agrees. A pulse has no vote, as it knows
 //! no second by itself and is numbered by what the servers say; but it is the user's own wire, and
@@ -9,6 +9,7 @@
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
+use crate::combination::{Combination, Part};
 use crate::event::SourceId;
 use crate::report::Selection;
 use crate::select::{Claim, agreement};
@@ -16,6 +17,15 @@ use crate::select::{Claim, agreement};
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
 /// instead.
 const SWITCH: (i64, i64) = (5, 8);
+/// The same for weights, which go as 1 / bound².
+const HEAVIER: f64 = 2.56;
+/// Where a source probably is: within so many deviations and half of the path's part of its bound.
+/// Paths of which one direction takes three quarters are rare.
+const PROBABLE: i128 = 4;
+/// A smaller share than this is not worth mentioning.
+const SHARE: f64 = 0.01;
+/// So many servers must agree before it counts what is probable.
+const CROWD: usize = 3;
 
 /// Somebody who says what time it is.
 pub(crate) trait Voice {
@@ -26,6 +36,17 @@ pub(crate) trait Voice {
     fn is_pulse(&self) -> bool;
     fn selection(&self) -> Selection;
     fn mark(&mut self, selection: Selection);
+    /// Its share in the published time, and why it has none if it could have.
+    fn weigh(&mut self, weight: Option<f64>, why: Option<String>);
+    /// Whether it had a part in the published time.
+    fn was_part(&self) -> bool;
+    /// The bound of its reference's error, as it claims it.
+    fn root_distance(&self) -> Span;
+    /// What it says now is false, until it is used again; or no longer.
+    fn accuse(&mut self, yes: bool);
+    fn is_accused(&self) -> bool;
+    /// Where it says that the time is now, if its estimator does not believe it: from, to.
+    fn doubted(&self, at: Count) -> Option<(Instant, Instant)>;
     fn estimate(&self, at: Count) -> Option<Estimate>;
     /// How long without a used exchange before its word counts as stale.
     fn patience(&self) -> Span;
@@ -69,67 +90,268 @@ pub(crate) fn vouched(estimates: &[Option<Estimate>], to_come: usize) -> Option<
     Some((origin + Span(low.saturating_add(half)), Span(half.saturating_add(1))))
 }
 
-/// Marks every voice's part. Returns the index of the selected one and its estimate, which is
-/// brought to what the others vouch for: the bound reaches to the ends of where they agree, however
-/// little the selected one claims for itself. `to_come` servers are waited for.
+/// What the voices come to.
+pub(crate) struct Chosen {
+    /// The one with the most weight, in the order of the voices.
+    pub(crate) index: usize,
+    /// The time, with a bound that holds whoever of the majority is right.
+    pub(crate) estimate: Estimate,
+    /// How many others have a part in it that is worth mentioning.
+    pub(crate) others: usize,
+    /// How much longer one of those that have a part is fresh without a word; not positive: none is.
+    pub(crate) patience: Span,
+}
+
+/// Marks every voice's part, and works out the published time: the combination of those that agree,
+/// or without one the word of the best. The bound reaches to the ends of where they agree, however
+/// little anybody claims for himself. `to_come` servers are waited for.
 pub(crate) fn choose(
     voices: &mut [Said<'_>],
+    combination: Option<&mut Combination>,
     to_come: usize,
     at: Count,
-) -> Option<(usize, Estimate)> {
+) -> Option<Chosen> {
     let estimates = voices.iter().filter_map(|said| said.estimate);
     let origin = estimates.map(|e| e.time).next().unwrap_or_default();
     let servers = vouched_by(voices, origin, to_come);
     let agreed = servers.as_ref().and_then(|servers| narrowed(voices, origin, servers));
-    let mut best: Option<(bool, Span, usize, Estimate)> = None;
-    for (index, Said { voice, estimate }) in voices.iter_mut().enumerate() {
-        let Some(e) = estimate else {
-            voice.mark(Selection::Unusable);
-            continue;
+    let mut parted = Vec::with_capacity(voices.len());
+    for Said { voice, estimate } in voices.iter_mut() {
+        let (part, why) = match estimate {
+            None => (Selection::Unusable, None),
+            Some(e) => part(&mut **voice, e, at, origin, servers.as_ref(), agreed.as_ref()),
         };
-        let was_selected = voice.selection() == Selection::Selected;
-        let own = claim(e, origin);
-        let agrees = match (&servers, &agreed) {
-            (Some(servers), Some(_)) if !voice.is_pulse() => {
-                servers.as_ref().is_none_or(|servers| own.meets(servers))
+        if part != Selection::Truechimer || voice.selection() != Selection::Selected {
+            voice.mark(part);
+        }
+        parted.push(voice.was_part());
+        voice.weigh(None, why);
+    }
+    let Agreed { all, .. } = agreed.as_ref()?;
+    let crowd = if combination.is_some() { CROWD } else { usize::MAX };
+    let parts = parts(voices, &parted, crowd, origin, at);
+    let (index, others, (time, period, difference)) = match combination {
+        Some(combination) => combined(voices, &parts, combination, at, origin, all)?,
+        None => best(voices, &parts)?,
+    };
+    for (place, said) in voices.iter_mut().enumerate() {
+        if place == index {
+            said.voice.mark(Selection::Selected);
+        } else if said.voice.selection() == Selection::Selected {
+            said.voice.mark(Selection::Truechimer);
+        }
+    }
+    let left =
+        |said: &Said<'_>| said.estimate.map(|e| said.voice.patience() - said.voice.age(&e, at));
+    let patience = parts.iter().filter_map(|p| left(voices.get(*p)?)).max()?;
+    let mut estimate = voices.get(index)?.estimate?;
+    let place = (time - origin).0.clamp(all.low, all.high);
+    (estimate.time, estimate.period, estimate.difference) =
+        (origin + Span(place), period, difference);
+    estimate.bound = Span(all.reach(place));
+    let claims = |half: fn(&Estimate) -> Span| {
+        move |e: &Estimate| Claim::around((e.time - origin).0, half(e).0)
+    };
+    let path = vouchers(voices, to_come, claims(|e| e.path_bound.min(e.bound)));
+    let own = estimate.path_bound;
+    estimate.path_bound = path.map_or(own, |path| Span(path.reach(place))).min(estimate.bound);
+    let rates =
+        |e: &Estimate| Claim::around(e.period.relative_to(period).0.into(), e.growth.0.into());
+    let differences = |e: &Estimate| {
+        let apart = e.difference.relative_to(difference);
+        Claim::around(apart.0.into(), e.difference_error.0.into())
+    };
+    estimate.growth = reach(voices, to_come, rates);
+    estimate.difference_error = reach(voices, to_come, differences);
+    Some(Chosen { index, estimate, others, patience })
+}
+
+/// What part a voice has, and why none.
+fn part(
+    voice: &mut dyn Voice,
+    e: &Estimate,
+    at: Count,
+    origin: Instant,
+    servers: Option<&Option<Claim>>,
+    agreed: Option<&Agreed>,
+) -> (Selection, Option<String>) {
+    let own = claim(e, origin);
+    let with = match (servers, agreed) {
+        (Some(servers), Some(_)) if !voice.is_pulse() => *servers,
+        (_, Some(agreed)) if agreed.narrowed => Some(agreed.all),
+        (_, Some(_)) => return (Selection::Falseticker, Some("it meets no majority".into())),
+        (_, None) => return (Selection::Falseticker, Some("no majority agrees".into())),
+    };
+    let Some(with) = with else { return (Selection::Truechimer, None) };
+    if !own.meets(&with) {
+        let why = format!("it is {} from where the majority agrees", Span(own.gap(&with)));
+        return (Selection::Falseticker, Some(why));
+    }
+    let Some((from, to)) = voice.doubted(at) else {
+        voice.accuse(false);
+        return (Selection::Truechimer, None);
+    };
+    let newest = Claim { low: (from - origin).0, high: (to - origin).0 };
+    if !newest.meets(&with) {
+        voice.accuse(true);
+        let gap = Span(newest.gap(&with));
+        let why = format!("what it says now is {gap} from where the majority agrees");
+        return (Selection::Falseticker, Some(why));
+    }
+    if voice.is_accused() {
+        let why = "what it said last was not where the majority agrees".into();
+        return (Selection::Falseticker, Some(why));
+    }
+    (Selection::Truechimer, None)
+}
+
+/// Who of those that agree has a part: those that have said something lately, if there are any, and
+/// of several servers those that are where most of them probably are.
+fn parts(
+    voices: &mut [Said<'_>],
+    parted: &[bool],
+    crowd: usize,
+    origin: Instant,
+    at: Count,
+) -> Vec<usize> {
+    let agrees = |said: &Said<'_>| {
+        matches!(said.voice.selection(), Selection::Truechimer | Selection::Selected)
+    };
+    let all = voices.iter().enumerate().filter(|(_, said)| agrees(said));
+    let mut parts: Vec<usize> = all.map(|(index, _)| index).collect();
+    let age = |said: &Said<'_>| said.estimate.map(|e| said.voice.age(&e, at));
+    let stale = |said: &Said<'_>| age(said).is_some_and(|age| age > said.voice.patience());
+    let probable = |place: usize, e: &Estimate| {
+        let half = e
+            .path_bound
+            .min(e.bound)
+            .half()
+            .0
+            .saturating_add(e.deviation.0.saturating_mul(PROBABLE));
+        // Whoever was left out has to come a little nearer than it had to leave.
+        let was = parted.get(place).copied().unwrap_or(false);
+        Claim::around((e.time - origin).0, if was { half } else { half / 4 * 3 })
+    };
+    let servers = parts.iter().filter_map(|p| Some((*p, voices.get(*p)?)));
+    let servers = servers.filter(|(_, said)| !said.voice.is_pulse());
+    let claims: Vec<Claim> =
+        servers.filter_map(|(place, said)| Some(probable(place, &said.estimate?))).collect();
+    let most = if claims.len() >= crowd { agreement(&claims, 0) } else { None };
+    let mut leave = |why: &dyn Fn(usize, &Said<'_>) -> Option<String>| {
+        let reasons: Vec<Option<String>> =
+            parts.iter().map(|p| voices.get(*p).and_then(|said| why(*p, said))).collect();
+        if reasons.iter().all(Option::is_some) {
+            return;
+        }
+        for (place, reason) in parts.iter().zip(&reasons) {
+            if let (Some(reason), Some(said)) = (reason, voices.get_mut(*place)) {
+                said.voice.weigh(None, Some(reason.clone()));
             }
-            (_, Some(agreed)) => agreed.narrowed && own.meets(&agreed.all),
-            _ => false,
-        };
-        if !agrees {
-            voice.mark(Selection::Falseticker);
-            continue;
         }
-        voice.mark(Selection::Truechimer);
-        let stale = voice.age(e, at) > voice.patience();
+        let mut reasons = reasons.iter();
+        parts.retain(|_| reasons.next().is_some_and(Option::is_none));
+    };
+    leave(&|place, said| {
+        let (most, e) = (most?, said.estimate?);
+        let gap = probable(place, &e).gap(&most);
+        let off = gap > 0 && !said.voice.is_pulse();
+        off.then(|| format!("it is {} from where most of the others probably are", Span(gap)))
+    });
+    leave(&|_, said| {
+        let age = age(said)?;
+        stale(said).then(|| format!("nothing usable from it for {age}"))
+    });
+    parts
+}
+
+/// A time, and the two rates.
+type Put = (Instant, Period, Period);
+
+/// Combines the parts. Returns which one has the most weight, how many others have a part, and what
+/// they come to.
+fn combined(
+    voices: &mut [Said<'_>],
+    parts: &[usize],
+    combination: &mut Combination,
+    at: Count,
+    origin: Instant,
+    all: &Claim,
+) -> Option<(usize, usize, Put)> {
+    let of = |index: &usize| {
+        let said = voices.get(*index)?;
+        let root_distance = said.voice.root_distance();
+        Some(Part { id: said.voice.id().0, estimate: said.estimate?, root_distance })
+    };
+    let taking: Vec<Part> = parts.iter().filter_map(of).collect();
+    let within = (origin + Span(all.low), origin + Span(all.high));
+    let done = combination.combine(&taking, at, within)?;
+    let mut heaviest: Option<(f64, usize)> = None;
+    for (index, weight) in parts.iter().zip(&done.weights) {
+        let said = voices.get_mut(*index)?;
+        let was_selected = said.voice.selection() == Selection::Selected;
+        let handicapped = if was_selected { weight * HEAVIER } else { *weight };
+        if heaviest.is_none_or(|(most, _)| handicapped > most) {
+            heaviest = Some((handicapped, *index));
+        }
+        said.voice.mark(if was_selected { Selection::Selected } else { Selection::Combined });
+        said.voice.weigh(Some(*weight), None);
+    }
+    let (_, index) = heaviest?;
+    for place in parts {
+        let said = voices.get_mut(*place)?;
+        said.voice.mark(if *place == index { Selection::Selected } else { Selection::Combined });
+    }
+    let weights = parts.iter().zip(&done.weights);
+    let others = weights.filter(|(part, w)| **part != index && **w >= SHARE).count();
+    Some((index, others, (done.time, done.period, done.difference)))
+}
+
+/// The one of the parts with the smallest bound; the one that was selected before keeps its place
+/// against those that are little better.
+fn best(voices: &[Said<'_>], parts: &[usize]) -> Option<(usize, usize, Put)> {
+    let handicapped = |index: &&usize| {
+        let said = voices.get(**index)?;
+        let was_selected = said.voice.selection() == Selection::Selected;
         let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
-        let bound = e.bound / SWITCH.1 * handicap;
-        if best.is_none_or(|(s, least, ..)| (stale, bound) < (s, least)) {
-            best = Some((stale, bound, index, *e));
-        }
+        Some(said.estimate?.bound / SWITCH.1 * handicap)
+    };
+    let index = *parts.iter().min_by_key(handicapped)?;
+    let e = voices.get(index)?.estimate?;
+    Some((index, 0, (e.time, e.period, e.difference)))
+}
+
+/// Where a majority of the servers puts something, narrowed by what the pulses that are believed say
+/// of it.
+fn vouchers(
+    voices: &[Said<'_>],
+    to_come: usize,
+    claim: impl Fn(&Estimate) -> Claim,
+) -> Option<Claim> {
+    let of = |pulses: bool| -> Vec<Claim> {
+        let said = voices.iter().filter(|said| said.voice.is_pulse() == pulses);
+        let believed = said.filter(|said| {
+            !pulses
+                || !matches!(said.voice.selection(), Selection::Falseticker | Selection::Unusable)
+        });
+        believed.filter_map(|said| said.estimate).map(|e| claim(&e)).collect()
+    };
+    let (servers, pulses) = (agreement(&of(false), to_come), agreement(&of(true), 0));
+    match (servers, pulses) {
+        (Some(servers), Some(pulses)) => servers.intersection(&pulses).or(Some(servers)),
+        (servers, pulses) => servers.or(pulses),
     }
-    let (.., index, mut selected) = best?;
-    let Agreed { all, narrowed } = agreed?;
-    voices.get_mut(index)?.voice.mark(Selection::Selected);
-    let time = (selected.time - origin).0.clamp(all.low, all.high);
-    let reach = all.high.saturating_sub(time).max(time.saturating_sub(all.low));
-    selected.time = origin + Span(time);
-    selected.bound = Span(reach);
-    selected.path_bound = selected.path_bound.min(selected.bound);
-    // The bound must hold for whoever of them is right, at the selected one's rates: the pulses, if
-    // they are believed, else any of the servers.
-    let (period, difference) = (selected.period, selected.difference);
-    for Said { voice, estimate } in voices.iter() {
-        let counts = voice.is_pulse() || !narrowed;
-        if let (true, Selection::Truechimer, Some(e)) = (counts, voice.selection(), estimate) {
-            let apart = |own: Period, at: Period| own.relative_to(at).0.saturating_abs();
-            let growth = e.growth.0.saturating_add(apart(e.period, period));
-            let error = e.difference_error.0.saturating_add(apart(e.difference, difference));
-            selected.growth = selected.growth.max(Rate(growth));
-            selected.difference_error = selected.difference_error.max(Rate(error));
-        }
-    }
-    Some((index, selected))
+}
+
+/// How far a rate may be from that of the published time: as far as a majority of the servers leaves
+/// open, else as far as anybody who is believed says.
+fn reach(voices: &[Said<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Claim) -> Rate {
+    let most = vouchers(voices, to_come, &claim).map(|most| most.reach(0)).unwrap_or_else(|| {
+        let believed =
+            voices.iter().filter(|said| said.voice.selection() != Selection::Falseticker);
+        let each = believed.filter_map(|said| said.estimate).map(|e| claim(&e).reach(0));
+        each.max().unwrap_or(i128::MAX)
+    });
+    Rate(i64::try_from(most).unwrap_or(i64::MAX))
 }
 
 /// Where the servers put the time; `Some(None)` if there is no server to ask.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 use truechimer_engine::{
     Action, Config, Engine, EstimatorKind, Event, HostCheck, POLL_RANGE, PpsConfig, SourceConfig,
-    SourceId, Start, Steer, SystemReading,
+    SourceId, Start, Steer, StepPolicy, SystemReading,
 };
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
@@ -74,15 +74,17 @@ fn config() -> impl Strategy<Value = Config> {
     });
     let sources = proptest::collection::vec(source, 0..4);
     let pulses = proptest::collection::vec(pulse, 0..3);
-    (sources, pulses, signed(), 0usize..4, any::<bool>()).prop_map(
-        |(sources, pps, wander, kind, discipline)| Config {
+    let steps = [StepPolicy::Start, StepPolicy::Never, StepPolicy::Always];
+    (sources, pulses, signed(), 0usize..4, any::<bool>(), prop::sample::select(steps.to_vec()))
+        .prop_map(|(sources, pps, wander, kind, discipline, step)| Config {
             sources,
             pps,
             max_wander: Rate::from_ppb(wander.checked_abs().unwrap_or(0) % 1_000_000),
             estimator: KINDS[kind],
             discipline,
-        },
-    )
+            step,
+            ..Config::default()
+        })
 }
 
 fn leaps() -> impl Strategy<Value = Leaps> {
@@ -107,7 +109,7 @@ fn other() -> impl Strategy<Value = Event> {
         },
     );
     let reading = (number(), signed(), signed()).prop_map(|(count, unix_ns, raw_ns)| {
-        Event::SystemClock(SystemReading { count: Count(count), unix_ns, raw_ns })
+        Event::SystemClock(SystemReading { count: Count(count), unix_ns, raw_ns, frequency: None })
     });
     let id = || (0u32..9).prop_map(SourceId);
     let addresses = proptest::collection::vec((0usize..9).prop_map(address), 0..4);
@@ -267,7 +269,7 @@ impl World {
                 Action::Steer(Steer::Frequency(rate)) => {
                     assert!(rate.0.abs() <= Rate::from_ppb(500_000).0, "{rate}");
                 }
-                Action::Steer(Steer::Step(_)) => {}
+                Action::Steer(Steer::Step(_) | Steer::Tell(_)) => {}
                 Action::Note { text, .. } => assert!(!text.contains('\n')),
             }
         }

@@ -209,16 +209,22 @@ fn the_system_clock_is_steered_only_if_asked() {
         let wanted = Config { discipline, ..config(&["s1"]) };
         world.event(Event::Configure(wanted));
         let mut system = Span::from_secs(3);
-        let mut frequency = Rate::ZERO;
+        let (mut frequency, mut told) = (Rate::ZERO, None);
         for _ in 0..60 {
             world.run(1);
             let unix_ns = ORIGIN * 1_000_000_000 + world.now.0 as i64 + system.as_nanos() as i64;
             let raw_ns = world.now.0 as i64;
-            world.event(Event::SystemClock(SystemReading { count: world.now, unix_ns, raw_ns }));
+            world.event(Event::SystemClock(SystemReading {
+                count: world.now,
+                unix_ns,
+                raw_ns,
+                frequency: None,
+            }));
             for steer in world.steers.drain(..) {
                 match steer {
                     Steer::Step(by) => system += by,
                     Steer::Frequency(f) => frequency = f,
+                    Steer::Tell(word) => told = Some(word),
                 }
             }
             system += frequency.over(Span::from_secs(1)) + Span::from_micros(80);
@@ -227,6 +233,8 @@ fn the_system_clock_is_steered_only_if_asked() {
         assert_eq!(world.steers.is_empty(), !discipline, "a slew ends with the daemon");
         if discipline {
             assert!(system.abs() < Span::from_micros(100), "{system}");
+            let word = told.expect("the kernel is told");
+            assert!(word.max_error.is_some_and(|bound| bound > system.abs()), "{word:?}");
         } else {
             assert!(system > Span::from_secs(3));
         }
@@ -344,7 +352,12 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Event::Disruption { reason: "d".into() }),
         Just(Event::Configure(config(&["s1", "s3"]))),
         (any::<u64>(), any::<i64>(), any::<i64>()).prop_map(|(count, unix_ns, raw_ns)| {
-            Event::SystemClock(SystemReading { count: Count(count), unix_ns, raw_ns })
+            Event::SystemClock(SystemReading {
+                count: Count(count),
+                unix_ns,
+                raw_ns,
+                frequency: None,
+            })
         }),
     ]
 }

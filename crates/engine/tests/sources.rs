@@ -165,6 +165,42 @@ fn one_server_under_two_names_has_one_vote() {
 }
 
 #[test]
+fn an_address_of_ipv4_in_ipv6_is_the_same_server() {
+    let mut world = World::new(&["s2"], start());
+    world.servers.insert(address("s1"), Server { offset: Span::from_secs(5), ..HONEST });
+    let mapped = "[::ffff:192.0.2.1]:123".parse().unwrap();
+    world.servers.insert(mapped, Server { offset: Span::from_secs(5), ..HONEST });
+    world.servers.insert(address("s3"), HONEST);
+    let mut four = config(&["s1", "twin", "s2", "s3"]);
+    four.sources[1].host = "mapped".into();
+    world.event(Event::Configure(four));
+    world.run(60);
+    world.assert_true();
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[1].address, Some(mapped));
+    assert_eq!(report.sources[1].selection, Selection::Unusable);
+    assert!(report.sources[1].trouble.as_ref().unwrap().contains("same address as s1:123"));
+}
+
+#[test]
+fn names_that_share_their_addresses_get_servers_of_their_own() {
+    let mut world = World::new(&[], start());
+    for host in ["s1", "s2", "s3"] {
+        world.servers.insert(address(host), HONEST);
+    }
+    world.more_addresses = vec![address("s1"), address("s2"), address("s3")];
+    world.event(Event::Configure(config(&["s1", "alias1", "pool1"])));
+    world.run(60);
+    world.assert_true();
+    let report = world.engine.report(world.now);
+    let mut addresses: Vec<_> = report.sources.iter().map(|s| s.address.unwrap()).collect();
+    addresses.sort();
+    assert_eq!(addresses, [address("s1"), address("s2"), address("s3")]);
+    let weights: f64 = report.sources.iter().map(|s| s.weight.unwrap()).sum();
+    assert!((weights - 1.0).abs() < 1e-9, "all have a part, and that is all there is");
+}
+
+#[test]
 fn a_liar_about_the_rate_does_not_carry_the_bound_away() {
     let mut world = World::new(&["s1", "s2", "s3"], start());
     for host in ["s2", "s3"] {
@@ -222,7 +258,7 @@ fn a_slew_ends_when_discipline_is_switched_off() {
     world.event(Event::Configure(Config { discipline: true, ..config(&["s1"]) }));
     let unix_ns = world::ORIGIN * 1_000_000_000 + world.now.0 as i64 + 500_000;
     let (count, raw_ns) = (world.now, world.now.0 as i64);
-    let reading = truechimer_engine::SystemReading { count, unix_ns, raw_ns };
+    let reading = truechimer_engine::SystemReading { count, unix_ns, raw_ns, frequency: None };
     world.event(Event::SystemClock(reading));
     let slewing = world.steers.len();
     assert!(slewing > 0);

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::delay::{Law, Weights, read};
 use crate::filter::{FLOORS, Filter, Known, RATE, THETA, Vector, sums};
+use crate::parts::Parts;
 use crate::shift::Recent;
 use crate::start::Start;
 
@@ -15,6 +16,8 @@ use crate::start::Start;
 /// stops (4·10⁻⁷ is 1 ppm within seconds).
 const WALKS: [f64; MEMBERS] = [1e-10, 4e-10, 1.6e-9, 6.4e-9, 2.56e-8, 1.024e-7, 4.096e-7];
 const MEMBERS: usize = 7;
+/// The one that is left without the others.
+const ONE_WALK: f64 = 2e-9;
 /// Logarithms of how likely each is beforehand: most hosts have quartz in still air.
 const PRIOR: [f64; MEMBERS] = [-1.0, 0.0, 0.0, 0.0, -1.0, -3.0, -9.0];
 /// Memory of how well each foretold, exchanges: a quarter of an hour at 16 s, since air
@@ -38,6 +41,9 @@ const QUANTILE: f64 = 0.3;
 const QUIET_GAIN: f64 = 1.0 / 128.0;
 /// ... and is never less, s.
 const LEAST_QUIET: f64 = 1e-7;
+/// For so many exchanges after a change of the path, what its first packets said of the floors is
+/// doubted before the clock is.
+const SETTLING: u32 = 16;
 /// Memory of how often the clock itself was surprised, exchanges.
 const SURPRISE_MEMORY: f64 = 16.0;
 /// So many surprises of late mean that the estimate is lost.
@@ -62,6 +68,7 @@ pub(crate) struct Bank {
     pub(super) laws: [Law; 2],
     /// The floor is thought to be blurred, not sharp.
     soft: bool,
+    pub(super) parts: Parts,
     pub(super) now: Belief,
     /// Logarithm of how likely the newest exchange was: each direction, and both.
     pub(super) densities: [f64; 2],
@@ -76,6 +83,10 @@ pub(crate) struct Bank {
     held: bool,
     /// What round trips exceed the floors by when the path is quiet, s.
     quiet: f64,
+    /// How many exchanges it has seen since its start.
+    pub(super) count: u32,
+    /// The first of these after the path has changed last.
+    pub(super) changed: Option<u32>,
     pub(super) start: Option<Start>,
 }
 
@@ -151,6 +162,7 @@ impl Bank {
         floor: Known,
         noise: [f64; 2],
         soft: bool,
+        parts: Parts,
     ) -> Bank {
         let filter = Filter::new(theta, rate, floor, Start::WALK);
         let start = Start::new(filter, noise, 2.0 * floor.mean);
@@ -161,6 +173,7 @@ impl Bank {
             weights: [1.0 / MEMBERS as f64; MEMBERS],
             laws: start.laws(rate.mean, soft),
             soft,
+            parts,
             now: Belief::default(),
             densities: [0.0; 2],
             evidence: 0.0,
@@ -170,8 +183,14 @@ impl Bank {
             recent: VecDeque::new(),
             held: false,
             quiet: 0.0,
+            count: 0,
+            changed: None,
             start: Some(start),
         };
+        if !parts.start {
+            bank.start = None;
+            bank.spread();
+        }
         bank.combine();
         bank
     }
@@ -207,6 +226,7 @@ impl Bank {
             return None;
         }
         self.hold(seen);
+        self.count = self.count.saturating_add(1);
         let mut after = self.without_past();
         after.evidence = after.absorb(seen);
         let surprised = self.surprise(seen, slack, &mut after);
@@ -227,9 +247,14 @@ impl Bank {
         if self.quiet == 0.0 {
             self.quiet = idle;
         }
-        self.held = excess > FAR * self.quiet;
+        self.held = excess > FAR * self.quiet || self.settling();
         let step = if excess > self.quiet { QUANTILE } else { QUANTILE - 1.0 };
         self.quiet = (self.quiet * (1.0 + step * QUIET_GAIN)).max(LEAST_QUIET);
+    }
+
+    /// The path has just changed: what strays says more of its floors than of the clock.
+    pub(super) fn settling(&self) -> bool {
+        self.changed.is_some_and(|count| self.count - count < SETTLING)
     }
 
     /// The offset is proven to be at least `by` off: so neither it nor the rate was worth what its
@@ -240,6 +265,14 @@ impl Bank {
             filter.x[THETA] -= by;
             filter.inflate(&[by, 0.0, 0.0, 0.0], 1.0);
             filter.inflate(&[0.0, slack, 0.0, 0.0], 1.0);
+        }
+        self.combine();
+    }
+
+    /// See [`Panel::turn`](crate::panel::Panel::turn).
+    pub(crate) fn turn(&mut self, by: f64) {
+        for filter in &mut self.members {
+            filter.shift(&[-by, 0.0, by, -by], 1.0);
         }
         self.combine();
     }
@@ -296,7 +329,8 @@ impl Bank {
 
     /// All members go on from the first.
     pub(super) fn spread(&mut self) {
-        self.members = WALKS.map(|walk| Filter { walk, ..self.members[0] });
+        let walks = if self.parts.walks { WALKS } else { [ONE_WALK; MEMBERS] };
+        self.members = walks.map(|walk| Filter { walk, ..self.members[0] });
         self.active = MEMBERS;
         self.logs = PRIOR;
         self.weigh();
@@ -308,7 +342,8 @@ impl Bank {
     }
 
     pub(super) fn advance(&mut self, dt: f64) {
-        let floor_walk = FLOOR_WALK * (self.laws[0].idle() + self.laws[1].idle()) / 2.0;
+        let typical = (self.laws[0].idle() + self.laws[1].idle()) / 2.0;
+        let floor_walk = if self.parts.floor_walk { FLOOR_WALK * typical } else { 0.0 };
         for filter in &mut self.members[..self.active] {
             filter.predict(dt, floor_walk);
         }
@@ -344,7 +379,10 @@ impl Bank {
 
     fn absorb_direction(&mut self, d: usize, sum: &Vector, late: f64, logs: &mut [f64; MEMBERS]) {
         let noise = self.laws[d].noise;
-        let predicted = self.laws[d].predicted();
+        let predicted = match self.parts.law_state {
+            true => self.laws[d].predicted(),
+            false => self.laws[d].long_run(),
+        };
         let mut weights = Weights::default();
         let mut squared_noise = 0.0;
         for (m, filter) in self.members[..self.active].iter_mut().enumerate() {

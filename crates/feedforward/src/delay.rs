@@ -74,6 +74,11 @@ impl Law {
         core::array::from_fn(|k| (1.0 - CHANGE) * self.now[k] + CHANGE * self.long_run[k])
     }
 
+    /// The weights in the long run.
+    pub(crate) fn long_run(&self) -> Weights {
+        self.long_run
+    }
+
     /// What was said of the path just now is void.
     pub(crate) fn forget_now(&mut self) {
         self.now = self.long_run;

@@ -148,6 +148,13 @@ impl Even {
         }
     }
 
+    /// See [`Panel::turn`](crate::panel::Panel::turn).
+    pub(crate) fn turn(&mut self, by: f64) {
+        for filter in &mut self.members {
+            filter.x[THETA] -= by;
+        }
+    }
+
     /// See [`Bank::confine`](crate::bank::Bank::confine).
     pub(crate) fn confine(&mut self, low: f64, high: f64) {
         for filter in &mut self.members {

@@ -12,16 +12,20 @@
 
 mod bank;
 mod corridor;
+mod declared;
 mod delay;
 mod even;
 mod filter;
 mod floor;
+mod moved;
 mod ntp_pll;
 mod number;
 mod ours;
 mod panel;
+mod parts;
 mod pi;
 mod published;
+mod quarantine;
 mod shift;
 mod slow;
 mod start;
@@ -36,6 +40,7 @@ use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
 pub use ntp_pll::NtpPll;
 pub use ours::Ours;
+pub use parts::Parts;
 pub use pi::Pi;
 pub use published::{HostClass, Published};
 
@@ -65,7 +70,24 @@ pub struct Settings {
     pub resolution: CountSpan,
     /// The most that the oscillator's rate may stray from its recent average.
     pub max_wander: Rate,
+    /// How long exchanges that contradict what is known must agree with one another before they are
+    /// believed. What was known for less needs no more; eight in a row always have to.
+    pub accept_step_after: Span,
+    /// How the path's two directions differ, if the user knows. The exchanges come corrected by it.
+    pub asymmetry: Option<Asymmetry>,
 }
+
+/// How the two directions of a path differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asymmetry {
+    /// What the fastest request takes − what the fastest reply takes.
+    pub by: Span,
+    /// Bound of the error of `by`, ≥ 0.
+    pub error: Span,
+}
+
+/// [`Settings::accept_step_after`] if nobody has set it: one hour.
+pub const ACCEPT_STEP_AFTER: Span = Span::from_secs(3600);
 
 /// What is known of the counter's rate before an estimator has measured it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +108,8 @@ pub struct TimePrior {
     pub time: Instant,
     /// Bound of the error of `time`.
     pub bound: Span,
+    /// A step of the server that was in doubt then: since when, and by how much its time was ahead.
+    pub doubted: Option<(Count, Span)>,
 }
 
 /// Why an exchange was not used.
@@ -140,6 +164,25 @@ pub enum Accepted {
     Stepped(Span),
 }
 
+/// Exchanges that contradict what is known, and are not believed yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    /// When the first of them arrived.
+    pub since: Count,
+    /// How many there are.
+    pub exchanges: u32,
+    /// Their time − the estimate, by the newest; positive: the server is ahead.
+    pub step: Span,
+    /// Whether they agree by the rate of the counter that is known.
+    pub steady: bool,
+    /// How much longer they must agree with one another to be believed.
+    pub left: Span,
+    /// Where they put the time: from, to.
+    pub newcomers: (Instant, Instant),
+    /// Where what they contradict puts it: from, to.
+    pub held: (Instant, Instant),
+}
+
 /// What an estimator knows at one count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
@@ -190,6 +233,33 @@ pub trait Estimator: fmt::Debug + Send {
 
     /// Changes the bound of the oscillator's wander from now on.
     fn set_max_wander(&mut self, max_wander: Rate);
+
+    /// Changes [`Settings::accept_step_after`] from now on, for estimators that hold out against a
+    /// step of the server.
+    fn set_accept_step_after(&mut self, span: Span) {
+        let _ = span;
+    }
+
+    /// What it does not believe yet, at `at`, if there is anything.
+    fn doubt(&self, at: Count) -> Option<Doubt> {
+        let _ = at;
+        None
+    }
+
+    /// Somebody else vouches for what is doubted: it is believed at once. `None` if nothing is.
+    fn believe(&mut self) -> Option<Accepted> {
+        None
+    }
+
+    /// Changes [`Settings::asymmetry`] from now on: the exchanges to come are corrected by that.
+    fn set_asymmetry(&mut self, asymmetry: Option<Asymmetry>) {
+        let _ = asymmetry;
+    }
+
+    /// Whether the path was seen not to be what [`Settings::asymmetry`] says.
+    fn contradicts_asymmetry(&self) -> bool {
+        false
+    }
 
     /// The poll interval from now on, s, for estimators whose windows or gains depend on it.
     fn set_poll(&mut self, seconds: u32) {

@@ -17,12 +17,18 @@ use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::bank::{Belief, Seen};
 use crate::corridor::Corridor;
+use crate::declared::Declared;
 use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, rate, seconds, span};
 use crate::panel::Panel;
+use crate::parts::Parts;
+use crate::quarantine::{Evidence, Quarantine, Rates, Whose};
 use crate::slow::{FloorKnown, Point, Slow, SlowRate};
-use crate::{Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior};
+use crate::{
+    Accepted, Asymmetry, Doubt, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings,
+    TimePrior,
+};
 
 /// How many standard deviations of the rate count as a bound.
 const RATE_SIGMAS: f64 = 4.0;
@@ -37,21 +43,12 @@ const FLOOR_SIGMAS: f64 = 4.0;
 /// The filter's rate may stray by so many times what the oscillator is promised to stray by at
 /// most: the bound rests on the promise, but the estimate need not fail with it.
 const WANDER_ROOM: f64 = 4.0;
-/// How many exchanges in a row must agree on another time before it is believed ...
-const QUARANTINE: u32 = 8;
-/// ... and, from a step of so many seconds on (what the counter of a virtual machine may jump by
-/// unseen), for how long: until what the step has more, spread over that time, is no faster than
-/// this. The more absurd, the more evidence: four hours for 150 ms. The published algorithm's limit
-/// of sanity opens about as fast.
-const ABSURD: f64 = 9e-3;
-const QUARANTINE_RATE: f64 = 9e-6;
-/// If the server's time seems to run at another rate besides, the evidence must last so long, s.
-const OTHER_RATE_SECONDS: f64 = 3600.0;
+/// Before the first exchange the rate is thought to be known to this, however wide its bound:
+/// crystals and the kernel's calibration are seldom off by more than twice as much.
+const FIRST_RATE: f64 = 25e-6;
 /// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
 /// over up to 2.8 hours. A rate that moves evenly may so move by `max-wander` in half of that, s.
 const WANDER_SECONDS: f64 = 5040.0;
-/// Longer than this no evidence is asked for, s.
-const QUARANTINE_SECONDS: f64 = 6.0 * 3600.0;
 
 /// Our estimator. See the module's text.
 #[derive(Clone, Debug)]
@@ -61,6 +58,7 @@ pub struct Ours {
     state: Option<State>,
     time_prior: Option<TimePrior>,
     slow: Slow,
+    parts: Parts,
 }
 
 /// What is known since the first exchange.
@@ -80,31 +78,21 @@ struct State {
     rtt: Floor,
     /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
     directions: Floor,
+    /// The corridors are of a path that has become longer since.
+    outdated: bool,
     /// Mean excess over the floor of one direction, s.
     excess: f64,
     root_distance: f64,
+    declared: Option<Declared>,
     /// The first exchange of what is believed now.
     begun: Count,
     last_used: Count,
 }
 
-/// Exchanges that agree with each other and not with us.
-#[derive(Clone, Copy, Debug)]
-struct Quarantine {
-    since: Count,
-    at: Count,
-    corridor: Corridor,
-    count: u32,
-    /// How far from us they were when they began, s.
-    step: f64,
-    /// They agree by the rate that we know; else only by some rate that a counter may have.
-    steady: bool,
-}
-
 /// An exchange in seconds of θ.
 #[derive(Clone, Copy, Debug)]
-struct Measured {
-    received: Count,
+pub(crate) struct Measured {
+    pub(crate) received: Count,
     /// From departure to arrival, s.
     duration: f64,
     /// θ + forward delay at the departure.
@@ -115,6 +103,9 @@ struct Measured {
     forward_error: f64,
     backward_error: f64,
     root_distance: f64,
+    /// What causality allows beyond backward and forward, if the path's asymmetry was taken off them.
+    beyond: (f64, f64),
+    parts: Parts,
 }
 
 impl Ours {
@@ -125,7 +116,20 @@ impl Ours {
             rate: fraction(prior.period.relative_to(settings.nominal)),
             error: fraction(prior.error),
         };
-        Ours { settings, prior, state: None, time_prior: time, slow: Slow::new(slow) }
+        Ours {
+            settings,
+            prior,
+            state: None,
+            time_prior: time,
+            slow: Slow::new(slow),
+            parts: Parts::ALL,
+        }
+    }
+
+    /// The same with some of its parts only.
+    #[must_use]
+    pub fn with_parts(self, parts: Parts) -> Ours {
+        Ours { parts, ..self }
     }
 
     /// The span between two counts at the nominal period, s.
@@ -155,6 +159,12 @@ impl Ours {
         (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + self.wander(stale)
     }
 
+    /// What the user says of the path's asymmetry.
+    fn declared(&self) -> Option<Declared> {
+        let Asymmetry { by, error } = self.settings.asymmetry?;
+        Some(Declared::new(seconds(by), seconds(error)))
+    }
+
     fn measure(&self, anchor: (Count, Instant), x: &Exchange) -> Measured {
         let shown = |count: Count| anchor.1 + self.settings.nominal.span(count - anchor.0);
         let error = |counts| seconds(self.settings.nominal.span(counts)).abs();
@@ -166,6 +176,8 @@ impl Ours {
             forward_error: error(x.sent.error),
             backward_error: error(x.received.error),
             root_distance: seconds(x.root_distance).max(0.0),
+            beyond: self.declared().map_or((0.0, 0.0), |declared| declared.beyond()),
+            parts: self.parts,
         }
     }
 
@@ -188,13 +200,19 @@ impl Ours {
                 slack,
             )
         });
-        let contradicted =
-            known.zip(self.time_prior).filter(|(known, _)| known.intersection(&own).is_none());
+        let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
+        // What was in doubt before stays so, even if what is known has become as vague meanwhile.
+        let again = |known: &Corridor, prior: &TimePrior| {
+            let step = own.clamp(middle) - (known.low + known.high) / 2.0;
+            prior.doubted.is_some_and(|(_, before)| (step - seconds(before)).abs() < step.abs())
+        };
+        let contradicted = known
+            .zip(self.time_prior)
+            .filter(|(known, prior)| known.intersection(&own).is_none() || again(known, prior));
         let corridor = match (contradicted, known) {
             (Some((known, _)), _) => known,
             (None, known) => known.and_then(|known| known.intersection(&own)).unwrap_or(own),
         };
-        let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
         let (theta, deviation) = match contradicted {
             Some(_) => ((corridor.low + corridor.high) / 2.0, (corridor.high - corridor.low) / 2.0),
             None => (corridor.clamp(middle), rtt / 2.0 + m.stamp_errors() + FLOOR_NOISE),
@@ -203,7 +221,10 @@ impl Ours {
             anchor,
             filter: m.filter(
                 Known { mean: theta, deviation: deviation / 2.0 },
-                Known { mean: rate, deviation: fraction(self.prior.error) / RATE_SIGMAS },
+                Known {
+                    mean: rate,
+                    deviation: (fraction(self.prior.error) / RATE_SIGMAS).min(FIRST_RATE),
+                },
             ),
             at: m.received,
             corridor,
@@ -212,30 +233,41 @@ impl Ours {
             unproven: contradicted.is_some(),
             rtt: Floor::new(),
             directions: Floor::new(),
+            outdated: false,
             excess: rtt / 2.0,
             root_distance: m.root_distance,
+            declared: self.declared(),
             begun: m.received,
             last_used: m.received,
         };
         if let Some((_, prior)) = contradicted {
             state.last_used = prior.count;
-            let at = m.received;
-            state.quarantine = Some(Quarantine {
-                since: at,
-                at,
-                corridor: own,
-                count: 1,
-                step: 0.0,
-                steady: true,
-            });
+            let step = own.clamp(middle) - theta;
+            let mut quarantine = Quarantine::begin(m, own, corridor, theta, step);
+            if let Some((since, before)) = prior.doubted
+                && (step - seconds(before)).abs() <= own.high - own.low
+            {
+                quarantine.goes_on(since);
+            }
+            state.quarantine = Some(quarantine);
             return (state, Err(Refusal::ServerStep));
         }
         state.rtt.push(rtt, 0.0);
         state.push_width(0.0);
+        if let Some(declared) = &mut state.declared {
+            declared.take(rtt, state.excess, &state.corridor, |known| *known);
+        }
         let excess = m.excess(&state);
         let _ = state.filter.take(m.seen(), slack, excess);
         state.clamp(slack);
         (state, Ok(Accepted::Refined))
+    }
+
+    /// The rates by which newcomers may agree, `at` a count.
+    fn rates(&self, state: &State, at: Count) -> Rates {
+        let now = state.filter.now();
+        let slack = self.rate_slack(now, self.seconds(state.last_used, at));
+        Rates { rate: now.rate, slack, unknown: fraction(UNKNOWN_RATE) }
     }
 
     /// An exchange that does not fit: believe it only when it lasts.
@@ -244,60 +276,104 @@ impl Ours {
         state: &mut State,
         m: &Measured,
         own: Corridor,
+        before: Corridor,
     ) -> Result<Span, Refusal> {
-        let stale = self.seconds(state.last_used, m.received);
-        let slack = self.rate_slack(state.filter.now(), stale);
-        let unknown = fraction(UNKNOWN_RATE);
         let old = state.filter.now().later(self.seconds(state.at, m.received));
         let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
-        let agreed = state.quarantine.and_then(|q| {
-            let dt = self.seconds(q.at, m.received);
-            let with = |slack| q.corridor.later(dt, old.rate, slack).intersection(&own);
-            let (corridor, steady) = match with(slack) {
-                Some(corridor) => (corridor, q.steady),
-                None => (with(unknown)?, false),
-            };
-            Some(Quarantine { at: m.received, corridor, count: q.count + 1, steady, ..q })
-        });
-        let q = agreed.unwrap_or(Quarantine {
-            since: m.received,
-            at: m.received,
-            corridor: own,
-            count: 1,
-            step: (own.clamp(middle) - old.theta).abs(),
-            steady: true,
-        });
-        state.quarantine = Some(q);
-        let absurd = ((q.step - ABSURD) / QUARANTINE_RATE).min(QUARANTINE_SECONDS);
-        let needed = if q.steady { absurd } else { absurd.max(OTHER_RATE_SECONDS) };
-        // What was known for minutes does not outvote hours; and a clock known from an earlier run
-        // has no exchange of this one to its credit.
-        let supported =
-            if state.unproven { 0.0 } else { self.seconds(state.begun, state.last_used) };
-        if q.count < QUARANTINE || self.seconds(q.since, m.received) < needed.min(supported) {
+        let step = own.clamp(middle) - old.theta;
+        let rates = self.rates(state, m.received);
+        match &mut state.quarantine {
+            Some(q) => {
+                let dt = self.seconds(q.newest.received, m.received);
+                q.take(*m, own, dt, rates, step);
+            }
+            none => *none = Some(Quarantine::begin(*m, own, before, old.theta, step)),
+        }
+        let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
+        let evidence = q.evidence(self.wanted(state), |from| self.seconds(from, m.received));
+        if evidence == Evidence::Wanting {
             return Err(Refusal::ServerStep);
         }
-        let theta = q.corridor.clamp(middle);
+        Ok(self.give_in(state, &q, evidence))
+    }
+
+    /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not, that
+    /// is the end of them, unless it could be theirs.
+    fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
+        let rates = self.rates(state, m.received);
+        let gap = self.seconds(state.at, m.received);
+        // Whoever does not hold out against a step need not look for small ones.
+        let holds_out = self.settings.accept_step_after > Span::ZERO;
+        let moved = holds_out && state.filter.has_server_moved(m.seen(), gap, rates.slack);
+        let Some(q) = &mut state.quarantine else { return moved };
+        if moved {
+            return true;
+        }
+        let now = state.filter.now().later(gap);
+        let likely = Known { mean: now.theta, deviation: libm::sqrt(now.theta_var) };
+        let middle = (m.forward + now.rate * m.duration + m.backward) / 2.0;
+        let dt = self.seconds(q.newest.received, m.received);
+        let excess = m.round_trip(now.rate) - state.rtt.get().unwrap_or(0.0);
+        let queued = excess.max(0.0) / 2.0 + state.excess;
+        let whose = q.whose(&own, middle, queued, dt, rates, likely);
+        if whose == Whose::Known {
+            state.quarantine = None;
+        }
+        whose == Whose::Newcomers
+    }
+
+    /// For how long newcomers must agree, s. What was known for minutes does not outvote hours; a
+    /// clock known from an earlier run has the credit that it had there.
+    fn wanted(&self, state: &State) -> f64 {
+        let configured = seconds(self.settings.accept_step_after).max(0.0);
+        if state.unproven {
+            return configured;
+        }
+        configured.min(self.seconds(state.begun, state.last_used))
+    }
+
+    /// The newcomers are believed from their newest exchange on. What comes back is the step.
+    fn give_in(&mut self, state: &mut State, q: &Quarantine, evidence: Evidence) -> Span {
+        let m = q.newest;
+        let rates = self.rates(state, m.received);
+        let old = state.filter.now().later(self.seconds(state.at, m.received));
+        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
+        let corridor = q.corridor(0.0, rates);
+        let theta = corridor.clamp(middle);
         let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) };
-        state.corridor = q.corridor;
-        if !q.steady {
+        state.corridor = corridor;
+        if evidence == Evidence::OtherRate {
             // It is the rate that is not what it was: nothing of it is known any more.
-            known.deviation = unknown / RATE_SIGMAS;
-            let error = unknown + old.rate.abs();
+            known.deviation = rates.unknown / RATE_SIGMAS;
+            let error = rates.unknown + old.rate.abs();
             self.slow = Slow::new(SlowRate { rate: old.rate, error });
-            state.corridor = m.corridor(old.rate, unknown);
+            state.corridor = m.corridor(old.rate, rates.unknown);
         }
         let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
         state.filter = m.filter(Known { mean: theta, deviation: deviation / 2.0 }, known);
         let excess = m.excess(state);
-        let _ = state.filter.take(m.seen(), slack, excess);
+        let _ = state.filter.take(m.seen(), rates.slack, excess);
+        let dt = self.seconds(state.last_used, m.received);
+        state.rtt.push(m.round_trip(rates.rate), dt);
         state.at = m.received;
         state.begun = m.received;
         state.likely = state.corridor;
         state.quarantine = None;
         state.unproven = false;
         state.directions = Floor::new();
-        Ok(span(theta - old.theta))
+        if let Some(declared) = &mut state.declared {
+            declared.forget();
+        }
+        self.slow.clear(state.floor_known());
+        span(theta - old.theta)
+    }
+
+    /// What is left to do after an exchange was used.
+    fn used(&mut self, state: &mut State, m: &Measured, slack: f64) {
+        state.push_width(self.seconds(state.last_used, m.received));
+        state.root_distance = m.root_distance;
+        state.last_used = m.received;
+        self.learn_rate(state, m, slack);
     }
 }
 
@@ -334,17 +410,18 @@ impl Measured {
         let rtt = self.round_trip(rate.mean).max(0.0);
         let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
         let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        Panel::new(theta, rate, floor, noise)
+        Panel::new(theta, rate, floor, noise, self.parts)
     }
 
     /// What this exchange alone allows for θ at its arrival.
     fn corridor(&self, rate: f64, slack: f64) -> Corridor {
         let drift = self.duration * slack;
         Corridor {
-            low: self.backward - self.backward_error - self.root_distance,
+            low: self.backward + self.beyond.0 - self.backward_error - self.root_distance,
             high: self.forward
                 + rate * self.duration
                 + drift
+                + self.beyond.1
                 + self.forward_error
                 + self.root_distance,
         }
@@ -363,7 +440,8 @@ impl State {
     fn path(&self) -> f64 {
         let half = self.one_way();
         let [forward, backward] = self.filter.now().floors;
-        half + ((forward - backward).abs() / 2.0).min(half)
+        let known = self.declared.as_ref().and_then(Declared::half_error);
+        known.unwrap_or(half).min(half) + ((forward - backward).abs() / 2.0).min(half)
     }
 
     /// By how much the floor may be too high: the smallest of n delays exceeds their floor by
@@ -382,13 +460,32 @@ impl State {
         if by != 0.0 {
             self.filter.refute(by, slack);
         }
+        // No measurement shows how the path is shared: what is declared moves the floors along.
+        if let Some(known) = self.declared.as_ref().and_then(Declared::known) {
+            let theta = self.filter.now().theta;
+            let by = theta - known.clamp(theta);
+            if by != 0.0 {
+                self.filter.turn(by);
+            }
+        }
     }
 
     /// The corridor is as wide as the smallest delays of the two directions together, each found
     /// by itself in whatever exchange was fastest that way, plus margins: never less than their
     /// sum, and less than any single round trip where both directions are seldom fast at once.
+    ///
+    /// After a change of route the corridors are narrower than that for a while: they are the old
+    /// path's, and say nothing of the new one.
     fn push_width(&mut self, dt: f64) {
-        self.directions.push(self.likely.high - self.likely.low, dt);
+        if self.outdated {
+            if self.corridor.high - self.corridor.low < self.rtt.get().unwrap_or(0.0) {
+                return;
+            }
+            self.outdated = false;
+            self.likely = self.corridor;
+        }
+        let declared = self.declared.as_ref().map_or(0.0, Declared::least);
+        self.directions.push(self.likely.high - self.likely.low + declared, dt);
     }
 }
 
@@ -422,16 +519,19 @@ impl Estimator for Ours {
         let stale = self.seconds(state.last_used, at);
         let slack = self.rate_slack(&filter, stale);
         let corridor = state.corridor.later(dt, state.filter.now().rate, slack);
+        let known = state.declared.as_ref().and_then(Declared::known);
+        let known = known.map(|known| known.later(dt, state.filter.now().rate, slack));
+        let corridor = known.and_then(|known| known.intersection(&corridor)).unwrap_or(corridor);
         let theta = corridor.clamp(filter.theta);
         // Newcomers whose rate is another one may be anywhere that a counter may take them.
-        let newcomers = state.quarantine.filter(|q| !q.steady);
+        let newcomers = state.quarantine.filter(Quarantine::restless);
         let growth = newcomers.map_or(slack, |_| slack.max(fraction(UNKNOWN_RATE)));
-        let reach = |q: Quarantine| {
-            q.corridor.later(self.seconds(q.at, at), state.filter.now().rate, growth).reach(theta)
-        };
+        let rates = Rates { slack, ..self.rates(state, at) };
+        let reach =
+            |q: Quarantine| q.corridor(self.seconds(q.newest.received, at), rates).reach(theta);
         let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach))
             + seconds(self.settings.nominal.span(self.settings.resolution));
-        let slow = self.slow.rate(state.floor_known());
+        let slow = self.slow.difference(state.floor_known());
         // Two independent limits of how far the slow rate may be from the rate of now: what its
         // pair proves, and what the filter sees.
         let difference_error =
@@ -470,6 +570,62 @@ impl Estimator for Ours {
     fn set_max_wander(&mut self, max_wander: Rate) {
         self.settings.max_wander = max_wander;
     }
+
+    fn set_accept_step_after(&mut self, span: Span) {
+        self.settings.accept_step_after = span;
+    }
+
+    fn set_asymmetry(&mut self, asymmetry: Option<Asymmetry>) {
+        let by = |asymmetry: Option<Asymmetry>| asymmetry.map_or(Span::ZERO, |a| a.by);
+        let less = by(asymmetry) - by(self.settings.asymmetry);
+        self.settings.asymmetry = asymmetry;
+        let declared = self.declared();
+        if let Some(state) = &mut self.state {
+            // The stamps to come are less by half of that, and so is the time.
+            state.anchor.1 = state.anchor.1 - less.half();
+            state.declared = declared;
+            state.quarantine = None;
+        }
+    }
+
+    fn contradicts_asymmetry(&self) -> bool {
+        self.state.as_ref().and_then(|state| state.declared.as_ref()).is_some_and(Declared::broken)
+    }
+
+    fn doubt(&self, at: Count) -> Option<Doubt> {
+        let state = self.state.as_ref()?;
+        let q = state.quarantine?;
+        let nominal = self.settings.nominal;
+        let dt = self.seconds(q.newest.received, at);
+        let rates = self.rates(state, at);
+        let newcomers = q.corridor(dt, rates);
+        let held = state.corridor.later(self.seconds(state.at, at), rates.rate, rates.slack);
+        let time = |theta: f64| state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta);
+        let ends = |corridor: Corridor| (time(corridor.low), time(corridor.high));
+        let left = self.wanted(state) - self.seconds(q.counts_from(), at);
+        Some(Doubt {
+            since: q.since(),
+            exchanges: q.count(),
+            step: span(q.step),
+            steady: !q.restless(),
+            left: span(left.max(0.0)),
+            newcomers: ends(newcomers),
+            held: ends(held),
+        })
+    }
+
+    fn believe(&mut self) -> Option<Accepted> {
+        let mut state = self.state.take()?;
+        let stepped = state.quarantine.map(|q| {
+            let slack = self.rates(&state, q.newest.received).slack;
+            let evidence = if q.restless() { Evidence::OtherRate } else { Evidence::Step };
+            let step = self.give_in(&mut state, &q, evidence);
+            self.used(&mut state, &q.newest, slack);
+            Accepted::Stepped(step)
+        });
+        self.state = Some(state);
+        stepped
+    }
 }
 
 /// Bound of the rate error of a counter of which only the nominal rate is known.
@@ -490,21 +646,32 @@ impl Ours {
         let slack = self.rate_slack(&predicted, dt);
         let before = state.corridor.later(since, rate, slack);
         let own = m.corridor(rate, slack);
-        let accepted = match before.intersection(&own) {
+        let accepted = match before.intersection(&own).filter(|_| !self.doubted(state, &m, own)) {
             Some(both) => {
-                state.quarantine = None;
-                state.unproven = false;
+                if core::mem::take(&mut state.unproven) {
+                    // The filter has yet to see an exchange: its first is this one.
+                    let deviation = [predicted.theta_var, predicted.rate_var].map(libm::sqrt);
+                    state.filter = m.filter(
+                        Known { mean: predicted.theta, deviation: deviation[0] },
+                        Known { mean: predicted.rate, deviation: deviation[1] },
+                    );
+                } else {
+                    state.filter.predict(since);
+                }
                 let below = m.excess(state).min(0.0);
                 state.rtt.push(m.round_trip(rate), dt);
                 let likely_slack = self.likely_slack(&predicted, state.floor_known());
                 let likely = state.likely.later(since, rate, likely_slack).intersection(&both);
-                state.filter.predict(since);
                 state.at = m.received;
                 let late = (m.round_trip(rate) / 2.0 - state.one_way()).max(0.0);
                 state.excess += EXCESS_GAIN * (late - state.excess);
                 let excess = if below < 0.0 { below } else { m.excess(state).max(0.0) };
                 let shifted = state.filter.take(m.seen(), slack, excess);
                 state.corridor = both;
+                if let Some(declared) = &mut state.declared {
+                    let carry = |known: &Corridor| known.later(since, rate, slack);
+                    declared.take(m.round_trip(rate), state.excess, &both, carry);
+                }
                 state.likely = likely.unwrap_or_else(|| {
                     // It was not likely after all, and neither is the floor that came of it.
                     state.directions = Floor::new();
@@ -519,21 +686,14 @@ impl Ours {
                         state.rtt = Floor::new();
                         state.rtt.push(m.round_trip(rate), 0.0);
                         state.directions = Floor::new();
+                        state.outdated = true;
                         Accepted::Shifted(span(rise))
                     }
                 }
             }
-            None => {
-                let step = self.quarantine(state, &m, own)?;
-                state.rtt.push(m.round_trip(rate), dt);
-                self.slow.clear(state.floor_known());
-                Accepted::Stepped(step)
-            }
+            None => Accepted::Stepped(self.quarantine(state, &m, own, before)?),
         };
-        state.push_width(dt);
-        state.root_distance = m.root_distance;
-        state.last_used = m.received;
-        self.learn_rate(state, &m, slack);
+        self.used(state, &m, slack);
         Ok(accepted)
     }
 
@@ -564,6 +724,7 @@ impl Ours {
             rtt: m.round_trip(state.filter.now().rate),
             reach: (own.high - own.low) / 2.0,
             noise: m.stamp_errors() / 2.0 + FLOOR_NOISE,
+            floor: None,
         };
         let nominal = self.settings.nominal;
         let worst = fraction(UNKNOWN_RATE);

@@ -11,6 +11,7 @@
 use crate::bank::{Bank, Belief, Seen};
 use crate::even::Even;
 use crate::filter::Known;
+use crate::parts::Parts;
 use crate::trend::Trend;
 
 /// Logarithm of how likely a blurred floor is beforehand, beside a sharp one ...
@@ -27,6 +28,10 @@ const SOFT_MOST: f64 = 8.0;
 /// The same for like queues; and how much a single exchange may say of them. Several must agree.
 const EVEN_MOST: f64 = 12.0;
 const EVEN_STEP: f64 = 1.0;
+/// Within so many exchanges a shift is the one that has been told.
+const SAME_SHIFT: u32 = 16;
+/// The logarithm of the odds of what is left out.
+const NEVER: f64 = -100.0;
 /// From here on one of two ideas is certain ...
 const SURE: f64 = 5.0;
 /// ... and the other follows it, if their clocks are so many standard deviations apart.
@@ -43,6 +48,9 @@ pub(crate) struct Panel {
     soft_log: f64,
     even_log: f64,
     noise: [f64; 2],
+    parts: Parts,
+    /// Exchanges since the path was last said to have shifted.
+    since_shift: u32,
     trend: Trend,
     /// How many exchanges came while round trips did not change steadily.
     calm: u32,
@@ -53,8 +61,14 @@ pub(crate) struct Panel {
 
 impl Panel {
     /// Knows so much before the first exchange; `noise` is that of either direction's stamps, s.
-    pub(crate) fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2]) -> Panel {
-        let bank = |soft| Bank::new(theta, rate, floor, noise, soft);
+    pub(crate) fn new(
+        theta: Known,
+        rate: Known,
+        floor: Known,
+        noise: [f64; 2],
+        parts: Parts,
+    ) -> Panel {
+        let bank = |soft| Bank::new(theta, rate, floor, noise, soft, parts);
         let sharp = bank(false);
         Panel {
             now: sharp.now(),
@@ -64,6 +78,8 @@ impl Panel {
             soft_log: SOFT_PRIOR,
             even_log: EVEN_PRIOR,
             noise,
+            parts,
+            since_shift: SAME_SHIFT,
             trend: Trend::new(),
             calm: 0,
             doubtful: false,
@@ -88,27 +104,45 @@ impl Panel {
         self.trend.push(seen.late.iter().sum::<f64>() + self.now.rate * seen.duration);
         let steady = self.trend.steady();
         self.calm = self.calm.saturating_add(u32::from(!steady));
-        self.doubtful = steady && self.calm < PROVEN;
+        self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
         let shifts = (self.sharp.take(seen, slack), self.soft.take(seen, slack));
         let better = self.soft.evidence() - self.sharp.evidence();
         let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
-        self.soft_log = log.clamp(-SOFT_MOST, SOFT_MOST);
+        self.soft_log = if self.parts.blurred { log.clamp(-SOFT_MOST, SOFT_MOST) } else { NEVER };
         // Later on a floor is renewed by what the old one forgot, and teaches nothing new.
         let early = self.doubtful || !self.sharp.started();
         self.even.take(seen, if early { excess } else { excess.max(0.0) });
         let best = if self.soft_log > 0.0 { &self.soft } else { &self.sharp };
         let better = (self.even.evidence() - best.evidence()).clamp(-EVEN_STEP, EVEN_STEP);
         let log = self.even_log + (EVEN_PRIOR - self.even_log) / MEMORY + better;
-        self.even_log = log.clamp(-EVEN_MOST, EVEN_MOST);
+        self.even_log =
+            if self.parts.like_queues { log.clamp(-EVEN_MOST, EVEN_MOST) } else { NEVER };
         self.follow(seen, slack);
         self.combine();
-        if self.soft_log > 0.0 { shifts.1 } else { shifts.0 }
+        // One of the two may see it first; the other's word is no news then.
+        self.since_shift = self.since_shift.saturating_add(1);
+        let shift = shifts.0.or(shifts.1).filter(|_| self.since_shift > SAME_SHIFT)?;
+        self.since_shift = 0;
+        Some(shift)
+    }
+
+    /// See [`Bank::has_server_moved`]. Where queues that are alike count, or nothing is certain, the
+    /// floors do not tell.
+    pub(crate) fn has_server_moved(&self, seen: Seen, gap: f64, slack: f64) -> bool {
+        let bank = if self.soft_log > 0.0 { &self.soft } else { &self.sharp };
+        !self.doubtful && self.even_log < 0.0 && bank.has_server_moved(seen, gap, slack)
     }
 
     /// See [`Bank::refute`].
     pub(crate) fn refute(&mut self, by: f64, slack: f64) {
         self.even.refute(by, slack);
         self.each(|bank| bank.refute(by, slack));
+    }
+
+    /// The offset is less by `by`, and the path shared otherwise: no measurement shows the difference.
+    pub(crate) fn turn(&mut self, by: f64) {
+        self.even.turn(by);
+        self.each(|bank| bank.turn(by));
     }
 
     /// See [`Bank::confine`].
@@ -148,7 +182,14 @@ impl Panel {
             let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 };
             for (bank, soft) in [(&mut self.sharp, false), (&mut self.soft, true)] {
                 let theta = known(even.theta, even.theta_var);
-                *bank = Bank::new(theta, known(even.rate, even.rate_var), floor, self.noise, soft);
+                *bank = Bank::new(
+                    theta,
+                    known(even.rate, even.rate_var),
+                    floor,
+                    self.noise,
+                    soft,
+                    self.parts,
+                );
                 let _ = bank.take(seen, slack);
             }
         }

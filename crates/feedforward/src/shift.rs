@@ -51,6 +51,9 @@ impl Bank {
     /// Remembers the newest exchange, and looks whether the path has become longer. If so, what
     /// comes back is by how much the round trip has, s.
     pub(super) fn shifted(&mut self, seen: Seen) -> Option<f64> {
+        if !self.parts.shifts {
+            return None;
+        }
         self.recent.push_back(Recent { time: self.time, seen, densities: self.densities });
         if self.recent.len() > WINDOWS[WINDOWS.len() - 1] {
             self.recent.pop_front();
@@ -121,6 +124,7 @@ impl Bank {
 
     /// Moves the floors.
     fn raise(&mut self, risen: [Option<Risen>; 2]) {
+        self.changed = Some(self.count);
         for (law, _) in self.laws.iter_mut().zip(risen).filter(|(_, risen)| risen.is_some()) {
             law.forget_now();
         }

@@ -1,9 +1,11 @@
 //! Rates from pairs of exchanges that lie far apart. None of them ever sees the offset estimate.
 //!
-//! Each slot of time keeps the exchange with the smallest round trip. Two pairs of them matter:
+//! Each slot of time keeps the exchange with the smallest round trip. Three pairs of them matter:
 //!
-//! * the pair whose rate is known best *if the delay floor is right*: its rate is the difference
-//!   clock's;
+//! * the pair whose rate is likely to be nearest to the mean rate of the last 1000 s, all errors
+//!   weighed, the oscillator's wander among them: its rate is the difference clock's;
+//! * the pair whose rate is known best *if the delay floor is right*: it says what the filter's
+//!   rate may be off by, for the floors;
 //! * the pair whose rate is known best *by causality alone*: θ lies in either exchange's own
 //!   interval, whatever the path did, so that the mean rate between them is confined too. It bounds
 //!   how wrong the filter's rate can be, and so how fast the error bound must grow.
@@ -19,9 +21,27 @@ const SLOT_SECONDS: f64 = 64.0;
 const SLOTS: usize = 32;
 /// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
 const NEAR: usize = 8;
-/// Older exchanges, for causality only: how long a slot lasts, s, and how many are kept (2.3 hours).
+/// Older exchanges, for long baselines only: how long a slot lasts, s, and how many are kept (2.3 hours).
 const OLD_SECONDS: f64 = 512.0;
 const OLD_SLOTS: usize = 16;
+/// The intervals that the difference clock is best at, s.
+const INTERVAL: f64 = 1000.0;
+/// The oscillator's wander that its rate is chosen for, per √s: quartz in still air. Four times as
+/// much or as little costs a few per cent.
+const WANDER: f64 = 1e-9;
+/// What stamps are off by is learnt from how far slots stray from the line between their
+/// neighbours; so much of the newest counts, ...
+const NOISE_GAIN: f64 = 1.0 / 16.0;
+/// ... but no more than so many times what was to be expected.
+const MOST_STRAYED: f64 = 25.0;
+/// Where queueing may explain more than noise, and what strayed is less than so many of its
+/// variances, nothing is learnt.
+const UNEXPLAINED: f64 = 9.0;
+/// Stamps are never thought better than this, s.
+const LEAST_NOISE: f64 = 0.3e-6;
+/// If nothing is known of how the directions share a round trip's excess, the middle is off by this
+/// share of it (standard deviation): 1/√12.
+const SHARE: f64 = 0.289;
 
 /// An exchange as the rate sees it.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +56,8 @@ pub(crate) struct Point {
     pub(crate) reach: f64,
     /// What stamping may have added, s.
     pub(crate) noise: f64,
+    /// The round trip's floor when the path was another one, s.
+    pub(crate) floor: Option<f64>,
 }
 
 /// The round trip's floor, and by how much it may still be too high, s.
@@ -63,13 +85,19 @@ struct Pair {
 pub(crate) struct Slow {
     /// What was known before, of the difference rate and by causality.
     prior: SlowRate,
+    recent_prior: SlowRate,
     causal_prior: SlowRate,
+    /// The floor as it was known last.
+    floor: FloorKnown,
+    /// Variance of what points are off by beside queueing, s².
+    noise: f64,
     slots: VecDeque<Point>,
     old: VecDeque<Point>,
     old_begun: Option<Count>,
     /// When the slot in hand began, and its best so far.
     current: Option<(Count, Point)>,
     best: Option<Pair>,
+    recent: Option<Pair>,
     causal: Option<Pair>,
 }
 
@@ -91,29 +119,77 @@ impl Pair {
     fn causal_rate(&self) -> SlowRate {
         self.with_error(|p| p.reach)
     }
+
+    /// Variance of what the rate is off by as the mean rate of the last [`INTERVAL`], if the
+    /// nearer end is so old, s, and beside queueing points are off by this `noise`, s². That one
+    /// path was asymmetric by the other's standard costs half of what their floors differ by.
+    fn variance(&self, floor: FloorKnown, noise: f64, age: f64) -> f64 {
+        let apart = (self.far.below(floor) - self.near.below(floor)) / 2.0;
+        let ends = self.far.queueing(floor) + self.near.queueing(floor) + 2.0 * noise;
+        (ends + apart * apart) / (self.baseline * self.baseline)
+            + WANDER * WANDER * apart_by_walk(age, age + self.baseline)
+    }
+}
+
+impl Point {
+    /// The floor of the path that it took.
+    fn below(&self, floor: FloorKnown) -> f64 {
+        self.floor.unwrap_or(floor.rtt)
+    }
+
+    /// Variance of what queueing did to θ, s².
+    fn queueing(&self, floor: FloorKnown) -> f64 {
+        let late = SHARE * ((self.rtt - self.below(floor)).abs() + floor.error / 2.0);
+        late * late
+    }
+}
+
+/// Variance of the difference of two means of a random walk that gains 1 per second: over the time
+/// from `young` to `old` seconds ago, and over the last [`INTERVAL`].
+fn apart_by_walk(young: f64, old: f64) -> f64 {
+    // The integral over v up to `v` of what min(u, v) is on average for u in the interval.
+    let shared = |v: f64| {
+        if v < INTERVAL {
+            v * v / 2.0 - v * v * v / (6.0 * INTERVAL)
+        } else {
+            INTERVAL * INTERVAL / 3.0 + (v - INTERVAL) * INTERVAL / 2.0
+        }
+    };
+    let covariance = (shared(old) - shared(young)) / (old - young);
+    (INTERVAL / 3.0 + young + (old - young) / 3.0 - 2.0 * covariance).max(0.0)
 }
 
 impl Slow {
     pub(crate) fn new(prior: SlowRate) -> Slow {
         Slow {
             prior,
+            recent_prior: prior,
             causal_prior: prior,
+            floor: FloorKnown { rtt: f64::INFINITY, error: 0.0 },
+            noise: LEAST_NOISE * LEAST_NOISE,
             slots: VecDeque::with_capacity(SLOTS + 1),
             old: VecDeque::with_capacity(OLD_SLOTS + 1),
             old_begun: None,
             current: None,
             best: None,
+            recent: None,
             causal: None,
         }
     }
 
     /// Forgets the exchanges and keeps the rates.
     pub(crate) fn clear(&mut self, floor: FloorKnown) {
-        let causal_prior = self.causal_rate();
-        *self = Slow { causal_prior, ..Slow::new(self.rate(floor)) };
+        let (causal_prior, recent_prior) = (self.causal_rate(), self.difference(floor));
+        let noise = self.noise;
+        *self = Slow { causal_prior, recent_prior, noise, ..Slow::new(self.rate(floor)) };
     }
 
     /// The difference clock's rate.
+    pub(crate) fn difference(&self, floor: FloorKnown) -> SlowRate {
+        better(self.recent_prior, self.recent.map(|pair| pair.rate(floor)))
+    }
+
+    /// The rate that is known best if the floor is right.
     pub(crate) fn rate(&self, floor: FloorKnown) -> SlowRate {
         better(self.prior, self.best.map(|pair| pair.rate(floor)))
     }
@@ -132,6 +208,7 @@ impl Slow {
         worst: f64,
         seconds: impl Fn(Count, Count) -> f64,
     ) {
+        self.change_path(floor);
         match &mut self.current {
             Some((start, best)) if seconds(*start, point.at) < SLOT_SECONDS => {
                 if point.rtt < best.rtt {
@@ -153,10 +230,11 @@ impl Slow {
                     self.retire(oldest, &seconds);
                 }
                 // What was known before is worth less and less.
-                self.prior.error = (self.prior.error * 2.0).min(worst.max(self.prior.error));
-                self.causal_prior.error =
-                    (self.causal_prior.error * 2.0).min(worst.max(self.causal_prior.error));
-                (self.best, self.causal) = (None, None);
+                for prior in [&mut self.prior, &mut self.recent_prior, &mut self.causal_prior] {
+                    prior.error = (prior.error * 2.0).min(worst.max(prior.error));
+                }
+                (self.best, self.recent, self.causal) = (None, None, None);
+                self.learn_noise(floor, &seconds);
                 self.choose(full, floor, &seconds);
             }
             None => {
@@ -164,6 +242,46 @@ impl Slow {
                 self.slots.push_back(point);
             }
         }
+    }
+
+    /// If the floor has moved by more than it was uncertain, the path is another one: what came
+    /// before is judged by the floor that it had then.
+    fn change_path(&mut self, floor: FloorKnown) {
+        let old = core::mem::replace(&mut self.floor, floor);
+        if !old.rtt.is_finite() || (floor.rtt - old.rtt).abs() <= old.error + floor.error {
+            return;
+        }
+        let current = self.current.as_mut().map(|(_, point)| point);
+        for point in self.slots.iter_mut().chain(&mut self.old).chain(current) {
+            point.floor.get_or_insert(old.rtt);
+        }
+    }
+
+    /// Learns how far points are off, from the newest three: the middle one and the line between
+    /// the others.
+    fn learn_noise(&mut self, floor: FloorKnown, seconds: &impl Fn(Count, Count) -> f64) {
+        let mut newest = self.slots.iter().rev();
+        let (Some(c), Some(b), Some(a)) = (newest.next(), newest.next(), newest.next()) else {
+            return;
+        };
+        let (before, after) = (seconds(a.at, b.at), seconds(b.at, c.at));
+        if before <= 0.0 || after <= 0.0 {
+            return;
+        }
+        let share = before / (before + after);
+        let (first, last) = ((1.0 - share) * (1.0 - share), share * share);
+        let strayed = b.theta - (1.0 - share) * a.theta - share * c.theta;
+        let half = (before + after) / 2.0;
+        let walk = WANDER * WANDER * half * half * half / 6.0;
+        let known = b.queueing(floor) + first * a.queueing(floor) + last * c.queueing(floor) + walk;
+        let noises = 1.0 + first + last;
+        if known > noises * self.noise && strayed * strayed < UNEXPLAINED * known {
+            return;
+        }
+        let most = MOST_STRAYED * (known + noises * self.noise);
+        let found = ((strayed * strayed).min(most) - known) / noises;
+        self.noise =
+            (self.noise + NOISE_GAIN * (found - self.noise)).max(LEAST_NOISE * LEAST_NOISE);
     }
 
     /// Keeps the best of each longer slot of the old.
@@ -191,14 +309,19 @@ impl Slow {
             let pair = Pair { far: *far, near: *near, baseline: seconds(far.at, near.at) };
             (pair.baseline > 0.0).then_some(pair)
         };
+        let noise = self.noise;
         for near in self.slots.iter().rev().take(NEAR).chain([&newest]) {
+            let age = seconds(near.at, newest.at).max(0.0);
             for far in &self.slots {
                 let pair = pair(far, near);
                 least(&mut self.best, pair, |pair| pair.rate(floor).error);
+                least(&mut self.recent, pair, |pair| pair.variance(floor, noise, age));
                 least(&mut self.causal, pair, |pair| pair.causal_rate().error);
             }
             for far in &self.old {
-                least(&mut self.causal, pair(far, near), |pair| pair.causal_rate().error);
+                let pair = pair(far, near);
+                least(&mut self.recent, pair, |pair| pair.variance(floor, noise, age));
+                least(&mut self.causal, pair, |pair| pair.causal_rate().error);
             }
         }
     }
@@ -230,7 +353,7 @@ mod tests {
             let late = if k % 10 == 0 { 1e-7 } else { 1e-3 * (k % 7 + 1) as f64 / 7.0 };
             let (at, rtt) = (Count(k * 16), 1e-4 + late);
             let theta = 5e-6 * (k * 16) as f64 + late / 2.0;
-            let point = Point { at, theta, rtt, reach: rtt / 2.0, noise: 0.0 };
+            let point = Point { at, theta, rtt, reach: rtt / 2.0, noise: 0.0, floor: None };
             slow.push(point, floor, 500e-6, seconds);
         }
         let found = slow.rate(floor);

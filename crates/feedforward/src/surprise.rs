@@ -17,11 +17,20 @@ const COST: f64 = 20.0;
 const PATH_FIRST: f64 = 5.0;
 /// ... but only if the round trip, too, is below its floor, by so many standard deviations.
 const SHORT: f64 = 2.0;
+/// That the oscillator changes just then, too, is less likely by so much (logarithm).
+const BOTH: f64 = 15.0;
+/// The floor of a shorter path is known from one packet to so many times what is typical.
+const QUEUED: f64 = 3.0;
+/// After so many exchanges (an hour at 16 s) the floor is no longer thought to be hidden.
+const PROVEN: u32 = 256;
 
 impl Bank {
     /// Replaces `after`, which is this bank after the exchange, by one for which something has
     /// changed, if that is likelier. Says whether there was a surprise at all.
     pub(super) fn surprise(&self, seen: Seen, slack: f64, after: &mut Bank) -> bool {
+        if !self.parts.surprises {
+            return false;
+        }
         let mut early = [0.0; 2];
         for (d, sum) in sums(seen.duration).iter().enumerate() {
             let known = self.best().project(sum);
@@ -40,7 +49,9 @@ impl Bank {
                 *after = other;
             }
         };
-        consider(self.with_another_clock(early[0].max(early[1]), slack), COST);
+        let settling = self.settling();
+        let doubt = if settling { BOTH } else { 0.0 };
+        consider(self.with_another_clock(early[0].max(early[1]), slack), COST + doubt);
         let floors = self.best().project(&BOTH_FLOORS);
         let short = floors.mean - (seen.late[0] + seen.late[1] + self.now.rate * seen.duration);
         let noise = self.laws[0].noise + self.laws[1].noise;
@@ -48,6 +59,12 @@ impl Bank {
             let share = short / (early[0] + early[1]);
             let shorter = early.map(|by| by.min(share * by));
             consider(self.with_shorter_path(shorter), COST - PATH_FIRST);
+            // Or a queue of the other direction hides the rest.
+            if share < 1.0 {
+                consider(self.with_shorter_path(early), COST - PATH_FIRST);
+            }
+        } else if settling {
+            consider(self.with_shorter_path(early), COST - PATH_FIRST);
         }
         true
     }
@@ -68,22 +85,26 @@ impl Bank {
     /// Each direction has become shorter by so much, or never was so long.
     ///
     /// First that undoes what made this direction longer than the other: the clock keeps its
-    /// offset. What remains cannot be told from a floor that was hidden by queueing so far; the
-    /// path is taken to be symmetric again, and half of it goes to the offset.
+    /// offset. What remains cannot be told from a floor that was hidden by queueing so far; at first
+    /// the path is then taken to be symmetric, and half of it goes to the offset. After an hour of
+    /// packets at the old floor it is a change of route rather: the clock is where it was.
     fn with_shorter_path(&self, by: [f64; 2]) -> Bank {
         let mut bank = self.without_past();
+        bank.changed = Some(bank.count);
         for d in 0..2 {
             if by[d] <= 0.0 {
                 continue;
             }
             let longer = bank.now.floors[d] - bank.now.floors[1 - d];
-            let held = by[d].min(longer.max(0.0));
+            let hidden = self.count < PROVEN;
+            let held = if hidden { by[d].min(longer.max(0.0)) } else { by[d] };
             let rest = by[d] - held;
             let mut floor = [0.0; STATES];
             floor[FLOORS[d]] = 1.0;
             let toward = if d == 0 { 0.5 } else { -0.5 };
             let halves = [toward, 0.0, 0.5, 0.5];
-            let blur = bank.laws[d].idle().min(held);
+            // This packet, too, may have met a queue.
+            let blur = (QUEUED * bank.laws[d].idle()).min(held);
             for filter in &mut bank.members {
                 filter.shift(&floor, -held);
                 filter.inflate(&floor, blur * blur);

@@ -38,45 +38,137 @@ fn exact(k: u64, offset_us: i64) -> Exchange {
     }
 }
 
-/// A server's step of so much is refused `refused` times, 16 s apart, and then believed.
-fn quarantined(step_us: i64, refused: u64) {
+/// A server's step of so much is refused for an hour, and then believed.
+fn held_for_an_hour(step_us: i64) {
     let (mut clock, k) = settled_for(3000);
     let before = clock.estimate(Count(16 * (k + 1) * HZ)).unwrap();
-    for n in 1..=refused {
+    for n in 1..=225 {
         assert_eq!(clock.exchange(&exact(k + n, step_us)), Err(Refusal::ServerStep), "{n}");
-        let e = clock.estimate(exact(k + n, 0).received.count).unwrap();
+        let at = exact(k + n, 0).received.count;
+        let e = clock.estimate(at).unwrap();
         let t = instant(16.0 * (k + n) as f64) + Span::from_micros(220);
         assert!((e.time - t).abs() <= e.bound, "the bound covers what was");
         assert!((e.time - t - Span::from_micros(step_us)).abs() <= e.bound, "and what may be");
-        if n <= 8 {
-            assert!((e.time - t).abs() < Span::from_micros(100), "held: {}", e.time - t);
-        }
+        assert!((e.time - t).abs() < Span::from_micros(2), "held: {}", e.time - t);
         assert_eq!(e.difference, before.difference);
+        let doubt = clock.doubt(at).unwrap();
+        assert_eq!((doubt.exchanges, doubt.steady), (n as u32, true));
+        assert!((doubt.step - Span::from_micros(step_us)).abs() < Span::from_micros(2), "{n}");
+        let left = Span::from_secs(3600 - 16 * (n as i64 - 1));
+        assert!((doubt.left - left).abs() < Span::from_millis(1), "{} {left}", doubt.left);
     }
-    let next = k + refused + 1;
+    let next = k + 226;
     let Ok(Accepted::Stepped(step)) = clock.exchange(&exact(next, step_us)) else {
         panic!("lasting evidence is believed")
     };
-    assert!((step - Span::from_micros(step_us)).abs() < Span::from_millis(1), "{step}");
-    let e = clock.estimate(exact(next, 0).received.count).unwrap();
+    assert!((step - Span::from_micros(step_us)).abs() < Span::from_micros(5), "{step}");
+    let at = exact(next, 0).received.count;
+    let e = clock.estimate(at).unwrap();
     assert!(e.bound < Span::from_millis(1));
     assert_eq!(e.difference, before.difference, "the difference clock knows nothing of it");
+    assert_eq!(clock.doubt(at), None);
 }
 
 #[test]
 fn a_server_step_waits_in_quarantine_and_widens_the_bound() {
-    quarantined(1_000, 7);
-    quarantined(9_000, 7);
+    for step_us in [400, 1_000, -1_000, 9_000, 150_000, -3_600_000_000] {
+        held_for_an_hour(step_us);
+    }
+}
+
+/// After so many exchanges the time of the server moves by 1 ms: how many are refused until it is
+/// believed?
+fn refused(mut clock: Ours, k: u64) -> u64 {
+    (1..1000).take_while(|n| clock.exchange(&exact(k + n, 1_000)).is_err()).count() as u64
 }
 
 #[test]
-fn the_more_absurd_a_step_the_longer_it_waits() {
-    // 41 ms more than 9 ms, at 9 ppm: 4556 s from the first exchange of that opinion to the last.
-    quarantined(50_000, 285);
-    // 150 ms: 15 667 s.
-    quarantined(150_000, 980);
-    // An hour of error takes no longer than six hours.
-    quarantined(3_600_000_000, 1350);
+fn how_long_is_the_users_choice_but_no_longer_than_what_it_contradicts_was_known() {
+    let (mut clock, k) = settled();
+    clock.set_accept_step_after(Span::from_secs(600));
+    assert_eq!(refused(clock, k), 38, "38 · 16 s = 608 s after the first");
+    let (mut clock, k) = settled();
+    clock.set_accept_step_after(Span::ZERO);
+    assert_eq!(refused(clock, k), 7, "the eighth is believed");
+    let (clock, k) = settled_for(21);
+    assert_eq!(refused(clock, k), 20, "what was known for 320 s has no more credit");
+    let (clock, k) = settled_for(4);
+    assert_eq!(refused(clock, k), 7);
+}
+
+#[test]
+fn others_may_vouch_for_it() {
+    let (mut clock, k) = settled();
+    assert_eq!(clock.believe(), None);
+    assert!(clock.exchange(&exact(k + 1, 5_000)).is_err());
+    let at = exact(k + 1, 0).received.count;
+    let doubt = clock.doubt(at).unwrap();
+    let t = instant(16.0 * (k + 1) as f64) + Span::from_micros(220);
+    assert!(doubt.held.0 < t && t < doubt.held.1 && doubt.held.1 < doubt.newcomers.0);
+    let newcomer = t + Span::from_millis(5);
+    assert!(doubt.newcomers.0 < newcomer && newcomer < doubt.newcomers.1);
+    let Some(Accepted::Stepped(step)) = clock.believe() else { panic!("it is believed") };
+    assert!((step - Span::from_millis(5)).abs() < Span::from_micros(5), "{step}");
+    assert_eq!(clock.exchange(&exact(k + 2, 5_000)), Ok(Accepted::Refined));
+}
+
+/// The `k`-th exchange with a server that gains `ppm` from the exchange `from` until `to`.
+fn ramped(k: u64, from: u64, to: u64, ppm: i64) -> Exchange {
+    exact(k, (k.clamp(from, to) - from) as i64 * 16 * ppm)
+}
+
+#[test]
+fn a_server_that_drifts_away_takes_nothing_along() {
+    let (mut clock, k) = settled_for(3000);
+    let before = clock.estimate(exact(k, 0).received.count).unwrap();
+    // Ten minutes at 200 ppm; then it stays where it is, 120 ms off.
+    for n in 1..=37 {
+        assert!(clock.exchange(&ramped(k + n, k, k + 37, 200)).is_err());
+        let at = exact(k + n, 0).received.count;
+        let (e, doubt) = (clock.estimate(at).unwrap(), clock.doubt(at).unwrap());
+        let t = instant(16.0 * (k + n) as f64) + Span::from_micros(220);
+        assert!((e.time - t).abs() < Span::from_micros(2), "held: {}", e.time - t);
+        assert!((e.time - t).abs() <= e.bound);
+        assert!(doubt.steady == (n == 1), "{n}: {doubt:?}");
+        assert!(n == 1 || e.growth >= Rate::from_ppb(500_000), "it may go anywhere");
+    }
+    let stays = (38..1000).take_while(|n| clock.exchange(&ramped(k + n, k, k + 37, 200)).is_err());
+    assert_eq!(stays.count(), 224, "an hour of staying, not of moving");
+    let e = clock.estimate(exact(k + 300, 0).received.count).unwrap();
+    assert_eq!(e.difference, before.difference);
+    assert!(e.difference_error < Rate::from_ppb(5_000), "{}", e.difference_error);
+}
+
+#[test]
+fn a_counter_of_another_rate_is_learnt_in_the_end() {
+    let (mut clock, k) = settled_for(3000);
+    let drifting = |n: u64| ramped(k + n, k, u64::MAX, 30);
+    let refused = (1..1000).take_while(|n| clock.exchange(&drifting(*n)).is_err()).count();
+    assert!((200..=230).contains(&refused), "{refused}");
+    for n in 1..200 {
+        assert!(clock.exchange(&drifting(refused as u64 + 1 + n)).is_ok());
+    }
+    let at = drifting(refused as u64 + 200).received.count;
+    let e = clock.estimate(at).unwrap();
+    let truth = e.time - instant(16.0 * (k + refused as u64 + 200) as f64);
+    assert!(truth.abs() > Span::from_millis(50), "it follows: {truth}");
+    let period = e.difference.relative_to(Period::from_hz(HZ));
+    assert!((period.0 - Rate::from_ppb(30_000).0).abs() < Rate::from_ppb(700).0, "{period}");
+}
+
+#[test]
+fn what_is_known_grows_vague_meanwhile_and_is_still_no_newcomer() {
+    // After 40 minutes what is known is only known to 1.5 ms again: 1 ms off is not right again.
+    let (mut clock, k) = settled_for(3000);
+    for n in 1..=200 {
+        assert!(clock.exchange(&exact(k + n, 1_000)).is_err(), "{n}");
+    }
+    let e = clock.estimate(exact(k + 200, 0).received.count).unwrap();
+    assert!(e.bound > Span::from_micros(1_500), "{}", e.bound);
+    assert_eq!(clock.exchange(&exact(k + 201, 0)), Ok(Accepted::Refined), "but this is");
+    let e = clock.estimate(exact(k + 201, 0).received.count).unwrap();
+    let t = instant(16.0 * (k + 201) as f64) + Span::from_micros(220);
+    assert!((e.time - t).abs() < Span::from_micros(20), "{}", e.time - t);
 }
 
 #[test]
@@ -152,7 +244,7 @@ fn warm(offset_us: i64) -> Ours {
     let count = Count(14 * HZ);
     let time = instant(14.0) + Span::from_micros(offset_us);
     let bound = Span::from_micros(10);
-    Ours::new(settings(), rate, Some(TimePrior { count, time, bound }))
+    Ours::new(settings(), rate, Some(TimePrior { count, time, bound, doubted: None }))
 }
 
 #[test]
@@ -168,18 +260,18 @@ fn a_warm_start_knows_time_better_than_its_first_exchange() {
 }
 
 #[test]
-fn a_warm_start_does_not_give_in_to_the_first_reply() {
+fn a_warm_start_gives_in_no_sooner_than_a_clock_that_runs() {
     let hour_off = 3_600_000_000;
     let mut clock = warm(0);
-    for k in 1..=7 {
+    for k in 1..=225 {
         assert_eq!(clock.exchange(&exact(k, hour_off)), Err(Refusal::ServerStep));
         let at = exact(k, 0).received.count;
         let e = clock.estimate(at).unwrap();
         let t = instant(16.0 * k as f64) + Span::from_micros(220);
-        assert!((e.time - t).abs() < Span::from_millis(1), "it holds: {}", e.time - t);
+        assert!((e.time - t).abs() < Span::from_micros(400), "it holds: {}", e.time - t);
         assert!(e.bound > Span::from_secs(3599), "and covers both: {}", e.bound);
     }
-    assert!(matches!(clock.exchange(&exact(8, hour_off)), Ok(Accepted::Stepped(_))));
+    assert_eq!(refused(warm(1_000_000), 0), 225);
 }
 
 #[test]

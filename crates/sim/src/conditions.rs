@@ -24,6 +24,9 @@ impl Scenario {
         if honest.iter().filter(|honest| **honest).count() * 2 <= honest.len() {
             broken.push("a server is wrong by more than it claims, and no majority is not".into());
         }
+        if !self.servers.iter().all(|server| server.is_as_declared()) {
+            broken.push("an asymmetry is declared that the path has not".into());
+        }
         if !self.pulses.iter().all(|pulse| pulse.is_harmless()) {
             broken.push("a pulse is off by more than its latency, and may be believed".into());
         }

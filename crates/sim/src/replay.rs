@@ -320,6 +320,8 @@ impl Replay {
             nominal: period,
             resolution: CountSpan(1),
             max_wander: options.max_wander.unwrap_or(ELSE.max_wander),
+            accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
+            asymmetry: None,
         };
         let prior = RatePrior { period, error: nominal.error };
         let stamp_error = options.stamp_error.or(said.stamp_error).unwrap_or(ELSE.stamp_error);

@@ -12,6 +12,7 @@ use crate::oscillator::OscillatorSpec;
 use crate::path::Recording;
 use crate::pps::PpsSpec;
 use crate::server::{LeapSecond, ServerSpec, check_poll, is_word};
+use crate::system_clock::SystemClockSpec;
 
 pub use error::ScenarioError;
 
@@ -54,6 +55,10 @@ pub struct Scenario {
     /// What the daemon takes for the bound of the oscillator's wander, ppm.
     #[serde(default = "max_wander_ppm")]
     pub max_wander_ppm: f64,
+    /// How long the replies of a server whose time has moved must agree before the daemon believes
+    /// them, s.
+    #[serde(default = "accept_step_after_s")]
+    pub accept_step_after_s: f64,
     /// Unix time at the start.
     #[serde(default = "begin")]
     pub begin: i64,
@@ -78,6 +83,9 @@ pub struct Scenario {
     /// The host.
     #[serde(default)]
     pub host: HostSpec,
+    /// The system clock, if the daemon steers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_clock: Option<SystemClockSpec>,
     /// The servers.
     #[serde(rename = "server")]
     pub servers: Vec<ServerSpec>,
@@ -164,6 +172,10 @@ fn max_wander_ppm() -> f64 {
     0.5
 }
 
+fn accept_step_after_s() -> f64 {
+    crate::number::seconds(truechimer_feedforward::ACCEPT_STEP_AFTER)
+}
+
 fn begin() -> i64 {
     BEGIN
 }
@@ -182,6 +194,7 @@ impl Scenario {
             adaptive: None,
             burst: true,
             max_wander_ppm: max_wander_ppm(),
+            accept_step_after_s: accept_step_after_s(),
             begin: BEGIN,
             leap_list: true,
             leap: None,
@@ -190,6 +203,7 @@ impl Scenario {
             restarts: Vec::new(),
             oscillator: OscillatorSpec::reference(),
             host: HostSpec::default(),
+            system_clock: None,
             servers,
             pulses: Vec::new(),
         }
@@ -298,6 +312,7 @@ impl Scenario {
             }
         }
         within("max-wander-ppm", self.max_wander_ppm, 1e-3, 100.0)?;
+        within("accept-step-after-s", self.accept_step_after_s, 0.0, TIME)?;
         // From 2000 to 2100.
         within("begin", self.begin as f64, 946_684_800.0, 4_102_444_800.0)?;
         if let Some(leap) = self.leap {
@@ -328,6 +343,9 @@ impl Scenario {
         }
         self.oscillator.check().map_err(|e| format!("oscillator: {e}"))?;
         self.host.check().map_err(|e| format!("host: {e}"))?;
+        if let Some(system) = &self.system_clock {
+            system.check().map_err(|e| format!("system-clock: {e}"))?;
+        }
         if self.servers.is_empty() || self.servers.len() > SERVERS {
             let n = self.servers.len();
             return Err(format!("server: {n} of them; there must be 1 to {SERVERS} [[server]]"));
@@ -376,7 +394,8 @@ impl Scenario {
         let honest = self.honest();
         let majority = honest.iter().filter(|honest| **honest).count() * 2 > honest.len();
         let pulses = self.pulses.iter().all(PpsSpec::is_harmless);
-        majority && pulses && !self.host.jumps.iter().any(|jump| jump.raw_too)
+        let declared = self.servers.iter().all(ServerSpec::is_as_declared);
+        majority && declared && pulses && !self.host.jumps.iter().any(|jump| jump.raw_too)
     }
 
     /// Whether the counter runs on without a break. After one, the old promise stands until the

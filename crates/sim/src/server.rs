@@ -1,14 +1,14 @@
 //! Servers: what time they tell, how they come to be wrong about it, and what they claim.
 
 use serde::{Deserialize, Serialize};
-use truechimer_engine::POLL_RANGE;
+use truechimer_engine::{Asymmetry, POLL_RANGE};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{HEADER_LEN, LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{Instant, Leaps, Span};
 
 use crate::limits::{TIME, each, interval, within};
 use crate::number::{seconds, span};
-use crate::path::{Path, PathSpec};
+use crate::path::{Path, PathSpec, Shift};
 use crate::random::Random;
 
 /// Steps of a wandering server's clock are so far apart, s; between them it is a straight line.
@@ -72,9 +72,17 @@ pub struct ServerSpec {
     /// Stretches without a word from it.
     #[serde(rename = "silence", skip_serializing_if = "Vec::is_empty")]
     pub silences: Vec<Stretch>,
+    /// Stretches without its own reference.
+    #[serde(rename = "lapse", skip_serializing_if = "Vec::is_empty")]
+    pub lapses: Vec<Lapse>,
     /// Stretches in which it refuses service.
     #[serde(rename = "refuse", skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refuse>,
+    /// What the daemon is told: how much longer the fastest request takes than the fastest reply, µs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared_asymmetry_us: Option<f64>,
+    /// ... to within this, µs.
+    pub declared_error_us: f64,
     /// The way there.
     pub forward: PathSpec,
     /// The way back.
@@ -140,6 +148,24 @@ pub struct ServerRestart {
     pub unsynchronised_s: f64,
 }
 
+/// A stretch without a reference. Its clock drifts, and its root dispersion grows; then it says that
+/// it is not synchronised; then it is right again.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Lapse {
+    /// When it begins, s.
+    pub from_s: f64,
+    /// How long it goes on without, s.
+    pub lost_s: f64,
+    /// How long after that it says that it is not synchronised, s.
+    #[serde(default)]
+    pub silent_s: f64,
+    /// How fast its clock drifts away meanwhile, ppm.
+    pub ppm: f64,
+    /// How fast its root dispersion grows, ppm.
+    pub claimed_ppm: f64,
+}
+
 /// A stretch of time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -183,7 +209,10 @@ impl Default for ServerSpec {
             wander: None,
             restarts: Vec::new(),
             silences: Vec::new(),
+            lapses: Vec::new(),
             refusals: Vec::new(),
+            declared_asymmetry_us: None,
+            declared_error_us: 0.0,
             forward: PathSpec::default(),
             backward: PathSpec::default(),
         }
@@ -225,6 +254,8 @@ impl ServerSpec {
         us("quantum-us", self.quantum_us)?;
         us("residence-us", self.residence_us)?;
         us("residence-jitter-us", self.residence_jitter_us)?;
+        within("declared-asymmetry-us", self.declared_asymmetry_us.unwrap_or(0.0), -1e6, 1e6)?;
+        us("declared-error-us", self.declared_error_us)?;
         ms("offset-ms", self.offset_ms)?;
         each("step", &self.steps, |step| {
             within("at-s", step.at_s, 0.0, TIME)?;
@@ -248,6 +279,13 @@ impl ServerSpec {
             within("unsynchronised-s", restart.unsynchronised_s, 0.0, TIME)
         })?;
         each("silence", &self.silences, |silence| interval(silence.from_s, silence.to_s))?;
+        each("lapse", &self.lapses, |lapse| {
+            within("from-s", lapse.from_s, 0.0, TIME)?;
+            within("lost-s", lapse.lost_s, 0.0, TIME)?;
+            within("silent-s", lapse.silent_s, 0.0, TIME)?;
+            within("ppm", lapse.ppm, -1e5, 1e5)?;
+            within("claimed-ppm", lapse.claimed_ppm, 0.0, 1e5)
+        })?;
         each("refuse", &self.refusals, |refuse| {
             interval(refuse.from_s, refuse.to_s)?;
             let code = refuse.code.as_bytes();
@@ -261,13 +299,45 @@ impl ServerSpec {
         self.backward.check().map_err(|e| format!("backward: {e}"))
     }
 
+    /// What the daemon is told of the path, if anything.
+    pub(crate) fn declared(&self) -> Option<Asymmetry> {
+        let us = |value: f64| span(value * 1e-6);
+        let by = us(self.declared_asymmetry_us?);
+        Some(Asymmetry { by, error: us(self.declared_error_us) })
+    }
+
+    /// Whether the path is what the daemon is told, at all times.
+    pub(crate) fn is_as_declared(&self) -> bool {
+        let Some(declared) = self.declared_asymmetry_us else { return true };
+        let floor = |path: &PathSpec, t: f64| {
+            let on = |s: &&Shift| s.at_s <= t && s.until_s.is_none_or(|until| t < until);
+            let shifted = path.shifts.iter().filter(on).map(|s| s.by_ms);
+            1e3 * shifted.fold(path.floor_ms, |sum, by| sum + by)
+        };
+        let shifts = self.forward.shifts.iter().chain(&self.backward.shifts);
+        let changes = shifts.flat_map(|s| [Some(s.at_s), s.until_s]).flatten();
+        changes.chain([0.0]).all(|t| {
+            let asymmetry = floor(&self.forward, t) - floor(&self.backward, t);
+            (asymmetry - declared).abs() <= self.declared_error_us + 1e-9
+        })
+    }
+
     /// Its time − the truth, s, at `t`, without wander and smear.
     fn offset_at(&self, t: f64) -> f64 {
         let steps = self.steps.iter().filter(|s| t >= s.at_s).map(|s| s.by_ms);
         let gained = |r: &Ramp| (t - r.from_s).clamp(0.0, r.to_s - r.from_s) * r.ppm * 1e-3;
         let ramps = self.ramps.iter().map(gained);
         let lies = self.lies.iter().filter(|l| during(t, l.from_s, l.to_s)).map(|l| l.by_ms);
-        1e-3 * steps.chain(ramps).chain(lies).fold(self.offset_ms, |sum, by| sum + by)
+        let drifted = |l: &Lapse| 1e-3 * l.ppm * l.lost_for(t).unwrap_or(0.0);
+        let drifts = self.lapses.iter().map(drifted);
+        let all = steps.chain(ramps).chain(lies).chain(drifts);
+        1e-3 * all.fold(self.offset_ms, |sum, by| sum + by)
+    }
+
+    /// By how much its root dispersion has grown at `t`, s.
+    fn grown_at(&self, t: f64) -> f64 {
+        let grown = |l: &Lapse| 1e-6 * l.claimed_ppm * l.lost_for(t).unwrap_or(0.0);
+        self.lapses.iter().map(grown).sum()
     }
 
     /// Whether it is away at `t`.
@@ -279,7 +349,9 @@ impl ServerSpec {
     /// Whether it says at `t` that it is not synchronised.
     fn is_unsynchronised(&self, t: f64) -> bool {
         let back = |r: &ServerRestart| r.at_s + r.silent_s;
+        let says_so = |l: &Lapse| during(t, l.from_s + l.lost_s, l.from_s + l.lost_s + l.silent_s);
         self.restarts.iter().any(|r| during(t, back(r), back(r) + r.unsynchronised_s))
+            || self.lapses.iter().any(says_so)
     }
 
     /// The root distance that goes with such a dispersion, as a client works it out.
@@ -308,10 +380,19 @@ impl ServerSpec {
             let offset = self.offset_at(t);
             offset <= claimed && offset - cut >= -claimed
         };
+        let overran = |l: &Lapse| l.ppm.abs() > l.claimed_ppm;
+        let lapsed = self.lapses.iter().any(|l| l.from_s < length && overran(l));
         let smeared = self.smears && leap.is_some_and(|at| at - HALF_DAY < length);
         let wandering = self.wander.is_some_and(|w| !w.honest && w.us_per_root_s > 0.0);
         let exact = edges.into_iter().filter(|t| (0.0..=length).contains(t)).all(right);
-        exact && !smeared && !wandering
+        exact && !smeared && !wandering && !lapsed
+    }
+}
+
+impl Lapse {
+    /// For how long it has been without its reference at `t`, if it counts yet or still, s.
+    fn lost_for(&self, t: f64) -> Option<f64> {
+        during(t, self.from_s, self.from_s + self.lost_s).then_some(t - self.from_s)
     }
 }
 
@@ -428,7 +509,7 @@ impl Server {
             }
             _ => 0.0,
         };
-        let dispersion = self.spec.dispersion(wandered);
+        let dispersion = self.spec.dispersion(wandered + self.spec.grown_at(left));
         let now = origin + span(t);
         let announced = self.spec.announces && !self.spec.smears;
         let leap =

@@ -81,6 +81,8 @@ pub struct Converged {
     pub runs: usize,
     /// Median of the time it took, s, over all runs; none if half of them or more never reached it.
     pub median_s: Option<f64>,
+    /// What 95 % of the runs needed at most, s; none if more than 5 % never reached it.
+    pub p95_s: Option<f64>,
     /// The longest it took, s; none if a run never reached it.
     pub worst_s: Option<f64>,
 }
@@ -117,6 +119,9 @@ pub struct Differences {
     /// Measured − true.
     #[serde(flatten)]
     pub error: Errors,
+    /// The oscillator's own limit, µs: root of the mean square of what the same intervals would be
+    /// off by, measured by a clock that knew the exact rate when each began, and nothing after.
+    pub limit_us: f64,
     /// Median of the bound, µs.
     pub bound_median_us: f64,
     /// How often the true length was inside it.
@@ -159,10 +164,11 @@ impl Statistics {
                 Status::Disrupted => &mut seconds_by_status.disrupted,
             } += 1;
         }
-        let differences = |which: fn(&Sample) -> Option<Interval>| {
+        let differences = |which: fn(&Sample) -> Option<Interval>, length: usize| {
             let spans = || counted().filter_map(which);
             Differences {
                 error: Errors::of(spans().map(|span| span.error)),
+                limit_us: Errors::of(traces.iter().flat_map(|t| limits(t, which, length))).rms_us,
                 bound_median_us: median_us(spans().map(|span| span.bound)),
                 inside_bound: Inside::of(all().filter_map(which).map(|s| (s.error, s.bound))),
             }
@@ -177,11 +183,38 @@ impl Statistics {
             converged_s: THRESHOLDS.iter().map(|t| Converged::of(*t, traces)).collect(),
             inside_bound: Inside::of(all().filter(promised).map(|s| (s.error, s.bound))),
             seconds_by_status,
-            one_second: differences(|sample| sample.second),
-            thousand_seconds: differences(|sample| sample.thousand),
+            one_second: differences(|sample| sample.second, 1),
+            thousand_seconds: differences(|sample| sample.thousand, 1000),
             exchanges,
         }
     }
+}
+
+/// What intervals of so many seconds would be off by, s, had the oscillator kept the rate that it had
+/// when each began: those that were measured and count. Its rate is taken to move evenly from one
+/// second to the next.
+fn limits(trace: &Trace, which: fn(&Sample) -> Option<Interval>, length: usize) -> Vec<f64> {
+    let samples = &trace.samples;
+    let mut gained = Vec::with_capacity(samples.len());
+    let mut sum = 0.0;
+    let mut before: Option<&Sample> = None;
+    for sample in samples {
+        if let Some(before) = before {
+            sum += (sample.skew + before.skew) / 2.0 * (sample.at - before.at);
+        }
+        before = Some(sample);
+        gained.push(sum);
+    }
+    let begun = samples.iter().zip(&gained);
+    let ended = begun.clone().skip(length);
+    begun
+        .zip(ended)
+        .filter(|((from, _), (to, _))| {
+            let whole = (to.at - from.at - length as f64).abs() < GAP - 1.0;
+            whole && to.at >= trace.warm_up && which(to).is_some()
+        })
+        .map(|((from, start), (to, end))| end - start - from.skew * (to.at - from.at))
+        .collect()
 }
 
 impl Errors {
@@ -244,6 +277,7 @@ impl Converged {
             threshold_us: threshold * 1e6,
             runs: reached.len(),
             median_s: middle(took.len()).map(|(high, low)| (high + low) / 2.0),
+            p95_s: reached.get((19 * took.len()).div_ceil(20).saturating_sub(1)).copied(),
             worst_s: reached.last().copied().filter(|_| reached.len() == took.len()),
         }
     }
@@ -365,6 +399,18 @@ mod tests {
         assert_eq!(s.seconds_by_status, by);
         assert_eq!((s.error.seconds, s.inside_bound.seconds, s.inside_bound.outside), (3, 2, 0));
         assert!(near(s.error.mean_us, 3.0));
+    }
+
+    #[test]
+    fn the_limit_of_an_interval_is_what_the_rate_did_in_it() {
+        // The rate rises by 10⁻⁷ every second: in a second that makes 0.05 µs.
+        let mut rising = trace(&[0.0; 50]);
+        for (k, sample) in rising.samples.iter_mut().enumerate() {
+            sample.skew = 1e-7 * k as f64;
+        }
+        let s = Statistics::of(&[&rising]);
+        assert!(near(s.one_second.limit_us, 0.05), "{}", s.one_second.limit_us);
+        assert!(s.thousand_seconds.limit_us.is_nan());
     }
 
     #[test]

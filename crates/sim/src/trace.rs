@@ -35,6 +35,26 @@ pub struct Trace {
     pub exchanges: Vec<Exchanged>,
     /// What the clock had to say, oldest first.
     pub notes: Vec<Noted>,
+    /// The system clock once a second, where the daemon steers it, oldest first.
+    pub system: Vec<SystemSample>,
+}
+
+/// The system clock that the daemon steers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SystemSample {
+    /// When.
+    pub at: f64,
+    /// System clock − truth, s: positive is ahead.
+    pub error: f64,
+    /// System clock − the published clock, s, where that tells a time.
+    pub against_ours: Option<f64>,
+    /// Bound of |`error`| that the kernel gives whoever asks, s; `None` while it takes its clock for
+    /// not synchronised.
+    pub bound: Option<f64>,
+    /// The frequency that the kernel was given: positive, faster.
+    pub frequency: f64,
+    /// How often the daemon has stepped it so far.
+    pub steps: u32,
 }
 
 /// One reading of the clock through the hand that was published last.

@@ -11,7 +11,9 @@ mod daemon;
 mod queue;
 mod reader;
 
-use truechimer_engine::{Config, EstimatorKind, Saved, SourceConfig};
+use truechimer_engine::{
+    Config, DEFAULT_STEP_ABOVE, EstimatorKind, Saved, Selection, SourceConfig,
+};
 use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Instant, Period, Rate, Span};
 
@@ -23,6 +25,7 @@ use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Answered, Server};
 use crate::stamps::{Declared, Reference, Stamped};
+use crate::system_clock::{SystemClock, SystemClockSpec};
 use crate::trace::{Noted, Trace};
 use daemon::{Daemon, Datagram};
 use queue::Queue;
@@ -72,6 +75,19 @@ pub struct Run {
     pub poll_plan: PollPlan,
     /// Which of the servers were honest in each of their replies.
     pub honest: Vec<bool>,
+    /// What the sources were taken for, as it changed, oldest first.
+    pub marks: Vec<Marked>,
+}
+
+/// A source is taken for something else from now on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Marked {
+    /// Since when, s since the first request.
+    pub at: f64,
+    /// Which source.
+    pub source: usize,
+    /// What it is taken for now.
+    pub part: Selection,
 }
 
 /// Runs a scenario.
@@ -143,6 +159,7 @@ struct World<'s> {
     end: f64,
     queue: Queue<Happening>,
     host: Host,
+    system: Option<SystemClock>,
     servers: Vec<Server>,
     pulses: Vec<Pulse>,
     config: Config,
@@ -160,6 +177,7 @@ struct World<'s> {
     trace: Trace,
     stamps: Vec<Vec<Stamped>>,
     declared: Vec<Declared>,
+    marks: Vec<Marked>,
 }
 
 impl<'s> World<'s> {
@@ -179,6 +197,7 @@ impl<'s> World<'s> {
         let source = |spec: &crate::server::ServerSpec| SourceConfig {
             poll: spec.poll.unwrap_or(scenario.poll),
             burst: scenario.burst,
+            asymmetry: spec.declared(),
             ..SourceConfig::new(spec.name.clone())
         };
         let pulse = |(i, spec): (usize, &crate::pps::PpsSpec)| {
@@ -203,12 +222,19 @@ impl<'s> World<'s> {
             host: Host::new(&scenario.host, &scenario.oscillator, seed),
             servers: scenario.servers.iter().enumerate().map(server).collect(),
             pulses: scenario.pulses.iter().enumerate().map(pulse).collect(),
+            system: None,
             config: Config {
                 sources: scenario.servers.iter().map(source).collect(),
                 pps: scenario.pulses.iter().map(crate::pps::PpsSpec::config).collect(),
                 max_wander: rate_of_ppm(scenario.max_wander_ppm),
+                accept_step_after: crate::number::span(scenario.accept_step_after_s),
+                discipline: scenario.system_clock.is_some(),
+                step: scenario.system_clock.as_ref().map_or_else(Default::default, |s| s.step),
+                step_above: scenario
+                    .system_clock
+                    .as_ref()
+                    .map_or(DEFAULT_STEP_ABOVE, SystemClockSpec::step_above),
                 estimator: options.estimator,
-                ..Config::default()
             },
             daemon: None,
             lives: 0,
@@ -238,12 +264,16 @@ impl<'s> World<'s> {
                 };
                 scenario.servers.len()
             ],
+            marks: Vec::new(),
             scenario,
             options,
         }
     }
 
     fn run(&mut self) {
+        let (seed, Truth { origin, leaps }) = (self.options.seed, self.truth);
+        let spec = self.scenario.system_clock.as_ref();
+        self.system = spec.map(|s| SystemClock::new(s, seed, origin, &leaps, &mut self.host));
         self.queue.push(0.0, Happening::Begin(None));
         self.queue.push(READ_AT, Happening::Reading);
         for pulse in 0..self.pulses.len() {
@@ -272,6 +302,7 @@ impl<'s> World<'s> {
                 if asleep.is_none() && self.first_request.is_some() {
                     let sample = self.reader.read(t, &self.truth, &mut self.host);
                     self.trace.samples.push(sample);
+                    self.sample_system(t);
                 }
             }
             Happening::Second { pulse, second } => self.second(t, pulse, second),
@@ -319,6 +350,16 @@ impl<'s> World<'s> {
             | Happening::Second { .. }
             | Happening::Edge { .. } => {}
         }
+    }
+
+    /// Looks at the system clock beside the published one.
+    fn sample_system(&mut self, t: f64) {
+        let Some(system) = &mut self.system else { return };
+        let count = self.host.count(t);
+        let hand = self.reader.page().map(|(hand, _)| hand);
+        let ours = hand.filter(|hand| hand.status.bound_holds()).map(|hand| hand.time_at(count));
+        let right = (self.truth.origin + span(t), &self.truth.leaps);
+        self.trace.system.extend(system.sample(t, right, ours, &mut self.host));
     }
 
     /// Half a second before the next one begins: when the edge is looked for, if there is one.
@@ -382,6 +423,8 @@ impl<'s> World<'s> {
         trace.samples.iter_mut().for_each(|sample| sample.at -= begun);
         trace.exchanges.iter_mut().for_each(|exchange| exchange.at -= begun);
         trace.notes.iter_mut().for_each(|note| note.at -= begun);
+        self.marks.iter_mut().for_each(|mark| mark.at -= begun);
+        trace.system.iter_mut().for_each(|sample| sample.at -= begun);
         let honest: Vec<bool> = self.servers.iter().map(|server| server.honest).collect();
         trace.honest = honest.iter().all(|honest| *honest);
         Run {
@@ -390,6 +433,7 @@ impl<'s> World<'s> {
             declared: self.declared,
             poll_plan: self.plan,
             honest,
+            marks: self.marks,
         }
     }
 }

@@ -71,8 +71,7 @@ fn ours_is_no_worse_than_the_published_algorithm() {
         ("growing-queue-both", 2.0),
         ("draining-queue-both", 2.0),
         ("hidden-asymmetry", 12.0),
-        ("server-step-150ms", 28.0),
-        ("server-fault-150ms", 19.0),
+        ("server-wrong-150ms", 19.0),
         ("server-ramp", 19.0),
         ("user-stamps", 6.0),
         ("noisy-host", 19.0),
@@ -122,11 +121,11 @@ fn a_pulse_makes_the_bound_small() {
 fn a_wrong_server_is_held_off_for_a_while() {
     let s = statistics("server-hiccup-150ms", 17.0);
     assert!(s.error.max_us < 30.0, "a minute is no lasting evidence: {}", s.error.max_us);
-    let s = statistics("server-step-150ms", 20.0);
-    assert!(s.error.max_us < 10_000.0, "nor are four hours: {}", s.error.max_us);
+    let s = statistics("server-step-150ms", 16.9);
+    assert!(s.error.max_us < 300.0, "nor is most of an hour: {}", s.error.max_us);
     assert_eq!(s.inside_bound.outside, 0, "the bound covers both");
-    let s = statistics("server-step-150ms", 21.0);
-    assert!(s.error.max_us > 149_000.0, "five are");
+    let s = statistics("server-step-150ms", 17.2);
+    assert!(s.error.max_us > 149_000.0, "more than one is");
     assert!(s.inside_bound.outside > 0, "and it was no honest server");
 }
 

@@ -272,7 +272,9 @@ fn selection(selection: Selection) -> &'static str {
     match selection {
         Selection::Unusable => "unusable",
         Selection::Falseticker => "falseticker",
+        Selection::Smeared => "smeared",
         Selection::Truechimer => "truechimer",
+        Selection::Combined => "combined",
         Selection::Selected => "selected",
     }
 }

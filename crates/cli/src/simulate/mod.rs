@@ -1,9 +1,11 @@
 //! `truechimer simulate`: the clock in simulated networks, beside the truth.
 
+mod ablation;
 mod accuracy;
 mod case;
 mod csv;
 mod jobs;
+mod outage;
 mod screen;
 
 use std::fs;
@@ -23,7 +25,7 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 2] = ["case", "accuracy"];
+const STUDIES: [&str; 4] = ["case", "accuracy", "outage-end", "ablation"];
 
 /// What a second and an exchange of a run take while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
@@ -43,6 +45,8 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     match args.scenarios.as_slice() {
         [only] if only == "case" => return case::run(args, out),
         [only] if only == "accuracy" => return accuracy::run(args, out),
+        [only] if only == "outage-end" => return outage::run(args, out),
+        [only] if only == "ablation" => return ablation::run(args, out),
         _ => {}
     }
     let scenarios = args.scenarios.iter().map(|name| scenario(name, args));
@@ -136,6 +140,29 @@ fn affordable(scenario: &Scenario, seeds: usize) -> Result<(), Failure> {
         bytes / 1e9
     );
     Err(Failure::new(&scenario.name, why))
+}
+
+/// Refuses what a study that has its own scenarios and clocks has no use for.
+fn only_seeds(args: &args::Simulate, study: &str) -> Result<(), Failure> {
+    for (given, option) in [
+        (args.poll.is_some(), "--poll"),
+        (args.hours.is_some(), "--hours"),
+        (args.stamps.is_some(), "--stamps"),
+        (args.report.is_some(), "--report"),
+        (args.csv.is_some(), "--csv"),
+        (args.print, "--print"),
+        (args.json, "--json"),
+        (!args.estimator.is_empty(), "--estimator"),
+    ] {
+        if given {
+            let why = format!(
+                "not for the study '{study}', which has its own scenarios and estimators; it takes \
+                 --seeds and --jobs"
+            );
+            return Err(Failure::new(option, why));
+        }
+    }
+    Ok(())
 }
 
 /// The clocks to run, each once.

@@ -18,7 +18,10 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out, "\nStudies, each a series of scenarios:")?;
     writeln!(out, "{:width$}  the paper's experiments in one report", "case")?;
-    writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")
+    writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")?;
+    let outage = "two hours without a server, beside a filter that knows all";
+    writeln!(out, "{:width$}  {outage}", "outage-end")?;
+    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")
 }
 
 /// What stands above the table of one scenario.
@@ -173,7 +176,12 @@ mod tests {
         list(&all, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        for name in all.iter().map(|s| s.name.as_str()).chain(["case", "accuracy"]) {
+        for name in all.iter().map(|s| s.name.as_str()).chain([
+            "case",
+            "accuracy",
+            "outage-end",
+            "ablation",
+        ]) {
             assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
         }
     }

@@ -52,6 +52,11 @@ fn what_cannot_be_meant_is_named() {
         (&["serve", "--stratum", "16"], &["--stratum"]),
         (&["serve", "--listen", "localhost"], &["--listen"]),
         (&["serve", "--skew-ppm", "fast"], &["--skew-ppm", "not a decimal number"]),
+        (&["serve", "--allow", "192.0.2.0/24"], &["--allow goes with --clock page only"]),
+        (&["serve", "--clock", "page", "--offset", "1s"], &["--offset", "--clock system only"]),
+        (&["serve", "--allow", "192.0.2.1/24"], &["--allow", "did you mean 192.0.2.0/24?"]),
+        (&["serve", "--deny", "host"], &["--deny", "'host' is no IP address"]),
+        (&["serve", "--threads", "65"], &["--threads", "1..=64"]),
         (&["demo", "--seconds", "1"], &["--seconds"]),
     ] {
         let answer = truechimer(arguments);

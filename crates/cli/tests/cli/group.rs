@@ -138,6 +138,116 @@ fn what_readings_cost_is_measured_at_a_member() {
     local.ask(&["bench"]).assert_error(&["1 of demo, 2 of demo, 3 of demo", "--member"]);
 }
 
+/// What three members' status shows of programs: who is attached, what they read, who was refused.
+#[test]
+fn status_shows_who_is_attached() {
+    let local = Local::start();
+    let place = truechimer_group_client::Where {
+        directory: Some(local.dir.join("agents").into()),
+        group: "demo".to_owned(),
+        member: Some(truechimer_group::Member(2)),
+    };
+    let programs = || {
+        let status = local.ask(&["status", "--member", "2", "--group", "demo"]);
+        assert_eq!(status.code, 0, "{status:?}");
+        let words: Vec<&str> = status.out.split_whitespace().collect();
+        let from = words.iter().position(|word| *word == "programs").unwrap();
+        let end = words.iter().position(|word| *word == "agent").unwrap();
+        words[from + 1..end].join(" ")
+    };
+    assert!(programs().starts_with("none; 0 readings so far"), "{}", programs());
+    let replica = truechimer_group_client::Replica::attach(&place).unwrap();
+    for _ in 0..3 {
+        let patience = Some(SOON);
+        replica.first_thread().now(truechimer_group::Call::Group, patience).unwrap();
+    }
+    let me = std::process::id();
+    let shown = programs();
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap();
+    let who = format!("{} ({me}): 3 readings, the group's messages;", name.trim_end());
+    assert!(shown.contains(&who), "no {who:?} in {shown}");
+    assert!(shown.contains("3 readings so far, 3 answered"), "{shown}");
+    // Another program at the same member, and who is in its way.
+    let refused = truechimer_group_client::Replica::attach(&place).unwrap_err().to_string();
+    assert!(refused.contains(&me.to_string()), "{refused}");
+    assert!(programs().contains("1 attachment refused"), "{}", programs());
+    // The other members have nobody.
+    let other = local.ask(&["status", "--member", "3", "--json"]).json();
+    assert_eq!(other["programs"]["processes"], serde_json::json!([]), "{other}");
+    let report = local.ask(&["status", "--member", "2", "--json"]).json();
+    let process = &report["programs"]["processes"][0];
+    assert_eq!((&process["pid"], &process["reads"]), (&me.into(), &3.into()), "{report}");
+    drop(replica);
+    let end = Instant::now() + SOON;
+    while !programs().starts_with("none; 3 readings so far, 3 answered") {
+        assert!(Instant::now() < end, "{}", programs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_stopped_agent_is_told_from_one_that_is_not_there() {
+    let mut local = Local::start();
+    local.agent.signal("STOP");
+    local.ask(&["status", "--member", "1"]).assert_error(&["1.sock", "is it stopped?"]);
+    local.agent.signal("CONT");
+    local.until_live();
+    local.agent.signal("KILL");
+    local.agent.wait();
+    // Its sockets are still there.
+    local.ask(&["status", "--member", "1"]).assert_error(&["1.sock", "no agent"]);
+}
+
+/// Commands of a user who may not use the agent's sockets.
+#[test]
+fn who_may_not_ask_is_told_so() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    const NO_RIGHT: &str =
+        "this user may not use the agent's socket; run as the agent's user, or let";
+    let local = Local::start();
+    let (agents, group) = (local.dir.join("agents"), local.dir.join("agents/demo"));
+    let mode = |path: &str, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    // Where it can be executed by whomever.
+    let copy = local.dir.join("truechimer");
+    if root {
+        std::fs::copy(env!("CARGO_BIN_EXE_truechimer"), &copy).unwrap();
+        mode(&copy, 0o755);
+    }
+    let ask = |arguments: &[&str]| {
+        let mut command = command(&[&["group"], arguments, &["--directory", &agents]].concat());
+        if root {
+            let by_root = command;
+            command = std::process::Command::new(&copy);
+            command.args(by_root.get_args()).uid(NOBODY).gid(NOBODY).current_dir("/");
+        }
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        Answer { code: output.status.code().unwrap(), out, err }
+    };
+    // Neither may look.
+    mode(&group, if root { 0o700 } else { 0 });
+    for command in ["status", "now", "watch"] {
+        ask(&[command]).assert_error(&[&group, "may not look for agents there", "root"]);
+    }
+    // They may look, but not connect.
+    mode(&group, 0o755);
+    let sockets: Vec<String> = (1..=3).map(|member| format!("{group}/{member}.sock")).collect();
+    sockets.iter().for_each(|socket| mode(socket, if root { 0o600 } else { 0 }));
+    ask(&["status", "--member", "2"]).assert_error(&["2.sock", NO_RIGHT]);
+    // They may.
+    if root {
+        sockets.iter().for_each(|socket| mode(socket, 0o666));
+        assert_eq!(ask(&["status", "--member", "2"]).code, 0);
+    }
+    assert_eq!(local.ask(&["status"]).code, if root { 0 } else { 2 });
+}
+
 /// An agent of a local group of so many members, with these options.
 fn agent(dir: &Dir, members: &str, options: &[&str]) -> Process {
     let agents = dir.join("agents");

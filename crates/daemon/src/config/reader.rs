@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use truechimer_engine::{POLL_RANGE, PpsConfig, SourceConfig};
+use truechimer_engine::{Asymmetry, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy};
 use truechimer_time::{Rate, Span};
 
+use super::duration;
 use super::host::host_and_port;
 use super::nearest::nearest;
 use super::pps;
@@ -41,14 +42,16 @@ const TOP: &[&str] = &[
     "state",
     "leap-file",
     "max-wander-ppm",
+    "accept-step-after",
     "source",
     "system-clock",
 ];
-const SOURCE: &[&str] = &["host", "poll", "burst", "pps", "latency", "offset", "name"];
+const SOURCE: &[&str] =
+    &["host", "poll", "burst", "asymmetry", "asymmetry-error", "pps", "latency", "offset", "name"];
 /// Which of a source's keys are for a pulse, and which for a server.
 const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
-const OF_SERVER: &[&str] = &["host", "poll", "burst"];
-const SYSTEM_CLOCK: &[&str] = &["discipline"];
+const OF_SERVER: &[&str] = &["host", "poll", "burst", "asymmetry", "asymmetry-error"];
+const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 /// Every table, as it is written, with its keys.
 const TABLES: [(&str, &[&str]); 3] =
     [("the top of the file", TOP), ("[[source]]", SOURCE), ("[system-clock]", SYSTEM_CLOCK)];
@@ -95,6 +98,11 @@ impl Reader<'_> {
                         settings.engine.max_wander = rate;
                     }
                 }
+                "accept-step-after" => {
+                    if let Some(span) = self.duration("accept-step-after", value, "1h") {
+                        settings.engine.accept_step_after = span;
+                    }
+                }
                 "source" => self.sources(value, settings),
                 "system-clock" => match value.get_ref().as_table() {
                     Some(table) => self.system_clock(table, settings),
@@ -114,6 +122,16 @@ impl Reader<'_> {
                 "discipline" => {
                     if let Some(on) = self.boolean("discipline", value) {
                         settings.engine.discipline = on;
+                    }
+                }
+                "step" => match self.string("step", value).map(step_policy) {
+                    Some(Ok(policy)) => settings.engine.step = policy,
+                    Some(Err(why)) => self.wrong("step", value, &why),
+                    None => {}
+                },
+                "step-above" => {
+                    if let Some(span) = self.span("step-above", value, "1ms", step_above) {
+                        settings.engine.step_above = span;
                     }
                 }
                 other => self.unknown(other, key.span().start, TABLES[2]),
@@ -192,6 +210,21 @@ impl Reader<'_> {
         (!pulse.path.is_empty()).then_some(pulse)
     }
 
+    /// A length of time that may also be in minutes and hours, up to a week.
+    fn duration(&mut self, key: &str, value: &Value<'_>, example: &str) -> Option<Span> {
+        let Some(text) = value.get_ref().as_str() else {
+            self.kind(key, value, &format!("a time with its unit in quotes, as in \"{example}\""));
+            return None;
+        };
+        match duration::parse(text) {
+            Ok(span) => Some(span),
+            Err(why) => {
+                self.wrong(key, value, &why);
+                None
+            }
+        }
+    }
+
     /// A length of time as text with its unit, within what `check` allows.
     fn span(
         &mut self,
@@ -216,6 +249,7 @@ impl Reader<'_> {
     fn source(&mut self, table: &DeTable<'_>, at: usize) -> Option<SourceConfig> {
         let mut source = SourceConfig::new("");
         let mut named = false;
+        let mut declared = (None, None);
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "host" => {
@@ -230,6 +264,13 @@ impl Reader<'_> {
                     Some(Err(why)) => self.wrong("poll", value, &why),
                     None => self.kind("poll", value, "a whole number of seconds, as in 16"),
                 },
+                "asymmetry" => {
+                    declared.0 = self.span("asymmetry", value, "120us", asymmetry).or(declared.0);
+                }
+                "asymmetry-error" => {
+                    let span = self.span("asymmetry-error", value, "20us", asymmetry_error);
+                    declared.1 = span.or(declared.1);
+                }
                 "burst" => source.burst = self.boolean("burst", value).unwrap_or(source.burst),
                 other if OF_PPS.contains(&other) => self.problem(
                     key.span().start,
@@ -237,6 +278,16 @@ impl Reader<'_> {
                 ),
                 other => self.unknown(other, key.span().start, TABLES[1]),
             }
+        }
+        match (declared, table.contains_key("asymmetry"), table.contains_key("asymmetry-error")) {
+            ((Some(by), Some(error)), ..) => source.asymmetry = Some(Asymmetry { by, error }),
+            (_, true, false) => {
+                self.problem(at, "`asymmetry` needs `asymmetry-error`: how well is it known?");
+            }
+            (_, false, true) => {
+                self.problem(at, "`asymmetry-error` is nothing without `asymmetry`");
+            }
+            _ => {}
         }
         if !named {
             self.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
@@ -343,4 +394,30 @@ pub(crate) fn check_poll(seconds: i128) -> Result<u32, String> {
         .ok()
         .filter(|s| POLL_RANGE.contains(s))
         .ok_or_else(|| format!("must be {} to {} seconds", POLL_RANGE.start(), POLL_RANGE.end()))
+}
+
+/// Half a second is more than halfway round the world.
+fn asymmetry(span: Span) -> Result<Span, String> {
+    if span.abs() > Span::from_millis(500) {
+        return Err("must be -500ms to 500ms".into());
+    }
+    Ok(span)
+}
+
+fn asymmetry_error(span: Span) -> Result<Span, String> {
+    if span.is_negative() { Err("must be 0s to 500ms".into()) } else { asymmetry(span) }
+}
+
+fn step_policy(word: &str) -> Result<StepPolicy, String> {
+    match word {
+        "start" => Ok(StepPolicy::Start),
+        "never" => Ok(StepPolicy::Never),
+        "always" => Ok(StepPolicy::Always),
+        _ => Err("must be \"start\", \"never\" or \"always\"".into()),
+    }
+}
+
+fn step_above(span: Span) -> Result<Span, String> {
+    let range = Span::from_micros(10)..=Span::from_secs(86_400);
+    if range.contains(&span) { Ok(span) } else { Err("must be 10us to 86400s".into()) }
 }

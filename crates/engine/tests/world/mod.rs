@@ -134,6 +134,8 @@ impl World {
                     self.hosts.insert(source, host.clone());
                     let result = if host == "nowhere" {
                         Err("no such name".into())
+                    } else if host == "mapped" {
+                        Ok(vec!["[::ffff:192.0.2.1]:123".parse().unwrap()])
                     } else {
                         let first = std::iter::once(address(&host));
                         Ok(first.chain(self.more_addresses.iter().copied()).collect())

@@ -416,6 +416,8 @@ mod tests {
             nominal: Period::NANOSECOND,
             resolution: CountSpan(1),
             max_wander: Rate::ZERO,
+            accept_step_after: Span::ZERO,
+            asymmetry: None,
         };
         let mut clock = Published::new(settings, 1);
         let held = |c: &Published| c.state.as_ref().unwrap().history.range(0, u64::MAX).count();

@@ -16,6 +16,8 @@ pub fn settings() -> Settings {
         nominal: Period::from_hz(HZ),
         resolution: CountSpan(26),
         max_wander: Rate::from_ppb(500),
+        accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
+        asymmetry: None,
     }
 }
 

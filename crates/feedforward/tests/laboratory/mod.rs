@@ -49,6 +49,8 @@ pub fn settings(hz: u64) -> Settings {
         nominal: Period::from_hz(hz),
         resolution: CountSpan(26),
         max_wander: Rate::from_ppb(500),
+        accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
+        asymmetry: None,
     }
 }
 

@@ -6,6 +6,8 @@ mod path;
 mod pulse;
 mod reference;
 mod server;
+mod several;
+mod system;
 
 use crate::path::{Law, PathSpec, Queue, When};
 use crate::scenario::Scenario;
@@ -17,7 +19,16 @@ const HOUR: f64 = 3600.0;
 const NOON: f64 = 16.0 * HOUR;
 
 pub(super) fn all() -> Vec<Scenario> {
-    [reference::all(), path::all(), server::all(), pulse::all(), host::all()].concat()
+    [
+        reference::all(),
+        path::all(),
+        server::all(),
+        several::all(),
+        pulse::all(),
+        host::all(),
+        system::all(),
+    ]
+    .concat()
 }
 
 /// The LAN of the reference figures, one way: 100 µs and exponential 10 µs.

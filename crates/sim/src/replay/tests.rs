@@ -90,6 +90,8 @@ fn a_replay_is_the_estimator_on_the_same_rows() {
             nominal: Period::NANOSECOND,
             resolution: CountSpan(1),
             max_wander: Rate::from_ppb(100),
+            accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
+            asymmetry: None,
         };
         let prior = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
         let mut direct = estimator(kind, settings, prior, None, 16);

@@ -48,6 +48,7 @@ fn trace(seconds: u32) -> Trace {
             note(20.0, Level::Warning, "</script><script>alert('x')</script>"),
             note(30.0, Level::Debug, "of no weight"),
         ],
+        system: Vec::new(),
     }
 }
 

@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use truechimer_engine::{Action, Engine, Event, Level, SourceId, Start};
+use truechimer_engine::{Action, Engine, Event, Level, SourceId, Start, Steer};
 use truechimer_ntp::{HEADER_LEN, Packet};
 use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
 use truechimer_timehands::{Allowed, Hand, Passed};
 
-use super::{Happening, NOMINAL_ERROR, Planned, Request, World};
+use super::{Happening, Marked, NOMINAL_ERROR, Planned, Request, World};
 use crate::host::{Arrival, Departure, as_heard};
 use crate::number::seconds;
 use crate::pps::PulseEdge;
@@ -181,8 +181,11 @@ impl World<'_> {
         let count = self.host.count(t);
         let Some(mut daemon) = self.daemon.take() else { return };
         self.saved = daemon.engine.saved(count);
-        // Whatever it still wants is about the system clock, which is not simulated.
-        let _ = daemon.engine.handle(count, Event::Stop);
+        for action in daemon.engine.handle(count, Event::Stop) {
+            if let Action::Steer(steer) = action {
+                self.steer(t, steer);
+            }
+        }
         if restart.is_some_and(|restart| !restart.warm) {
             self.reader.clear();
         }
@@ -329,6 +332,10 @@ impl World<'_> {
             daemon.checked = Some(check.count);
         }
         self.reader.heartbeat(check.count);
+        if let Some(system) = &mut self.system {
+            let reading = system.read(t, &mut self.host);
+            self.handle(t, Event::SystemClock(reading));
+        }
     }
 
     /// Fixes when the daemon wakes up next if nothing else happens.
@@ -376,10 +383,15 @@ impl World<'_> {
                     let made = self.host.made(t);
                     self.reader.publish(hand, made);
                 }
-                // Scenarios leave the system clock alone.
-                Action::Steer(_) => {}
+                Action::Steer(steer) => self.steer(t, steer),
                 Action::Note { level, text } => self.note(t, level, text),
             }
+        }
+    }
+
+    fn steer(&mut self, t: f64, steer: Steer) {
+        if let Some(system) = &mut self.system {
+            system.steer(t, steer, &mut self.host);
         }
     }
 
@@ -473,6 +485,12 @@ impl World<'_> {
         let count = self.host.count(t);
         let Some(daemon) = &mut self.daemon else { return };
         let report = daemon.engine.report(count);
+        for (source, said) in report.sources.iter().enumerate() {
+            let last = self.marks.iter().rfind(|mark| mark.source == source);
+            if last.is_none_or(|last| last.part != said.selection) {
+                self.marks.push(Marked { at: t, source, part: said.selection });
+            }
+        }
         let Some(said) = report.sources.get(source) else { return };
         let Some(accepted) = daemon.accepted.get_mut(source) else { return };
         let used = said.accepted > std::mem::replace(accepted, said.accepted);

@@ -1,12 +1,16 @@
 //! docs/scenarios.md against the code: its examples are read, it has every key, and its ranges and
 //! defaults are those of the code.
 
+use truechimer_engine::StepPolicy;
 use truechimer_sim::host::{HostSpec, Jump, Load, RequestDelay, StampLaw, StampSpec, Suspend};
 use truechimer_sim::oscillator::{self, OscillatorSpec, Sine};
 use truechimer_sim::path::{Law, Outage, PathSpec, Queue, Shift, When};
 use truechimer_sim::pps::PpsSpec;
 use truechimer_sim::scenario::{Change, LeapSpec, ResolveSpec, Restart};
-use truechimer_sim::server::{self, Lie, Refuse, ServerRestart, ServerSpec, Stretch, Wander};
+use truechimer_sim::server::{
+    self, Lapse, Lie, Refuse, ServerRestart, ServerSpec, Stretch, Wander,
+};
+use truechimer_sim::system_clock::{Set, SystemClockSpec};
 use truechimer_sim::{Scenario, ScenarioError, parse_delays};
 
 const REFERENCE: &str = include_str!("../../../../docs/scenarios.md");
@@ -65,6 +69,9 @@ fn everything() -> Scenario {
         wander: Some(Wander { us_per_root_s: 1.0, honest: true }),
         restarts: vec![ServerRestart { at_s, silent_s: 1.0, unsynchronised_s: 1.0 }],
         silences: vec![Stretch { from_s, to_s }],
+        lapses: vec![Lapse { from_s, lost_s: 1.0, silent_s: 1.0, ppm: 1.0, claimed_ppm: 1.0 }],
+        declared_asymmetry_us: Some(1.0),
+        declared_error_us: 1.0,
         refusals: vec![Refuse { from_s, to_s, code: "RATE".into() }],
         forward: forward.clone(),
         backward: PathSpec::default(),
@@ -78,6 +85,7 @@ fn everything() -> Scenario {
         adaptive: Some([16, 64]),
         burst: false,
         max_wander_ppm: 1.5,
+        accept_step_after_s: 600.0,
         begin: 1_800_000_001,
         leap_list: false,
         leap: Some(LeapSpec { midnight: 1_814_400_000, inserted: false }),
@@ -94,6 +102,15 @@ fn everything() -> Scenario {
             ramps: vec![oscillator::Ramp { from_s, to_s, ppm: 1.0 }],
             steps: vec![oscillator::Step { at_s, ppm: 1.0 }],
         },
+        system_clock: Some(SystemClockSpec {
+            offset_ms: 1.0,
+            skew_ppm: 1.0,
+            frequency_ppm: 1.0,
+            step: StepPolicy::Always,
+            step_above_ms: 2.0,
+            noise_ns: 1.0,
+            sets: vec![Set { at_s, by_ms: 1.0 }],
+        }),
         host: HostSpec {
             counter_hz: 1_000_000_000,
             tick_ms: 2.0,

@@ -1,13 +1,17 @@
 //! What servers do.
 
 use super::{HOUR, NOON, lan_path, on_lan, single, wan_path};
-use crate::path::PathSpec;
-use crate::scenario::{LeapSpec, Scenario};
+use crate::host::Jump;
+use crate::path::{PathSpec, Shift};
+use crate::scenario::{LeapSpec, Restart, Scenario};
 use crate::server::{Lie, Ramp, Refuse, ServerRestart, ServerSpec, Step, Wander};
 
 /// 2027-07-01T00:00:00Z, and sixteen hours before.
 const MIDNIGHT: i64 = 1_814_400_000;
 const BEFORE: i64 = MIDNIGHT - 16 * 3600;
+
+/// How long a wrong server is wrong, s.
+const WRONG: f64 = 600.0;
 
 /// An honest server of this name on the LAN.
 fn named(name: &str) -> ServerSpec {
@@ -16,6 +20,8 @@ fn named(name: &str) -> ServerSpec {
 
 pub(super) fn all() -> Vec<Scenario> {
     let mut all = wrong();
+    all.extend(stubborn());
+    all.extend(declared());
     all.extend(right());
     all.extend(several());
     all
@@ -44,6 +50,138 @@ fn wrong() -> Vec<Scenario> {
             "server-wander-unclaimed",
             "the server's clock walks by 1 µs per √s and says nothing of it",
             ServerSpec { wander: Some(unclaimed), ..on_lan() },
+        ),
+    ]
+}
+
+/// A single server that is wrong for ten minutes: nobody else could tell.
+fn stubborn() -> Vec<Scenario> {
+    let wan = || ServerSpec::symmetric("wan", wan_path());
+    let lie = |server: ServerSpec, by_ms: f64| ServerSpec {
+        lies: vec![Lie { from_s: NOON, to_s: NOON + WRONG, by_ms }],
+        ..server
+    };
+    // There and back again, so that it is right in the end.
+    let ramp = |server: ServerSpec, ppm: f64| {
+        let by_ms = -ppm * WRONG * 1e-3;
+        ServerSpec {
+            ramps: vec![Ramp { from_s: NOON, to_s: NOON + WRONG, ppm }],
+            steps: vec![Step { at_s: NOON + WRONG, by_ms }],
+            ..server
+        }
+    };
+    let again = (0..9).map(|n| NOON + 1200.0 * f64::from(n));
+    let again = again.map(|from_s| Lie { from_s, to_s: from_s + WRONG, by_ms: 150.0 });
+    let elsewhere = ServerSpec {
+        restarts: vec![ServerRestart { at_s: NOON, silent_s: 60.0, unsynchronised_s: 120.0 }],
+        lies: vec![Lie { from_s: NOON, to_s: NOON + WRONG, by_ms: 1.0 }],
+        ..on_lan()
+    };
+    let jump = |by_s: f64| Jump { at_s: NOON, by_s, raw_too: true };
+    let mut migrated = Scenario::new(
+        "counter-jump-hidden-of-three",
+        "the counter jumps by 5 ms, the kernel's clocks with it; three servers tell",
+        vec![named("first"), named("second"), wan()],
+    );
+    migrated.host.jumps = vec![jump(5e-3)];
+    vec![
+        single("server-wrong-1ms", "the server is 1 ms wrong for ten minutes", lie(on_lan(), 1.0)),
+        single(
+            "server-wrong-10ms",
+            "the server is 10 ms wrong (behind) for ten minutes",
+            lie(on_lan(), -10.0),
+        ),
+        single(
+            "server-wrong-150ms",
+            "the server is 150 ms wrong for ten minutes",
+            lie(on_lan(), 150.0),
+        ),
+        single(
+            "server-wrong-1s",
+            "the server is a second wrong (behind) for ten minutes",
+            lie(on_lan(), -1000.0),
+        ),
+        single(
+            "server-ramp-200ppm",
+            "the server's clock gains 200 ppm for ten minutes and is right again",
+            ramp(on_lan(), 200.0),
+        ),
+        single(
+            "server-ramp-200ppm-behind",
+            "the server's clock loses 200 ppm for ten minutes and is right again",
+            ramp(on_lan(), -200.0),
+        ),
+        single(
+            "server-wrong-again",
+            "the server is 150 ms wrong for ten minutes in every twenty, nine times",
+            ServerSpec { lies: again.collect(), ..on_lan() },
+        ),
+        single(
+            "server-restart-elsewhere",
+            "the server restarts, and is 1 ms wrong for the rest of ten minutes",
+            elsewhere,
+        ),
+        Scenario {
+            restarts: vec![Restart {
+                at_s: NOON + 300.0,
+                gap_s: 10.0,
+                warm: true,
+                saved_rate: true,
+            }],
+            ..single(
+                "server-wrong-restart",
+                "the server is 150 ms wrong for ten minutes; the daemon restarts meanwhile",
+                lie(on_lan(), 150.0),
+            )
+        },
+        single(
+            "wan-server-wrong-150ms",
+            "a server far away is 150 ms wrong for ten minutes",
+            lie(wan(), 150.0),
+        ),
+        single(
+            "wan-server-ramp-200ppm",
+            "the clock of a server far away gains 200 ppm for ten minutes and is right again",
+            ramp(wan(), 200.0),
+        ),
+        migrated,
+    ]
+}
+
+/// Paths of which the user knows the asymmetry.
+fn declared() -> Vec<Scenario> {
+    let path = PathSpec::exponential;
+    let told = |server: ServerSpec, by_us: f64, error_us: f64| ServerSpec {
+        declared_asymmetry_us: Some(by_us),
+        declared_error_us: error_us,
+        ..server
+    };
+    let askew = || ServerSpec { forward: path(0.25, 0.01), backward: path(0.1, 0.01), ..on_lan() };
+    let shifts = |by_ms: f64| {
+        let mut server = told(
+            ServerSpec { forward: path(1.0, 0.01), backward: path(1.0, 0.01), ..on_lan() },
+            0.0,
+            20.0,
+        );
+        server.forward.shifts = vec![Shift { at_s: NOON, by_ms, until_s: None }];
+        server
+    };
+    vec![
+        single("askew", "the way there takes 150 µs longer, and nobody knows", askew()),
+        single(
+            "askew-declared",
+            "the way there takes 150 µs longer, and the daemon is told so to within 20 µs",
+            told(askew(), 140.0, 20.0),
+        ),
+        single(
+            "declared-shift-longer",
+            "a path declared to be symmetric takes 0.9 ms longer there from hour 16 on",
+            shifts(0.9),
+        ),
+        single(
+            "declared-shift-shorter",
+            "a path declared to be symmetric takes 0.9 ms less there from hour 16 on",
+            shifts(-0.9),
         ),
     ]
 }

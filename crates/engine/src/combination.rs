@@ -1,0 +1,311 @@
+//! One time from the sources that agree: weighted, and handed over without steps.
+//!
+//! Every source's time is truth + its *lean* + noise. The lean is what the asymmetry of its path and
+//! the error of its reference make: it hardly changes, and no exchange shows it. The noise is what
+//! its estimator says (`deviation`).
+//!
+//! Two weightings follow. What the time *does* from exchange to exchange goes by the noise alone
+//! (1 / deviation⁴, with what the source's reference may do): the sources' news add up. Where the time *stands* goes by what a lean can be: a
+//! fifth of the path's part of the bound, for a standard deviation (of public servers few lean by
+//! more), and what the source was seen to jump by.
+//!
+//! As only news add up, a source that comes, goes or changes its weight moves nothing: the published
+//! time is continuous, and only glides to where the sources of now put it. It glides fast if they
+//! know better than whoever it was learnt from, and slowly, as paths change, if they know less: what
+//! a near server has taught of the others' leans outlives it.
+
+use std::collections::BTreeMap;
+
+use truechimer_feedforward::Estimate;
+use truechimer_time::{Count, Instant, Period, Span};
+
+use crate::number::{fraction, rate, seconds, span};
+
+/// Standard deviation of a lean, as a share of the path's part of the bound. RADclock takes 0.2 of the
+/// round trip for the worst asymmetry there is; the bound has half of the round trip.
+const LEAN: f64 = 0.2;
+/// No estimate is better than this, s: the noise of a stamp.
+const LEAST: f64 = 50e-9;
+/// Before this age nothing is taught: the time is the weighted mean as it stands, s.
+const YOUNG: f64 = 64.0;
+/// How fast the time glides to those that know better, s.
+const FAST: f64 = 256.0;
+/// How slowly to those that know less: routes keep for days, and one that changes shows it, s.
+const SLOW: f64 = 604_800.0;
+/// So many times the variance is less.
+const WORSE: f64 = 1.5;
+/// How fast what a change of weights has left over is worked off, s.
+const LEFT_OVER: f64 = 256.0;
+/// Over how long a lean is averaged at most, s …
+const LEANS: f64 = 14_400.0;
+/// … and for how long an estimator's errors stay alike, s: that much is one measurement of it.
+const ALIKE: f64 = 256.0;
+/// So many deviations off, and the source has jumped, or the oscillator has: whoever can tell is
+/// asked …
+const JUMP: f64 = 6.0;
+/// … and so much beside, s.
+const JUMP_LEAST: f64 = 3e-6;
+/// Before its lean has been averaged for so long, what a source says next is no jump, s.
+const SETTLED: f64 = 1800.0;
+/// Whoever is asked must be so many times better than what is asked about.
+const ABLE: f64 = 4.0;
+
+/// A source that takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) id: u32,
+    pub(crate) estimate: Estimate,
+    /// The bound of its reference's error, as it claims it.
+    pub(crate) root_distance: Span,
+}
+
+/// What they come to.
+#[derive(Clone, Debug)]
+pub(crate) struct Combined {
+    pub(crate) time: Instant,
+    pub(crate) period: Period,
+    pub(crate) difference: Period,
+    /// The parts' shares in where the time stands, in their order; they add up to 1.
+    pub(crate) weights: Vec<f64>,
+}
+
+/// What is remembered from one combination to the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Combination {
+    level: Option<Level>,
+    members: BTreeMap<u32, Member>,
+}
+
+/// Where the time stands.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    begun: Count,
+    at: Count,
+    time: Instant,
+    period: Period,
+    /// How well it is known, s².
+    variance: f64,
+}
+
+/// What is known of a source.
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// Its time − the combined one, in the long run, s.
+    lean: f64,
+    /// How much is known of `lean`, in s / s².
+    known: f64,
+    /// How far it was from there after the last combination, s; `None` if it had no part in it.
+    off: Option<f64>,
+    /// What it was seen to jump by, s².
+    jumped: f64,
+    /// It was seen to jump at that count, and nobody has told yet whose jump it was.
+    suspect: Option<Count>,
+}
+
+/// A part, in seconds from where the time was foretold to be.
+#[derive(Clone, Copy, Debug)]
+struct Put {
+    id: u32,
+    offset: f64,
+    /// Variance of its noise, and of what its reference may do, s².
+    noise: f64,
+    /// Variance of what its lean may be, s².
+    lean: f64,
+    heard: Count,
+    member: Member,
+}
+
+impl Combination {
+    /// The counter broke: nothing of before counts.
+    pub(crate) fn forget(&mut self) {
+        *self = Combination::default();
+    }
+
+    /// Only these sources are left.
+    pub(crate) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.members.retain(|id, _| is_there(*id));
+    }
+
+    /// The time at `at`, moved into `low..=high` as far as that is needed. `None` of nothing.
+    pub(crate) fn combine(
+        &mut self,
+        parts: &[Part],
+        at: Count,
+        (low, high): (Instant, Instant),
+    ) -> Option<Combined> {
+        let first = parts.first()?;
+        let since = |from: Count, period: Period| seconds(period.span(at - from)).max(0.0);
+        let foretold = self.level.map(|l| l.time + l.period.span(at - l.at));
+        let origin = foretold.unwrap_or(first.estimate.time);
+        let dt = self.level.map_or(0.0, |l| since(l.at, l.period));
+        let age = self.level.map_or(0.0, |l| since(l.begun, l.period));
+        let mut put: Vec<Put> = parts.iter().map(|part| self.put(part, origin)).collect();
+        let raw = weighted(&put, Put::level_weight, |p| p.offset);
+        let variance = 1.0 / put.iter().map(Put::level_weight).sum::<f64>();
+        let grown = self.level.filter(|_| age >= YOUNG);
+        let (stands, known) = match grown {
+            None => (raw, variance),
+            Some(level) => {
+                judge(&mut put, at);
+                let news = weighted(&put, Put::news_weight, Put::news);
+                let left = weighted(&put, Put::news_weight, Put::off) - news;
+                let level_now = news + left * (dt / (dt + LEFT_OVER));
+                let better = ((level.variance - variance) / level.variance).clamp(0.0, 1.0);
+                let worse = variance > WORSE * level.variance;
+                let slow = if worse { SLOW } else { age.min(SLOW) };
+                let pull = dt * (1.0 / slow + better / FAST);
+                let share = pull / (1.0 + pull);
+                let glide = (raw - level_now) * share;
+                // All lean by so much less then, whoever is not there now as well.
+                self.lean_by(&mut put, -glide);
+                let known = level.variance + (variance - level.variance) * share;
+                (level_now + glide, known)
+            }
+        };
+        let free = origin + span(stands);
+        let time = Instant(free.0.clamp(low.0, high.0.max(low.0)));
+        let pushed = seconds(time - free);
+        self.lean_by(&mut put, -pushed);
+        self.members.values_mut().for_each(|member| member.off = None);
+        for p in &mut put {
+            p.learn(stands + pushed, dt, grown.is_none());
+            self.members.insert(p.id, p.member);
+        }
+        let share = |weight: &dyn Fn(&Put) -> f64| -> Vec<f64> {
+            let total: f64 = put.iter().map(weight).sum();
+            put.iter().map(|p| weight(p) / total).collect()
+        };
+        let mean = |of: fn(&Estimate) -> Period, shares: &[f64]| {
+            let first = of(&first.estimate);
+            let each = parts.iter().map(|part| fraction(of(&part.estimate).relative_to(first)));
+            let off: f64 = each.zip(shares).map(|(off, share)| off * share).sum();
+            if off == 0.0 { first } else { first.scaled(rate(off)) }
+        };
+        let shares = share(&Put::news_weight);
+        let period = mean(|e| e.period, &shares);
+        let difference = mean(|e| e.difference, &shares);
+        let begun = self.level.map_or(at, |level| level.begun);
+        self.level = Some(Level { begun, at, time, period, variance: known });
+        Some(Combined { time, period, difference, weights: share(&Put::level_weight) })
+    }
+
+    fn lean_by(&mut self, put: &mut [Put], by: f64) {
+        let all = self.members.values_mut().chain(put.iter_mut().map(|p| &mut p.member));
+        all.for_each(|member| member.lean += by);
+    }
+
+    fn put(&self, part: &Part, origin: Instant) -> Put {
+        let e = &part.estimate;
+        let offset = seconds(e.time - origin);
+        let own = seconds(e.deviation).max(LEAST);
+        let root = LEAN * seconds(part.root_distance);
+        let lean = LEAN * seconds(e.path_bound.min(e.bound));
+        // Whoever is new agrees with what is known, for all that is known.
+        let new = Member { lean: offset, ..Member::default() };
+        let member = self.members.get(&part.id).copied().unwrap_or(new);
+        let (noise, lean) = (own * own + root * root, lean * lean);
+        Put { id: part.id, offset, noise, lean, heard: e.last_used, member }
+    }
+}
+
+impl Put {
+    /// How far it is from where it should be.
+    fn off(&self) -> f64 {
+        self.offset - self.member.lean
+    }
+
+    /// By how much it has moved since the last combination that it had a part in.
+    fn news(&self) -> f64 {
+        self.off() - self.member.off.unwrap_or(self.off())
+    }
+
+    /// Variance of `off`: its noise, and what is not known of its lean yet.
+    fn variance(&self) -> f64 {
+        self.noise + ALIKE / self.member.known.max(ALIKE * 1e-3)
+    }
+
+    /// Sharper than the inverse variance: errors of filters that follow the same oscillator are alike
+    /// in part, and of those the worse one has nothing to add.
+    fn news_weight(&self) -> f64 {
+        if self.member.suspect.is_some() { 0.0 } else { 1.0 / (self.variance() * self.variance()) }
+    }
+
+    fn level_weight(&self) -> f64 {
+        1.0 / (self.noise + self.lean + self.member.jumped)
+    }
+
+    /// Learns its lean from where the time stands now.
+    fn learn(&mut self, stands: f64, dt: f64, young: bool) {
+        let precision = 1.0 / self.noise;
+        let off = self.off() - stands;
+        let member = &mut self.member;
+        if young {
+            (member.lean, member.known, member.off) =
+                (member.lean + off, YOUNG * precision, Some(0.0));
+            return;
+        }
+        if member.suspect.is_some() {
+            // What it moved by is still to be judged.
+            member.off = member.off.map(|before| before - stands);
+            return;
+        }
+        member.jumped *= 1.0 - (dt / SLOW).min(1.0);
+        let news = dt * precision;
+        member.known = (member.known + news).min(LEANS * precision);
+        let learnt = if member.known > 0.0 { off * (news / member.known).min(1.0) } else { 0.0 };
+        member.lean += learnt;
+        member.off = Some(off - learnt);
+    }
+}
+
+/// A source that is suddenly elsewhere: was it its path, or is it our clock? The others tell by their
+/// next exchange, if they are good enough.
+fn judge(put: &mut [Put], at: Count) {
+    let before: Vec<Put> = put.to_vec();
+    for p in put.iter_mut() {
+        let off = p.off().abs();
+        let beyond = (off - JUMP_LEAST).max(0.0);
+        if beyond * beyond <= JUMP * JUMP * p.variance() {
+            p.member.suspect = None;
+            continue;
+        }
+        if p.member.off.is_none() {
+            // It is back, and not where it was when it went: as if it were new.
+            p.member.lean += p.off();
+            p.member.known = 0.0;
+            continue;
+        }
+        if p.member.known * p.noise < SETTLED {
+            p.member.suspect = None;
+            continue;
+        }
+        let able = before.iter().filter(|other| {
+            other.id != p.id
+                && other.member.suspect.is_none()
+                && other.variance() * (ABLE * ABLE) < off * off
+        });
+        let Some(witness) = able.max_by_key(|other| (other.heard - at).0) else {
+            p.member.suspect = None;
+            continue;
+        };
+        let since = *p.member.suspect.get_or_insert(p.heard);
+        if (witness.heard - since).0 <= 0 {
+            continue;
+        }
+        p.member.suspect = None;
+        if witness.off().abs() < off / ABLE {
+            // Its own: it leans by so much more, and how far it leans is less certain.
+            p.member.jumped += off * off;
+            p.member.lean += p.news();
+            p.member.known = 0.0;
+        }
+    }
+    if put.iter().all(|p| p.member.suspect.is_some()) {
+        put.iter_mut().for_each(|p| p.member.suspect = None);
+    }
+}
+
+fn weighted(put: &[Put], weight: impl Fn(&Put) -> f64, value: impl Fn(&Put) -> f64) -> f64 {
+    let total: f64 = put.iter().map(&weight).sum();
+    put.iter().map(|p| weight(p) / total * value(p)).sum()
+}

@@ -1,0 +1,181 @@
+//! Servers that smear a leap second.
+//!
+//! Instead of a leap second they show a frequency: from noon to noon UTC, around the midnight of the
+//! leap, their clock runs 1/86 400 slow or fast (the linear smear that most public servers of that
+//! kind use). Until the leap such a server falls behind the others by up to half a second, then it is
+//! as much ahead, and at noon it is right again. On our scale, which has no leaps, that is a saw tooth
+//! around an instant that a list or the other servers know.
+//!
+//! A server smears if its time does what that saw tooth does, and ours does not. Its smear is then
+//! taken off, so that its estimator sees no change of rate; it has no say as long as there are
+//! servers that do not smear.
+
+use truechimer_time::{Instant, Leaps, Span};
+
+use crate::number::seconds;
+
+/// From noon to midnight, s.
+const HALF: i64 = 43_200;
+/// So many replies in a row must follow the saw tooth, or must not, to change what is thought.
+const REPLIES: u32 = 4;
+/// What is seen may be so much of what is expected, at least and at most: our own clock may have
+/// followed a little.
+const SHARE: (f64, f64) = (0.5, 1.25);
+/// The smear must exceed what else may be wrong by so much.
+const CLEAR: f64 = 4.0;
+/// What may be wrong with any reply, s.
+const LEAST: f64 = 100e-6;
+/// What a smear that is taken off may differ from the one that we think of: this part of it.
+const ROUGH: i128 = 1000;
+
+/// How far a server that smears is ahead of the truth at `at`; `None` if no leap is near.
+pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
+    let near = |at: Instant, leap: i64| (at.secs().saturating_sub(leap)).abs() < HALF;
+    let leap = [leaps.next, leaps.last].into_iter().flatten().find(|l| near(at, l.at))?;
+    let since = at - Instant::new(leap.at, 0);
+    // The part of the second that has been made up for by now.
+    let part = Span((since + Span::from_secs(HALF)).0 / i128::from(2 * HALF));
+    let step = i128::from(leap.step.signum());
+    let ahead = if since.is_negative() { -part.0 } else { Span::from_secs(1).0 - part.0 };
+    Some(Span(step * ahead))
+}
+
+/// What is thought of one server.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Smear {
+    found: bool,
+    /// Replies in a row that speak against what is thought.
+    against: u32,
+    /// Off and expected at the first of them, s.
+    first: (f64, f64),
+    /// The newest reply may be one of a server that smears.
+    plausible: bool,
+}
+
+impl Smear {
+    /// Looks at a reply that is `off` from our clock, which may be off by `doubtful` anyhow; `expected`
+    /// is where the server is if it smears.
+    pub(crate) fn look(&mut self, off: Span, doubtful: Span, expected: Option<Span>) {
+        let Some(expected) = expected.map(seconds) else {
+            *self = Smear::default();
+            return;
+        };
+        // At the leap itself it is a matter of reading by which side of it a reply is told.
+        let off = seconds(off);
+        let whole = rounded(off - expected);
+        let off = off - whole;
+        let share = off / expected;
+        self.plausible = expected != 0.0 && share >= SHARE.0 && share <= SHARE.1;
+        let doubtful = seconds(doubtful).max(LEAST);
+        if expected.abs() < CLEAR * doubtful {
+            return;
+        }
+        if self.plausible == self.found {
+            self.against = 0;
+            return;
+        }
+        if self.against == 0 {
+            self.first = (off, expected);
+        }
+        self.against += 1;
+        let (moved, should) = (off - self.first.0, expected - self.first.1);
+        // A server that stepped once stands still; one that smears goes on.
+        let goes = should.abs() >= doubtful && moved / should >= SHARE.0;
+        if self.against >= REPLIES && (self.found || goes) {
+            (self.found, self.against) = (!self.found, 0);
+        }
+    }
+
+    /// Whether it smears.
+    pub(crate) fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// Whether it may be that it smears: what it says may be that and no step.
+    pub(crate) fn is_plausible(&self) -> bool {
+        self.found || self.plausible
+    }
+
+    /// What is to be taken off a reply that is `off` from our clock, and what is to be added to its
+    /// root distance for it.
+    pub(crate) fn correction(&self, off: Span, expected: Option<Span>) -> Option<(Span, Span)> {
+        let expected = expected.filter(|_| self.found)?;
+        let whole = rounded(seconds(off - expected)) as i64;
+        Some((expected + Span::from_secs(whole), Span(expected.abs().0 / ROUGH)))
+    }
+}
+
+/// To the nearest whole number, for what is far below 2⁵².
+fn rounded(x: f64) -> f64 {
+    let shifted = if x < 0.0 { x - 0.5 } else { x + 0.5 };
+    if shifted.abs() < 1e15 { (shifted as i64) as f64 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_time::Leap;
+
+    const LEAP: i64 = 1_483_228_837;
+    const LEAPS: Leaps =
+        Leaps { tai_offset: 36, known: true, last: None, next: Some(Leap { at: LEAP, step: 1 }) };
+
+    fn at(hours: f64) -> Option<f64> {
+        let at = Instant::new(LEAP, 0) + Span::from_millis((hours * 3_600_000.0) as i64);
+        expected(&LEAPS, at).map(seconds)
+    }
+
+    #[test]
+    fn the_saw_tooth() {
+        let near = |a: Option<f64>, b: f64| (a.unwrap() - b).abs() < 1e-9;
+        assert_eq!((at(-12.1), at(12.1)), (None, None));
+        assert!(near(at(-6.0), -0.25) && near(at(6.0), 0.25));
+        assert!(near(at(0.0), 0.5) && at(-1e-6).unwrap() < -0.49);
+        let deleted = Leaps { next: Some(Leap { at: LEAP, step: -1 }), ..LEAPS };
+        let six = expected(&deleted, Instant::new(LEAP - 21_600, 0)).map(seconds);
+        assert!(near(six, 0.25));
+    }
+
+    /// The smear as it is thought of after looking at replies that are so far off, s.
+    fn looked(off: impl Fn(i64) -> f64) -> Smear {
+        let mut smear = Smear::default();
+        for reply in 0..40 {
+            let now = Instant::new(LEAP - HALF + 16 * reply, 0);
+            let off = Span::from_nanos((off(16 * reply) * 1e9) as i64);
+            smear.look(off, Span::from_micros(50), expected(&LEAPS, now));
+        }
+        smear
+    }
+
+    #[test]
+    fn a_smear_is_told_from_a_step_and_from_a_wrong_rate() {
+        assert!(looked(|s| s as f64 / -86_400.0).is_found());
+        assert!(looked(|s| s as f64 / -86_400.0 + 150e-6).is_found());
+        assert!(!looked(|_| 0.0).is_found());
+        assert!(!looked(|_| -2e-3).is_found(), "a step");
+        assert!(!looked(|s| s as f64 * -25e-6).is_found(), "twice as fast");
+        assert!(!looked(|s| s as f64 / 86_400.0).is_found(), "the other way");
+    }
+
+    #[test]
+    fn it_is_over_when_it_no_longer_follows() {
+        let stops = |s: i64| if s < 320 { s as f64 / -86_400.0 } else { 0.0 };
+        assert!(!looked(stops).is_found());
+        let mut smear = looked(|s| s as f64 / -86_400.0);
+        smear.look(Span::ZERO, Span::ZERO, None);
+        assert_eq!(smear, Smear::default());
+    }
+
+    #[test]
+    fn at_the_leap_either_reading_will_do() {
+        let mut smear = looked(|s| s as f64 / -86_400.0);
+        for off in [-500, 500] {
+            let expected = Some(Span::from_millis(500));
+            smear.look(Span::from_millis(off), Span::from_micros(50), expected);
+            let (by, _) = smear.correction(Span::from_millis(off), expected).unwrap();
+            assert!((by - Span::from_millis(off)).abs() <= Span(2), "{by}");
+        }
+        assert!(smear.is_found());
+        smear.look(Span::MAX, Span::MAX, Some(Span::MAX));
+    }
+}

@@ -1,0 +1,212 @@
+//! What a server says after its time moved by more than it may.
+//!
+//! Beyond what causality leaves open there are two explanations: the server is wrong, or the counter
+//! jumped unseen. The stamps of one server cannot tell them apart. So its newcomers are kept here and
+//! change nothing: no offset, no rate, no floor. They are believed once they have agreed with one
+//! another for as long as the user wants, or once somebody else vouches for them (several servers
+//! whose time moves alike at once: then it was the counter).
+//!
+//! There are two ways to agree. *Steady*: by the rate of the counter that is known. *Loose*: by some
+//! rate that a counter may have. A server that drifts away agrees with itself only loosely; so does
+//! an honest one if the counter is another one now.
+
+use truechimer_time::Count;
+
+use crate::corridor::Corridor;
+use crate::filter::Known;
+use crate::ours::Measured;
+
+/// However short the time is that the user wants, so many in a row must agree ...
+const LEAST: u32 = 8;
+/// ... or, at polls so slow that they take longer than this (s), so many.
+const LONG: f64 = 3600.0;
+const FEW: u32 = 3;
+/// Newcomers that were restless are called so until so many in a row have agreed by the known rate.
+const CALM: u32 = 8;
+/// Where newcomers and what is known meet at last, because the latter's bound has grown, an exchange
+/// is a newcomer if it is so many standard deviations from where the clock is likely to have gone,
+/// or nearer to the others of them.
+const LIKELY_SIGMAS: f64 = 6.0;
+
+/// Exchanges in a row that agree with one another.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    since: Count,
+    count: u32,
+    /// Where they put θ, at the newest.
+    corridor: Corridor,
+}
+
+impl Run {
+    fn new(at: Count, own: Corridor) -> Run {
+        Run { since: at, count: 1, corridor: own }
+    }
+
+    fn later(&self, dt: f64, rate: f64, slack: f64) -> Corridor {
+        self.corridor.later(dt, rate, slack)
+    }
+
+    /// The run with one more, if that agrees.
+    fn with(&self, own: &Corridor, dt: f64, rate: f64, slack: f64) -> Option<Run> {
+        let corridor = self.later(dt, rate, slack).intersection(own)?;
+        Some(Run { corridor, count: self.count.saturating_add(1), ..*self })
+    }
+}
+
+/// The rate of θ, how far it may be off, and how far the rate of any counter may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates {
+    pub(crate) rate: f64,
+    pub(crate) slack: f64,
+    pub(crate) unknown: f64,
+}
+
+/// Newcomers, and what they contradict.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quarantine {
+    /// The newest exchange.
+    pub(crate) newest: Measured,
+    steady: Run,
+    loose: Run,
+    /// What was known when they began, from the estimate: lower and upper end, s.
+    known: Corridor,
+    /// How far the newest is from the estimate, s; positive: the server is ahead of it.
+    pub(crate) step: f64,
+    /// How many could be of either opinion since the newest of the newcomers.
+    between: u32,
+}
+
+/// Whose opinion an exchange is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Whose {
+    Known,
+    Newcomers,
+    /// It was late enough to agree with both, and rather with what is known.
+    Either,
+}
+
+/// How much evidence there is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Evidence {
+    /// Not enough.
+    Wanting,
+    /// The server's time moved.
+    Step,
+    /// And the counter's rate is another one.
+    OtherRate,
+}
+
+impl Quarantine {
+    /// The first of them; `known` is what it contradicts, `theta` the estimate now.
+    pub(crate) fn begin(
+        newest: Measured,
+        own: Corridor,
+        known: Corridor,
+        theta: f64,
+        step: f64,
+    ) -> Quarantine {
+        let run = Run::new(newest.received, own);
+        let known = Corridor { low: known.low - theta, high: known.high - theta };
+        Quarantine { newest, steady: run, loose: run, known, step, between: 0 }
+    }
+
+    /// They have said so since then, to somebody else.
+    pub(crate) fn goes_on(&mut self, since: Count) {
+        (self.steady.since, self.loose.since) = (since, since);
+    }
+
+    /// One more, `dt` seconds after the newest. If it agrees with none of the others, the evidence
+    /// begins anew.
+    pub(crate) fn take(
+        &mut self,
+        newest: Measured,
+        own: Corridor,
+        dt: f64,
+        rates: Rates,
+        step: f64,
+    ) {
+        let Rates { rate, slack, unknown } = rates;
+        let anew = Run::new(newest.received, own);
+        let steady = self.steady.with(&own, dt, rate, slack);
+        let loose = self.loose.with(&own, dt, rate, unknown);
+        (self.newest, self.step) = (newest, step);
+        match loose {
+            Some(loose) => {
+                self.loose = loose;
+                self.steady = steady.unwrap_or(anew);
+            }
+            None => (self.steady, self.loose) = (anew, anew),
+        }
+    }
+
+    /// Whose an exchange is that agrees with what is known: that may have grown so vague meanwhile
+    /// that it agrees with everything. `middle` is the middle of
+    /// both directions, which queues may have moved by `queued`; `likely` is where the clock is likely to
+    /// be, and its deviation.
+    pub(crate) fn whose(
+        &mut self,
+        own: &Corridor,
+        middle: f64,
+        queued: f64,
+        dt: f64,
+        rates: Rates,
+        likely: Known,
+    ) -> Whose {
+        let run = self.steady.later(dt, rates.rate, rates.slack);
+        let (theta, room) = (likely.mean, LIKELY_SIGMAS * likely.deviation);
+        let from_theirs = (middle - (run.low + run.high) / 2.0).abs();
+        if run.intersection(own).is_none() || from_theirs > queued + room {
+            return Whose::Known;
+        }
+        let known =
+            Corridor { low: theta + self.known.low - room, high: theta + self.known.high + room };
+        if known.intersection(own).is_none() || from_theirs < (middle - theta).abs() {
+            self.between = 0;
+            return Whose::Newcomers;
+        }
+        self.between += 1;
+        if self.between < LEAST { Whose::Either } else { Whose::Known }
+    }
+
+    /// When they began to contradict what is known.
+    pub(crate) fn since(&self) -> Count {
+        self.loose.since
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.loose.count
+    }
+
+    /// They agree only by another rate than the known one: they may go anywhere.
+    pub(crate) fn restless(&self) -> bool {
+        self.steady.count < self.loose.count.min(CALM)
+    }
+
+    /// The beginning of the agreement that will be believed first.
+    pub(crate) fn counts_from(&self) -> Count {
+        if self.restless() { self.loose.since } else { self.steady.since }
+    }
+
+    /// Where they put θ, `dt` seconds after the newest.
+    pub(crate) fn corridor(&self, dt: f64, rates: Rates) -> Corridor {
+        let slack = if self.restless() { rates.slack.max(rates.unknown) } else { rates.slack };
+        self.steady.later(dt, rates.rate, slack)
+    }
+
+    /// Whether they have lasted for `wanted` seconds. `seconds` is how long ago a count was, by the
+    /// newest.
+    pub(crate) fn evidence(&self, wanted: f64, seconds: impl Fn(Count) -> f64) -> Evidence {
+        let enough = |run: &Run, lasted: f64| {
+            lasted >= wanted && (run.count >= LEAST || run.count >= FEW && lasted >= LONG)
+        };
+        let (steady, loose) = (seconds(self.steady.since), seconds(self.loose.since));
+        if enough(&self.steady, steady) {
+            Evidence::Step
+        } else if enough(&self.loose, loose) && steady < loose / 2.0 {
+            Evidence::OtherRate
+        } else {
+            Evidence::Wanting
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Estimators on packets that were simulated before, without an engine around them.
+//!
+//! A run of the engine leaves the stamps of its exchanges. They go to any [`Estimator`] here, even to
+//! one that no daemon has: one that lacks a part, or one that is told what nobody can know. It is
+//! read once a second at the very counts at which the engine's clock was read.
+
+use truechimer_feedforward::{ACCEPT_STEP_AFTER, Estimator, Exchange, RatePrior, Settings};
+use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
+use truechimer_timehands::Status;
+
+use crate::host::Host;
+use crate::number::{seconds, span};
+use crate::scenario::Scenario;
+use crate::stamps::Stamped;
+use crate::trace::{Sample, Trace};
+use crate::world::Run;
+
+/// What is known of the counter's rate before it is measured.
+const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
+
+/// The packets of one run, as its only server's estimator saw them, and the truth.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    title: String,
+    warm_up: f64,
+    /// True time of each arrival, s since the start of the run.
+    exchanges: Vec<(f64, Exchange)>,
+    /// True time and count of each reading.
+    readings: Vec<(f64, Count)>,
+    origin: Instant,
+    settings: Settings,
+    prior: RatePrior,
+}
+
+impl Packets {
+    /// The packets of a run of this scenario under this seed. `None` if it had none, or several
+    /// sources, or if its counter did not go on all the time.
+    #[must_use]
+    pub fn of(scenario: &Scenario, seed: u64, run: &Run) -> Option<Packets> {
+        let ([stamps], [declared]) = (run.stamps.as_slice(), run.declared.as_slice()) else {
+            return None;
+        };
+        let host = &scenario.host;
+        if !host.suspends.is_empty() || !host.jumps.is_empty() || !scenario.pulses.is_empty() {
+            return None;
+        }
+        let nominal = Period::from_hz(host.counter_hz);
+        // Stamps are Unix seconds, without leaps: UTC as of the start goes on.
+        let offset = Span::from_secs(scenario.leaps().tai_offset.into());
+        let origin = Instant::new(scenario.origin(), 0) - offset;
+        let since = |at: Instant| seconds(at - origin);
+        let error = nominal.counts(declared.stamp_error.unwrap_or_default());
+        let stamp = |count| Stamp { count, error, method: StampMethod::Kernel };
+        let root_distance = declared.root_distance.unwrap_or_default();
+        let exchange = |x: &Stamped| {
+            let exchange = Exchange {
+                sent: stamp(x.sent),
+                server_received: x.server_received,
+                server_sent: x.server_sent,
+                received: stamp(x.received),
+                root_distance,
+            };
+            Some((since(x.reference?.received), exchange))
+        };
+        let exchanges = stamps.iter().map(exchange).collect::<Option<Vec<_>>>()?;
+        let begun = since(stamps.first()?.reference?.sent);
+        let mut host = Host::new(host, &scenario.oscillator, seed);
+        let last = (scenario.hours * 3600.0) as u64;
+        let readings = (0..last).map(|second| second as f64 + 0.5).filter(|t| *t >= begun);
+        Some(Packets {
+            title: scenario.name.clone(),
+            warm_up: scenario.warm_up_hours * 3600.0,
+            exchanges,
+            readings: readings.map(|t| (t, host.count(t))).collect(),
+            origin,
+            settings: Settings {
+                nominal,
+                resolution: CountSpan(1),
+                max_wander: Rate::from_ppb(libm::rint(scenario.max_wander_ppm * 1000.0) as i64),
+                accept_step_after: ACCEPT_STEP_AFTER,
+                asymmetry: None,
+            },
+            prior: RatePrior { period: nominal, error: NOMINAL_ERROR },
+        })
+    }
+
+    /// What an estimator of this host is told.
+    #[must_use]
+    pub fn known(&self) -> (Settings, RatePrior) {
+        (self.settings, self.prior)
+    }
+
+    /// What it makes of the packets. Intervals are not measured.
+    pub fn run(&self, estimator: &mut dyn Estimator) -> Trace {
+        let begun = self.readings.first().map_or(0.0, |(t, _)| *t);
+        let mut exchanges = self.exchanges.iter().peekable();
+        let mut samples = Vec::with_capacity(self.readings.len());
+        for (t, count) in &self.readings {
+            while let Some((_, exchange)) = exchanges.next_if(|(arrival, _)| arrival <= t) {
+                // A refusal is the estimator's business; the clock shows what it came to.
+                let _ = estimator.exchange(exchange);
+            }
+            let Some(estimate) = estimator.estimate(*count) else { continue };
+            let bound = seconds(estimate.bound);
+            samples.push(Sample {
+                at: t - begun,
+                error: seconds(estimate.time - (self.origin + span(*t))),
+                bound,
+                statistical: bound - seconds(estimate.path_bound),
+                status: Status::Synchronised,
+                rate_error: f64::NAN,
+                skew: f64::NAN,
+                second: None,
+                thousand: None,
+            });
+        }
+        Trace { title: self.title.clone(), warm_up: self.warm_up, samples, ..Trace::default() }
+    }
+}

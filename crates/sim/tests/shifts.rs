@@ -1,0 +1,84 @@
+//! Changes of route on the LAN: what follows them, and how fast. Fixed seeds.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use truechimer_engine::EstimatorKind;
+use truechimer_sim::path::Shift;
+use truechimer_sim::{Sample, Scenario, Trace, find, simulate_alike};
+
+/// When the route changes, s, and when the run ends, h.
+const AT: f64 = 6000.0;
+const HOURS: f64 = 2.5;
+const SEEDS: u64 = 3;
+/// It has to be followed by then, s after the change.
+const FOLLOWED: f64 = 600.0;
+
+/// The LAN with other floors, ms, that change by so much there and back.
+fn route(floor: f64, forward: f64, backward: f64) -> Scenario {
+    let mut scenario = find("lan").unwrap();
+    (scenario.hours, scenario.warm_up_hours) = (HOURS, 1.0);
+    let server = &mut scenario.servers[0];
+    for (path, by_ms) in [(&mut server.forward, forward), (&mut server.backward, backward)] {
+        path.floor_ms = floor;
+        if by_ms != 0.0 {
+            path.shifts = vec![Shift { at_s: AT, by_ms, until_s: None }];
+        }
+    }
+    scenario
+}
+
+fn runs(scenario: &Scenario) -> Vec<Trace> {
+    let run = |seed| simulate_alike(scenario, EstimatorKind::Ours, seed).unwrap().trace;
+    (1..=SEEDS).map(run).collect()
+}
+
+/// The seconds from `from` to `to` after the change.
+fn after(trace: &Trace, from: f64, to: f64) -> impl Iterator<Item = &Sample> {
+    trace.samples.iter().filter(move |s| s.at >= AT + from && s.at < AT + to)
+}
+
+fn largest(samples: impl Iterator<Item = f64>) -> f64 {
+    samples.map(f64::abs).fold(0.0, f64::max)
+}
+
+fn rms(errors: impl Iterator<Item = f64>) -> f64 {
+    let squares: Vec<f64> = errors.map(|e| e * e).collect();
+    (squares.iter().sum::<f64>() / squares.len() as f64).sqrt()
+}
+
+/// The largest statistical part of the bound changes by so much from hour to hour.
+const USUAL: f64 = 15e-6;
+
+fn check(floor: f64, forward: f64, backward: f64) {
+    let rest = 3000.0;
+    for (seed, trace) in (1..).zip(&runs(&route(floor, forward, backward))) {
+        let what = format!("{forward:+} ms there, {backward:+} ms back, seed {seed}");
+        let outside = trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
+        assert_eq!(outside, 0, "{what}: seconds outside the bound");
+        let worst = largest(after(trace, 0.0, rest).map(|s| s.error));
+        assert!(worst < 30e-6, "{what}: {worst}");
+        let late = rms(after(trace, FOLLOWED, rest).map(|s| s.error));
+        assert!(late < 4e-6, "{what}: {late}");
+        let before = largest(after(trace, -1200.0, 0.0).map(|s| s.statistical));
+        let followed = largest(after(trace, FOLLOWED, rest).map(|s| s.statistical));
+        assert!(followed < before + USUAL, "{what}: {before} became {followed}");
+    }
+}
+
+#[test]
+fn both_directions_are_followed() {
+    check(0.1, 0.9, 0.9);
+    check(0.1, 0.1, 0.1);
+    check(0.1, 0.03, 0.03);
+    check(1.0, -0.9, -0.9);
+    check(0.3, -0.1, -0.1);
+}
+
+#[test]
+fn one_direction_moves_no_clock() {
+    check(0.1, 0.9, 0.0);
+    check(0.1, 0.0, 0.1);
+    check(0.1, 0.03, 0.0);
+    check(1.0, -0.9, 0.0);
+    check(0.3, 0.0, -0.1);
+}

@@ -1,0 +1,74 @@
+# The daemon steers the system clock by adjtimex(2): one step at the start, no overshoot, within a
+# microsecond of its own clock from then on; the kernel knows how far off it may be, and inserts the
+# leap second that the server announces.
+# needs: modules veth sch_netem
+# needs: programs ip tc
+# shellcheck shell=dash
+. /guest/lib.sh
+. /guest/net.sh
+
+# A quarter of an hour before the end of June 2026, 30 ppm fast.
+midnight=1782864000
+base=$((midnight - 900))
+line=$base+30000,leap=$midnight
+counter=tsc
+# A counted instruction takes 2 ns here, and some thousands are between two readings: what the
+# comparison itself may be off by, ns.
+slack=2000
+
+# off: what the system clock is ahead of the line, ns; after the leap second, of the line without it.
+off() {
+    # shellcheck disable=SC2046  # three words
+    set -- $(truechimer-testbed clock)
+    off_raw=$((($1 + $3) / 2))
+    echo $(($2 - base * 1000000000 - off_raw - off_raw / 100000 * 3))
+}
+
+# follows WHAT SECONDS EXTRA: the system clock is EXTRA ns ahead of the line all the time.
+follows() {
+    follows_most=0 follows_i=0
+    while [ $follows_i -lt "$2" ]; do
+        follows_off=$(($(off) - $3))
+        [ "${follows_off#-}" -le $follows_most ] || follows_most=${follows_off#-}
+        follows_i=$((follows_i + 1))
+        sleep 1
+    done
+    holds "$1: never further off than a microsecond and what reading takes" \
+        "$follows_most <= 1000 + $slack"
+}
+
+# kernel NAME: what adjtimex(2) says.
+kernel() { adjtimex | sed -n "s/^.* $1: *//p"; }
+
+wait_for_tsc
+ok "network" network
+on server truechimer-testbed serve 0.0.0.0:123 "$line"
+ok "the server answers" answers "$server:123"
+ok "before: the kernel's clock is not synchronised" sh -c "adjtimex | grep -q UNSYNC"
+daemon page $counter 1 'leap-file = "none"' 'system-clock.discipline = true'
+ok "the daemon synchronises" synchronised page 60s
+note "the system clock is $(off) ns off"
+sleep 60
+follows "after a minute" 30 0
+note "frequency $(kernel 'freq.adjust'), maxerror $(kernel maxerror) us, status $(kernel status)"
+is "one step" "$(cat /tmp/log.* | grep -c 'system clock: stepped')" 1
+ok "the kernel takes its clock for synchronised" sh -c "! adjtimex | grep -q UNSYNC"
+holds "the kernel's bound is a small one" "$(kernel maxerror) < 2000"
+truechimer now --page /run/page >/tmp/now
+note "$(cat /tmp/now)"
+
+ok "the leap second is announced to the kernel" sh -c "adjtimex | grep -q INS"
+until=$((midnight + 20 - $(date +%s)))
+note "$until s to go"
+raw=$(truechimer-testbed clock | cut -d' ' -f1)
+before=$(truechimer-testbed clock | cut -d' ' -f2)
+[ $until -lt 0 ] || sleep $until
+after=$(truechimer-testbed clock | cut -d' ' -f2)
+passed=$(($(truechimer-testbed clock | cut -d' ' -f1) - raw))
+holds "the kernel has inserted a leap second" "$passed - ($after - $before) > 900000000"
+follows "after the leap second" 30 -1000000000
+is "still one step" "$(cat /tmp/log.* | grep -c 'system clock: stepped')" 1
+ok "the kernel's leap is over" sh -c "! adjtimex | grep -q INS"
+[ "$tap_failed" = 0 ] || logs
+stop_all
+finish
