@@ -8,7 +8,7 @@ SECONDS_LONG ?= 3600
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build test accuracy bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build test accuracy compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -27,12 +27,16 @@ accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, 
 	@$(CARGO) run --release --bin truechimer -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
 	@mv docs/accuracy.md.new docs/accuracy.md
 
-bench: have-cargo ## what reading the clock and stamping packets cost, and what the daemon uses
+compare: have-cargo ## chronyd, ClockBound and Truechimer behind the same path, five minutes (ARGS: --minutes, --scenario ...)
+	@CARGO="$(CARGO)" scripts/compare $(ARGS) || [ $$? = 1 ]
+
+bench: have-cargo ## what reading the clock, stamping packets and serving time cost, and what the daemon uses
 	@$(CARGO) run --release --bin truechimer -- bench read $(ARGS)
 	@$(CARGO) run --release --bin truechimer -- counters bench $(ARGS)
 	@$(CARGO) run --release --bin truechimer -- bench timehands $(ARGS) || [ $$? = 1 ]
 	@cd bench && $(CARGO) run --release $(if $(ARGS),-- $(ARGS)) || [ $$? = 1 ]
 	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
+	@$(CARGO) run --release --bin truechimer -- bench serve $(ARGS)
 	@$(CARGO) run --release -p truechimer-capture-bench -- all $(ARGS) || [ $$? = 1 ]
 	@$(CARGO) run --release -p truechimer-group-bench -- all $(ARGS) || [ $$? = 1 ]
 

@@ -4,7 +4,8 @@
 
 # Daemons live in the system's folders, which an ordinary user's path may lack.
 : "${target:?}"
-export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin
+export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
+export PATH=$PATH:$target/test/ntpsec/usr/sbin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
 
 # As root, if that can be had without asking.
@@ -57,6 +58,14 @@ need_chronyd() {
     mkdir -p "$target/test/chrony"
     (cd "$target/test/chrony" && apt_fetch chrony && dpkg-deb -x chrony_*.deb .)
     chronyd --version >/dev/null 2>&1 || echo "no chronyd (package chrony): what needs it will be skipped"
+}
+
+# So is ntpd, for the same reasons.
+need_ntpd() {
+    complete ntpd && return
+    echo "unpacking ntpsec into $target/test/ntpsec"
+    unpack "$target/test/ntpsec" ntpsec
+    complete ntpd || echo "no ntpd (package ntpsec): what needs it will be skipped"
 }
 
 # Whether these programs are there with all their libraries.

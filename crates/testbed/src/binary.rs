@@ -22,6 +22,12 @@ pub fn group_bench() -> PathBuf {
     beside("truechimer-group-bench")
 }
 
+/// The comparison with other daemons.
+#[must_use]
+pub fn compare() -> PathBuf {
+    beside("truechimer-compare")
+}
+
 /// The library to preload for a warped system clock.
 #[must_use]
 pub fn warp() -> PathBuf {

@@ -4,6 +4,7 @@
 //! * [`namespace`]: two hosts joined by a wire, as network namespaces; root is not needed.
 //! * [`chrony`]: chronyd serving the host's time on one of them.
 //! * [`ring`]: a Corosync ring of several nodes on this machine.
+//! * [`exchange`]: one question to an NTP server, judged by the host's clock.
 //! * [`relay`]: a path between client and server that delays, loses and duplicates.
 //! * [`daemon`]: the daemon under test and the commands that ask it.
 //! * [`truth`], [`watch`]: what the time is, around each reading of the clock under test.
@@ -16,6 +17,7 @@
 pub mod binary;
 pub mod chrony;
 pub mod daemon;
+pub mod exchange;
 pub mod figures;
 pub mod lacking;
 pub mod namespace;

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use truechimer_counter::{Choice, Counter, realtime_pair};
+use truechimer_testbed::exchange::exchange;
 use truechimer_testbed::relay::Relay;
 use truechimer_testbed::udp::receive;
 
@@ -29,6 +30,9 @@ use stamps::stamps;
 const USAGE: &str = "\
 usage: truechimer-testbed query SERVER:PORT
            ask an NTP server once and print its stratum
+       truechimer-testbed exchange SERVER:PORT
+           ask it once and print what it says of itself, and how far its time is from the host's,
+           as JSON
        truechimer-testbed relay LISTEN:PORT SERVER:PORT SEED THERE BACK
            relay UDP; THERE and BACK as in delay=2ms,jitter=500us,loss=0.2,duplicate=0.01
        truechimer-testbed clock
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
         ["query", server] => query(server),
+        ["exchange", server] => ask(server),
         ["relay", listen, server, seed, there, back] => relay(listen, server, seed, there, back),
         ["clock"] => clock(),
         ["stamps", counter, exchanges, state] => stamps(counter, exchanges, state),
@@ -98,6 +103,12 @@ fn query(server: &str) -> Result<(), String> {
         Ok(reply[1])
     };
     println!("{}", answer().map_err(|error| format!("{server}: {error}"))?);
+    Ok(())
+}
+
+fn ask(server: &str) -> Result<(), String> {
+    let server = server.parse().map_err(|_| format!("`{server}` is no address"))?;
+    println!("{}", exchange(server)?);
     Ok(())
 }
 

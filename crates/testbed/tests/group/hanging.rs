@@ -3,7 +3,7 @@
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::ring::{Ring, Settings};
 
-use crate::agents::{Agent, SHORT, agree, read};
+use crate::agents::{Agent, SHORT, agree, read, restarted, until};
 
 #[test]
 fn an_agent_answers_its_programs_while_corosync_lets_it_wait() {
@@ -26,4 +26,34 @@ fn an_agent_answers_its_programs_while_corosync_lets_it_wait() {
     agree(&[&replicas[0], &replicas[1]], 1..2, 20);
     ring.cont(3);
     agents[2].wait_for("live");
+}
+
+#[test]
+fn status_says_of_a_member_whose_corosync_stands_still_that_it_is_stalled() {
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let agents = Agent::at_all(&ring);
+    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
+    let gaps = agents[2].report().counts.gaps;
+    ring.pause(3);
+    // What it sends does not come back, and nobody tells it that it is alone.
+    assert_eq!(read(&replicas[2], 1, SHORT), None, "a value from nowhere");
+    until("it is called stalled", || {
+        let shown = agents[2].status();
+        shown.contains("status(256)") && shown.contains("3, live, but stalled: nothing delivered")
+    });
+    assert!(!agents[2].report().is_well());
+    // To the others it is away, and they are well.
+    until("the others go on without it", || agents[0].report().connected == [1, 2]);
+    agree(&[&replicas[0], &replicas[1]], 2..3, 20);
+    let shown = agents[0].status();
+    assert!(shown.contains("status(0)") && shown.contains("away"), "{shown}");
+    ring.cont(3);
+    agents[2].wait_until("live after a gap", |report| {
+        report.phase == "live" && report.counts.gaps > gaps && report.stalled_ns.is_none()
+    });
+    restarted(&replicas[2]);
+    agree(&replicas.iter().collect::<Vec<_>>(), 3..4, 20);
+    let shown = agents[2].status();
+    assert!(shown.contains("status(0)") && !shown.contains("stalled"), "{shown}");
 }

@@ -9,5 +9,6 @@ mod failover;
 mod failures;
 mod front;
 mod hanging;
+mod passive;
 mod rounds;
 mod strangers;

@@ -2,6 +2,7 @@
 
 mod broken;
 mod clock;
+mod extcap;
 mod life;
 mod tools;
 mod traffic;

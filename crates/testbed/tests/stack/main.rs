@@ -9,6 +9,7 @@
 
 mod bed;
 mod capture;
+mod compare;
 mod embedded;
 mod follow;
 mod hostile;
@@ -16,6 +17,7 @@ mod life;
 mod pps;
 mod relay;
 mod replay;
+mod serve;
 mod strict;
 mod warp;
 
