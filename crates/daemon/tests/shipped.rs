@@ -2,6 +2,7 @@
 
 use truechimer_daemon::config::parse;
 use truechimer_engine::{Config, PpsConfig};
+use truechimer_time::Span;
 
 #[test]
 fn the_documented_file_is_right_and_complete() {
@@ -19,7 +20,12 @@ fn the_documented_file_is_right_and_complete() {
     assert!(uncommented.matches("\nmax-wander-ppm").count() == 1);
     let full = parse(&uncommented, "docs/truechimer.toml").expect("with its defaults spelt out");
     let pps = vec![PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }];
-    assert_eq!(full.engine, Config { pps, ..settings.engine });
+    let asymmetry = full.engine.sources.first().and_then(|source| source.asymmetry);
+    let asymmetry = asymmetry.expect("the first server's is spelt out");
+    assert!(asymmetry.by > Span::ZERO && asymmetry.error > Span::ZERO);
+    let mut sources = settings.engine.sources.clone();
+    sources[0].asymmetry = Some(asymmetry);
+    assert_eq!(full.engine, Config { pps, sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
     assert!(full.replay_log.is_some());
 }

@@ -57,6 +57,8 @@ pub(crate) struct Part {
     pub(crate) estimate: Estimate,
     /// The bound of its reference's error, as it claims it.
     pub(crate) root_distance: Span,
+    /// It only learns where it leans: there is something better, a pulse per second.
+    pub(crate) silent: bool,
 }
 
 /// What they come to.
@@ -112,6 +114,7 @@ struct Put {
     /// Variance of what its lean may be, s².
     lean: f64,
     heard: Count,
+    silent: bool,
     member: Member,
 }
 
@@ -204,7 +207,7 @@ impl Combination {
         let new = Member { lean: offset, ..Member::default() };
         let member = self.members.get(&part.id).copied().unwrap_or(new);
         let (noise, lean) = (own * own + root * root, lean * lean);
-        Put { id: part.id, offset, noise, lean, heard: e.last_used, member }
+        Put { id: part.id, offset, noise, lean, heard: e.last_used, silent: part.silent, member }
     }
 }
 
@@ -227,11 +230,15 @@ impl Put {
     /// Sharper than the inverse variance: errors of filters that follow the same oscillator are alike
     /// in part, and of those the worse one has nothing to add.
     fn news_weight(&self) -> f64 {
-        if self.member.suspect.is_some() { 0.0 } else { 1.0 / (self.variance() * self.variance()) }
+        if self.silent || self.member.suspect.is_some() {
+            0.0
+        } else {
+            1.0 / (self.variance() * self.variance())
+        }
     }
 
     fn level_weight(&self) -> f64 {
-        1.0 / (self.noise + self.lean + self.member.jumped)
+        if self.silent { 0.0 } else { 1.0 / (self.noise + self.lean + self.member.jumped) }
     }
 
     /// Learns its lean from where the time stands now.
@@ -300,7 +307,7 @@ fn judge(put: &mut [Put], at: Count) {
             p.member.known = 0.0;
         }
     }
-    if put.iter().all(|p| p.member.suspect.is_some()) {
+    if put.iter().all(|p| p.silent || p.member.suspect.is_some()) {
         put.iter_mut().for_each(|p| p.member.suspect = None);
     }
 }

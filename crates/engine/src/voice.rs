@@ -277,10 +277,12 @@ fn combined(
     origin: Instant,
     all: &Claim,
 ) -> Option<(usize, usize, Put)> {
+    let pulse = parts.iter().filter_map(|p| voices.get(*p)).any(|said| said.voice.is_pulse());
     let of = |index: &usize| {
         let said = voices.get(*index)?;
         let root_distance = said.voice.root_distance();
-        Some(Part { id: said.voice.id().0, estimate: said.estimate?, root_distance })
+        let silent = pulse && !said.voice.is_pulse();
+        Some(Part { id: said.voice.id().0, estimate: said.estimate?, root_distance, silent })
     };
     let taking: Vec<Part> = parts.iter().filter_map(of).collect();
     let within = (origin + Span(all.low), origin + Span(all.high));

@@ -130,12 +130,12 @@ impl Checksum {
 }
 
 const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
-    ("wifi", EstimatorKind::Ours, "35e152f2294ac478"),
+    ("wifi", EstimatorKind::Ours, "a7233ffbc7dacfc6"),
     ("wifi", EstimatorKind::Published, "9f791a443ba69f3f"),
     ("wifi", EstimatorKind::Pi, "132b1962c95179fc"),
     ("wifi", EstimatorKind::NtpPll, "d0da74718001ab45"),
-    ("five-servers", EstimatorKind::Ours, "02ddcf72f2238e8d"),
+    ("five-servers", EstimatorKind::Ours, "51b254896ae620f4"),
     ("five-servers", EstimatorKind::Published, "8aa7b344e968d751"),
-    ("five-servers", EstimatorKind::Pi, "9ab04f5f3f5c4a93"),
-    ("five-servers", EstimatorKind::NtpPll, "fb693d91155b2a49"),
+    ("five-servers", EstimatorKind::Pi, "b4ee4bed69be1202"),
+    ("five-servers", EstimatorKind::NtpPll, "4736149bbc50943a"),
 ];

@@ -12,6 +12,9 @@ const LONGEST: Span = Span::from_secs(7 * 86_400);
 /// What is wrong with it.
 pub(crate) fn parse(text: &str) -> Result<Span, String> {
     let text = text.trim();
+    if text.is_empty() {
+        return Err("needs a number and a unit, as in \"1h\"".into());
+    }
     let of = |number: &str, seconds: i128| -> Result<Span, String> {
         let span: Span = format!("{}s", number.trim()).parse().map_err(|why| format!("{why}"))?;
         Ok(Span(span.0.saturating_mul(seconds)))
