@@ -60,7 +60,7 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
         ("server", Side::Left),
         ("part", Side::Right),
         ("st", Side::Right),
-        ("reach", Side::Right),
+        ("rch", Side::Right),
         ("last", Side::Right),
         ("offset", Side::Right),
         ("± bound", Side::Right),
@@ -102,8 +102,8 @@ fn marks(source: &SourceReport) -> String {
 /// Its share in the published time.
 fn share(source: &SourceReport) -> String {
     match source.weight {
-        Some(weight) if weight < 0.005 => "<1 %".into(),
-        Some(weight) => format!("{:.0} %", 100.0 * weight),
+        Some(weight) if weight < 0.005 => "<1%".into(),
+        Some(weight) => format!("{:.0}%", 100.0 * weight),
         None => "-".into(),
     }
 }
@@ -415,7 +415,7 @@ mod tests {
     fn the_table_shows_who_is_followed_and_who_is_in_trouble() {
         let shown = text(|out| write_table(&[source(), silent()], out));
         let lines: Vec<_> = shown.lines().collect();
-        assert!(lines[1].starts_with("*  ntp.example.org:123  84 %   2    377  3.2 s"), "{shown}");
+        assert!(lines[1].starts_with("*  ntp.example.org:123   84%   2  377  3.2 s"), "{shown}");
         assert!(lines[1].ends_with("-1.234 µs  13.000 ms  612.000 µs"), "{shown}");
         assert!(lines[2].starts_with("?  nowhere.invalid:123"));
         assert!(lines[3].ends_with("replies are stamped in user space, as the kernel does not"));
@@ -452,7 +452,7 @@ mod tests {
         assert!(shown.contains("stamps      kernel, to ± 21.000 µs"), "{shown}");
         assert!(!shown.contains("server") && !shown.contains("requests"), "{shown}");
         let shown = text(|out| write_table(std::slice::from_ref(&pulse), out));
-        assert!(shown.lines().nth(1).unwrap().starts_with("*  gps     84 %   0    377"), "{shown}");
+        assert!(shown.lines().nth(1).unwrap().starts_with("*  gps      84%   0  377"), "{shown}");
         let json = serde_json::to_value(Json::of(&pulse)).unwrap();
         assert_eq!((&json["pulse"], &json["reference"]), (&true.into(), &"PPS".into()));
     }

@@ -74,7 +74,7 @@ mod tests {
             period: Period::from_hz(2_596_012_345),
             error: Rate::from_ppb(20),
             unix: 1_800_000_000,
-            held: None,
+            held: Vec::new(),
         };
         save(&path, &saved).unwrap();
         save(&path, &saved).unwrap();
@@ -97,7 +97,7 @@ mod tests {
             period: Period::NANOSECOND,
             error: Rate::ZERO,
             unix: 0,
-            held: None,
+            held: Vec::new(),
         };
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
         assert_eq!(path(&Place::None), None);

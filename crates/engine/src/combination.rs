@@ -168,6 +168,11 @@ impl Combination {
         let free = origin + span(stands);
         let time = Instant(free.0.clamp(low.0, high.0.max(low.0)));
         let pushed = seconds(time - free);
+        if pushed.abs() > seconds(high - low) && self.level.is_some() {
+            // The counter jumped, say. What was learnt before is of no use.
+            self.forget();
+            return self.combine(parts, at, (low, high));
+        }
         self.lean_by(&mut put, -pushed);
         self.members.values_mut().for_each(|member| member.off = None);
         for p in &mut put {

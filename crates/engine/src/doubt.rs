@@ -14,7 +14,7 @@ use crate::select::Claim;
 
 /// What the clock holds against the server it follows: kept beside the saved rate, as the clock page
 /// shows only a bound that covers both.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held {
     /// The counter, and its epoch.
@@ -29,19 +29,28 @@ pub struct Held {
     pub since: Count,
     /// By how much; positive: its time is ahead.
     pub step: Span,
+    /// The server, host and port: what it was known by is nobody else's word.
+    #[serde(default)]
+    pub server: String,
 }
 
 impl Held {
     /// What is held at `at` against a server with this estimate and doubt.
-    pub(crate) fn new(counter: CounterId, at: Count, estimate: &Estimate, doubt: &Doubt) -> Held {
+    pub(crate) fn new(
+        server: String,
+        counter: CounterId,
+        at: Count,
+        estimate: &Estimate,
+        doubt: &Doubt,
+    ) -> Held {
         let Estimate { time, .. } = *estimate;
         let bound = (doubt.held.1 - time).abs().max((time - doubt.held.0).abs());
-        Held { counter, count: at, time, bound, since: doubt.since, step: doubt.step }
+        Held { counter, count: at, time, bound, since: doubt.since, step: doubt.step, server }
     }
 
     /// What is known of time by it, if it goes with this hand: as long as that covers both.
     pub(crate) fn prior(&self, hand: &Hand) -> Option<TimePrior> {
-        let Held { counter, count, time, bound, since, step } = *self;
+        let Held { counter, count, time, bound, since, step, .. } = *self;
         // A hand of a better time is newer, and the doubt is over.
         let covers = hand.bound_at(count) >= step.abs().max((hand.time_at(count) - time).abs());
         (counter == hand.counter && covers).then_some(TimePrior {

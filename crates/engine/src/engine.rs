@@ -20,7 +20,7 @@ use crate::prefer::{self, Preferred};
 use crate::pulse::{Numbering, Pulse};
 use crate::report::{Report, Selection, SourceReport};
 use crate::smear;
-use crate::source::{Basis, Clock, Heard, Source, skew};
+use crate::source::{self, Basis, Clock, Heard, Source, skew};
 use crate::steer::{self, Servo};
 use crate::voice::{self, Chosen, Said, Voice};
 
@@ -36,6 +36,18 @@ const SAVED_RATE_LOSS: Rate = Rate::from_ppb(50_000);
 const STRAYS: Span = Span::from_secs(5040);
 /// Only a rate known this well is worth saving.
 const WORTH_SAVING: Rate = Rate::from_ppb(20_000);
+
+/// A rate that is known this well tells a smear (11.6 ppm) from the oscillator.
+const KNOWS: Rate = Rate::from_ppb(1_000);
+
+/// A clock that goes on by itself.
+#[derive(Clone, Copy, Debug)]
+struct Reckoning {
+    count: Count,
+    time: Instant,
+    period: Period,
+    error: Rate,
+}
 
 /// The engine: what a clock does, without I/O.
 ///
@@ -61,7 +73,7 @@ pub struct Engine {
     combination: Combination,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time and
     /// the slow period then.
-    reckoning: Option<(Count, Instant, Period)>,
+    reckoning: Option<Reckoning>,
     watch: Watch,
     servo: Servo,
     kernel: Kernel,
@@ -122,14 +134,19 @@ impl Engine {
             last_at: start.at,
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
-        let held = start.saved.and_then(|saved| saved.held);
-        let time = warm.map(|w| {
-            let of_page =
-                TimePrior { count: w.base, time: w.time, bound: w.bound(), doubted: None };
-            held.and_then(|held| held.prior(&w)).unwrap_or(of_page)
-        });
+        let of_page =
+            |w: &Hand| TimePrior { count: w.base, time: w.time, bound: w.bound(), doubted: None };
+        let known = Known {
+            time: warm.as_ref().map(of_page),
+            held: warm
+                .map(|w| {
+                    let held = start.saved.iter().flat_map(|saved| &saved.held);
+                    held.filter_map(|held| Some((held.server.clone(), held.prior(&w)?))).collect()
+                })
+                .unwrap_or_default(),
+        };
         let mut actions = vec![Action::Publish(hand)];
-        engine.configure(config, time, start.at, &mut actions);
+        engine.configure(config, &known, start.at, &mut actions);
         engine.act(start.at, &mut actions);
         (engine, actions)
     }
@@ -212,7 +229,9 @@ impl Engine {
                 self.watch = Watch::default();
                 self.disrupt(reason, at, &mut actions);
             }
-            Event::Configure(config) => self.configure(config, None, at, &mut actions),
+            Event::Configure(config) => {
+                self.configure(config, &Known::default(), at, &mut actions);
+            }
             Event::Leaps(leaps) => self.learn_leaps(leaps, at, &mut actions),
             Event::SystemClock(reading) => self.steer(reading, &mut actions),
             Event::Stop => {
@@ -297,12 +316,14 @@ impl Engine {
         server.map_or_else(|| pulse?.last_exchange(), Source::last_exchange)
     }
 
-    /// What it holds against the server it follows, if its time has moved by more than it may.
+    /// What it holds against servers whose time has moved by more than it may.
     #[must_use]
-    pub fn held(&self, now: Count) -> Option<Held> {
-        let source = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
-        let (estimate, doubt) = (source.estimate(now)?, source.doubt(now)?);
-        Some(Held::new(self.counter, now, &estimate, &doubt))
+    pub fn held(&self, now: Count) -> Vec<Held> {
+        let held = |source: &Source| {
+            let (estimate, doubt) = (source.estimate(now)?, source.doubt(now)?);
+            Some(Held::new(source.name(), self.counter, now, &estimate, &doubt))
+        };
+        self.sources.iter().filter_map(held).collect()
     }
 
     /// What is worth keeping across boots, if anything is.
@@ -572,14 +593,27 @@ impl Engine {
 
     /// The time at `count` by dead reckoning since a leap second came near, if one is: a server that
     /// smears it may have taken our clock along. `about` is the time by that.
-    fn reckoned(&mut self, count: Count, about: Instant) -> Option<Instant> {
+    fn reckoned(&mut self, count: Count, about: Instant) -> Option<(Instant, Span)> {
         if smear::expected(&self.leaps, about).is_none() {
             self.reckoning = None;
             return None;
         }
-        let now = (count, about, self.hand.difference);
-        let (base, time, period) = *self.reckoning.get_or_insert(now);
-        Some(time + period.span(count - base))
+        let (period, error) = (self.hand.difference, self.hand.difference_error);
+        let now = Reckoning { count, time: about, period, error };
+        let begun = *self.reckoning.get_or_insert(now);
+        // A rate that was hardly known then says nothing: begin anew as long as it becomes better.
+        let smeared = self.sources.iter().any(|s| s.smears() || s.may_smear());
+        let better = error.0 < begun.error.0 / 2 && !(smeared && begun.error <= KNOWS);
+        let begun = if better { now } else { begun };
+        self.reckoning = Some(begun);
+        let Reckoning { count: base, time, period, error } = begun;
+        let since = period.span(count - base);
+        // An untended oscillator strays as the bound has it.
+        let times = since.abs().0 / STRAYS.0;
+        let strayed =
+            i128::from(self.settings.max_wander.0).saturating_mul(times.saturating_add(1));
+        let rate = i128::from(error.0).saturating_add(strayed).min(i128::from(i64::MAX));
+        Some((time + since, Rate(rate as i64).over(since).abs()))
     }
 
     /// What each source says. Two that turn out to be the same server have one vote.
@@ -641,17 +675,11 @@ impl Engine {
         actions.push(Action::Publish(self.hand));
     }
 
-    fn configure(
-        &mut self,
-        config: Config,
-        time: Option<TimePrior>,
-        at: Count,
-        actions: &mut Vec<Action>,
-    ) {
+    fn configure(&mut self, config: Config, known: &Known, at: Count, actions: &mut Vec<Action>) {
         self.settings.max_wander = config.max_wander;
         self.settings.accept_step_after = config.accept_step_after;
         // Who joins later starts from what is known by then.
-        let basis = Basis { settings: self.settings, rate: self.known_rate(), time };
+        let basis = Basis { settings: self.settings, rate: self.known_rate(), time: known.time };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
             s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
@@ -674,6 +702,8 @@ impl Engine {
                 None => {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
+                    let time = known.held.get(&source::name(wanted)).copied().or(known.time);
+                    let basis = Basis { time, ..basis };
                     Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at)
                 }
             };
@@ -705,6 +735,7 @@ impl Engine {
         actions.extend(old.iter().map(|p| Action::Close { source: p.id() }));
         if self.config.discipline && !config.discipline {
             actions.extend(self.servo.rest().map(Action::Steer));
+            actions.extend(self.kernel.nothing().map(Action::Steer));
         }
         self.config = config;
         let there: Vec<SourceId> = self.voices().map(Voice::id).collect();
@@ -771,6 +802,13 @@ impl Engine {
 /// An IPv4 address that is written as one of IPv6 is the same server.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// What a daemon before has left of the time: to all servers, and to those that it doubted.
+#[derive(Debug, Default)]
+struct Known {
+    time: Option<TimePrior>,
+    held: BTreeMap<String, TimePrior>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

@@ -55,9 +55,9 @@ pub struct Saved {
     pub error: Rate,
     /// Unix time of saving in seconds.
     pub unix: i64,
-    /// What the clock held against its server then, if anything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    /// What the clock held against its servers then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Held>,
 }
 
 /// Something that happened. The count at which the engine hears of it comes beside it.

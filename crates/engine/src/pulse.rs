@@ -380,6 +380,10 @@ impl Voice for Pulse {
         None
     }
 
+    fn torn(&self, _at: Count) -> Option<[(Instant, Instant); 2]> {
+        None
+    }
+
     fn estimate(&self, at: Count) -> Option<Estimate> {
         self.estimator.estimate(at)
     }

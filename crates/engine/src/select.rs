@@ -41,10 +41,17 @@ impl Claim {
 /// The smallest interval that holds the truth if fewer than half of the claims are false, those to
 /// come included. `None` if that cannot be, or not yet.
 pub(crate) fn agreement(claims: &[Claim], to_come: usize) -> Option<Claim> {
-    let all = claims.len() + to_come;
+    let each: Vec<&[Claim]> = claims.iter().map(core::slice::from_ref).collect();
+    agreement_among(&each, to_come)
+}
+
+/// The same where a source may claim that the truth is in one of several intervals.
+pub(crate) fn agreement_among(sources: &[&[Claim]], to_come: usize) -> Option<Claim> {
+    let all = sources.len() + to_come;
     let honest = all - all.saturating_sub(1) / 2;
-    let vouchers = |at: i128| claims.iter().filter(|c| c.low <= at && at <= c.high).count();
-    let edges = || claims.iter().flat_map(|c| [c.low, c.high]);
+    let holds = |claims: &[Claim], at: i128| claims.iter().any(|c| c.low <= at && at <= c.high);
+    let vouchers = |at: i128| sources.iter().filter(|claims| holds(claims, at)).count();
+    let edges = || sources.iter().flat_map(|claims| *claims).flat_map(|c| [c.low, c.high]);
     edges().find(|at| vouchers(*at) >= honest)?;
     // Those to come may vouch for anything: the truth may be wherever they could make up the number.
     let enough = honest.saturating_sub(to_come).max(1);
@@ -58,6 +65,7 @@ pub(crate) fn agreement(claims: &[Claim], to_come: usize) -> Option<Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::slice::from_ref;
     use proptest::prelude::*;
 
     fn agree(edges: &[(i128, i128)]) -> Option<(i128, i128)> {
@@ -83,6 +91,20 @@ mod tests {
         assert_eq!(agreement(&[claim], 2), None);
         assert_eq!(agreement(&[claim, claim], 1), Some(claim));
         assert_eq!(agreement(&[claim], 0), Some(claim));
+    }
+
+    #[test]
+    fn one_that_is_in_two_minds_does_not_vouch_for_what_lies_between() {
+        let claim = |low, high| Claim { low, high };
+        let torn = [claim(0, 10), claim(500, 510)];
+        let agreed = |others: [Claim; 2]| {
+            let [one, other] = &others;
+            agreement_among(&[&torn, from_ref(one), from_ref(other)], 0)
+        };
+        assert_eq!(agreed([claim(5, 12), claim(200, 210)]), Some(claim(5, 10)));
+        assert_eq!(agreed([claim(505, 520), claim(200, 210)]), Some(claim(505, 510)));
+        assert_eq!(agreed([claim(5, 12), claim(0, 600)]), Some(claim(0, 510)), "either may be");
+        assert_eq!(agreement_among(&[&torn], 0), Some(claim(0, 510)), "alone it is all there is");
     }
 
     #[test]

@@ -65,7 +65,8 @@ impl Smear {
         let whole = rounded(off - expected);
         let off = off - whole;
         let share = off / expected;
-        self.plausible = expected != 0.0 && share >= SHARE.0 && share <= SHARE.1;
+        let near = (-1.0..=1.0).contains(&whole);
+        self.plausible = near && expected != 0.0 && share >= SHARE.0 && share <= SHARE.1;
         let doubtful = seconds(doubtful).max(LEAST);
         if expected.abs() < CLEAR * doubtful {
             return;
@@ -80,7 +81,8 @@ impl Smear {
         self.against += 1;
         let (moved, should) = (off - self.first.0, expected - self.first.1);
         // A server that stepped once stands still; one that smears goes on.
-        let goes = should.abs() >= doubtful && moved / should >= SHARE.0;
+        let goes =
+            should.abs() >= doubtful && (SHARE.0..=2.0 - SHARE.0).contains(&(moved / should));
         if self.against >= REPLIES && (self.found || goes) {
             (self.found, self.against) = (!self.found, 0);
         }

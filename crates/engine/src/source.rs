@@ -47,7 +47,7 @@ pub(crate) struct Clock {
     /// The time at the arrival by the published clock.
     pub(crate) about: Option<Instant>,
     /// The same by dead reckoning since a leap second came near.
-    pub(crate) reckoned: Option<Instant>,
+    pub(crate) reckoned: Option<(Instant, Span)>,
 }
 
 /// What all sources are built with.
@@ -56,6 +56,11 @@ pub(crate) struct Basis {
     pub(crate) settings: Settings,
     pub(crate) rate: RatePrior,
     pub(crate) time: Option<TimePrior>,
+}
+
+/// What a server is called: host and port.
+pub(crate) fn name(SourceConfig { host, port, .. }: &SourceConfig) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// One server.
@@ -99,6 +104,10 @@ pub(crate) struct Source {
     smear: Smear,
     /// So many more replies may contradict what was known before a smear was found.
     resettles: u32,
+    /// What is declared of the path, unless it cannot be.
+    asymmetry: Option<Asymmetry>,
+    /// The round trip that a declaration cannot be true of.
+    impossible: Option<Span>,
 }
 
 /// What a source does next.
@@ -152,6 +161,7 @@ impl Source {
                 let settings = Settings { asymmetry, ..basis.settings };
                 estimator(kind, settings, basis.rate, basis.time, config.poll)
             },
+            asymmetry: config.asymmetry,
             config,
             selection: Selection::Unusable,
             nominal: basis.settings.nominal,
@@ -177,6 +187,7 @@ impl Source {
             accused: false,
             smear: Smear::default(),
             resettles: 0,
+            impossible: None,
         }
     }
 
@@ -190,6 +201,7 @@ impl Source {
         let faster = config.poll < self.config.poll;
         if config.asymmetry != self.config.asymmetry {
             self.estimator.set_asymmetry(config.asymmetry.map(declared));
+            (self.asymmetry, self.impossible) = (config.asymmetry, None);
         }
         self.config = config;
         self.estimator.set_poll(self.steady_interval());
@@ -442,10 +454,12 @@ impl Source {
             root_distance: reply.root_distance(),
         };
         // By dead reckoning a smear is found, and by the clock without it that it has ended.
-        match if self.smears() { about } else { reckoned } {
-            Some(clock) => self.unsmear(&mut exchange, leaps, *clock),
+        match if self.smears() { about.map(|about| (about, Span::ZERO)) } else { *reckoned } {
+            Some((clock, doubt)) => self.unsmear(&mut exchange, leaps, clock, doubt),
             None => self.smear = Smear::default(),
         }
+        let residence = reply.residence();
+        self.drop_impossible_asymmetry(&exchange, residence);
         let corrected = self.symmetric(&exchange);
         let heard = self.estimator.exchange(&corrected);
         // What was made of its replies before its smear was known has no claim to be held.
@@ -478,14 +492,14 @@ impl Source {
 
     /// Looks whether the server smears a leap second, and takes the smear off if it does. `about` is
     /// the time of the arrival, without the smear.
-    fn unsmear(&mut self, exchange: &mut Exchange, leaps: &Leaps, about: Instant) {
+    fn unsmear(&mut self, exchange: &mut Exchange, leaps: &Leaps, about: Instant, doubt: Span) {
         let away = self.nominal.span(exchange.received.count - exchange.sent.count);
         let rtt = away - (exchange.server_sent - exchange.server_received);
         let off = exchange.server_sent + rtt.half() - about;
         let expected = smear::expected(leaps, about);
         let was = self.smear.is_found();
         // Paths of which the directions differ by more than this are rare.
-        self.smear.look(off, rtt.abs() / 10, expected);
+        self.smear.look(off, (rtt.abs() / 10).max(doubt), expected);
         if self.smear.is_found() && !was {
             self.resettles = RESETTLES;
         }
@@ -508,11 +522,24 @@ impl Source {
 
     /// The exchange as it would be if both directions took as long as each other.
     fn symmetric(&self, exchange: &Exchange) -> Exchange {
-        let half = self.config.asymmetry.map_or(Span::ZERO, |asymmetry| asymmetry.by.half());
+        let half = self.asymmetry.map_or(Span::ZERO, |asymmetry| asymmetry.by.half());
         Exchange {
             server_received: exchange.server_received - half,
             server_sent: exchange.server_sent - half,
             ..*exchange
+        }
+    }
+
+    /// A declaration by which one direction took longer than both together is a mistake.
+    fn drop_impossible_asymmetry(&mut self, exchange: &Exchange, residence: Span) {
+        let Exchange { sent, received, .. } = exchange;
+        let rtt = self.nominal.span(received.count - sent.count) - residence;
+        let stamps = self.nominal.span(CountSpan(sent.error.0.saturating_add(received.error.0)));
+        let impossible = |a: &Asymmetry| a.by.abs() - a.error > rtt + stamps.abs();
+        if self.asymmetry.as_ref().is_some_and(impossible) {
+            self.asymmetry = None;
+            self.impossible = Some(rtt);
+            self.estimator.set_asymmetry(None);
         }
     }
 
@@ -523,7 +550,15 @@ impl Source {
         }
         let wrong = self.estimator.contradicts_asymmetry();
         let text = "the path is no longer as declared (asymmetry): it is no longer relied upon";
-        self.trouble.clone().or_else(|| wrong.then(|| text.to_owned()))
+        let declared = self.config.asymmetry.zip(self.impossible).map(|(a, rtt)| {
+            let Asymmetry { by, error } = a;
+            format!(
+                "the declared asymmetry, {by:+} ± {error}, is more than the whole round trip, {rtt}: \
+                 it is not used"
+            )
+        });
+        let declared = declared.or_else(|| wrong.then(|| text.to_owned()));
+        self.trouble.clone().or(declared)
     }
 
     /// The server wants fewer requests.
@@ -611,7 +646,7 @@ impl Source {
             accepted: self.accepted,
             timeouts: self.timeouts,
             refused,
-            asymmetry: self.config.asymmetry,
+            asymmetry: self.asymmetry,
             trouble: self.trouble(at),
         }
     }
@@ -623,11 +658,7 @@ impl Voice for Source {
     }
 
     fn name(&self) -> String {
-        if self.config.host.contains(':') {
-            format!("[{}]:{}", self.config.host, self.config.port)
-        } else {
-            format!("{}:{}", self.config.host, self.config.port)
-        }
+        name(&self.config)
     }
 
     fn is_pulse(&self) -> bool {
@@ -664,6 +695,11 @@ impl Voice for Source {
 
     fn doubted(&self, at: Count) -> Option<(Instant, Instant)> {
         self.doubt(at).map(|doubt| doubt.newcomers)
+    }
+
+    fn torn(&self, at: Count) -> Option<[(Instant, Instant); 2]> {
+        // What moves on by another rate is nowhere for long.
+        self.doubt(at).filter(|doubt| doubt.steady).map(|doubt| [doubt.held, doubt.newcomers])
     }
 
     fn estimate(&self, at: Count) -> Option<Estimate> {

@@ -12,7 +12,7 @@ use truechimer_time::{Count, Instant, Period, Rate, Span};
 use crate::combination::{Combination, Part};
 use crate::event::SourceId;
 use crate::report::Selection;
-use crate::select::{Claim, agreement};
+use crate::select::{Claim, agreement, agreement_among};
 
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
 /// instead.
@@ -47,6 +47,8 @@ pub(crate) trait Voice {
     fn is_accused(&self) -> bool;
     /// Where it says that the time is now, if its estimator does not believe it: from, to.
     fn doubted(&self, at: Count) -> Option<(Instant, Instant)>;
+    /// Where it puts the time, from and to, if its time has stepped: as it did before, and does now.
+    fn torn(&self, at: Count) -> Option<[(Instant, Instant); 2]>;
     fn estimate(&self, at: Count) -> Option<Estimate>;
     /// How long without a used exchange before its word counts as stale.
     fn patience(&self) -> Span;
@@ -113,7 +115,7 @@ pub(crate) fn choose(
 ) -> Option<Chosen> {
     let estimates = voices.iter().filter_map(|said| said.estimate);
     let origin = estimates.map(|e| e.time).next().unwrap_or_default();
-    let servers = vouched_by(voices, origin, to_come);
+    let servers = vouched_by(voices, origin, to_come, at);
     let agreed = servers.as_ref().and_then(|servers| narrowed(voices, origin, servers));
     let mut parted = Vec::with_capacity(voices.len());
     for Said { voice, estimate } in voices.iter_mut() {
@@ -232,6 +234,7 @@ fn parts(
         let was = parted.get(place).copied().unwrap_or(false);
         Claim::around((e.time - origin).0, if was { half } else { half / 4 * 3 })
     };
+    let leader = leader(voices, parted, &parts, origin);
     let servers = parts.iter().filter_map(|p| Some((*p, voices.get(*p)?)));
     let servers = servers.filter(|(_, said)| !said.voice.is_pulse());
     let claims: Vec<Claim> =
@@ -251,6 +254,11 @@ fn parts(
         let mut reasons = reasons.iter();
         parts.retain(|_| reasons.next().is_some_and(Option::is_none));
     };
+    leave(&|_, said| {
+        let (name, leads) = leader.as_ref()?;
+        let gap = claim(&said.estimate?, origin).gap(leads);
+        (gap > 0).then(|| format!("it contradicts {name}, which is followed, by {}", Span(gap)))
+    });
     leave(&|place, said| {
         let (most, e) = (most?, said.estimate?);
         let gap = probable(place, &e).gap(&most);
@@ -262,6 +270,29 @@ fn parts(
         stale(said).then(|| format!("nothing usable from it for {age}"))
     });
     parts
+}
+
+/// The one that the others must not contradict, where some of those that agree with a majority
+/// contradict each other: a wide interval may be all that holds it together. Whoever was followed
+/// until now, if there is one, else the one that agrees with the most of them.
+fn leader(
+    voices: &[Said<'_>],
+    parted: &[bool],
+    parts: &[usize],
+    origin: Instant,
+) -> Option<(String, Claim)> {
+    let of = |place: &usize| Some((*place, claim(&voices.get(*place)?.estimate?, origin)));
+    let claims: Vec<(usize, Claim)> = parts.iter().filter_map(of).collect();
+    let met = |one: &Claim| claims.iter().filter(|(_, other)| other.meets(one)).count();
+    if claims.iter().all(|(_, one)| met(one) == claims.len()) {
+        return None;
+    }
+    let (place, leads) = claims.iter().max_by_key(|(place, one)| {
+        let selected = |said: &Said<'_>| said.voice.selection() == Selection::Selected;
+        let was_selected = voices.get(*place).is_some_and(selected);
+        (was_selected, parted.get(*place).copied().unwrap_or(false), met(one))
+    })?;
+    Some((voices.get(*place)?.voice.name(), *leads))
 }
 
 /// A time, and the two rates.
@@ -358,14 +389,33 @@ fn reach(voices: &[Said<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Claim
 
 /// Where the servers put the time; `Some(None)` if there is no server to ask.
 #[allow(clippy::option_option)]
-fn vouched_by(voices: &[Said<'_>], origin: Instant, to_come: usize) -> Option<Option<Claim>> {
+fn vouched_by(
+    voices: &[Said<'_>],
+    origin: Instant,
+    to_come: usize,
+    at: Count,
+) -> Option<Option<Claim>> {
     let servers = voices.iter().filter(|said| !said.voice.is_pulse());
-    let claims: Vec<Claim> =
-        servers.filter_map(|said| said.estimate).map(|e| claim(&e, origin)).collect();
+    let claims: Vec<Vec<Claim>> = servers.filter_map(|said| claims(said, origin, at)).collect();
     if claims.is_empty() && to_come == 0 {
         return Some(None);
     }
-    agreement(&claims, to_come).map(Some)
+    let each: Vec<&[Claim]> = claims.iter().map(Vec::as_slice).collect();
+    agreement_among(&each, to_come).map(Some)
+}
+
+/// Where the truth is by one server: where it says, and if its time has stepped, either where it was
+/// or where it is, but not between.
+fn claims(said: &Said<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
+    let all = claim(&said.estimate?, origin);
+    let Some(ends) = said.voice.torn(at) else { return Some(vec![all]) };
+    let [one, other] = ends.map(|(from, to)| {
+        let (low, high) = ((from - origin).0, (to - origin).0);
+        // A little more, for what reading a counter rounds off.
+        let more = (high.saturating_sub(low) / 64).saturating_add(Span::from_micros(1).0);
+        Claim { low: low.saturating_sub(more), high: high.saturating_add(more) }
+    });
+    Some(if one.meets(&other) { vec![all] } else { vec![one, other] })
 }
 
 /// What the pulses leave of that: a majority of those that lie within it.

@@ -583,6 +583,12 @@ impl Estimator for Ours {
         if let Some(state) = &mut self.state {
             // The stamps to come are less by half of that, and so is the time.
             state.anchor.1 = state.anchor.1 - less.half();
+            // What causality allows is a matter of the stamps as they came: it stays where it is.
+            let by = seconds(less.half());
+            for corridor in [&mut state.corridor, &mut state.likely] {
+                (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
+            }
+            self.slow.shift(by);
             state.declared = declared;
             state.quarantine = None;
         }

@@ -184,6 +184,15 @@ impl Slow {
         *self = Slow { causal_prior, recent_prior, noise, ..Slow::new(self.rate(floor)) };
     }
 
+    /// All that is kept is `by` higher on the scale of the points to come, s.
+    pub(crate) fn shift(&mut self, by: f64) {
+        let kept = self.slots.iter_mut().chain(&mut self.old);
+        let kept = kept.chain(self.current.as_mut().map(|(_, point)| point));
+        let pairs = [&mut self.best, &mut self.recent, &mut self.causal].into_iter().flatten();
+        let ends = pairs.flat_map(|pair| [&mut pair.far, &mut pair.near]);
+        kept.chain(ends).for_each(|point| point.theta += by);
+    }
+
     /// The difference clock's rate.
     pub(crate) fn difference(&self, floor: FloorKnown) -> SlowRate {
         better(self.recent_prior, self.recent.map(|pair| pair.rate(floor)))

@@ -19,7 +19,7 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nStudies, each a series of scenarios:")?;
     writeln!(out, "{:width$}  the paper's experiments in one report", "case")?;
     writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")?;
-    let outage = "two hours without a server, beside a filter that knows all";
+    let outage = "two hours alone, beside a filter knowing all";
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
     writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")
 }

@@ -1,0 +1,114 @@
+//! What once broke the bound, or left the clock where nobody would have put it: scenarios that a
+//! review found.
+#![allow(clippy::unwrap_used)]
+
+use truechimer_sim::{Options, Run, Scenario, simulate};
+
+fn run(toml: &str, seed: u64) -> Run {
+    let scenario = Scenario::from_toml(toml).unwrap_or_else(|e| panic!("{e}\n{toml}"));
+    let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
+    let promised = run.trace.samples.iter().filter(|s| s.status.bound_holds());
+    let outside: Vec<_> = promised.filter(|s| s.error.abs() > s.bound).collect();
+    assert!(outside.is_empty(), "{}: {} outside: {:?}", scenario.name, outside.len(), outside[0]);
+    run
+}
+
+/// The largest error from `from` to `to`, µs.
+fn most(run: &Run, from: f64, to: f64) -> f64 {
+    let within = run.trace.samples.iter().filter(|s| (from..to).contains(&s.at));
+    within.map(|s| s.error.abs() * 1e6).fold(0.0, f64::max)
+}
+
+/// A server this far away, each way, ms.
+fn server(name: &str, floor_ms: f64, more: &str) -> String {
+    let queue = format!("queue = [{{ law.exponential.mean-ms = {} }}]", floor_ms / 10.0);
+    format!(
+        "[[server]]\nname = \"{name}\"\n{more}\n[server.forward]\nfloor-ms = {floor_ms}\n{queue}\n\
+         [server.backward]\nfloor-ms = {floor_ms}\n{queue}\n"
+    )
+}
+
+/// A counter that is not at its nominal rate is no smear, whatever day it is.
+#[test]
+fn honest_servers_do_not_smear_when_the_daemon_starts_shortly_before_a_leap_second() {
+    for skew in [-100, -20, 12, 50] {
+        let servers = ["a", "b", "c"].map(|name| server(name, 0.1, "")).concat();
+        let toml = format!(
+            "name = \"start-before-leap\"\nhours = 12\nwarm-up-hours = 0\nbegin = 1814378400\n\
+             [leap]\nmidnight = 1814400000\n\
+             [oscillator]\nskew-ppm = {skew}\nwalk-per-root-s = 1e-9\n{servers}"
+        );
+        let run = run(&toml, 1);
+        assert!(most(&run, 600.0, 1e9) < 20.0, "{skew} ppm: {} us", most(&run, 600.0, 1e9));
+    }
+}
+
+/// What one server was known by is nobody else's word after a restart.
+#[test]
+fn a_restart_does_not_make_one_liars_word_everybodys() {
+    for (far, off, step) in [(5.0, 2.0, 0.6), (20.0, 8.0, 2.0)] {
+        let lie = format!("offset-ms = {off}\nstep = [{{ at-s = 6900, by-ms = {step} }}]");
+        let servers = [server("liar", 0.05, &lie), server("a", far, ""), server("b", far, "")];
+        let toml = format!(
+            "name = \"held\"\nhours = 3\nwarm-up-hours = 0.1\n\
+             [[restart]]\nat-s = 6930\ngap-s = 1\nwarm = true\nsaved-rate = true\n{}",
+            servers.concat()
+        );
+        run(&toml, 1);
+    }
+}
+
+/// A server that has stepped vouches for where it was and where it is, not for what lies between.
+#[test]
+fn a_server_that_steps_does_not_bring_back_another_liar() {
+    let step = "step = [{ at-s = 20000, by-ms = 65 }]";
+    let servers = [
+        server("liar", 0.05, "offset-ms = 20"),
+        server("first", 0.1, step),
+        server("second", 0.1, ""),
+    ];
+    let toml = format!("name = \"two-liars\"\nhours = 8\nwarm-up-hours = 1\n{}", servers.concat());
+    let run = run(&toml, 1);
+    // After an hour no two agree any more, and the clock goes on by itself.
+    assert!(most(&run, 3600.0, 23_600.0) < 20.0, "{} us", most(&run, 3600.0, 23_600.0));
+    assert!(most(&run, 3600.0, 1e9) < 1000.0, "{} us", most(&run, 3600.0, 1e9));
+}
+
+#[test]
+fn a_liar_in_quarantine_does_not_widen_the_bound() {
+    let step = "step = [{ at-s = 7200, by-ms = 500 }]";
+    let servers = [server("near", 0.1, ""), server("far", 18.0, ""), server("liar", 0.1, step)];
+    let toml = format!("name = \"widening\"\nhours = 3\nwarm-up-hours = 1\n{}", servers.concat());
+    let run = run(&toml, 1);
+    let widest = run.trace.samples.iter().filter(|s| s.at > 6000.0 && s.at < 10_000.0);
+    let widest = widest.map(|s| s.bound * 1e6).fold(0.0, f64::max);
+    // What the liar said before ages, and the far one cannot tell it from the truth.
+    assert!(widest < 4000.0, "{widest} us");
+}
+
+#[test]
+fn a_counter_that_jumped_unseen_leaves_the_time_in_the_middle() {
+    let servers = [server("near", 0.1, ""), server("far", 18.0, ""), server("third", 0.1, "")];
+    let toml = format!(
+        "name = \"jump\"\nhours = 3\nwarm-up-hours = 1\n\
+         [[host.jump]]\nat-s = 7200\nby-s = 100\nraw-too = true\n{}",
+        servers.concat()
+    );
+    let scenario = Scenario::from_toml(&toml).unwrap();
+    let run = simulate(&scenario, &Options::default()).unwrap();
+    // Until the next replies nothing shows.
+    let late = most(&run, 7300.0, 1e9);
+    assert!(late < 30.0, "{late} us");
+}
+
+/// By it one direction would take longer than both: it is said, and not used.
+#[test]
+fn an_impossible_asymmetry_is_not_used() {
+    let declared = "declared-asymmetry-us = 600\ndeclared-error-us = 1";
+    let toml = format!(
+        "name = \"impossible\"\nhours = 2\nwarm-up-hours = 0.1\n{}",
+        server("s", 0.1, declared)
+    );
+    let run = run(&toml, 1);
+    assert!(most(&run, 600.0, 1e9) < 20.0, "{} us", most(&run, 600.0, 1e9));
+}
