@@ -31,6 +31,9 @@ pub struct Statistics {
     pub statistical_median_us: f64,
     /// How long it took from the first request until the error stayed under a threshold.
     pub converged_s: Vec<Converged>,
+    /// The system clock, where the daemon steers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_clock: Option<Followed>,
     /// How often the truth was inside the bound that was promised, from the very start.
     pub inside_bound: Inside,
     /// Seconds in each status, from the very start.
@@ -139,6 +142,38 @@ pub struct Exchanges {
     pub refused: usize,
 }
 
+/// How far a clock that follows ours is from it, two minutes after the start of a run and later.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Followed {
+    /// RMS of the difference, µs.
+    pub rms_us: f64,
+    /// The largest, µs.
+    pub max_us: f64,
+    /// How often it was stepped, in all runs and from the very start.
+    pub steps: u32,
+    /// The greatest frequency that it was given, ppm.
+    pub max_frequency_ppm: f64,
+}
+
+/// How long a system clock has to come to ours, s.
+const FOLLOWED_FROM: f64 = 120.0;
+
+impl Followed {
+    fn of(traces: &[&Trace]) -> Option<Followed> {
+        let all = || traces.iter().flat_map(|trace| &trace.system);
+        let settled = all().filter(|s| s.at >= FOLLOWED_FROM);
+        let errors = Errors::of(settled.filter_map(|s| s.against_ours));
+        let frequency = all().map(|s| s.frequency.abs() * 1e6).fold(0.0, f64::max);
+        let steps = traces.iter().filter_map(|trace| trace.system.last()).map(|s| s.steps).sum();
+        all().next().map(|_| Followed {
+            rms_us: errors.rms_us,
+            max_us: errors.max_us,
+            steps,
+            max_frequency_ppm: frequency,
+        })
+    }
+}
+
 impl Statistics {
     /// The statistics of these runs, pooled.
     #[must_use]
@@ -180,6 +215,7 @@ impl Statistics {
             statistical_median_us: median_us(
                 counted().filter(promised).map(|sample| sample.statistical),
             ),
+            system_clock: Followed::of(traces),
             converged_s: THRESHOLDS.iter().map(|t| Converged::of(*t, traces)).collect(),
             inside_bound: Inside::of(all().filter(promised).map(|s| (s.error, s.bound))),
             seconds_by_status,

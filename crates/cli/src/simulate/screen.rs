@@ -103,6 +103,17 @@ pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Resul
                 name(estimator.kind())
             )?;
         }
+        if let Some(system) = statistics.system_clock {
+            writeln!(
+                out,
+                "system clock: {} µs rms from {}, {} at most; {} steps; {} ppm at most",
+                number(system.rms_us),
+                name(estimator.kind()),
+                number(system.max_us),
+                system.steps,
+                number(system.max_frequency_ppm)
+            )?;
+        }
         let inside = statistics.inside_bound;
         if inside.outside > 0 {
             writeln!(
