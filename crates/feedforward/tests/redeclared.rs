@@ -1,6 +1,7 @@
 //! An asymmetry that is declared, changed or taken back while the clock runs: the bound holds.
 #![allow(clippy::unwrap_used)]
 
+#[allow(dead_code)] // It has more than is used here.
 mod common;
 
 use common::{HZ, instant, settings, stamp};

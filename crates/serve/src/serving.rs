@@ -52,8 +52,8 @@ impl std::error::Error for BindError {}
 
 /// An NTP server of the clock in the page, bound to its addresses.
 ///
-/// Until it is given a [clock](Server::set_clock) that promises a bound, and told what
-/// [stands behind it](Server::set_upstream), it says that it is not synchronised.
+/// Until it is given a clock that promises a bound, and told what
+/// stands behind it, it says that it is not synchronised.
 #[derive(Debug)]
 pub struct PageServer {
     sockets: Vec<Vec<(std::net::UdpSocket, SocketAddr)>>,

@@ -9,7 +9,13 @@ fn run(toml: &str, seed: u64) -> Run {
     let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
     let promised = run.trace.samples.iter().filter(|s| s.status.bound_holds());
     let outside: Vec<_> = promised.filter(|s| s.error.abs() > s.bound).collect();
-    assert!(outside.is_empty(), "{}: {} outside: {:?}", scenario.name, outside.len(), outside[0]);
+    assert!(
+        outside.is_empty(),
+        "{}: {} outside: {:?}",
+        scenario.name,
+        outside.len(),
+        outside.first()
+    );
     run
 }
 
