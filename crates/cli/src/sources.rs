@@ -45,7 +45,7 @@ fn mark(selection: Selection) -> char {
 
 fn meaning(selection: Selection) -> &'static str {
     match selection {
-        Selection::Selected => "has the largest part in the published time",
+        Selection::Selected => "leads: has the largest part in the published time, or nearly",
         Selection::Combined => "has a part in the published time",
         Selection::Truechimer => "agrees with the majority, has no part in the published time",
         Selection::Smeared => "smears a leap second, which others do not: never mixed with them",
@@ -89,7 +89,7 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
             writeln!(out, "{}: {remark}", source.name)?;
         }
     }
-    writeln!(out, "* largest part  + combined  - agrees, no part  x falseticker  ~ smears")?;
+    writeln!(out, "* leads  + combined  - agrees, no part  x falseticker  ~ smears")?;
     writeln!(out, "? no estimate   h holdover: nothing usable lately      (-v says why)")
 }
 

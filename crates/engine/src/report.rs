@@ -39,7 +39,8 @@ pub enum Selection {
     Truechimer,
     /// Has a part in the published time.
     Combined,
-    /// The one with the largest part in it, or the only one.
+    /// The one that leads: the only one, or the one with the largest part in it. (Another has to have a
+    /// much larger one to take its place.)
     Selected,
 }
 

@@ -56,7 +56,7 @@ pub struct Serve {
     /// Print JSON, an object a line
     #[arg(long)]
     pub json: bool,
-    /// Who may ask beside this machine: an address or a prefix; 0.0.0.0/0 and ::/0 are everybody;
+    /// Who may ask beside this machine's loopback addresses: an address or a prefix; 0.0.0.0/0 and ::/0 are everybody;
     /// may be repeated
     #[arg(long, value_name = "PREFIX", help_heading = OF_PAGE)]
     pub allow: Vec<Prefix>,
