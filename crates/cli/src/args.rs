@@ -212,10 +212,12 @@ pub struct Status {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Columns:
-  S          * published, + agrees with the majority, x falseticker, ? no estimate yet
+  S          * leads, + has a part in the published time, - agrees and has none,
+             x falseticker, ~ smears a leap second, ? no estimate yet; h: lives on what it
+             said before
+  part       its share in where the published time stands
   st         stratum: the server's distance from a reference clock
-  poll       seconds between requests
-  reach      the last eight polls in octal, 377 = all answered
+  rch        reach: the last eight polls in octal, 377 = all answered
   last       time since the last usable reply
   offset     published clock - this server's estimate, positive = published is ahead,
              and the bound of that estimate
@@ -225,7 +227,8 @@ source, if anything is.
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
 pub struct Sources {
-    /// Everything about each server: what was refused and why, stamp errors, root distance
+    /// Everything about each server: why it has no part, what was refused and why, poll interval,
+    /// stamp errors, root distance
     #[arg(short, long)]
     pub verbose: bool,
     /// Print one JSON array; spans are whole nanoseconds

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Span};
 
-use crate::number::{fraction, rate, seconds, span};
+use truechimer_feedforward::number::{fraction, rate, seconds, span};
 
 /// Standard deviation of a lean, as a share of the path's part of the bound. RADclock takes 0.2 of the
 /// round trip for the worst asymmetry there is; the bound has half of the round trip.

@@ -12,7 +12,6 @@ mod engine;
 mod event;
 mod kernel;
 mod leap;
-mod number;
 mod prefer;
 mod pulse;
 mod report;

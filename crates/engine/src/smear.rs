@@ -12,7 +12,7 @@
 
 use truechimer_time::{Instant, Leaps, Span};
 
-use crate::number::seconds;
+use truechimer_feedforward::number::seconds;
 
 /// From noon to midnight, s.
 const HALF: i64 = 43_200;

@@ -19,7 +19,7 @@ mod filter;
 mod floor;
 mod moved;
 mod ntp_pll;
-mod number;
+pub mod number;
 mod ours;
 mod panel;
 mod parts;

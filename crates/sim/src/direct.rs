@@ -9,11 +9,11 @@ use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, Stam
 use truechimer_timehands::Status;
 
 use crate::host::Host;
-use crate::number::{seconds, span};
 use crate::scenario::Scenario;
 use crate::stamps::Stamped;
 use crate::trace::{Sample, Trace};
 use crate::world::Run;
+use truechimer_feedforward::number::{seconds, span};
 
 /// What is known of the counter's rate before it is measured.
 const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);

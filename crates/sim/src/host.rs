@@ -6,10 +6,10 @@ use truechimer_time::{Count, CountSpan, Period, Stamp, StampMethod};
 use truechimer_timehands::Made;
 
 use crate::limits::{TIME, each, interval, within};
-use crate::number::span;
 use crate::oscillator::{Oscillator, OscillatorSpec};
 use crate::random::Random;
 use crate::server::during;
+use truechimer_feedforward::number::span;
 
 /// What the counter reads when the run begins: a machine that has been up for a while.
 const BEGUN: Count = Count(1_000_000_000_000);

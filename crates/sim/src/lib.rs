@@ -8,7 +8,6 @@ pub mod direct;
 pub mod host;
 mod limits;
 mod nearest;
-mod number;
 pub mod omniscient;
 pub mod oscillator;
 pub mod outage;

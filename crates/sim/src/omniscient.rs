@@ -11,9 +11,9 @@ use truechimer_feedforward::{
 };
 use truechimer_time::{Count, Instant, Rate, Span};
 
-use crate::number::{fraction, seconds, span};
 use crate::path::{Law, PathSpec, When};
 use crate::scenario::Scenario;
+use truechimer_feedforward::number::{fraction, seconds, span};
 
 /// What it does not know: the offset, s, before the first exchange.
 const OFFSET: f64 = 1.0;

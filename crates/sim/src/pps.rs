@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use truechimer_engine::PpsConfig;
 
 use crate::limits::{each, interval, within};
-use crate::number::span;
 use crate::random::Random;
 use crate::server::{Lie, Ramp, Stretch, during, is_word};
+use truechimer_feedforward::number::span;
 
 /// A pulse this far off is never taken for good where servers say what time it is, ms.
 const PLAINLY_OFF: f64 = 50.0;

@@ -173,7 +173,7 @@ fn max_wander_ppm() -> f64 {
 }
 
 fn accept_step_after_s() -> f64 {
-    crate::number::seconds(truechimer_feedforward::ACCEPT_STEP_AFTER)
+    truechimer_feedforward::number::seconds(truechimer_feedforward::ACCEPT_STEP_AFTER)
 }
 
 fn begin() -> i64 {

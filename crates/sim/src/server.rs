@@ -7,9 +7,9 @@ use truechimer_ntp::{HEADER_LEN, LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{Instant, Leaps, Span};
 
 use crate::limits::{TIME, each, interval, within};
-use crate::number::{seconds, span};
 use crate::path::{Path, PathSpec, Shift};
 use crate::random::Random;
+use truechimer_feedforward::number::{seconds, span};
 
 /// Steps of a wandering server's clock are so far apart, s; between them it is a straight line.
 const WANDER_STEP: f64 = 16.0;

@@ -9,9 +9,9 @@ use truechimer_time::{Instant, Leaps, Rate, Span};
 
 use crate::host::Host;
 use crate::limits::{TIME, each, within};
-use crate::number::{fraction, seconds};
 use crate::random::Random;
 use crate::trace::SystemSample;
+use truechimer_feedforward::number::{fraction, seconds};
 
 const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
@@ -81,7 +81,7 @@ impl SystemClockSpec {
     }
 
     pub(crate) fn step_above(&self) -> Span {
-        crate::number::span(self.step_above_ms * 1e-3)
+        truechimer_feedforward::number::span(self.step_above_ms * 1e-3)
     }
 }
 

@@ -18,7 +18,6 @@ use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Instant, Period, Rate, Span};
 
 use crate::host::{Departure, Host};
-use crate::number::span;
 use crate::path::Path;
 use crate::pps::{Pulse, PulseEdge};
 use crate::random::Random;
@@ -30,6 +29,7 @@ use crate::trace::{Noted, Trace};
 use daemon::{Daemon, Datagram};
 use queue::Queue;
 use reader::{Reader, Truth};
+use truechimer_feedforward::number::span;
 
 /// When in each second of true time the clock is read.
 const READ_AT: f64 = 0.5;
@@ -227,7 +227,9 @@ impl<'s> World<'s> {
                 sources: scenario.servers.iter().map(source).collect(),
                 pps: scenario.pulses.iter().map(crate::pps::PpsSpec::config).collect(),
                 max_wander: rate_of_ppm(scenario.max_wander_ppm),
-                accept_step_after: crate::number::span(scenario.accept_step_after_s),
+                accept_step_after: truechimer_feedforward::number::span(
+                    scenario.accept_step_after_s,
+                ),
                 discipline: scenario.system_clock.is_some(),
                 step: scenario.system_clock.as_ref().map_or_else(Default::default, |s| s.step),
                 step_above: scenario

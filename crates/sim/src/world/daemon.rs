@@ -14,12 +14,12 @@ use truechimer_timehands::{Allowed, Hand, Passed};
 
 use super::{Happening, Marked, NOMINAL_ERROR, Planned, Request, World};
 use crate::host::{Arrival, Departure, as_heard};
-use crate::number::seconds;
 use crate::pps::PulseEdge;
 use crate::random::Random;
 use crate::scenario::Restart;
 use crate::server::Answered;
 use crate::trace::Exchanged;
+use truechimer_feedforward::number::seconds;
 
 /// The boot that all runs are of.
 const BOOT: BootId = BootId(*b"simulated boot\0\0");
@@ -127,7 +127,8 @@ impl World<'_> {
             bytes.copy_from_slice(&random.bits().to_le_bytes());
         }
         let (counter, warm) = self.continued(t);
-        let truth = self.truth.leaps.advanced(self.truth.origin + crate::number::span(t));
+        let truth =
+            self.truth.leaps.advanced(self.truth.origin + truechimer_feedforward::number::span(t));
         let sources = self.scenario.servers.len();
         let start = Start {
             at: self.host.count(t),
