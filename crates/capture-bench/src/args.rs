@@ -5,20 +5,24 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use truechimer_outcome::files::Files;
+use truechimer_outcome::program;
 use truechimer_report::Page;
 use truechimer_testbed::binary;
 use truechimer_testbed::relay::{self, Path};
 
 use crate::generator::Order;
 use crate::options::{Options, Part};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Failure;
 use crate::peers;
 use crate::stats::{show_rate, show_share};
 use crate::trial::Stage;
 
+/// The name of the program.
+pub const NAME: &str = "truechimer-capture-bench";
+
 /// What captures and stamps cost, lose and are worth, beside tcpdump and dumpcap.
 #[derive(Parser, Debug)]
-#[command(name = "truechimer-capture-bench", version, max_term_width = 100)]
+#[command(name = NAME, version, max_term_width = 100)]
 #[command(after_help = "\
 Root is needed, for BPF and network namespaces; all traffic stays in namespaces that vanish with
 the program. Everything that is compared has its turn in every round.
@@ -147,19 +151,11 @@ impl Asked {
             progress: !self.quiet,
         }
     }
+}
 
-    /// Writes the files that were asked for.
-    ///
-    /// # Errors
-    /// Where one cannot be written.
-    pub fn write(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
-        let command: Vec<String> = std::env::args().skip(1).collect();
-        let page = Page::new("Packet capture: cost, loss, rate and accuracy")
-            .about("Figures of one machine; compare within a run, not between runs.")
-            .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-            .command(&format!("truechimer-capture-bench {}", command.join(" ")));
-        self.files.write(page, outcomes)
-    }
+/// How the report begins.
+pub fn page() -> Page {
+    program::page(NAME, "Packet capture: cost, loss, rate and accuracy")
 }
 
 /// One trial.

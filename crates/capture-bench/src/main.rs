@@ -16,24 +16,17 @@ mod rate;
 mod search;
 mod trial;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use truechimer_outcome::program::{self, say};
 use truechimer_outcome::{outcome, plot, stats};
 
 use crate::args::{CommandLine, Measure, What};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Failure;
 
 fn main() -> ExitCode {
-    match run(&CommandLine::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(failure) => {
-            eprintln!("truechimer-capture-bench: {failure}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit_code(args::NAME, run(&CommandLine::parse()))
 }
 
 /// Whether all goals were met.
@@ -63,19 +56,8 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
             Measure::Conversion => conversion::run(&options),
             Measure::Accuracy => accuracy::run(&options),
         }?;
-        if !asked.files.json {
-            say(&outcome.text())?;
-        }
+        asked.files.print(&outcome)?;
         outcomes.push(outcome);
     }
-    if asked.files.json {
-        let all: Vec<_> = outcomes.iter().map(Outcome::to_json).collect();
-        say(&serde_json::to_string_pretty(&all).map_err(|e| Failure::of("the figures", e))?)?;
-    }
-    asked.write(&outcomes)?;
-    Ok(outcomes.iter().all(Outcome::is_met))
-}
-
-fn say(text: &str) -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{text}").map_err(|error| Failure::of("standard output", error))
+    asked.files.finish(args::page(), &outcomes)
 }

@@ -9,18 +9,28 @@ use truechimer_outcome::outcome::Failure;
 use crate::scenario::{self, Scenario};
 use crate::world;
 
+/// The name of the program.
+pub const NAME: &str = "truechimer-compare";
 /// Poll intervals that all can do, s.
 const POLLS: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// chronyd, ClockBound and Truechimer behind the same path to the same server at once, each one's
 /// idea of time against the truth.
 #[derive(Parser, Debug)]
-#[command(name = "truechimer-compare", version, max_term_width = 100)]
+#[command(name = NAME, version, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 chronyd (package chrony) and ip are needed, and root or user namespaces; everything happens in
 namespaces that vanish with the program, and nobody touches the system clock. ClockBound takes part
 where its daemon is found: `scripts/compare` gets both, and then does this.
+
+Goals:
+  RMS error      at most that of the best other, over the readings that both have; not asked in
+                 route-back, where no client can see what happens, and in server-step
+  the bound      all readings are within Truechimer's own bound; not asked in server-step
+  server-step    Truechimer is never more than 100 µs from the truth
+They are judged after the warm-up; --list says what happens in each scenario, docs/compare.md how
+the clocks are read and what is unfair to whom.
 
 Exit status: 0 all goals are met, 1 one is not, 2 error.")]
 pub struct CommandLine {
@@ -140,5 +150,22 @@ impl CommandLine {
         let places = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&places).map(|place| place.join("clockbound"));
         Ok(found.into_iter().find(|path| Path::is_file(path)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn help_names_the_scenarios_that_are_judged_otherwise() {
+        let help = CommandLine::command().render_long_help().to_string();
+        let goals = help.split("Goals:").nth(1).and_then(|rest| rest.split("Exit status").next());
+        let goals = goals.unwrap();
+        for scenario in scenario::all() {
+            let is_named = scenario.is_blind() || !scenario.is_honest();
+            assert_eq!(goals.contains(scenario.name), is_named, "{}: {goals}", scenario.name);
+        }
     }
 }

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use truechimer_outcome::outcome::{Figure, Goal, Grid, Outcome};
 use truechimer_outcome::plot::{Axis, Plot};
+use truechimer_outcome::program;
 use truechimer_outcome::stats::{median, show_share};
 use truechimer_report::{Chart, Marker, Page, Series, Unit};
 
-use crate::args::Options;
+use crate::args::{self, Options};
 use crate::figures::{Figures, STEADY, Sample, settled};
 use crate::followers::OURS;
 use crate::trial::{Followed, Trial};
@@ -25,11 +26,7 @@ const STRAIGHT_NS: f64 = 2_000.0;
 /// How the report begins.
 #[must_use]
 pub fn page() -> Page {
-    let command: Vec<String> = std::env::args().skip(1).collect();
-    Page::new("Truechimer beside chronyd and ClockBound")
-        .about("One machine, one server, one path, at the same time; compare within a run.")
-        .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(&format!("truechimer-compare {}", command.join(" ")))
+    program::page(args::NAME, "Truechimer beside chronyd and ClockBound")
 }
 
 /// Everything, the summary first.
@@ -88,56 +85,28 @@ fn summary(options: &Options, trials: &[Trial]) -> Outcome {
     }
 }
 
-/// How it was done, and what cannot be compared.
+/// How it was done, as far as this run is concerned; the document has the rest.
 fn about(options: &Options, trials: &[Trial]) -> Vec<String> {
-    let worst = |of: fn(&Trial) -> f64| trials.iter().map(of).fold(0.0, f64::max);
-    let mut about = vec![
-        format!(
-            "All follow the same server through the same path at the same time: each scenario lasts {:.0} s, \
-             of which the first {:.0} s are not judged; all ask every {} s. {}",
-            options.length,
-            options.warm_up,
-            options.poll,
-            if options.one_by_one {
-                "One scenario after the other."
-            } else {
-                "The scenarios run side by side, each in network namespaces of its own."
-            }
-        ),
-        format!(
-            "The truth is a straight line over CLOCK_MONOTONIC_RAW, which the server serves and nobody \
-             else knows. About twice a second every clock is read at one count of the machine's counter, \
-             where the truth is known to within {:.0} ns (half the reading, median). Truechimer: its \
-             page. ClockBound: its shared memory segment, worked out as its client does. chronyd -x: the \
-             system clock plus the correction that it reports and would make (`chronyc tracking`), which \
-             is what it serves to others.",
-            median(&trials.iter().map(|trial| trial.width_ns / 2.0).collect::<Vec<_>>()),
-        ),
-        "Not quite fair, either way: each client's packets have their own luck on the path, drawn from \
-         the same law (bursts come at the same time for all). chronyd and Truechimer have the kernel's \
-         stamps of packets, ClockBound has its own from user space. chronyd is at a poll interval shorter \
-         than its default of 64 s, at which it would take hours to show anything; \"picky\" is `maxdelayquant \
-         0.5`. chronyd could use interleaved mode with a server that has it; this one does not. Bounds \
-         mean different things: chronyd's is its root distance (the whole round trip halved, and \
-         dispersion), Truechimer's and ClockBound's are promises."
-            .to_owned(),
-    ];
-    about.push(if options.clockbound.is_some() {
-        "ClockBound is told by its surroundings that it is on an EC2 instance, and asks at that \
-         service's address: for servers from its configuration it has a poll interval of 16 s and \
-         parameters that its source calls not calibrated. It is built with its feature \
-         `test-side-by-side`, without which it steers the system clock; its estimate is the same."
-            .to_owned()
-    } else {
-        "ClockBound did not take part: no clockbound in PATH, and none was named by --clockbound. \
-         `cargo install clock-bound --version =3.0.0-rc.0 --features daemon,test-side-by-side` makes one."
-            .to_owned()
-    });
-    let bent = worst(|trial| trial.bent_ns);
+    let width = median(&trials.iter().map(|trial| trial.width_ns / 2.0).collect::<Vec<_>>());
+    let order = if options.one_by_one { "one after the other" } else { "side by side" };
+    let mut about = vec![format!(
+        "Scenarios of {:.0} s, {order}, the first {:.0} s not judged; all ask every {} s. Clocks are \
+         read at one count, where the truth is known to {width:.0} ns. docs/compare.md says how, and \
+         what is unfair to whom.",
+        options.length, options.warm_up, options.poll,
+    )];
+    if options.clockbound.is_none() {
+        about.push(
+            "ClockBound did not take part: it is neither in PATH nor named by --clockbound \
+             (scripts/compare builds it)."
+                .to_owned(),
+        );
+    }
+    let bent = trials.iter().map(|trial| trial.bent_ns).fold(0.0, f64::max);
     if bent > STRAIGHT_NS {
         about.push(format!(
-            "Something else steers the system clock of this machine: it was off a straight line by up to \
-             {} µs. That is unfair to chronyd, which takes its time from that clock.",
+            "Something else steers this machine's system clock: it was up to {} µs off a straight \
+             line. That is unfair to chronyd, which takes its time from it.",
             us(bent)
         ));
     }
@@ -382,6 +351,8 @@ mod tests {
         let outcomes = outcomes(&options(), &[trial("quiet", [1000.0, 2000.0])]);
         let text = outcomes[0].text();
         assert!(text.contains("ClockBound did not take part"), "{text}");
+        // The figures are what one wants to see.
+        assert!(text.lines().take_while(|line| !line.is_empty()).count() <= 7, "{text}");
         assert!(text.contains("1.00") && text.contains("all; ± 20.0"), "{text}");
         assert_eq!(outcomes[1].plots().count(), 1);
         assert!(outcomes[1].markdown().contains("| Truechimer | 1.00 |"));

@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use truechimer_group_bench::failover::witness;
 use truechimer_group_bench::options::Options;
+use truechimer_group_bench::placement::Placement;
 use truechimer_group_bench::{failover, load, serve, soak};
 use truechimer_outcome::files::Files;
-use truechimer_outcome::outcome::{Failure, Outcome};
+use truechimer_outcome::outcome::Failure;
+use truechimer_outcome::program;
 use truechimer_report::Page;
 use truechimer_testbed::binary;
 
+/// The name of the program.
+pub const NAME: &str = "truechimer-group-bench";
+
 /// What the group's clock costs and survives, on a real Corosync ring.
 #[derive(Parser, Debug)]
-#[command(name = "truechimer-group-bench", version, max_term_width = 100)]
+#[command(name = NAME, version, max_term_width = 100)]
 #[command(after_help = "\
 Corosync is needed, and root or user namespaces; everything happens in namespaces that vanish with
 the program. What is compared has its turn in the same run.
@@ -29,17 +34,17 @@ pub struct CommandLine {
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// End to end: a server of three replicas with and without the group's clock
-    Latency(Asked),
+    Latency(Placed),
     /// Messages per round, on the wire and by the agents' count
-    Messages(Asked),
+    Messages(Placed),
     /// Skew and drift: published and steered, on the ring and over simulated days
     Skew(Asked),
     /// One reading beside a bare round trip; riding, leased, in several threads
-    Read(Asked),
+    Read(Placed),
     /// Rounds and memory over time
     Soak(Soak),
     /// latency, messages, skew and read
-    All(Asked),
+    All(Placed),
     /// A campaign of fail-overs, and everything that programs saw of it checked
     Failover(Failover),
     /// Check the records of a campaign again
@@ -90,6 +95,17 @@ pub struct Asked {
     quiet: bool,
 }
 
+/// A measurement for which it matters where things run.
+#[derive(Args, Debug)]
+pub struct Placed {
+    #[command(flatten)]
+    pub asked: Asked,
+    /// Corosyncs, agents and programs on any processor [default: the Corosyncs have one of their
+    /// own, where two may be used]
+    #[arg(long)]
+    together: bool,
+}
+
 /// A soak.
 #[derive(Args, Debug)]
 pub struct Soak {
@@ -117,20 +133,24 @@ impl Asked {
             truechimer: self.truechimer.clone().unwrap_or_else(binary::truechimer),
             seed: self.seed,
             count: self.count.map(|count| count as usize),
+            placement: Placement::Together,
             progress: !self.quiet,
         }
     }
+}
 
-    /// Writes the files that were asked for.
+impl Placed {
+    /// What that means for a measurement.
     ///
     /// # Errors
-    /// Where one cannot be written.
-    pub fn write(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
-        let command: Vec<String> = std::env::args().skip(1).collect();
-        let page = Page::new("The group's clock: what it costs and survives")
-            .about("Figures of one machine; compare within a run, not between runs.")
-            .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-            .command(&format!("truechimer-group-bench {}", command.join(" ")));
-        self.files.write(page, outcomes)
+    /// Where the kernel does not say which processors there are.
+    pub fn options(&self) -> Result<Options, Failure> {
+        let placement = if self.together { Placement::Together } else { Placement::apart()? };
+        Ok(Options { placement, ..self.asked.options() })
     }
+}
+
+/// How the report begins.
+pub fn page() -> Page {
+    program::page(NAME, "The group's clock: what it costs and survives")
 }

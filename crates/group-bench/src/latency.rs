@@ -7,6 +7,7 @@ use truechimer_outcome::plot::{Axis, Plot};
 use truechimer_outcome::stats::{median, quantile, show_ns, tail};
 
 use crate::options::Options;
+use crate::placement::Placement;
 use crate::serve::Way;
 use crate::service::Service;
 
@@ -23,10 +24,10 @@ const WAYS: [Way; 5] = [Way::None, Way::Bare, Way::Round, Way::Riding, Way::Syst
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let count = options.count(10_000, 300) as u64;
     options.say(&format!("latency: {count} invocations in each way"));
-    Ok(outcome(&Service::run(options, count, false)?, count))
+    Ok(outcome(&Service::run(options, count, false)?, count, &options.placement))
 }
 
-fn outcome(service: &Service, count: u64) -> Outcome {
+fn outcome(service: &Service, count: u64, placement: &Placement) -> Outcome {
     let without = median(&service.end_to_end(Way::None));
     let added = |way| median(&service.end_to_end(way)) - without;
     let mut grid = Grid::new(
@@ -86,7 +87,8 @@ fn outcome(service: &Service, count: u64) -> Outcome {
                  the request goes into the group's order, each replica answers into it, the client \
                  takes the first answer and waits for the others. udpu, all on one machine, an agent \
                  and a Corosync for each node: processes wait for each other's processors, so \
-                 compare within the table."
+                 compare within the table. {}",
+                placement.text()
             ),
             format!(
                 "What a message in the group's order costs at the same place, whoever sends it, is the \

@@ -5,6 +5,7 @@
 //! * [`failover`]: the campaign of fail-overs, what the programs record and the verifier.
 //! * [`soak`]: rounds and memory over time.
 //! * [`drift`]: the group's clock over simulated days.
+//! * [`placement`]: which processors the Corosyncs have.
 //! * [`bed`], [`service`], [`group_load`], [`wire`]: rings with agents, programs and captures.
 //! * [`serve`], [`load`], [`bare`]: what runs at the nodes.
 #![deny(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod load;
 pub mod messages;
 pub mod moment;
 pub mod options;
+pub mod placement;
 pub mod read;
 pub mod serve;
 pub mod service;

@@ -3,7 +3,6 @@
 
 mod args;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -11,28 +10,22 @@ use truechimer_group_bench::bare::Bare;
 use truechimer_group_bench::options::Options;
 use truechimer_group_bench::{failover, latency, load, messages, read, serve, skew, soak};
 use truechimer_outcome::outcome::{Failure, Outcome};
+use truechimer_outcome::program::{self, say};
 
-use crate::args::{Asked, CommandLine, What};
+use crate::args::{Asked, CommandLine, Placed, What};
 
 fn main() -> ExitCode {
-    match run(&CommandLine::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(failure) => {
-            eprintln!("truechimer-group-bench: {failure}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit_code(args::NAME, run(&CommandLine::parse()))
 }
 
 /// Whether all goals were met.
 fn run(line: &CommandLine) -> Result<bool, Failure> {
     match &line.what {
-        What::Latency(asked) => measure(asked, &[latency::run]),
-        What::Messages(asked) => measure(asked, &[messages::run]),
-        What::Skew(asked) => measure(asked, &[skew::run]),
-        What::Read(asked) => measure(asked, &[read::run]),
-        What::All(asked) => measure(asked, &[latency::run, messages::run, skew::run, read::run]),
+        What::Latency(placed) => measure(placed, &[latency::run]),
+        What::Messages(placed) => measure(placed, &[messages::run]),
+        What::Skew(asked) => show(asked, vec![skew::run(&asked.options())?]),
+        What::Read(placed) => measure(placed, &[read::run]),
+        What::All(placed) => measure(placed, &[latency::run, messages::run, skew::run, read::run]),
         What::Soak(long) => {
             show(&long.asked, vec![soak::run(&long.asked.options(), &long.wanted)?])
         }
@@ -59,24 +52,14 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
 
 type Measure = fn(&Options) -> Result<Outcome, Failure>;
 
-fn measure(asked: &Asked, measures: &[Measure]) -> Result<bool, Failure> {
-    let options = asked.options();
-    show(asked, measures.iter().map(|measure| measure(&options)).collect::<Result<_, _>>()?)
+fn measure(placed: &Placed, measures: &[Measure]) -> Result<bool, Failure> {
+    let options = placed.options()?;
+    show(&placed.asked, measures.iter().map(|measure| measure(&options)).collect::<Result<_, _>>()?)
 }
 
 fn show(asked: &Asked, outcomes: Vec<Outcome>) -> Result<bool, Failure> {
-    if asked.files.json {
-        let all: Vec<_> = outcomes.iter().map(Outcome::to_json).collect();
-        say(&serde_json::to_string_pretty(&all).map_err(|e| Failure::of("the figures", e))?)?;
-    } else {
-        for outcome in &outcomes {
-            say(&outcome.text())?;
-        }
+    for outcome in &outcomes {
+        asked.files.print(outcome)?;
     }
-    asked.write(&outcomes)?;
-    Ok(outcomes.iter().all(Outcome::is_met))
-}
-
-fn say(text: &str) -> Result<(), Failure> {
-    writeln!(std::io::stdout(), "{text}").map_err(|error| Failure::of("standard output", error))
+    asked.files.finish(args::page(), &outcomes)
 }

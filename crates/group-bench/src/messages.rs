@@ -10,6 +10,7 @@ use crate::bed::{Bed, How};
 use crate::group_load::Loaded;
 use crate::load::Load;
 use crate::options::Options;
+use crate::placement::Placement;
 use crate::wire::{Seen, Sniffer};
 
 /// Pauses between readings, µs: the paper's, and none.
@@ -37,7 +38,8 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let rounds = options.count(10_000, 500) as u64;
     let mut runs = Vec::new();
     for knet in [false, true] {
-        let ring = Settings { knet, ..Settings::default() };
+        let ring =
+            Settings { knet, processors: options.placement.processors(), ..Settings::default() };
         let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
         for (n, pause_us) in PAUSES.into_iter().enumerate() {
             let transport = if knet { "knet" } else { "udpu" };
@@ -51,7 +53,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
             runs.push(Run { transport, pause_us, loaded, seen });
         }
     }
-    Ok(outcome(&runs, rounds))
+    Ok(outcome(&runs, rounds, &options.placement))
 }
 
 fn pauses(pause_us: (u64, u64)) -> String {
@@ -61,7 +63,7 @@ fn pauses(pause_us: (u64, u64)) -> String {
     }
 }
 
-fn outcome(runs: &[Run], rounds: u64) -> Outcome {
+fn outcome(runs: &[Run], rounds: u64, placement: &Placement) -> Outcome {
     let mut wire = Grid::new(
         "Messages that propose a value, for each round",
         [
@@ -135,6 +137,7 @@ fn outcome(runs: &[Run], rounds: u64) -> Outcome {
                  nobody held back. The paper reports 1.0, with an engine that can take a queued \
                  message back; Corosync cannot, so here the members' proposing is staggered."
             ),
+            placement.text(),
             "Reports of clocks (at most one a second for each member) and what else the agents say \
              to each other is no part of a round, and stands in its own column."
                 .to_owned(),

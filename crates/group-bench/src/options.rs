@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::placement::Placement;
+
 /// What is asked of every measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -13,6 +15,8 @@ pub struct Options {
     pub seed: u64,
     /// How many operations, instead of what the measurement thinks best.
     pub count: Option<usize>,
+    /// Which processors the Corosyncs have, where the measurement leaves that open.
+    pub placement: Placement,
     /// Say on standard error what is going on.
     pub progress: bool,
 }

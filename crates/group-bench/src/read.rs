@@ -13,18 +13,23 @@ use crate::bed::{Bed, How, MEMBERS};
 use crate::group_load::Loaded;
 use crate::load::{Done, Load};
 use crate::options::Options;
+use crate::placement::Placement;
 use crate::serve::{self, Way};
 use crate::service::{self, Alone, Alones, Service};
 
 const THREADS: [u64; 4] = [1, 4, 16, 64];
 /// Pauses before each operation of a program that is alone, at most, µs: the paper's longest.
 const PAUSE_US: u64 = 400;
-/// A program that is alone; the first two are those of the goals.
-const ALONE: [Alone; 4] = [
-    Alone { name: "udpu, alone", knet: false, nodes: MEMBERS, most_us: PAUSE_US },
-    Alone { name: "knet, alone", knet: true, nodes: MEMBERS, most_us: PAUSE_US },
-    Alone { name: "udpu, alone, without pauses", knet: false, nodes: MEMBERS, most_us: 0 },
-    Alone { name: "one node by itself", knet: false, nodes: 1, most_us: PAUSE_US },
+/// A program that is alone.
+const USUAL: Alone =
+    Alone { name: "udpu, alone", knet: false, nodes: MEMBERS, most_us: PAUSE_US, together: false };
+/// What is measured of one; the first two are those of the goals.
+const ALONE: [Alone; 5] = [
+    USUAL,
+    Alone { name: "knet, alone", knet: true, ..USUAL },
+    Alone { name: "udpu, alone, on any processor", together: true, ..USUAL },
+    Alone { name: "udpu, alone, without pauses", most_us: 0, ..USUAL },
+    Alone { name: "one node by itself", nodes: 1, ..USUAL },
 ];
 
 /// One number of threads.
@@ -51,15 +56,19 @@ impl Batch {
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let count = options.count(5000, 300) as u64;
     options.say("read: beside a bare round trip, alone");
+    let processors = options.placement.processors();
+    // Where they may run anywhere anyway, that is measured once.
+    let ways = ALONE.into_iter().filter(|how| processors.is_some() || !how.together);
     let alone: Result<Vec<Alones>, Failure> =
-        ALONE.into_iter().map(|how| service::alone(options, count, how)).collect();
+        ways.map(|how| service::alone(options, count, how)).collect();
     let alone = alone?;
     options.say("read: in a server, udpu");
     let udpu = Service::run(options, count, false)?;
     options.say("read: in a server, knet");
     let knet = Service::run(options, count, true)?;
     let rounds = options.count(20_000, 1000) as u64;
-    let mut bed = Bed::up(How { ring: Settings::default(), ..How::usual(&options.truechimer) })?;
+    let ring = Settings { processors, ..Settings::default() };
+    let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
     let mut batches = Vec::new();
     for (n, threads) in THREADS.into_iter().enumerate() {
         options.say(&format!("read: {threads} threads at once"));
@@ -74,7 +83,9 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     }
     options.say("read: the link alone");
     let link = link(&mut bed, rounds.min(5000))?;
-    Ok(outcome(&alone, &udpu, &knet, &batches, &link, count))
+    let mut outcome = outcome(&alone, &udpu, &knet, &batches, &link, count);
+    outcome.about.insert(1, placed(&options.placement));
+    Ok(outcome)
 }
 
 /// What it costs to be told a value that the group has agreed on already: the way from program to
@@ -101,6 +112,18 @@ fn link(bed: &mut Bed, rounds: u64) -> Result<Vec<f64>, Failure> {
     bed.wait_for_end(MEMBERS, &mut last)?;
     let done: Done = serve::read(&out)?;
     Ok(done.threads.iter().flatten().map(|sample| sample.took as f64).collect())
+}
+
+/// Where things run, and which rows that is about.
+fn placed(placement: &Placement) -> String {
+    let but = match placement {
+        Placement::Apart { .. } => {
+            " In the rows \"on any processor\" all run on whichever has room. The goals are about \
+             the others."
+        }
+        Placement::Together | Placement::One => "",
+    };
+    format!("{}{but}", placement.text())
 }
 
 fn outcome(

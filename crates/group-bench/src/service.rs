@@ -23,7 +23,8 @@ impl Service {
     /// Where the machine lacks what that takes, or the group fails.
     pub fn run(options: &Options, count: u64, knet: bool) -> Result<Service, Failure> {
         let observer = MEMBERS + 1;
-        let ring = Settings { nodes: observer, knet, ..Settings::default() };
+        let processors = options.placement.processors();
+        let ring = Settings { nodes: observer, knet, processors, ..Settings::default() };
         let mut bed = Bed::up(How { ring, ..How::usual(&options.truechimer) })?;
         let _listeners = bed.listeners(observer..=observer)?;
         let out = |node: u32| format!("figures{node}.json");
@@ -79,6 +80,8 @@ pub struct Alone {
     pub nodes: u32,
     /// Pauses before each operation, at most, µs.
     pub most_us: u64,
+    /// The Corosyncs anywhere, wherever they are to be otherwise.
+    pub together: bool,
 }
 
 /// What it measured, ns.
@@ -97,8 +100,9 @@ pub struct Alones {
 /// # Errors
 /// Where the machine lacks what that takes, or the group fails.
 pub fn alone(options: &Options, count: u64, how: Alone) -> Result<Alones, Failure> {
-    let Alone { knet, nodes, most_us, .. } = how;
-    let ring = Settings { knet, nodes, ..Settings::default() };
+    let Alone { knet, nodes, most_us, together, .. } = how;
+    let processors = options.placement.processors().filter(|_| !together);
+    let ring = Settings { knet, nodes, processors, ..Settings::default() };
     let mut bed = Bed::up(How { ring, members: nodes, ..How::usual(&options.truechimer) })?;
     let _listeners = bed.listeners(2..=nodes)?;
     let path = bed.ring().dir().join("alone.json");

@@ -25,7 +25,7 @@ impl Files {
     ///
     /// # Errors
     /// Where one cannot be written.
-    pub fn write(&self, page: Page, outcomes: &[Outcome]) -> Result<(), Failure> {
+    pub(crate) fn write(&self, page: Page, outcomes: &[Outcome]) -> Result<(), Failure> {
         let write = |path: &Path, text: &str| {
             std::fs::write(path, text).map_err(|error| Failure::of(path.display(), error))
         };

@@ -6,4 +6,5 @@
 pub mod files;
 pub mod outcome;
 pub mod plot;
+pub mod program;
 pub mod stats;
