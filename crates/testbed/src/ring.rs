@@ -40,6 +40,9 @@ pub struct Settings {
     pub user_namespace: bool,
     /// Another user whose programs may connect.
     pub user: Option<u32>,
+    /// Where the Corosyncs run, as in `1` or `2,4-5`, and what else is started at the nodes does
+    /// not, unless that leaves it none; by default all run wherever there is room.
+    pub processors: Option<String>,
 }
 
 impl Default for Settings {
@@ -52,6 +55,7 @@ impl Default for Settings {
             consensus_ms: None,
             user_namespace: false,
             user: None,
+            processors: None,
         }
     }
 }
@@ -77,6 +81,9 @@ pub struct Ring {
     corosync: PathBuf,
     libraries: String,
     user_namespace: bool,
+    /// Where the Corosyncs run, and the others; empty: where we do.
+    processors: String,
+    others: String,
     // The last to go.
     dir: temp::Dir,
     _turn: Turn,
@@ -141,6 +148,9 @@ impl Ring {
                 up.args([option, &value.to_string()]);
             }
         }
+        if let Some(processors) = &settings.processors {
+            up.args(["--processors", processors]);
+        }
         up.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut keeper = up.spawn().map_err(|error| Lacking(format!("scripts/ring: {error}")))?;
         let mut line = String::new();
@@ -167,6 +177,8 @@ impl Ring {
             keeper,
             corosync: kept("corosync").into(),
             libraries: kept("libraries"),
+            processors: kept("processors"),
+            others: kept("others"),
             user_namespace: kept("means") == "user",
             state,
             dir,
@@ -195,6 +207,17 @@ impl Ring {
     /// thread that starts it. `/run` and `/dev/shm` are the node's own, all other files the host's.
     #[must_use]
     pub fn command(&self, node: u32, program: impl AsRef<OsStr>) -> Command {
+        self.command_on(&self.others, node, program)
+    }
+
+    /// The processors that what is started at the nodes runs on, if it is kept from the Corosyncs'.
+    #[must_use]
+    pub fn others(&self) -> Option<&str> {
+        Some(self.others.as_str()).filter(|others| !others.is_empty())
+    }
+
+    /// The same on these processors; anywhere if none are named.
+    fn command_on(&self, processors: &str, node: u32, program: impl AsRef<OsStr>) -> Command {
         let holder = self.state.join(format!("node{node}/holder"));
         let holder = std::fs::read_to_string(&holder)
             .unwrap_or_else(|error| panic!("{}: {error}", holder.display()));
@@ -205,7 +228,11 @@ impl Ring {
             command.args(["--user", "--preserve-credentials"]);
         }
         // Entering a user namespace clears the death signal, so it is set inside.
-        command.args(["--", "setpriv"]).args(MORTAL).args(NO_CLOCK).arg("--").arg(program);
+        command.arg("--");
+        if !processors.is_empty() {
+            command.args(["taskset", "--cpu-list", processors]);
+        }
+        command.arg("setpriv").args(MORTAL).args(NO_CLOCK).arg("--").arg(program);
         if !self.libraries.is_empty() {
             command.env("LD_LIBRARY_PATH", &self.libraries);
         }
@@ -222,7 +249,7 @@ impl Ring {
     pub fn start(&mut self, node: u32) {
         assert!(!self.running.contains_key(&node), "node {node} runs");
         let folder = self.state.join(format!("node{node}"));
-        let mut command = self.command(node, &self.corosync);
+        let mut command = self.command_on(&self.processors, node, &self.corosync);
         command.arg("-f").arg("-c").arg(self.configuration(node));
         self.running.insert(node, Process::start(command, &folder.join("log")));
     }

@@ -286,6 +286,49 @@ fn as_an_ordinary_user_and_over_knet() {
     three.expect(0, "message 1 hello");
 }
 
+/// The processors that a process may use, as the kernel lists them.
+fn processors(status: &str) -> String {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.expect("Linux says so").trim().to_owned()
+}
+
+#[test]
+fn corosyncs_stay_on_the_processors_that_they_are_given() {
+    let ours = processors(&std::fs::read_to_string("/proc/self/status").unwrap());
+    let last = ours.rsplit([',', '-']).next().unwrap().to_owned();
+    let given = Settings { nodes: 1, processors: Some(last.clone()), ..Settings::brisk() };
+    let Some(mut ring) = or_skip(Ring::up(&given)) else { return };
+    let corosync = |ring: &Ring| {
+        let status = format!("/proc/{}/status", ring.process(1).pid());
+        processors(&std::fs::read_to_string(status).unwrap())
+    };
+    assert_eq!(corosync(&ring), last);
+    ring.kill(1);
+    ring.start(1);
+    ring.wait_for(1, &[1]);
+    assert_eq!(corosync(&ring), last, "also when it is started again");
+    let output = ring.command(1, "cat").arg("/proc/self/status").output().unwrap();
+    let theirs = processors(&String::from_utf8_lossy(&output.stdout));
+    match ring.others() {
+        // All but that one, however they are listed.
+        Some(others) => {
+            assert!(others.split(',').all(|other| other != last), "{others}, not {last}");
+            assert_ne!(theirs, ours);
+            assert!(!theirs.split([',', '-']).any(|end| end == last), "{theirs}, not {last}");
+        }
+        None => assert_eq!(theirs, ours, "there is but one"),
+    }
+    drop(ring);
+
+    for (list, why) in
+        [("x", "takes a list"), ("3-1", "takes a list"), ("9999", "may be used here")]
+    {
+        let wrong = Settings { processors: Some(list.to_owned()), ..given.clone() };
+        let said = Ring::bare(&wrong).expect_err(list).to_string();
+        assert!(said.contains("--processors") && said.contains(why), "{said}");
+    }
+}
+
 #[test]
 fn nothing_stays_behind_when_a_ring_is_dropped() {
     let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };

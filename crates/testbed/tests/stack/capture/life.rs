@@ -24,6 +24,19 @@ fn ip(network: &Namespace, arguments: &[&str]) {
     assert!(status.success(), "ip {arguments:?}");
 }
 
+/// Waits until a capture around which a file system was mounted has begun.
+fn has_begun(process: &mut Process) -> Result<(), Lacking> {
+    while !process.output().contains("\"start\"") {
+        if let Some(status) = process.wait(Duration::from_millis(20)) {
+            if status.code() == Some(77) {
+                return Err(Lacking("no tmpfs may be mounted in a namespace".into()));
+            }
+            panic!("{status}: {}", process.output());
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_killed_capture_leaves_a_file_that_can_be_read() {
     let Some((net, dir)) = bed() else { return };
@@ -71,14 +84,8 @@ fn a_full_disk_is_told_and_what_fits_is_whole() {
         &["capture", "-i", "wire", "--json", "-c", "301", "-w", &file, OURS],
     );
     let mut process = Process::start(command, &dir.join("full.log"));
-    while !process.output().contains("\"start\"") {
-        if let Some(status) = process.wait(Duration::from_millis(20)) {
-            if status.code() == Some(77) {
-                or_skip::<()>(Err(Lacking("no tmpfs may be mounted in a namespace".into())));
-                return;
-            }
-            panic!("{status}: {}", process.output());
-        }
+    if or_skip(has_begun(&mut process)).is_none() {
+        return;
     }
     let mut capture = tools::Capture { process, file: kept };
     let mut frames: Vec<_> = (0..300).map(|n| numbered(n, 1000)).collect();
@@ -366,14 +373,8 @@ fn where_no_other_file_can_begin_the_last_one_goes_on() {
         ["capture", "-i", "wire", "--json", "-c", "301", "--rotate-size", "50k", "-w", &file, OURS];
     let command = around(&net.client, &script, &arguments);
     let mut process = Process::start(command, &dir.join("inodes.log"));
-    while !process.output().contains("\"start\"") {
-        if let Some(status) = process.wait(Duration::from_millis(20)) {
-            if status.code() == Some(77) {
-                or_skip::<()>(Err(Lacking("no tmpfs may be mounted in a namespace".into())));
-                return;
-            }
-            panic!("{status}: {}", process.output());
-        }
+    if or_skip(has_begun(&mut process)).is_none() {
+        return;
     }
     let mut capture = tools::Capture { process, file: kept };
     let mut frames: Vec<_> = (0..300).map(|n| numbered(n, 1000)).collect();
