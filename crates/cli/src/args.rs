@@ -1,6 +1,6 @@
 //! The command line: what may be asked, in which words.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -112,6 +112,13 @@ pub struct Control {
     pub control: Option<PathBuf>,
 }
 
+impl Control {
+    /// Whether there is to be none.
+    pub fn is_none(&self) -> bool {
+        self.control.as_deref().is_some_and(|path| path == Path::new("none"))
+    }
+}
+
 /// Options of `truechimer run`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -127,6 +134,11 @@ what was learnt. The system clock is left alone unless the configuration says ot
 Environment:
   TRUECHIMER_PAGE              the clock page, if --page does not name it
   XDG_RUNTIME_DIR              where the page of any user but root is
+  STATE_DIRECTORY              where the measured rate is kept for the next start, in rate.json
+                               (systemd sets it); else that is /var/lib/truechimer for root, and
+                               for others $XDG_STATE_HOME/truechimer (~/.local/state/truechimer);
+                               nowhere, if the clock page is not at its usual place. The
+                               configuration's 'state' comes first
   TRUECHIMER_SIMULATED_CLOCKS  set to 1 inside a clock simulator: CLOCK_BOOTTIME is left alone, and
                                suspend is not seen (clknetsim in LD_PRELOAD does the same)
 
@@ -197,6 +209,9 @@ pub struct Now {
 #[command(after_help = "\
 Without the daemon's control socket the clock page alone is shown, which says so.
 
+Of the JSON, daemon.doubt says why the clock does not go along with the server that leads, as
+'truechimer sources --help' explains; null if it does.
+
 Exit status: 0 the bound holds, 1 the status says that it does not, 2 error.")]
 pub struct Status {
     /// Print one JSON object; spans are whole nanoseconds
@@ -224,6 +239,18 @@ Columns:
   floor      the smallest round trip of the recent past
 A pulse per second stands behind the servers. Below the table stands what is wrong with a
 source, if anything is.
+
+Of the JSON, doubt says why the clock does not go along with a source, null if it does:
+  kind            server-step: its time has moved by more than it may; server-drift: and moves
+                  on; falseticker: it is not where the majority agrees; contradiction: it
+                  contradicts the one that leads; improbable: not where most of the others
+                  probably are; silent: nothing usable lately; smear: it smears a leap second
+  age_ns          for how long
+  by_ns           by how much, where known: of server-step and server-drift its time less
+                  what is held, else what lies between it and the others
+  replies         how many in a row have said so (server-step, server-drift)
+  believed_in_ns  how much longer it must say so to be believed (those two); null: until it
+                  agrees with the others again
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
 pub struct Sources {

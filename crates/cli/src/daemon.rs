@@ -14,6 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks the daemon that the user means for all that it knows.
 pub fn ask(page: &args::Page, socket: &args::Control) -> Result<Answer, Failure> {
+    if socket.is_none() {
+        return Err(Failure::Said("--control none: the daemon is not asked".into()));
+    }
     let mut first_error = None;
     for path in sockets(page, socket) {
         match control::report(&path, PATIENCE) {

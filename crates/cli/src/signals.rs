@@ -4,18 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGXFSZ};
+use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// Set by TERM and INT. A second one of them ends the process at once.
+/// What a shell says of a command that INT ended.
+const INTERRUPTED: i32 = 128 + SIGINT;
+
+/// Set by TERM and INT, in any order and number: what ends in order has ended well. Only a second
+/// INT (Ctrl-C, and again, because it takes too long) ends the process at once.
 pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        // Registered first, so that it sees the flag as it was before this signal.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|why| Failure::new("cannot handle signals", why))?;
-    }
+    let (flag, pressed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    // Registered first, so that it sees its flag as it was before this signal.
+    flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(&pressed))
+        .and_then(|_| flag::register(SIGINT, pressed))
+        .and_then(|_| flag::register(SIGINT, Arc::clone(&flag)))
+        .and_then(|_| flag::register(SIGTERM, Arc::clone(&flag)))
+        .map_err(|why| Failure::new("cannot handle signals", why))?;
     Ok(flag)
 }
 
@@ -23,12 +28,18 @@ pub fn stop() -> Result<Arc<AtomicBool>, Failure> {
 /// files that should be whole: a full disk quota is an error of the write, and no signal. HUP stays
 /// ignored where it was (nohup).
 pub fn finish() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = stop()?;
+    let flag = Arc::new(AtomicBool::new(false));
     let failed = |why| Failure::new("cannot handle signals", why);
-    if !is_ignored(SIGHUP) {
-        signal_hook::flag::register(SIGHUP, Arc::clone(&flag)).map_err(failed)?;
+    for signal in [SIGTERM, SIGINT] {
+        // Registered first, as above.
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag))
+            .and_then(|_| flag::register(signal, Arc::clone(&flag)))
+            .map_err(failed)?;
     }
-    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(failed)?;
+    if !is_ignored(SIGHUP) {
+        flag::register(SIGHUP, Arc::clone(&flag)).map_err(failed)?;
+    }
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(failed)?;
     Ok(flag)
 }
 
@@ -38,7 +49,7 @@ pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     for signal in [SIGTERM, SIGINT].into_iter().chain(hang_up) {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
+        flag::register(signal, Arc::clone(&flag))
             .map_err(|why| Failure::new("cannot handle signals", why))?;
     }
     Ok(flag)
@@ -47,7 +58,7 @@ pub fn interrupted() -> Result<Arc<AtomicBool>, Failure> {
 /// Nothing happens on TSTP (Ctrl-Z) from now on.
 pub fn no_stop() -> Result<(), Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGTSTP, flag)
+    flag::register(SIGTSTP, flag)
         .map(drop)
         .map_err(|why| Failure::new("cannot handle signals", why))
 }
@@ -63,7 +74,7 @@ fn is_ignored(signal: i32) -> bool {
 /// Set by HUP.
 pub fn reload() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, Arc::clone(&flag))
+    flag::register(SIGHUP, Arc::clone(&flag))
         .map_err(|why| Failure::new("cannot handle signals", why))?;
     Ok(flag)
 }

@@ -323,7 +323,12 @@ mod tests {
             ),
             (
                 "[[source]]\nhost = \"a\"\nasymmetry = \"1s\"\nasymmetry-error = \"-1us\"",
-                "t:4: `asymmetry-error` = \"-1us\": must be 0s to 500ms",
+                "t:4: `asymmetry-error` = \"-1us\": must be above 0s, and 500ms at most",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nasymmetry = \"1us\"\nasymmetry-error = \"0s\"",
+                "t:4: `asymmetry-error` = \"0s\": must be above 0s, and 500ms at most: nobody knows \
+                 a path exactly",
             ),
             ("[[source]]\npps = \"/p\"\nasymmetry = \"1us\"", "t:3: `asymmetry` is for a server"),
             ("[[source]]\npoll = 4", "t:1: this source has no `host`: add host ="),

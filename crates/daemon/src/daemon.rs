@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
 use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start};
@@ -18,8 +18,9 @@ use crate::pulses::Pulses;
 use crate::replay;
 use crate::resolve::Resolver;
 use crate::run::DaemonError;
+use crate::state::{self, Keeping};
 use crate::system_clock::{self, SystemClock};
-use crate::{leaps, state, sys};
+use crate::{leaps, sys};
 
 /// The longest wait, ms: the flags are looked at this often even if a signal came just before
 /// waiting began.
@@ -53,7 +54,7 @@ pub(crate) struct Daemon<'n> {
     system_clock: SystemClock,
     control: Option<Server>,
     log: Option<replay::Log>,
-    state: Option<PathBuf>,
+    state: Keeping,
     chores: Count,
     /// Whether the clock is held against its server.
     holds: bool,
@@ -99,8 +100,8 @@ impl<'n> Daemon<'n> {
         let lapses = counter.lapses();
         let (id, left) = host::identity(counter, page.last_hand(), page.last_kept())?;
         let warm = left.filter(|hand| same_scale(&hand.leaps, &leaps, hand));
-        let state = state::path(&settings.state);
-        let (saved, state_note) = load(state.as_deref());
+        let state = Keeping::at(&settings.state, page.path());
+        let (saved, state_note) = load(state.path());
         let start = Start {
             at: counter.read(),
             counter: id,
@@ -145,6 +146,8 @@ impl<'n> Daemon<'n> {
             settings,
         };
         daemon.introduce();
+        let (level, text) = daemon.state.note();
+        daemon.note(level, &text);
         for note in [state_note, log_note, control_note].into_iter().flatten() {
             daemon.note(Level::Warning, &note);
         }
@@ -429,8 +432,10 @@ impl<'n> Daemon<'n> {
         self.settings.leap_file = new.leap_file;
         self.settings.engine = new.engine;
         if self.settings.state != new.state {
-            self.state = state::path(&new.state);
+            self.state = Keeping::at(&new.state, self.page.path());
             self.settings.state = new.state;
+            let (level, text) = self.state.note();
+            self.note(level, &text);
         }
         let discipline = self.settings.engine.discipline;
         if discipline {
@@ -478,7 +483,7 @@ impl<'n> Daemon<'n> {
     }
 
     fn save(&mut self) {
-        let Some(path) = &self.state else { return };
+        let Some(path) = self.state.path() else { return };
         let Some(saved) = self.engine.saved(self.counter.read()) else { return };
         if let Err(why) = state::save(path, &saved) {
             let text = format!("the rate cannot be saved in {}: {why}", path.display());
@@ -515,7 +520,7 @@ impl Handler for Daemon<'_> {
                 memory: sys::resident(),
                 page: self.page.path().into(),
                 replay_log: self.log.as_ref().and(self.settings.replay_log.clone()),
-                state: self.state.clone(),
+                state: self.state.path().map(Path::to_owned),
                 system_clock: self.system_clock.description(),
                 floods: self.net.floods(),
             },
@@ -585,6 +590,7 @@ mod tests {
     use std::cell::RefCell;
     use std::io;
     use std::net::SocketAddr;
+    use std::path::PathBuf;
 
     use truechimer_counter::Choice;
     use truechimer_engine::{SourceConfig, Steer};

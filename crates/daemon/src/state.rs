@@ -4,29 +4,152 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use truechimer_engine::Saved;
+use truechimer_engine::{Level, Saved};
+use truechimer_timehands::places;
 
 use crate::config::Place;
-use crate::text;
+use crate::{sys, text};
 
-/// Where packages keep it.
-const DEFAULT_DIRECTORY: &str = "/var/lib/truechimer";
+/// Where the machine's own daemon keeps it.
+const SYSTEM: &str = "/var/lib/truechimer";
 const NAME: &str = "rate.json";
 /// The largest file that is read, bytes.
 const MAX_FILE: u64 = 64 << 10;
 
-/// The file for this place: by default in `$STATE_DIRECTORY` (which systemd sets), else in
-/// `/var/lib/truechimer` if that exists, else none.
-pub(crate) fn path(place: &Place) -> Option<PathBuf> {
-    match place {
-        Place::None => None,
-        Place::At(path) => Some(path.clone()),
-        Place::Default => {
-            let given = std::env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty());
-            let directory = given.map_or_else(|| PathBuf::from(DEFAULT_DIRECTORY), PathBuf::from);
-            directory.is_dir().then(|| directory.join(NAME))
+/// Where the rate is kept, or why it is not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Keeping {
+    /// In this file.
+    In(PathBuf),
+    /// Nowhere, as the user wants it or must be expected to want it, for this reason.
+    Not(String),
+    /// It should be kept, in this file if there is one, but for this reason it will not work.
+    Cannot(Option<PathBuf>, String),
+}
+
+impl Keeping {
+    /// What is to be done at this place, by a daemon with this clock page. A folder that is not
+    /// there yet is made where nobody has named it.
+    pub(crate) fn at(place: &Place, page: &Path) -> Keeping {
+        match place {
+            Place::None => Keeping::Not("by 'state' in the configuration".into()),
+            Place::At(path) => Keeping::In(path.clone()).if_writable(),
+            Place::Default => By::environment(page).keeping(),
         }
     }
+
+    /// The file that is read at the start, and written if that can be.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Keeping::In(path) => Some(path),
+            Keeping::Cannot(path, _) => path.as_deref(),
+            Keeping::Not(_) => None,
+        }
+    }
+
+    /// For the user.
+    pub(crate) fn note(&self) -> (Level, String) {
+        match self {
+            Keeping::In(path) => {
+                (Level::Info, format!("the measured rate is kept in {}", path.display()))
+            }
+            Keeping::Not(why) => {
+                (Level::Info, format!("the measured rate is not kept for the next start: {why}"))
+            }
+            Keeping::Cannot(_, why) => (
+                Level::Warning,
+                format!(
+                    "the measured rate cannot be kept for the next start: {why}; name a file that \
+                     can be written to with 'state' in the configuration, or \"none\""
+                ),
+            ),
+        }
+    }
+
+    /// The same, unless no file can be made there: better to hear that at the start than an hour
+    /// later.
+    fn if_writable(self) -> Keeping {
+        let Keeping::In(path) = self else { return self };
+        let beside = beside(&path);
+        let made = OpenOptions::new().write(true).create(true).truncate(false).open(&beside);
+        match made.and_then(|_| fs::remove_file(&beside)) {
+            Ok(()) => Keeping::In(path),
+            Err(why) => {
+                let why = format!("{}: {why}", path.display());
+                Keeping::Cannot(Some(path), why)
+            }
+        }
+    }
+}
+
+/// What decides where the rate is kept if the user has not said it.
+struct By {
+    /// `$STATE_DIRECTORY`, which systemd sets.
+    given: Option<PathBuf>,
+    /// The machine's.
+    system: PathBuf,
+    is_root: bool,
+    /// The user's own.
+    own: Option<PathBuf>,
+    /// Whether the clock page is where readers look for it. One that is elsewhere is there for a
+    /// trial, say, with a server of any rate, and what is learnt there is no good for others.
+    page_is_usual: bool,
+}
+
+impl By {
+    fn environment(page: &Path) -> By {
+        let named = |name| {
+            // Who started a program with more rights does not tell it where to write.
+            let value = if sys::is_privileged() { None } else { std::env::var_os(name) };
+            value.filter(|value| !value.is_empty())
+        };
+        let folder = |name| named(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = || Some(folder("HOME")?.join(".local/state"));
+        By {
+            given: named("STATE_DIRECTORY").and_then(|all| std::env::split_paths(&all).next()),
+            system: PathBuf::from(SYSTEM),
+            is_root: sys::uid() == 0,
+            own: folder("XDG_STATE_HOME").or_else(home).map(|state| state.join("truechimer")),
+            page_is_usual: named(places::VARIABLE).is_none() && page == places::for_daemon(),
+        }
+    }
+
+    fn keeping(self) -> Keeping {
+        let file = |folder: &Path| Keeping::In(folder.join(NAME)).if_writable();
+        if let Some(given) = &self.given {
+            return file(given);
+        }
+        if !self.page_is_usual {
+            return Keeping::Not(
+                "the clock page is not at its usual place (to keep it, name a file with 'state' \
+                 in the configuration)"
+                    .into(),
+            );
+        }
+        // That of a service that is a user of its own.
+        if !self.is_root && self.system.is_dir() {
+            let system = file(&self.system);
+            if matches!(system, Keeping::In(_)) {
+                return system;
+            }
+        }
+        let folder = if self.is_root { Some(self.system) } else { self.own };
+        let Some(folder) = folder else {
+            let why = "neither XDG_STATE_HOME nor HOME names a folder";
+            return Keeping::Cannot(None, why.into());
+        };
+        match fs::create_dir_all(&folder) {
+            Ok(()) => file(&folder),
+            Err(why) => Keeping::Cannot(None, format!("{}: {why}", folder.display())),
+        }
+    }
+}
+
+/// Where the next file is written before it takes the place of the old one.
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    PathBuf::from(beside)
 }
 
 /// What was saved; `None` if nothing was.
@@ -44,9 +167,7 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
 /// Saves it: whoever reads finds the old file or the new one. It is not forced to the disk, which
 /// could take seconds: should the machine crash meanwhile, [`load`] tells a damaged file.
 pub(crate) fn save(path: &Path, saved: &Saved) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
+    let beside = beside(path);
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside)?;
         serde_json::to_writer_pretty(&mut file, saved)?;
@@ -100,6 +221,53 @@ mod tests {
             held: Vec::new(),
         };
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
-        assert_eq!(path(&Place::None), None);
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("truechimer-state-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn whoever_has_not_said_where_gets_a_folder_of_his_own() {
+        let all = folder("own");
+        let by = |is_root, page_is_usual| By {
+            given: None,
+            system: all.join("system"),
+            is_root,
+            own: Some(all.join("home/truechimer")),
+            page_is_usual,
+        };
+        let kept = |folder: &str| Keeping::In(all.join(folder).join(NAME));
+        // Not by a trial, which makes no folder either.
+        let trial = by(true, false).keeping();
+        assert!(matches!(&trial, Keeping::Not(why) if why.contains("'state'")), "{trial:?}");
+        assert!(!all.exists());
+        assert_eq!(by(false, true).keeping(), kept("home/truechimer"));
+        assert_eq!(by(true, true).keeping(), kept("system"));
+        // A service that is a user of its own, whose folder it is.
+        assert_eq!(by(false, true).keeping(), kept("system"));
+        let given = Some(all.join("home"));
+        assert_eq!(By { given, ..by(true, false) }.keeping(), kept("home"));
+        let homeless = By { own: None, system: folder("none"), ..by(false, true) }.keeping();
+        let (level, text) = homeless.note();
+        assert!(level == Level::Warning && text.contains("HOME"), "{text}");
+        assert!(text.contains("with 'state' in the configuration"), "{text}");
+        assert_eq!(fs::read_dir(all.join("home")).unwrap().count(), 1, "no leftovers");
+        fs::remove_dir_all(all).unwrap();
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_to_is_told_at_once() {
+        let page = Path::new("/run/truechimer/clock");
+        let wrong = Keeping::at(&Place::At("/nonexistent/rate.json".into()), page);
+        // It is tried nevertheless: the disk may come.
+        assert_eq!(wrong.path(), Some(Path::new("/nonexistent/rate.json")));
+        let (level, text) = wrong.note();
+        assert!(level == Level::Warning && text.contains("/nonexistent/rate.json: "), "{text}");
+        let (level, text) = Keeping::at(&Place::None, page).note();
+        assert!(level == Level::Info && text.ends_with("by 'state' in the configuration"));
+        let path = folder("here.json");
+        assert_eq!(Keeping::at(&Place::At(path.clone()), page), Keeping::In(path.clone()));
+        assert!(!path.exists() && !beside(&path).exists());
     }
 }

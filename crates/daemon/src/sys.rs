@@ -95,6 +95,13 @@ pub(crate) fn uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether this process has more rights than whoever started it (setuid, setgid, capabilities of
+/// the file).
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: it takes a number and looks at what the kernel left in this process's memory.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// TAI − UTC as the kernel knows it, in seconds; 0 usually means that nobody has told it.
 pub(crate) fn kernel_tai() -> io::Result<i32> {
     // Without any mode it changes nothing and needs no privilege.

@@ -1,6 +1,7 @@
 //! The options of `truechimer serve`.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use truechimer_serve::{Listen, MOST_THREADS, Prefix};
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 /// Where NTP servers listen.
 const NTP: u16 = 123;
 /// Where the embedded server listens unless told otherwise.
-const EMBEDDED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 11123);
+const EMBEDDED: u16 = 11123;
 /// What is about `--clock page` only.
 const OF_PAGE: &str = "With --clock page";
 /// What is about `--clock system` only.
@@ -44,10 +45,11 @@ pub struct Serve {
     /// The clock to serve: page (that of 'truechimer run') or system (for demonstrations and tests)
     #[arg(long, value_name = "CLOCK", default_value = "system", hide_possible_values = true)]
     pub clock: Base,
-    /// Where to listen; port 0 takes any free one; may be repeated with --clock page [default: all
-    /// addresses, port 123, with --clock page, else 127.0.0.1:11123]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: Vec<SocketAddr>,
+    /// Where to listen: 192.0.2.1, 192.0.2.1:123, 2001:db8::1 or [2001:db8::1]:123. Without a port
+    /// it is 123 with --clock page, else 11123; port 0 takes any free one; may be repeated with
+    /// --clock page [default: all addresses with --clock page, else 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub listen: Vec<Place>,
     /// The stratum to claim, 1 to 15 [default: with --clock page the source's + 1; else 10, so that
     /// a real server is preferred]
     #[arg(long, value_name = "N")]
@@ -95,6 +97,40 @@ pub struct Serve {
     pub control: Control,
 }
 
+/// An address, and a port if the user cares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    address: SocketAddr,
+    has_port: bool,
+}
+
+impl Place {
+    /// With this port if none was given.
+    fn or(mut self, port: u16) -> SocketAddr {
+        if !self.has_port {
+            self.address.set_port(port);
+        }
+        self.address
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let whole = text.parse().map(|address| Place { address, has_port: true });
+        let bare = |text: &str| Some(Place { address: text.parse().ok()?, has_port: false });
+        whole
+            .ok()
+            .or_else(|| bare(&format!("{text}:0")))
+            .or_else(|| bare(&format!("[{text}]:0")))
+            .ok_or_else(|| {
+                "an IP address, and a port if you like: 127.0.0.1, 127.0.0.1:11123, [::1]:11123"
+                    .into()
+            })
+    }
+}
+
 /// What can be served.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Base {
@@ -123,17 +159,30 @@ impl Serve {
             Base::Page => (of_system.as_slice(), "system"),
             Base::System => (of_page.as_slice(), "page"),
         };
-        match unused.iter().find(|(_, given)| *given) {
-            Some((name, _)) => Err(Failure::Said(format!("{name} goes with --clock {other} only"))),
-            None => Ok(()),
+        if let Some((name, _)) = unused.iter().find(|(_, given)| *given) {
+            let served = match self.clock {
+                Base::Page => "that of the page",
+                Base::System => "the system clock, as without --clock",
+            };
+            return Err(Failure::Said(format!(
+                "{name} goes with --clock {other} only; what is served here is {served}"
+            )));
         }
+        if self.control.is_none() && self.stratum.is_none() {
+            return Err(Failure::Said(
+                "--control none: the daemon's stratum cannot be asked for; claim one with --stratum \
+                 (that of the server that the daemon follows, + 1), or leave --control out"
+                    .into(),
+            ));
+        }
+        Ok(())
     }
 
     /// The one address of the embedded server.
     pub fn one_listen(&self) -> Result<SocketAddr, Failure> {
         match self.listen.as_slice() {
-            [] => Ok(EMBEDDED),
-            [listen] => Ok(*listen),
+            [] => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, EMBEDDED))),
+            [listen] => Ok(listen.or(EMBEDDED)),
             _ => Err(Failure::Said("--listen may be repeated with --clock page only".into())),
         }
     }
@@ -141,11 +190,36 @@ impl Serve {
     /// Where a server of the page listens.
     pub fn listens(&self) -> Vec<Listen> {
         if !self.listen.is_empty() {
-            let listen = |&address| Listen { address, optional: false };
+            let listen = |place: &Place| Listen { address: place.or(NTP), optional: false };
             return self.listen.iter().map(listen).collect();
         }
         let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, NTP));
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NTP));
         vec![Listen { address: v6, optional: true }, Listen { address: v4, optional: true }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_port_gets_the_usual_one() {
+        for (text, address) in [
+            ("127.0.0.1", "127.0.0.1:123"),
+            ("127.0.0.1:0", "127.0.0.1:0"),
+            ("127.0.0.1:11123", "127.0.0.1:11123"),
+            ("::", "[::]:123"),
+            ("::1", "[::1]:123"),
+            ("[::1]", "[::1]:123"),
+            ("[::1]:7", "[::1]:7"),
+            ("fe80::1%2", "[fe80::1%2]:123"),
+            ("[fe80::1%2]:7", "[fe80::1%2]:7"),
+        ] {
+            assert_eq!(text.parse::<Place>().unwrap().or(NTP).to_string(), address, "{text}");
+        }
+        for text in ["", "123", ":123", "localhost", "127.0.0.1:", "[::1]:x", "[[::1]]", "[::1"] {
+            assert!(text.parse::<Place>().unwrap_err().contains("127.0.0.1:11123"), "{text}");
+        }
     }
 }

@@ -50,9 +50,12 @@ fn what_cannot_be_meant_is_named() {
         (&["run", "--server", "a", "--poll", "0"], &["--poll", "1..=1024"]),
         (&["run", "--server", "a", "--counter", "8254"], &["--counter", "'8254'", "tsc-fenced"]),
         (&["serve", "--stratum", "16"], &["--stratum"]),
-        (&["serve", "--listen", "localhost"], &["--listen"]),
+        (&["serve", "--listen", "localhost"], &["--listen", "127.0.0.1:11123"]),
         (&["serve", "--skew-ppm", "fast"], &["--skew-ppm", "not a decimal number"]),
         (&["serve", "--allow", "192.0.2.0/24"], &["--allow goes with --clock page only"]),
+        (&["serve", "--control", "none"], &["--clock page only", "the system clock"]),
+        (&["serve", "--clock", "page", "--control", "none"], &["--control none", "with --stratum"]),
+        (&["sources", "--control", "none"], &["--control none", "not asked"]),
         (&["serve", "--clock", "page", "--offset", "1s"], &["--offset", "--clock system only"]),
         (&["serve", "--allow", "192.0.2.1/24"], &["--allow", "did you mean 192.0.2.0/24?"]),
         (&["serve", "--deny", "host"], &["--deny", "'host' is no IP address"]),
@@ -178,4 +181,35 @@ fn a_signal_ends_a_server_that_nobody_asks() {
     server.wait_for("serving on 127.0.0.1:");
     server.signal("INT");
     assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn an_end_in_order_is_one_however_many_signals_ask_for_it() {
+    let dir = Dir::new();
+    let mut daemon = daemon(&dir, &[("127.0.0.1", 1)]);
+    // While it is stopped, so that they come together when it goes on.
+    for signal in ["STOP", "INT", "TERM", "CONT"] {
+        daemon.signal(signal);
+    }
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
+    assert!(daemon.output().contains("ended"), "{}", daemon.output());
+}
+
+#[test]
+fn a_daemon_says_where_its_rate_is_kept() {
+    let dir = Dir::new();
+    let home = |command: &mut std::process::Command| {
+        command.env_remove("STATE_DIRECTORY").env("XDG_STATE_HOME", dir.join("home"));
+    };
+    let arguments =
+        ["run", "--server", "127.0.0.1:1", "--page", &dir.join("clock"), "--control", "none"];
+    let mut trial = Process::start_in(&dir, "trial.log", &arguments, home);
+    trial.wait_for("the measured rate is not kept for the next start: the clock page is not at");
+    trial.signal("TERM");
+    assert_eq!(trial.wait().code(), Some(0));
+    // Where the service's manager wants it.
+    let mut service = Process::start_in(&dir, "service.log", &arguments, |command| {
+        command.env("STATE_DIRECTORY", dir.join(""));
+    });
+    service.wait_for(&format!("the measured rate is kept in {}", dir.join("rate.json")));
 }

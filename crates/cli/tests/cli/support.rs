@@ -92,11 +92,21 @@ pub struct Process {
 
 impl Process {
     pub fn start(dir: &Dir, name: &str, arguments: &[&str]) -> Process {
+        Process::start_in(dir, name, arguments, |_| ())
+    }
+
+    /// With these changes to its surroundings.
+    pub fn start_in(
+        dir: &Dir,
+        name: &str,
+        arguments: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Process {
         let output = PathBuf::from(dir.join(name));
         let file = fs::File::create(&output).unwrap();
-        let child =
-            command(arguments).stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
-        Process { child, output }
+        let mut command = command(arguments);
+        change(command.stdout(file.try_clone().unwrap()).stderr(file));
+        Process { child: command.spawn().unwrap(), output }
     }
 
     /// All that it has said so far.

@@ -405,7 +405,12 @@ fn asymmetry(span: Span) -> Result<Span, String> {
 }
 
 fn asymmetry_error(span: Span) -> Result<Span, String> {
-    if span.is_negative() { Err("must be 0s to 500ms".into()) } else { asymmetry(span) }
+    if span <= Span::ZERO || span > Span::from_millis(500) {
+        let why = "must be above 0s, and 500ms at most: nobody knows a path exactly, and the bound is \
+                   only as true as this";
+        return Err(why.into());
+    }
+    Ok(span)
 }
 
 fn step_policy(word: &str) -> Result<StepPolicy, String> {

@@ -1,7 +1,7 @@
 //! The daemon with a counter that rolls over: a made-up device, and all else real.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use truechimer_report::{Cell, Chart, Marker, Section, Series, Share, Table, Unit
 use truechimer_survey::latency::{Distribution, Latency, OfLoad, Slot, Spread};
 use truechimer_survey::stress::Load;
 
-use super::{circumstances, remarks};
+use super::{circumstances, remarks, spans_ns};
 use crate::counters::bench::grouped;
 
 /// ns in s.
@@ -89,16 +89,7 @@ fn table(of: &OfLoad) -> Table {
         "> 10 medians",
     ]);
     for way in &of.ways {
-        let spans = [
-            way.min_ns,
-            way.median_ns,
-            way.iqr_ns,
-            way.p95_ns,
-            way.p99_ns,
-            way.p999_ns,
-            way.max_ns,
-        ];
-        let cells = spans.map(|ns| Cell::number(ns * NANO, Unit::Seconds));
+        let cells = spans_ns(way).map(|ns| Cell::number(ns * NANO, Unit::Seconds));
         table = table.row(way.way.as_str(), cells.into_iter().chain([Cell::count(way.outliers)]));
     }
     table
