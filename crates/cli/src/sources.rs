@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use truechimer_engine::{Asymmetry, Selection, SourceReport};
+use truechimer_engine::{Asymmetry, DoubtKind, Doubted, Selection, SourceReport};
 use truechimer_time::{Span, StampMethod};
 
 use crate::args;
@@ -296,6 +296,32 @@ struct Json<'a> {
     timeouts: u64,
     refused: &'a BTreeMap<String, u64>,
     trouble: Option<String>,
+    /// Why the clock does not go along with it.
+    doubt: Option<DoubtJson>,
+}
+
+/// Why the clock does not go along with a source; `sources --help` says what the fields mean.
+#[derive(Serialize)]
+pub struct DoubtJson {
+    kind: DoubtKind,
+    age_ns: i64,
+    by_ns: Option<i64>,
+    replies: Option<u32>,
+    believed_in_ns: Option<i64>,
+}
+
+impl DoubtJson {
+    /// Of what the daemon says.
+    pub fn of(doubt: &Doubted) -> DoubtJson {
+        let Doubted { kind, age, by, replies, left } = *doubt;
+        DoubtJson {
+            kind,
+            age_ns: age.as_nanos_i64(),
+            by_ns: by.map(Span::as_nanos_i64),
+            replies,
+            believed_in_ns: left.map(Span::as_nanos_i64),
+        }
+    }
 }
 
 impl Json<'_> {
@@ -331,6 +357,7 @@ impl Json<'_> {
             timeouts: source.timeouts,
             refused: &source.refused,
             trouble: source.trouble.as_deref().map(plain),
+            doubt: source.doubt.as_ref().map(DoubtJson::of),
         }
     }
 }
@@ -371,6 +398,7 @@ mod tests {
             refused: BTreeMap::from([("wrong-origin".into(), 3), ("duplicate".into(), 1)]),
             asymmetry: None,
             trouble: None,
+            doubt: None,
         }
     }
 
@@ -484,6 +512,29 @@ mod tests {
         assert!(text(|out| write_detail(&away, out)).contains("; in holdover"));
         let json = serde_json::to_value(Json::of(&liar)).unwrap();
         assert_eq!((&json["selection"], json["weight"].is_null()), (&"falseticker".into(), true));
+    }
+
+    #[test]
+    fn a_doubt_is_for_programs_too() {
+        let held = Doubted {
+            kind: DoubtKind::ServerStep,
+            age: Span::from_secs(190),
+            by: Some(Span::from_millis(-150)),
+            replies: Some(12),
+            left: Some(Span::from_secs(3410)),
+        };
+        let json = serde_json::to_value(Json::of(&SourceReport { doubt: Some(held), ..source() }));
+        let expected = serde_json::json!({
+            "kind": "server-step", "age_ns": 190_000_000_000_i64, "by_ns": -150_000_000,
+            "replies": 12, "believed_in_ns": 3_410_000_000_000_i64,
+        });
+        assert_eq!(json.unwrap()["doubt"], expected);
+        let alone =
+            Doubted { kind: DoubtKind::Silent, by: None, replies: None, left: None, ..held };
+        let json = serde_json::to_value(DoubtJson::of(&alone)).unwrap();
+        assert_eq!(json["kind"], "silent");
+        assert!(["by_ns", "replies", "believed_in_ns"].iter().all(|name| json[name].is_null()));
+        assert!(serde_json::to_value(Json::of(&source())).unwrap()["doubt"].is_null());
     }
 
     #[test]

@@ -4,12 +4,13 @@ use std::io::Write;
 
 use serde::Serialize;
 use truechimer::{Clock, Rate, ReadBy, ReadError, Reading, Span, View};
-use truechimer_daemon::Selection;
 use truechimer_daemon::control::Answer;
+use truechimer_daemon::{Selection, SourceReport};
 
 use crate::failure::{Ended, Failure, Outcome};
 use crate::now::{Parts, age, was_set};
 use crate::show;
+use crate::sources::DoubtJson;
 use crate::{args, clock, daemon};
 
 /// Runs the command.
@@ -150,6 +151,7 @@ impl State<'_> {
                 floods: a.daemon.floods,
                 sources: a.report.sources.len(),
                 selected: selected(a),
+                doubt: leading(a).and_then(|s| s.doubt.as_ref()).map(DoubtJson::of),
             }),
         }
     }
@@ -235,10 +237,14 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
     [("follows", source), ("system clock", daemon.system_clock.clone()), ("daemon", version)]
 }
 
-/// The server whose time is published.
+/// The server that leads.
+fn leading(answer: &Answer) -> Option<&SourceReport> {
+    answer.report.sources.iter().find(|s| s.selection == Selection::Selected)
+}
+
+/// What it is called.
 fn selected(answer: &Answer) -> Option<&str> {
-    let sources = &answer.report.sources;
-    sources.iter().find(|s| s.selection == Selection::Selected).map(|s| s.name.as_str())
+    leading(answer).map(|s| s.name.as_str())
 }
 
 #[derive(Serialize)]
@@ -276,4 +282,6 @@ struct DaemonJson<'a> {
     floods: u64,
     sources: usize,
     selected: Option<&'a str>,
+    /// Why the clock does not go along with that one.
+    doubt: Option<DoubtJson>,
 }

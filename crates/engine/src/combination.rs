@@ -5,9 +5,12 @@
 //! its estimator says (`deviation`).
 //!
 //! Two weightings follow. What the time *does* from exchange to exchange goes by the noise alone
-//! (1 / deviation⁴, with what the source's reference may do): the sources' news add up. Where the time *stands* goes by what a lean can be: a
-//! fifth of the path's part of the bound, for a standard deviation (of public servers few lean by
-//! more), and what the source was seen to jump by.
+//! (1 / variance): the sources' news add up. It is the noise of the last half hour that counts: a
+//! deviation falls with each exchange and grows until the next, and weights that followed it would
+//! change hands with every reply, which adds more noise than it takes. Where the time *stands* goes by
+//! what a lean can be: a fifth of the path's part of the bound, for a standard deviation (of public
+//! servers few lean by more), and what the source was seen to jump by. Who may lean by much more than
+//! the best counts even less: large leans are no bell curve.
 //!
 //! As only news add up, a source that comes, goes or changes its weight moves nothing: the published
 //! time is continuous, and only glides to where the sources of now put it. It glides fast if they
@@ -26,6 +29,16 @@ use truechimer_feedforward::number::{fraction, rate, seconds, span};
 const LEAN: f64 = 0.2;
 /// No estimate is better than this, s: the noise of a stamp.
 const LEAST: f64 = 50e-9;
+/// Standard deviation of what a reference does from exchange to exchange, as a share of its root
+/// distance: that is a bound, mostly of what stands still, and rounded up to 15 µs on the wire.
+const REFERENCE: f64 = 0.02;
+/// Over how long the noise of a source is averaged for its weight, s ...
+const NOISE: f64 = 1800.0;
+/// ... unless it is so many times that by now: it has gone silent.
+const SILENT: f64 = 4.0;
+/// Whose level has so many times the variance of the best has half of the weight that it would have,
+/// and whose has more, ever less.
+const FAR: f64 = 16.0;
 /// Before this age nothing is taught: the time is the weighted mean as it stands, s.
 const YOUNG: f64 = 64.0;
 /// How fast the time glides to those that know better, s.
@@ -57,6 +70,8 @@ pub(crate) struct Part {
     pub(crate) estimate: Estimate,
     /// The bound of its reference's error, as it claims it.
     pub(crate) root_distance: Span,
+    /// The most that it may lean by.
+    pub(crate) lean: Span,
     /// It only learns where it leans: there is something better, a pulse per second.
     pub(crate) silent: bool,
 }
@@ -98,6 +113,8 @@ struct Member {
     known: f64,
     /// How far it was from there after the last combination, s; `None` if it had no part in it.
     off: Option<f64>,
+    /// Mean variance of its noise, s².
+    noise: Option<f64>,
     /// What it was seen to jump by, s².
     jumped: f64,
     /// It was seen to jump at that count, and nobody has told yet whose jump it was.
@@ -111,6 +128,11 @@ struct Put {
     offset: f64,
     /// Variance of its noise, and of what its reference may do, s².
     noise: f64,
+    /// The same now and in the mean, with what its reference does from exchange to exchange, s².
+    quick: f64,
+    mean: f64,
+    /// The least variance of anybody's level, s².
+    best: f64,
     /// Variance of what its lean may be, s².
     lean: f64,
     heard: Count,
@@ -143,8 +165,11 @@ impl Combination {
         let dt = self.level.map_or(0.0, |l| since(l.at, l.period));
         let age = self.level.map_or(0.0, |l| since(l.begun, l.period));
         let mut put: Vec<Put> = parts.iter().map(|part| self.put(part, origin)).collect();
+        let speak = || put.iter().filter(|p| !p.silent).map(Put::level_variance);
+        let variance = 1.0 / speak().map(|variance| 1.0 / variance).sum::<f64>();
+        let best = speak().fold(f64::INFINITY, f64::min);
+        put.iter_mut().for_each(|p| p.best = best);
         let raw = weighted(&put, Put::level_weight, |p| p.offset);
-        let variance = 1.0 / put.iter().map(Put::level_weight).sum::<f64>();
         let grown = self.level.filter(|_| age >= YOUNG);
         let (stands, known) = match grown {
             None => (raw, variance),
@@ -206,13 +231,17 @@ impl Combination {
         let e = &part.estimate;
         let offset = seconds(e.time - origin);
         let own = seconds(e.deviation).max(LEAST);
-        let root = LEAN * seconds(part.root_distance);
-        let lean = LEAN * seconds(e.path_bound.min(e.bound));
+        let root = seconds(part.root_distance);
+        let lean = LEAN * seconds(part.lean);
         // Whoever is new agrees with what is known, for all that is known.
         let new = Member { lean: offset, ..Member::default() };
         let member = self.members.get(&part.id).copied().unwrap_or(new);
-        let (noise, lean) = (own * own + root * root, lean * lean);
-        Put { id: part.id, offset, noise, lean, heard: e.last_used, silent: part.silent, member }
+        let with = |share: f64| own * own + share * share * root * root;
+        let (noise, quick) = (with(LEAN), with(REFERENCE));
+        let mean = member.noise.unwrap_or(quick).max(quick / SILENT);
+        let (id, heard, silent) = (part.id, e.last_used, part.silent);
+        let (lean, best) = (lean * lean, f64::INFINITY);
+        Put { id, offset, noise, quick, mean, best, lean, heard, silent, member }
     }
 }
 
@@ -229,21 +258,30 @@ impl Put {
 
     /// Variance of `off`: its noise, and what is not known of its lean yet.
     fn variance(&self) -> f64 {
-        self.noise + ALIKE / self.member.known.max(ALIKE * 1e-3)
+        self.noise + self.unlearnt()
     }
 
-    /// Sharper than the inverse variance: errors of filters that follow the same oscillator are alike
-    /// in part, and of those the worse one has nothing to add.
+    /// Variance of what is not known of its lean yet.
+    fn unlearnt(&self) -> f64 {
+        ALIKE / self.member.known.max(ALIKE * 1e-3)
+    }
+
     fn news_weight(&self) -> f64 {
         if self.silent || self.member.suspect.is_some() {
             0.0
         } else {
-            1.0 / (self.variance() * self.variance())
+            1.0 / (self.mean + self.unlearnt())
         }
     }
 
+    /// Variance of where it puts the level.
+    fn level_variance(&self) -> f64 {
+        self.noise + self.lean + self.member.jumped
+    }
+
     fn level_weight(&self) -> f64 {
-        if self.silent { 0.0 } else { 1.0 / (self.noise + self.lean + self.member.jumped) }
+        let variance = self.level_variance();
+        if self.silent { 0.0 } else { 1.0 / (variance * (1.0 + variance / (FAR * self.best))) }
     }
 
     /// Learns its lean from where the time stands now.
@@ -251,6 +289,8 @@ impl Put {
         let precision = 1.0 / self.noise;
         let off = self.off() - stands;
         let member = &mut self.member;
+        let before = member.noise.unwrap_or(self.quick);
+        member.noise = Some(before + (self.quick - before) * (dt / NOISE).min(1.0));
         if young {
             (member.lean, member.known, member.off) =
                 (member.lean + off, YOUNG * precision, Some(0.0));

@@ -100,11 +100,23 @@ pub(crate) struct Opinion {
     newest: Claim,
     /// What it said before, if they contradict that, and how many they are.
     before: Option<(Claim, u32)>,
+    /// When the last reply of it came that was used.
+    used: Count,
+    /// Since when its replies contradict what it said before.
+    since: Option<Count>,
+    /// When it was last believed to have moved.
+    moved: Option<Count>,
 }
 
 impl Opinion {
     /// By its estimate and its doubt, on the scale that begins at `origin`.
-    pub(crate) fn new(estimate: &Estimate, doubt: Option<&Doubt>, origin: Instant) -> Opinion {
+    pub(crate) fn new(
+        estimate: &Estimate,
+        doubt: Option<&Doubt>,
+        moved: Option<Count>,
+        origin: Instant,
+    ) -> Opinion {
+        let (used, since) = (estimate.last_used, doubt.map(|doubt| doubt.since));
         let claim = |(from, to): (Instant, Instant)| Claim {
             low: (from - origin).0,
             high: (to - origin).0,
@@ -113,10 +125,14 @@ impl Opinion {
             Some(doubt) => Opinion {
                 newest: claim(doubt.newcomers),
                 before: Some((claim(doubt.held), doubt.exchanges)),
+                used,
+                since,
+                moved,
             },
             None => {
                 let (time, bound) = (estimate.time, estimate.bound);
-                Opinion { newest: claim((time - bound, time + bound)), before: None }
+                let newest = claim((time - bound, time + bound));
+                Opinion { newest, before: None, used, since, moved }
             }
         }
     }
@@ -125,7 +141,7 @@ impl Opinion {
 /// Whether so many servers agree with what this one says now, and not with what it said before, that
 /// it is to be believed.
 pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
-    let Some(Opinion { newest, before: Some((before, exchanges)) }) = opinions.get(one) else {
+    let Some(Opinion { newest, before: Some((before, exchanges)), .. }) = opinions.get(one) else {
         return false;
     };
     let others = opinions.iter().enumerate().filter(|(index, _)| *index != one);
@@ -142,17 +158,106 @@ pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
     *exchanges >= EXCHANGES && all > 1 && vouchers + 1 >= majority && vouchers >= opponents
 }
 
+/// What the others' word makes of it that the time of a server has moved, and is believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moved {
+    /// All who can tell have moved alike.
+    All,
+    /// All who were asked since have moved alike, but not all who can tell were asked.
+    AllAsked,
+    /// So many, itself among them, have moved alike, and others stand where they stood.
+    Majority {
+        /// Those that have moved.
+        moved: usize,
+        /// Those that have not.
+        stood: usize,
+    },
+    /// Others were there before: it was wrong, and is right again.
+    Back,
+}
+
+impl Moved {
+    /// By the opinions of all; `one` is vouched for.
+    pub(crate) fn of(one: usize, opinions: &[Opinion]) -> Moved {
+        let Some(Opinion { newest, before: Some((before, _)), used, since: Some(since), .. }) =
+            opinions.get(one)
+        else {
+            return Moved::AllAsked;
+        };
+        let (mut moved, mut there, mut stood, mut unasked) = (1, 0, 0, 0);
+        for (index, other) in opinions.iter().enumerate() {
+            let with_it = (other.newest.meets(newest), other.newest.meets(before));
+            let has_moved =
+                other.since.is_some() || other.moved.is_some_and(|moved| moved.at_or_after(*used));
+            match with_it {
+                _ if index == one => {}
+                (true, false) if has_moved => moved += 1,
+                (true, false) => there += 1,
+                (false, true) if other.used.at_or_after(*since) => stood += 1,
+                (false, _) => unasked += 1,
+                // It can tell nothing.
+                (true, true) => {}
+            }
+        }
+        match (there, stood) {
+            (1.., _) => Moved::Back,
+            (_, 1..) => Moved::Majority { moved, stood },
+            _ if unasked == 0 => Moved::All,
+            _ => Moved::AllAsked,
+        }
+    }
+
+    /// In plain words, for a server whose time moved by this.
+    pub(crate) fn told(self, by: Span) -> String {
+        match self {
+            Moved::All => format!(
+                "its time moved by {by:+}, as that of all other servers that can tell: the counter jumped; the \
+                 clock goes by them from now on"
+            ),
+            Moved::AllAsked => format!(
+                "its time moved by {by:+}, as that of every other server that has told since: the \
+                 counter may have jumped; the clock goes by them from now on"
+            ),
+            Moved::Majority { moved, stood } => {
+                let others = if stood == 1 { "one has" } else { "others have" };
+                format!(
+                    "its time moved by {by:+}, as that of {moved} servers in all, while {others} not \
+                     moved: so it was not the counter; the clock goes by the majority"
+                )
+            }
+            Moved::Back => format!(
+                "its time moved by {by:+}, to where other servers were already: it was wrong and is \
+                 used again"
+            ),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const WHEN: Opinion = Opinion {
+        newest: Claim { low: 0, high: 0 },
+        before: None,
+        used: Count(100),
+        since: None,
+        moved: None,
+    };
+
     fn honest(low: i128, high: i128) -> Opinion {
-        Opinion { newest: Claim { low, high }, before: None }
+        Opinion { newest: Claim { low, high }, ..WHEN }
     }
 
     fn moved(by: i128) -> Opinion {
-        let before = Claim { low: -10, high: 10 };
-        Opinion { newest: Claim { low: by - 10, high: by + 10 }, before: Some((before, 2)) }
+        let before = Some((Claim { low: -10, high: 10 }, 2));
+        let newest = Claim { low: by - 10, high: by + 10 };
+        Opinion { newest, before, since: Some(Count(105)), ..WHEN }
+    }
+
+    /// One that was asked again at that count.
+    fn asked(opinion: Opinion, used: u64) -> Opinion {
+        Opinion { used: Count(used), ..opinion }
     }
 
     #[test]
@@ -170,6 +275,25 @@ mod tests {
         assert!(!vouched(0, &[moved(100), moved(-100), honest(-9, 12)]));
         let first = Opinion { before: Some((Claim { low: -10, high: 10 }, 1)), ..moved(100) };
         assert!(!vouched(0, &[first, moved(100)]), "one reply is not enough");
+    }
+
+    #[test]
+    fn the_counter_is_blamed_only_if_nobody_stood_still() {
+        let of = |opinions: &[Opinion]| {
+            assert!(vouched(0, opinions));
+            Moved::of(0, opinions)
+        };
+        assert_eq!(of(&[moved(100), moved(95)]), Moved::All);
+        let stays = honest(-9, 12);
+        assert_eq!(of(&[moved(100), moved(95), asked(stays, 104)]), Moved::AllAsked);
+        let majority = Moved::Majority { moved: 2, stood: 1 };
+        assert_eq!(of(&[moved(100), moved(95), asked(stays, 106)]), majority);
+        assert!(majority.told(Span::from_millis(5)).contains("not the counter"));
+        // One that has been believed already has moved all the same, but not one long ago.
+        let believed = |at| Opinion { moved: Some(Count(at)), ..asked(honest(90, 110), 108) };
+        assert_eq!(of(&[moved(100), believed(107)]), Moved::All);
+        assert_eq!(of(&[moved(100), believed(99)]), Moved::Back);
+        assert_eq!(of(&[moved(100), honest(95, 105), honest(90, 120)]), Moved::Back);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const LEAPING: i64 = 2;
 
 /// Whether a leap second is about to happen at `now`, or just has.
 pub(crate) fn is_leaping(leaps: &Leaps, now: Instant) -> bool {
-    let near = |leap: Leap| (leap.at.saturating_sub(now.secs())).abs() <= LEAPING;
+    let near = |leap: Leap| leap.at.abs_diff(now.secs()) <= LEAPING.unsigned_abs();
     [leaps.last, leaps.next].into_iter().flatten().any(near)
 }
 
@@ -21,6 +21,10 @@ pub(crate) fn is_leaping(leaps: &Leaps, now: Instant) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kernel {
     told: bool,
+    /// Whether it is to insert a second, or to leave one out.
+    armed: bool,
+    /// How far its clock was ahead of ours.
+    offset: Span,
 }
 
 impl Kernel {
@@ -36,21 +40,52 @@ impl Kernel {
         let bound = hand.bound_at(count);
         let off = offset.abs();
         let soon = |next: &Leap| (1..=AHEAD).contains(&next.at.saturating_sub(now.secs()));
+        let leap = hand.leaps.next.filter(soon).map_or(0, |next| next.step);
+        (self.armed, self.offset) = (leap != 0, offset);
         Steer::Tell(KernelWord {
             max_error: Some(Span(bound.0.saturating_add(off.0))),
             estimated_error: Span((bound - hand.path_bound).0.saturating_add(off.0)),
-            leap: hand.leaps.next.filter(soon).map_or(0, |next| next.step),
+            leap,
             tai_offset: hand.leaps.known.then(|| hand.leaps.offset_at(now)),
         })
     }
 
+    /// Nobody will be there to take a leap second back: it is disarmed, unless it is happening. The
+    /// rest stands, and the kernel lets it age.
+    pub(crate) fn disarm(&mut self, hand: &Hand, count: Count) -> Option<Steer> {
+        if !self.armed || is_leaping(&hand.leaps, hand.time_at(count)) {
+            return None;
+        }
+        let Steer::Tell(word) = self.word(hand, count, self.offset) else { return None };
+        self.armed = false;
+        Some(Steer::Tell(KernelWord { leap: 0, ..word }))
+    }
+
     /// That nothing is known any more, unless it has been told.
     pub(crate) fn nothing(&mut self) -> Option<Steer> {
+        self.armed = false;
         std::mem::take(&mut self.told).then_some(Steer::Tell(KernelWord {
             max_error: None,
             estimated_error: Span::MAX,
             leap: 0,
             tai_offset: None,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extreme_leaps_and_times_do_not_overflow() {
+        for at in [i64::MIN, i64::MAX, 0] {
+            let next = Some(Leap { at, step: 1 });
+            let leaps = Leaps { tai_offset: 0, known: true, last: None, next };
+            for secs in [i64::MIN, -1, i64::MAX] {
+                let near = secs == at || secs == -1 && at == 0;
+                assert_eq!(is_leaping(&leaps, Instant::new(secs, 0)), near, "{at} {secs}");
+            }
+        }
     }
 }

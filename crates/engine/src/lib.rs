@@ -4,6 +4,7 @@
 //! from sockets, a simulator from a model, a replay from a log; none of them decides anything.
 #![forbid(unsafe_code)]
 
+mod bulletin;
 mod combination;
 mod config;
 mod disruption;
@@ -20,6 +21,7 @@ mod smear;
 mod source;
 mod steer;
 mod voice;
+mod why;
 
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_POLL, DEFAULT_STEP_ABOVE, EstimatorKind, NTP_PORT,
@@ -30,5 +32,5 @@ pub use engine::Engine;
 pub use event::{
     Action, Event, HostCheck, KernelWord, Level, Saved, SourceId, Start, Steer, SystemReading,
 };
-pub use report::{Report, Selection, SourceReport};
+pub use report::{DoubtKind, Doubted, Report, Selection, SourceReport};
 pub use source::estimator;

@@ -15,6 +15,7 @@ use crate::event::{Action, Level, SourceId};
 use crate::report::{Selection, SourceReport};
 use crate::source::{Basis, Heard, estimator, skew};
 use crate::voice::Voice;
+use crate::why::Why;
 
 /// Seconds are numbered by a clock that is known better than this.
 const NUMBERS: Span = Span::from_millis(400);
@@ -76,7 +77,7 @@ pub(crate) struct Pulse {
     refused: BTreeMap<String, u64>,
     trouble: Option<String>,
     weight: Option<f64>,
-    why: Option<String>,
+    why: Option<Why>,
 }
 
 /// The last edge that was used.
@@ -309,7 +310,7 @@ impl Pulse {
             address: None,
             selection: self.selection,
             weight: self.weight,
-            why: self.why.clone(),
+            why: self.why.as_ref().map(Why::to_string),
             holdover: estimate.is_some_and(|e| self.age(e, at) > PATIENCE),
             reach: self.reach,
             poll: 1,
@@ -333,6 +334,7 @@ impl Pulse {
             refused: self.refused.clone(),
             asymmetry: None,
             trouble: self.trouble.clone(),
+            doubt: None,
         }
     }
 }
@@ -358,8 +360,12 @@ impl Voice for Pulse {
         self.selection = selection;
     }
 
-    fn weigh(&mut self, weight: Option<f64>, why: Option<String>) {
+    fn weigh(&mut self, weight: Option<f64>, why: Option<Why>) {
         (self.weight, self.why) = (weight, why);
+    }
+
+    fn weight(&self) -> (Option<f64>, Option<&Why>) {
+        (self.weight, self.why.as_ref())
     }
 
     fn accuse(&mut self, _yes: bool) {}

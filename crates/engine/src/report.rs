@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use truechimer_feedforward::Doubt;
 use truechimer_time::{Count, Rate, Span, StampMethod};
 use truechimer_timehands::Hand;
 
 use crate::config::Asymmetry;
+use crate::why::Why;
 
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -112,4 +114,69 @@ pub struct SourceReport {
     pub asymmetry: Option<Asymmetry>,
     /// The newest trouble with this source, for people.
     pub trouble: Option<String>,
+    /// Why the clock does not go along with what it says, if so.
+    #[serde(default)]
+    pub doubt: Option<Doubted>,
+}
+
+/// Why the clock does not go along with what a source says: for programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Doubted {
+    /// Of which kind the doubt is.
+    pub kind: DoubtKind,
+    /// For how long it has been so.
+    pub age: Span,
+    /// By how much it is off, where that is known. Of a step or drift: its time − what is held, positive
+    /// if it is ahead; of the other kinds: what lies between it and the others, ≥ 0.
+    pub by: Option<Span>,
+    /// How many of its replies have said so in a row, of a step or drift.
+    pub replies: Option<u32>,
+    /// How much longer it must go on saying so to be believed, of a step or drift (`accept-step-after`);
+    /// zero: when a few more replies agree. `None`: until it agrees with the others again.
+    pub left: Option<Span>,
+}
+
+/// Kinds of doubt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DoubtKind {
+    /// Its time has moved by more than it may, and stays there: what was known before is held.
+    ServerStep,
+    /// The same, and it moves on, by a rate that the counter is not known to have.
+    ServerDrift,
+    /// It, or what it says now, is not where the majority agrees.
+    Falseticker,
+    /// It contradicts whoever is followed.
+    Contradiction,
+    /// It is within what the majority leaves open, but not where most of the others probably are.
+    Improbable,
+    /// It has said nothing usable for longer than it may.
+    Silent,
+    /// It smears a leap second, and others do not.
+    Smear,
+}
+
+impl Doubted {
+    /// What its estimator holds against it, for that long.
+    pub(crate) fn held(doubt: &Doubt, age: Span) -> Doubted {
+        let kind = if doubt.steady { DoubtKind::ServerStep } else { DoubtKind::ServerDrift };
+        let (by, replies, left) = (Some(doubt.step), Some(doubt.exchanges), Some(doubt.left));
+        Doubted { kind, age, by, replies, left }
+    }
+
+    /// Why it has no part, for that long.
+    pub(crate) fn of(why: &Why, age: Span) -> Doubted {
+        let kind = match why {
+            Why::NoMajority
+            | Why::MeetsNone
+            | Why::Apart(_)
+            | Why::NewsApart(_)
+            | Why::LastApart => DoubtKind::Falseticker,
+            Why::Contradicts(..) => DoubtKind::Contradiction,
+            Why::Improbable(_) => DoubtKind::Improbable,
+            Why::Silent(_) => DoubtKind::Silent,
+            Why::Smears => DoubtKind::Smear,
+        };
+        Doubted { kind, age, by: why.by(), replies: None, left: None }
+    }
 }

@@ -9,6 +9,10 @@
 //! A server smears if its time does what that saw tooth does, and ours does not. Its smear is then
 //! taken off, so that its estimator sees no change of rate; it has no say as long as there are
 //! servers that do not smear.
+//!
+//! At noon nobody can tell: the smear has yet to exceed what a path hides. Until it is known whether a
+//! server smears, what it would be ahead by if it did is taken to be wrong with its word, so that the
+//! bound covers it.
 
 use truechimer_time::{Instant, Leaps, Span};
 
@@ -18,11 +22,20 @@ use truechimer_feedforward::number::seconds;
 const HALF: i64 = 43_200;
 /// So many replies in a row must follow the saw tooth, or must not, to change what is thought.
 const REPLIES: u32 = 4;
+/// So many clear replies in a row that are not smeared tell that the server does not.
+const HONEST: u32 = 2;
 /// What is seen may be so much of what is expected, at least and at most: our own clock may have
 /// followed a little.
 const SHARE: (f64, f64) = (0.5, 1.25);
 /// The smear must exceed what else may be wrong by so much.
 const CLEAR: f64 = 4.0;
+/// Paths of which the directions differ by more than this part of the round trip are rare.
+const ASKEW: f64 = 0.1;
+/// A clock that may itself be off by no more than this part of a smear, less than the least
+/// [`SHARE`], does not take an honest server's time for one.
+const OWN: f64 = 0.45;
+/// A clock that may itself be off by more than this part of a smear can never tell one.
+const TELLS: f64 = 0.7;
 /// What may be wrong with any reply, s.
 const LEAST: f64 = 100e-6;
 /// What a smear that is taken off may differ from the one that we think of: this part of it.
@@ -30,7 +43,7 @@ const ROUGH: i128 = 1000;
 
 /// How far a server that smears is ahead of the truth at `at`; `None` if no leap is near.
 pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
-    let near = |at: Instant, leap: i64| (at.secs().saturating_sub(leap)).abs() < HALF;
+    let near = |at: Instant, leap: i64| at.secs().abs_diff(leap) < HALF.unsigned_abs();
     let leap = [leaps.next, leaps.last].into_iter().flatten().find(|l| near(at, l.at))?;
     let since = at - Instant::new(leap.at, 0);
     // The part of the second that has been made up for by now.
@@ -38,6 +51,12 @@ pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
     let step = i128::from(leap.step.signum());
     let ahead = if since.is_negative() { -part.0 } else { Span::from_secs(1).0 - part.0 };
     Some(Span(step * ahead))
+}
+
+impl Early {
+    fn open(honest: u32) -> Early {
+        if honest < HONEST { Early::Open(honest) } else { Early::Over }
+    }
 }
 
 /// What is thought of one server.
@@ -50,12 +69,24 @@ pub(crate) struct Smear {
     first: (f64, f64),
     /// The newest reply may be one of a server that smears.
     plausible: bool,
+    early: Early,
+}
+
+/// Whether it is too early to tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Early {
+    /// No reply since the day of the leap began.
+    #[default]
+    Unseen,
+    /// It is, but for so many clear replies in a row of a server that does not smear.
+    Open(u32),
+    Over,
 }
 
 impl Smear {
-    /// Looks at a reply that is `off` from our clock, which may be off by `doubtful` anyhow; `expected`
-    /// is where the server is if it smears.
-    pub(crate) fn look(&mut self, off: Span, doubtful: Span, expected: Option<Span>) {
+    /// Looks at a reply that is `off` from our clock and took a round trip of `rtt`, while our clock may
+    /// be off by `doubt`; `expected` is where the server is if it smears.
+    pub(crate) fn look(&mut self, off: Span, rtt: Span, doubt: Span, expected: Option<Span>) {
         let Some(expected) = expected.map(seconds) else {
             *self = Smear::default();
             return;
@@ -67,8 +98,20 @@ impl Smear {
         let share = off / expected;
         let near = (-1.0..=1.0).contains(&whole);
         self.plausible = near && expected != 0.0 && share >= SHARE.0 && share <= SHARE.1;
-        let doubtful = seconds(doubtful).max(LEAST);
-        if expected.abs() < CLEAR * doubtful {
+        let (rtt, doubt) = (seconds(rtt).abs(), seconds(doubt).abs());
+        let doubtful = (ASKEW * rtt).max(LEAST);
+        let clear = expected.abs() >= CLEAR * doubtful && doubt <= OWN * expected.abs();
+        // No path hides so much.
+        let honest = (off - expected).abs() > rtt / 2.0 + doubt + LEAST;
+        self.early = match self.early {
+            Early::Unseen if !clear => Early::Open(0),
+            Early::Open(_) if doubt > TELLS * expected.abs() && expected.abs() < rtt => Early::Over,
+            Early::Open(before) if honest || clear && !self.plausible => Early::open(before + 1),
+            Early::Open(_) if clear => Early::Open(0),
+            Early::Open(before) => Early::Open(before),
+            Early::Unseen | Early::Over => Early::Over,
+        };
+        if !clear {
             return;
         }
         if self.plausible == self.found {
@@ -81,11 +124,24 @@ impl Smear {
         self.against += 1;
         let (moved, should) = (off - self.first.0, expected - self.first.1);
         // A server that stepped once stands still; one that smears goes on.
-        let goes =
-            should.abs() >= doubtful && (SHARE.0..=2.0 - SHARE.0).contains(&(moved / should));
+        let goes = should.abs() >= doubtful.max(doubt)
+            && (SHARE.0..=2.0 - SHARE.0).contains(&(moved / should));
         if self.against >= REPLIES && (self.found || goes) {
-            (self.found, self.against) = (!self.found, 0);
+            (self.found, self.against, self.early) = (!self.found, 0, Early::Over);
         }
+    }
+
+    /// By how much the newest reply may be wrong, as it is too early to tell whether it is smeared.
+    pub(crate) fn doubt(&self, expected: Option<Span>) -> Span {
+        match self.early {
+            Early::Open(_) => expected.unwrap_or(Span::ZERO).abs(),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Whether it is too early to tell.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.early, Early::Open(_))
     }
 
     /// Whether it smears.
@@ -144,7 +200,7 @@ mod tests {
         for reply in 0..40 {
             let now = Instant::new(LEAP - HALF + 16 * reply, 0);
             let off = Span::from_nanos((off(16 * reply) * 1e9) as i64);
-            smear.look(off, Span::from_micros(50), expected(&LEAPS, now));
+            smear.look(off, Span::from_micros(500), Span::ZERO, expected(&LEAPS, now));
         }
         smear
     }
@@ -164,7 +220,7 @@ mod tests {
         let stops = |s: i64| if s < 320 { s as f64 / -86_400.0 } else { 0.0 };
         assert!(!looked(stops).is_found());
         let mut smear = looked(|s| s as f64 / -86_400.0);
-        smear.look(Span::ZERO, Span::ZERO, None);
+        smear.look(Span::ZERO, Span::ZERO, Span::ZERO, None);
         assert_eq!(smear, Smear::default());
     }
 
@@ -173,11 +229,72 @@ mod tests {
         let mut smear = looked(|s| s as f64 / -86_400.0);
         for off in [-500, 500] {
             let expected = Some(Span::from_millis(500));
-            smear.look(Span::from_millis(off), Span::from_micros(50), expected);
+            smear.look(Span::from_millis(off), Span::from_micros(500), Span::ZERO, expected);
             let (by, _) = smear.correction(Span::from_millis(off), expected).unwrap();
             assert!((by - Span::from_millis(off)).abs() <= Span(2), "{by}");
         }
         assert!(smear.is_found());
-        smear.look(Span::MAX, Span::MAX, Some(Span::MAX));
+        smear.look(Span::MAX, Span::MAX, Span::MAX, Some(Span::MAX));
+    }
+
+    #[test]
+    fn until_it_can_be_told_the_doubt_is_as_large_as_the_smear() {
+        let after = |seconds: i64, off: &dyn Fn(f64) -> f64| {
+            let mut smear = Smear::default();
+            let mut doubt = Span::ZERO;
+            for at in (1..=seconds).step_by(16) {
+                let expected = expected(&LEAPS, Instant::new(LEAP - HALF + at, 0));
+                let off = Span::from_nanos((off(at as f64) * 1e9) as i64);
+                smear.look(off, Span::from_micros(500), Span::ZERO, expected);
+                doubt = smear.doubt(expected);
+                // Nothing that is off by as much is ever without its doubt, or known for what it is.
+                let covered = off.abs() <= doubt + Span::from_micros(1) || smear.is_found();
+                assert!(covered, "{at} s: {off}, {doubt}");
+            }
+            doubt
+        };
+        let smeared = |s: f64| s / -86_400.0;
+        assert_eq!(after(33, &smeared).as_nanos(), 381_944);
+        assert_eq!(after(300, &smeared), Span::ZERO, "it is known, and taken off");
+        assert!(after(17, &|_| 0.0) > Span::from_micros(190), "too early");
+        assert_eq!(after(81, &|_| 0.0), Span::ZERO, "an honest one");
+    }
+
+    /// Over 36 ms, with a rate that is known to so many ppm.
+    #[test]
+    fn a_far_server_is_in_doubt_until_no_path_hides_a_smear() {
+        let lasts = |rate: f64, smears: bool| {
+            let mut smear = Smear::default();
+            let mut open = 0;
+            for at in (0..20_000).step_by(16) {
+                let expected = expected(&LEAPS, Instant::new(LEAP - HALF + at, 0));
+                let off = if smears { expected.unwrap_or(Span::ZERO) } else { Span::ZERO };
+                let doubt = Span::from_nanos((rate * at as f64 * 1e3) as i64);
+                smear.look(off, Span::from_millis(36), doubt, expected);
+                open += i64::from(smear.is_open()) * 16;
+            }
+            (open, smear.is_found())
+        };
+        for (rate, least, most) in [(0.6, 1200, 1400), (4.5, 1200, 1400), (6.0, 3000, 3600)] {
+            let (open, found) = lasts(rate, false);
+            assert!((least..most).contains(&open) && !found, "{rate}: {open}");
+        }
+        assert!(lasts(20.0, false).0 < 64, "nobody will ever tell");
+        for rate in [0.6, 4.5] {
+            let (open, found) = lasts(rate, true);
+            assert!(found && open < 2400, "{rate}: {open}");
+        }
+        assert_eq!(lasts(6.0, true), (19_984, false), "but it is in doubt all along");
+    }
+
+    #[test]
+    fn extreme_leaps_and_times_do_not_overflow() {
+        for leap in [i64::MIN, i64::MAX, 0] {
+            let leaps = Leaps { next: Some(Leap { at: leap, step: 1 }), ..LEAPS };
+            for secs in [i64::MIN, -1, i64::MAX] {
+                let at = Instant::new(secs, 0);
+                assert_eq!(expected(&leaps, at).is_some(), secs == leap || secs == -1 && leap == 0);
+            }
+        }
     }
 }

@@ -1,23 +1,26 @@
 //! One server: when to ask it, what it answered, what its estimator makes of that.
 
+mod asymmetry;
+mod reply;
+mod word;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{
-    Accepted, Doubt, Estimate, Estimator, Exchange, NtpPll, Ours, Pi, Published, RatePrior,
-    Settings, TimePrior,
+    Accepted, Doubt, Estimator, Exchange, NtpPll, Ours, Pi, Published, RatePrior, Settings,
+    TimePrior,
 };
-use truechimer_ntp::{Association, Demand, LeapIndicator, Refusal, Reply, Timestamp};
-use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Stamp};
+use truechimer_ntp::{Association, LeapIndicator, Reply};
+use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span};
 
 use crate::config::{Asymmetry, EstimatorKind, POLL_RANGE, SourceConfig};
 use crate::doubt;
 use crate::event::{Action, Level, SourceId};
-use crate::leap::later_reading;
-use crate::report::{Selection, SourceReport};
-use crate::smear::{self, Smear};
+use crate::report::Selection;
+use crate::smear::Smear;
 use crate::voice::Voice;
+use crate::why::Why;
 
 /// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
 const BURST: u32 = 8;
@@ -98,9 +101,11 @@ pub(crate) struct Source {
     trouble: Option<String>,
     /// Its share in the published time, and why it has none.
     weight: Option<f64>,
-    why: Option<String>,
+    why: Option<Why>,
     /// What it says now was found to be false, until it is used again.
     accused: bool,
+    /// When the others' word last made it believed where it had moved to.
+    pub(crate) moved: Option<Count>,
     smear: Smear,
     /// So many more replies may contradict what was known before a smear was found.
     resettles: u32,
@@ -108,6 +113,8 @@ pub(crate) struct Source {
     asymmetry: Option<Asymmetry>,
     /// The round trip that a declaration cannot be true of.
     impossible: Option<Span>,
+    /// The user has been told what is wrong with it.
+    asymmetry_told: bool,
 }
 
 /// What a source does next.
@@ -129,6 +136,8 @@ struct Last {
     reply: Reply,
     exchange: Exchange,
     rtt: Span,
+    /// What was added to its root distance, as it may have been smeared.
+    smear: Span,
 }
 
 /// What a reply led to.
@@ -185,9 +194,11 @@ impl Source {
             weight: None,
             why: None,
             accused: false,
+            moved: None,
             smear: Smear::default(),
             resettles: 0,
             impossible: None,
+            asymmetry_told: false,
         }
     }
 
@@ -202,6 +213,7 @@ impl Source {
         if config.asymmetry != self.config.asymmetry {
             self.estimator.set_asymmetry(config.asymmetry.map(declared));
             (self.asymmetry, self.impossible) = (config.asymmetry, None);
+            self.asymmetry_told = false;
         }
         self.config = config;
         self.estimator.set_poll(self.steady_interval());
@@ -399,166 +411,12 @@ impl Source {
         self.trouble.clone().filter(|_| new)
     }
 
-    /// A datagram came.
-    pub(crate) fn heard(
-        &mut self,
-        from: SocketAddr,
-        sent: Stamp,
-        received: Stamp,
-        packet: &[u8],
-        clock: &Clock,
-    ) -> Heard {
-        let Clock { leaps, about, reckoned } = clock;
-        let Some(association) = &mut self.association else { return Heard::Refused(None) };
-        let reply = match association.accept(packet, from) {
-            Ok(reply) => reply,
-            Err(refusal) => {
-                if refusal.demand().is_some() {
-                    // This was the answer: nothing is missed any more.
-                    self.chances = self.chances.saturating_sub(1);
-                }
-                match refusal.demand() {
-                    Some(Demand::Stop) => self.plan = Plan::Stopped,
-                    Some(Demand::SlowDown) => self.slow(received.count),
-                    None => {}
-                }
-                let trouble = refusal.to_string();
-                return Heard::Refused(match refusal {
-                    // Anybody can send these: shown where there is nothing better to show, but
-                    // not worth a line in the log each.
-                    Refusal::WrongAddress(_)
-                    | Refusal::TooShort(_)
-                    | Refusal::WrongMode(_)
-                    | Refusal::BadVersion(_)
-                    | Refusal::WrongOrigin
-                    | Refusal::Duplicate
-                    | Refusal::Late => {
-                        if self.reach == 0 {
-                            self.trouble = Some(trouble);
-                        }
-                        None
-                    }
-                    _ => {
-                        self.answered = true;
-                        self.note_trouble(trouble)
-                    }
-                });
-            }
-        };
-        let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
-        let mut exchange = Exchange {
-            sent,
-            server_received: instant(reply.receive),
-            server_sent: instant(reply.transmit),
-            received,
-            root_distance: reply.root_distance(),
-        };
-        // By dead reckoning a smear is found, and by the clock without it that it has ended.
-        match if self.smears() { about.map(|about| (about, Span::ZERO)) } else { *reckoned } {
-            Some((clock, doubt)) => self.unsmear(&mut exchange, leaps, clock, doubt),
-            None => self.smear = Smear::default(),
-        }
-        let residence = reply.residence();
-        self.drop_impossible_asymmetry(&exchange, residence);
-        let corrected = self.symmetric(&exchange);
-        let heard = self.estimator.exchange(&corrected);
-        // What was made of its replies before its smear was known has no claim to be held.
-        let held = matches!(heard, Err(ServerStep)) && self.resettles > 0;
-        self.resettles = self.resettles.saturating_sub(1);
-        let believed = if held { self.estimator.believe() } else { None };
-        match believed.map_or(heard, Ok) {
-            Ok(accepted) => {
-                let rtt = self.nominal.span(received.count - sent.count) - reply.residence();
-                self.last = Some(Last { reply, exchange, rtt });
-                self.accepted = self.accepted.saturating_add(1);
-                self.reach |= 1;
-                (self.misses, self.silence, self.answered) = (0, 0, true);
-                self.trouble = None;
-                Heard::Used(accepted)
-            }
-            Err(refusal) => {
-                *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
-                (self.misses, self.answered) = (0, true);
-                self.chances = self.chances.saturating_sub(1);
-                let text = self.note_trouble(refusal.to_string());
-                let doubt = self.estimator.doubt(received.count);
-                Heard::Doubted(text.map(|text| match doubt {
-                    Some(doubt) => doubt::told(&doubt, received.count, self.nominal),
-                    None => text,
-                }))
-            }
-        }
-    }
-
-    /// Looks whether the server smears a leap second, and takes the smear off if it does. `about` is
-    /// the time of the arrival, without the smear.
-    fn unsmear(&mut self, exchange: &mut Exchange, leaps: &Leaps, about: Instant, doubt: Span) {
-        let away = self.nominal.span(exchange.received.count - exchange.sent.count);
-        let rtt = away - (exchange.server_sent - exchange.server_received);
-        let off = exchange.server_sent + rtt.half() - about;
-        let expected = smear::expected(leaps, about);
-        let was = self.smear.is_found();
-        // Paths of which the directions differ by more than this are rare.
-        self.smear.look(off, (rtt.abs() / 10).max(doubt), expected);
-        if self.smear.is_found() && !was {
-            self.resettles = RESETTLES;
-        }
-        if let Some((by, rough)) = self.smear.correction(off, expected) {
-            exchange.server_received = exchange.server_received - by;
-            exchange.server_sent = exchange.server_sent - by;
-            exchange.root_distance += rough;
-        }
-    }
-
-    /// Whether it smears a leap second.
-    pub(crate) fn smears(&self) -> bool {
-        self.smear.is_found()
-    }
-
-    /// Whether what it says may come of a smear.
-    pub(crate) fn may_smear(&self) -> bool {
-        self.smear.is_plausible()
-    }
-
-    /// The exchange as it would be if both directions took as long as each other.
-    fn symmetric(&self, exchange: &Exchange) -> Exchange {
-        let half = self.asymmetry.map_or(Span::ZERO, |asymmetry| asymmetry.by.half());
-        Exchange {
-            server_received: exchange.server_received - half,
-            server_sent: exchange.server_sent - half,
-            ..*exchange
-        }
-    }
-
-    /// A declaration by which one direction took longer than both together is a mistake.
-    fn drop_impossible_asymmetry(&mut self, exchange: &Exchange, residence: Span) {
-        let Exchange { sent, received, .. } = exchange;
-        let rtt = self.nominal.span(received.count - sent.count) - residence;
-        let stamps = self.nominal.span(CountSpan(sent.error.0.saturating_add(received.error.0)));
-        let impossible = |a: &Asymmetry| a.by.abs() - a.error > rtt + stamps.abs();
-        if self.asymmetry.as_ref().is_some_and(impossible) {
-            self.asymmetry = None;
-            self.impossible = Some(rtt);
-            self.estimator.set_asymmetry(None);
-        }
-    }
-
     /// What is wrong with it now.
     fn trouble(&self, at: Count) -> Option<String> {
         if let Some(doubt) = self.doubt(at) {
             return Some(doubt::told(&doubt, at, self.nominal));
         }
-        let wrong = self.estimator.contradicts_asymmetry();
-        let text = "the path is no longer as declared (asymmetry): it is no longer relied upon";
-        let declared = self.config.asymmetry.zip(self.impossible).map(|(a, rtt)| {
-            let Asymmetry { by, error } = a;
-            format!(
-                "the declared asymmetry, {by:+} ± {error}, is more than the whole round trip, {rtt}: \
-                 it is not used"
-            )
-        });
-        let declared = declared.or_else(|| wrong.then(|| text.to_owned()));
-        self.trouble.clone().or(declared)
+        self.trouble.clone().or_else(|| self.asymmetry_trouble())
     }
 
     /// The server wants fewer requests.
@@ -601,122 +459,6 @@ impl Source {
             Plan::Resolve(_) => self.plan = Plan::Resolve(due),
             Plan::Resolving | Plan::Stopped => {}
         }
-    }
-
-    /// What `sources` shows; `published` is the published clock's offset from this source.
-    pub(crate) fn report(
-        &self,
-        at: Count,
-        estimate: Option<&Estimate>,
-        published: Option<Span>,
-    ) -> SourceReport {
-        let last = self.last.as_ref();
-        let reply = last.map(|l| l.reply);
-        let mut refused = self.refused.clone();
-        if let Some(association) = &self.association {
-            refused.extend(association.refused().iter().map(|(name, n)| (name.to_owned(), n)));
-        }
-        SourceReport {
-            name: self.name(),
-            is_pulse: false,
-            address: self.address(),
-            selection: self.selection,
-            weight: self.weight,
-            why: self.why.clone(),
-            holdover: estimate.is_some_and(|e| self.age(e, at) > self.patience()),
-            reach: self.reach,
-            poll: self.interval(),
-            last_reply: last.map(|l| self.nominal.span(at - l.exchange.received.count)),
-            stratum: reply.map(|r| r.stratum),
-            reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),
-            leap: reply.map(|r| r.leap as u8),
-            root_distance: reply.map(|r| r.root_distance()),
-            rtt: last.map(|l| l.rtt),
-            rtt_floor: estimate.map(|e| e.rtt_floor),
-            offset: published,
-            bound: estimate.map(|e| e.bound),
-            deviation: estimate.map(|e| e.deviation),
-            skew: estimate.map(|e| skew(e.period, self.nominal)),
-            sent_method: last.map(|l| l.exchange.sent.method),
-            received_method: last.map(|l| l.exchange.received.method),
-            stamp_errors: last
-                .map(|l| [l.exchange.sent, l.exchange.received].map(|s| self.nominal.span(s.error)))
-                .map(|[sent, received]| (sent, received)),
-            requests: self.requests,
-            accepted: self.accepted,
-            timeouts: self.timeouts,
-            refused,
-            asymmetry: self.asymmetry,
-            trouble: self.trouble(at),
-        }
-    }
-}
-
-impl Voice for Source {
-    fn id(&self) -> SourceId {
-        self.id
-    }
-
-    fn name(&self) -> String {
-        name(&self.config)
-    }
-
-    fn is_pulse(&self) -> bool {
-        false
-    }
-
-    fn selection(&self) -> Selection {
-        self.selection
-    }
-
-    fn mark(&mut self, selection: Selection) {
-        self.selection = selection;
-    }
-
-    fn weigh(&mut self, weight: Option<f64>, why: Option<String>) {
-        (self.weight, self.why) = (weight, why);
-    }
-
-    fn accuse(&mut self, yes: bool) {
-        self.accused = yes;
-    }
-
-    fn is_accused(&self) -> bool {
-        self.accused
-    }
-
-    fn root_distance(&self) -> Span {
-        self.last.map_or(Span::ZERO, |last| last.exchange.root_distance)
-    }
-
-    fn was_part(&self) -> bool {
-        self.weight.is_some()
-    }
-
-    fn doubted(&self, at: Count) -> Option<(Instant, Instant)> {
-        self.doubt(at).map(|doubt| doubt.newcomers)
-    }
-
-    fn torn(&self, at: Count) -> Option<[(Instant, Instant); 2]> {
-        // What moves on by another rate is nowhere for long.
-        self.doubt(at).filter(|doubt| doubt.steady).map(|doubt| [doubt.held, doubt.newcomers])
-    }
-
-    fn estimate(&self, at: Count) -> Option<Estimate> {
-        self.estimator.estimate(at)
-    }
-
-    fn patience(&self) -> Span {
-        let poll = self.config.poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end());
-        Span::from_secs(i64::from(poll) * 4 + 2)
-    }
-
-    fn renew_after(&self) -> Span {
-        self.estimator.renew_after()
-    }
-
-    fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.estimator.penalty(at)?, self.accepted))
     }
 }
 

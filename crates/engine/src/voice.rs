@@ -13,6 +13,7 @@ use crate::combination::{Combination, Part};
 use crate::event::SourceId;
 use crate::report::Selection;
 use crate::select::{Claim, agreement, agreement_among};
+use crate::why::Why;
 
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
 /// instead.
@@ -37,11 +38,17 @@ pub(crate) trait Voice {
     fn selection(&self) -> Selection;
     fn mark(&mut self, selection: Selection);
     /// Its share in the published time, and why it has none if it could have.
-    fn weigh(&mut self, weight: Option<f64>, why: Option<String>);
+    fn weigh(&mut self, weight: Option<f64>, why: Option<Why>);
+    /// What [`Voice::weigh`] said last.
+    fn weight(&self) -> (Option<f64>, Option<&Why>);
     /// Whether it had a part in the published time.
     fn was_part(&self) -> bool;
     /// The bound of its reference's error, as it claims it.
     fn root_distance(&self) -> Span;
+    /// The most that it may lean by: the path's part of its bound, without what passes.
+    fn lean_bound(&self, estimate: &Estimate) -> Span {
+        estimate.path_bound.min(estimate.bound)
+    }
     /// What it says now is false, until it is used again; or no longer.
     fn accuse(&mut self, yes: bool);
     fn is_accused(&self) -> bool;
@@ -176,18 +183,17 @@ fn part(
     origin: Instant,
     servers: Option<&Option<Claim>>,
     agreed: Option<&Agreed>,
-) -> (Selection, Option<String>) {
+) -> (Selection, Option<Why>) {
     let own = claim(e, origin);
     let with = match (servers, agreed) {
         (Some(servers), Some(_)) if !voice.is_pulse() => *servers,
         (_, Some(agreed)) if agreed.narrowed => Some(agreed.all),
-        (_, Some(_)) => return (Selection::Falseticker, Some("it meets no majority".into())),
-        (_, None) => return (Selection::Falseticker, Some("no majority agrees".into())),
+        (_, Some(_)) => return (Selection::Falseticker, Some(Why::MeetsNone)),
+        (_, None) => return (Selection::Falseticker, Some(Why::NoMajority)),
     };
     let Some(with) = with else { return (Selection::Truechimer, None) };
     if !own.meets(&with) {
-        let why = format!("it is {} from where the majority agrees", Span(own.gap(&with)));
-        return (Selection::Falseticker, Some(why));
+        return (Selection::Falseticker, Some(Why::Apart(Span(own.gap(&with)))));
     }
     let Some((from, to)) = voice.doubted(at) else {
         voice.accuse(false);
@@ -196,13 +202,10 @@ fn part(
     let newest = Claim { low: (from - origin).0, high: (to - origin).0 };
     if !newest.meets(&with) {
         voice.accuse(true);
-        let gap = Span(newest.gap(&with));
-        let why = format!("what it says now is {gap} from where the majority agrees");
-        return (Selection::Falseticker, Some(why));
+        return (Selection::Falseticker, Some(Why::NewsApart(Span(newest.gap(&with)))));
     }
     if voice.is_accused() {
-        let why = "what it said last was not where the majority agrees".into();
-        return (Selection::Falseticker, Some(why));
+        return (Selection::Falseticker, Some(Why::LastApart));
     }
     (Selection::Truechimer, None)
 }
@@ -223,13 +226,9 @@ fn parts(
     let mut parts: Vec<usize> = all.map(|(index, _)| index).collect();
     let age = |said: &Said<'_>| said.estimate.map(|e| said.voice.age(&e, at));
     let stale = |said: &Said<'_>| age(said).is_some_and(|age| age > said.voice.patience());
-    let probable = |place: usize, e: &Estimate| {
-        let half = e
-            .path_bound
-            .min(e.bound)
-            .half()
-            .0
-            .saturating_add(e.deviation.0.saturating_mul(PROBABLE));
+    let probable = |place: usize, said: &Said<'_>, e: &Estimate| {
+        let lean = said.voice.lean_bound(e).half();
+        let half = lean.0.saturating_add(e.deviation.0.saturating_mul(PROBABLE));
         // Whoever was left out has to come a little nearer than it had to leave.
         let was = parted.get(place).copied().unwrap_or(false);
         Claim::around((e.time - origin).0, if was { half } else { half / 4 * 3 })
@@ -238,10 +237,10 @@ fn parts(
     let servers = parts.iter().filter_map(|p| Some((*p, voices.get(*p)?)));
     let servers = servers.filter(|(_, said)| !said.voice.is_pulse());
     let claims: Vec<Claim> =
-        servers.filter_map(|(place, said)| Some(probable(place, &said.estimate?))).collect();
+        servers.filter_map(|(place, said)| Some(probable(place, said, &said.estimate?))).collect();
     let most = if claims.len() >= crowd { agreement(&claims, 0) } else { None };
-    let mut leave = |why: &dyn Fn(usize, &Said<'_>) -> Option<String>| {
-        let reasons: Vec<Option<String>> =
+    let mut leave = |why: &dyn Fn(usize, &Said<'_>) -> Option<Why>| {
+        let reasons: Vec<Option<Why>> =
             parts.iter().map(|p| voices.get(*p).and_then(|said| why(*p, said))).collect();
         if reasons.iter().all(Option::is_some) {
             return;
@@ -257,17 +256,17 @@ fn parts(
     leave(&|_, said| {
         let (name, leads) = leader.as_ref()?;
         let gap = claim(&said.estimate?, origin).gap(leads);
-        (gap > 0).then(|| format!("it contradicts {name}, which is followed, by {}", Span(gap)))
+        (gap > 0).then(|| Why::Contradicts(name.clone(), Span(gap)))
     });
     leave(&|place, said| {
         let (most, e) = (most?, said.estimate?);
-        let gap = probable(place, &e).gap(&most);
+        let gap = probable(place, said, &e).gap(&most);
         let off = gap > 0 && !said.voice.is_pulse();
-        off.then(|| format!("it is {} from where most of the others probably are", Span(gap)))
+        off.then_some(Why::Improbable(Span(gap)))
     });
     leave(&|_, said| {
         let age = age(said)?;
-        stale(said).then(|| format!("nothing usable from it for {age}"))
+        stale(said).then_some(Why::Silent(age))
     });
     parts
 }
@@ -313,7 +312,9 @@ fn combined(
         let said = voices.get(*index)?;
         let root_distance = said.voice.root_distance();
         let silent = pulse && !said.voice.is_pulse();
-        Some(Part { id: said.voice.id().0, estimate: said.estimate?, root_distance, silent })
+        let (id, estimate) = (said.voice.id().0, said.estimate?);
+        let lean = said.voice.lean_bound(&estimate);
+        Some(Part { id, estimate, root_distance, lean, silent })
     };
     let taking: Vec<Part> = parts.iter().filter_map(of).collect();
     let within = (origin + Span(all.low), origin + Span(all.high));

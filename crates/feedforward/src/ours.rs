@@ -49,6 +49,8 @@ const FIRST_RATE: f64 = 25e-6;
 /// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
 /// over up to 2.8 hours. A rate that moves evenly may so move by `max-wander` in half of that, s.
 const WANDER_SECONDS: f64 = 5040.0;
+/// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last place.
+const ROUNDED: f64 = 8.0 * f64::EPSILON;
 
 /// Our estimator. See the module's text.
 #[derive(Clone, Debug)]
@@ -184,7 +186,11 @@ impl Ours {
     /// The first exchange: time is known to half the round trip at once. If it contradicts the time
     /// that was known before, that stands, and the exchange begins a quarantine.
     fn first(&self, x: &Exchange) -> (State, Result<Accepted, Refusal>) {
-        let anchor = (x.received.count, x.server_sent);
+        // θ is counted from what is held, so that it stays small if the server is far off.
+        let held = |prior: &TimePrior| {
+            prior.time + self.settings.nominal.span(x.received.count - prior.count)
+        };
+        let anchor = (x.received.count, self.time_prior.as_ref().map_or(x.server_sent, held));
         let m = self.measure(anchor, x);
         let rate = fraction(self.prior.period.relative_to(self.settings.nominal));
         let slack = fraction(self.prior.error) + fraction(self.settings.max_wander);
@@ -274,7 +280,7 @@ impl Ours {
     fn quarantine(
         &mut self,
         state: &mut State,
-        m: &Measured,
+        m: &mut Measured,
         own: Corridor,
         before: Corridor,
     ) -> Result<Span, Refusal> {
@@ -294,7 +300,9 @@ impl Ours {
         if evidence == Evidence::Wanting {
             return Err(Refusal::ServerStep);
         }
-        Ok(self.give_in(state, &q, evidence))
+        let (step, newest) = self.give_in(state, &q, evidence);
+        *m = newest;
+        Ok(step)
     }
 
     /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not, that
@@ -332,14 +340,27 @@ impl Ours {
         configured.min(self.seconds(state.begun, state.last_used))
     }
 
-    /// The newcomers are believed from their newest exchange on. What comes back is the step.
-    fn give_in(&mut self, state: &mut State, q: &Quarantine, evidence: Evidence) -> Span {
-        let m = q.newest;
+    /// The newcomers are believed from their newest exchange on. What comes back is the step, and that
+    /// exchange. From now on θ is counted from there: far from 0 it would be rounded too roughly.
+    fn give_in(
+        &mut self,
+        state: &mut State,
+        q: &Quarantine,
+        evidence: Evidence,
+    ) -> (Span, Measured) {
+        let mut m = q.newest;
         let rates = self.rates(state, m.received);
         let old = state.filter.now().later(self.seconds(state.at, m.received));
         let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
         let corridor = q.corridor(0.0, rates);
-        let theta = corridor.clamp(middle);
+        let far = corridor.clamp(middle);
+        let step = span(far) - span(old.theta);
+        state.anchor.1 += span(far);
+        (m.forward, m.backward) = (m.forward - far, m.backward - far);
+        let rounded = ROUNDED * far.abs();
+        let corridor =
+            Corridor { low: corridor.low - far - rounded, high: corridor.high - far + rounded };
+        let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
         let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) };
         state.corridor = corridor;
         if evidence == Evidence::OtherRate {
@@ -365,7 +386,7 @@ impl Ours {
             declared.forget();
         }
         self.slow.clear(state.floor_known());
-        span(theta - old.theta)
+        (step, m)
     }
 
     /// What is left to do after an exchange was used.
@@ -590,7 +611,10 @@ impl Estimator for Ours {
             }
             self.slow.shift(by);
             state.declared = declared;
-            state.quarantine = None;
+            if let Some(q) = &mut state.quarantine {
+                q.shift(by);
+                q.newest.beyond = declared.map_or((0.0, 0.0), |declared| declared.beyond());
+            }
         }
     }
 
@@ -625,8 +649,8 @@ impl Estimator for Ours {
         let stepped = state.quarantine.map(|q| {
             let slack = self.rates(&state, q.newest.received).slack;
             let evidence = if q.restless() { Evidence::OtherRate } else { Evidence::Step };
-            let step = self.give_in(&mut state, &q, evidence);
-            self.used(&mut state, &q.newest, slack);
+            let (step, newest) = self.give_in(&mut state, &q, evidence);
+            self.used(&mut state, &newest, slack);
             Accepted::Stepped(step)
         });
         self.state = Some(state);
@@ -639,7 +663,7 @@ const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 
 impl Ours {
     fn next(&mut self, state: &mut State, x: &Exchange) -> Result<Accepted, Refusal> {
-        let m = self.measure(state.anchor, x);
+        let mut m = self.measure(state.anchor, x);
         if !x.received.count.at_or_after(state.at) {
             return Err(Refusal::CounterBackwards);
         }
@@ -697,7 +721,7 @@ impl Ours {
                     }
                 }
             }
-            None => Accepted::Stepped(self.quarantine(state, &m, own, before)?),
+            None => Accepted::Stepped(self.quarantine(state, &mut m, own, before)?),
         };
         self.used(state, &m, slack);
         Ok(accepted)

@@ -110,6 +110,13 @@ impl Quarantine {
         Quarantine { newest, steady: run, loose: run, known, step, between: 0 }
     }
 
+    /// All that is kept is `by` higher on the scale of θ, s.
+    pub(crate) fn shift(&mut self, by: f64) {
+        for corridor in [&mut self.steady.corridor, &mut self.loose.corridor, &mut self.known] {
+            (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
+        }
+    }
+
     /// They have said so since then, to somebody else.
     pub(crate) fn goes_on(&mut self, since: Count) {
         (self.steady.since, self.loose.since) = (since, since);

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{HZ, instant, settings, stamp};
-use truechimer_feedforward::{Asymmetry, Estimator, Exchange, Ours, RatePrior, Settings};
+use truechimer_feedforward::{Accepted, Asymmetry, Estimator, Exchange, Ours, RatePrior, Settings};
 use truechimer_time::{Count, Period, Rate, Span};
 
 /// 9 ms there and 1 ms back, and a little more now and then.
@@ -64,4 +64,67 @@ fn one_that_is_taken_back() {
 #[test]
 fn one_that_comes_late() {
     holds(None, Some(8000));
+}
+
+/// What it says against what was known has no less weight for what is declared of the path meanwhile.
+#[test]
+fn a_step_in_doubt_stays_in_doubt() {
+    let prior = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(500_000) };
+    let settings = Settings { accept_step_after: Span::from_secs(1600), ..settings() };
+    let mut clock = Ours::new(settings, prior, None);
+    let (mut half, mut accepted) = (Span::ZERO, None);
+    for n in 0..600 {
+        if n == 350 {
+            let since = clock.doubt(exchange(n).sent.count).map(|doubt| doubt.since);
+            clock.set_asymmetry(Some(Asymmetry {
+                by: Span::from_micros(8000),
+                error: Span::from_micros(100),
+            }));
+            half = Span::from_micros(4000);
+            let still = clock.doubt(exchange(n).sent.count).map(|doubt| doubt.since);
+            assert!(since.is_some() && still == since, "{still:?}");
+        }
+        // It is 50 ms ahead from the 300th on.
+        let by = Span::from_millis(if n < 300 { 0 } else { 50 }) - half;
+        let x = exchange(n);
+        let (server_received, server_sent) = (x.server_received + by, x.server_sent + by);
+        let result = clock.exchange(&Exchange { server_received, server_sent, ..x });
+        if let Ok(Accepted::Stepped(step)) = result {
+            accepted = accepted.or(Some((n, step)));
+        }
+    }
+    let (n, step) = accepted.unwrap();
+    assert_eq!(n, 400, "1600 s after the first");
+    assert!((step - Span::from_millis(50)).abs() < Span::from_millis(1), "{step}");
+    // The first 300 told no asymmetry: the time is where the declaration puts it.
+    let last = exchange(599).received.count;
+    let e = clock.estimate(last).unwrap();
+    let off = e.time - instant(last.0 as f64 / HZ as f64) - Span::from_millis(50);
+    assert!(off.abs() <= e.bound && e.bound < Span::from_millis(2), "{off:+} of {}", e.bound);
+}
+
+/// Thousands of years away a second is still a second.
+#[test]
+fn after_a_huge_step_the_time_is_as_good_as_before() {
+    for years in [-50_000, 3, 30_000] {
+        let prior = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(500_000) };
+        let settings = Settings { accept_step_after: Span::from_secs(800), ..settings() };
+        let mut clock = Ours::new(settings, prior, None);
+        let step = Span::from_secs(31_557_600 * years);
+        for n in 0..600 {
+            let x = exchange(n);
+            let by = if n < 300 { Span::ZERO } else { step };
+            let (server_received, server_sent) = (x.server_received + by, x.server_sent + by);
+            let _ = clock.exchange(&Exchange { server_received, server_sent, ..x });
+        }
+        // The path takes 4 ms longer there than half of the round trip, both ways as always.
+        let at = |n: u32| {
+            let at = exchange(n).received.count;
+            let e = clock.estimate(at).unwrap();
+            e.time - instant(at.0 as f64 / HZ as f64) - step - Span::from_millis(4)
+        };
+        let (one, other) = (at(599), at(598));
+        assert!((one - other).abs() < Span::from_nanos(100), "{years}: {one} {other}");
+        assert!(one.abs() < Span::from_micros(30), "{years}: {one}");
+    }
 }

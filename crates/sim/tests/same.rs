@@ -134,7 +134,7 @@ const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
     ("wifi", EstimatorKind::Published, "9f791a443ba69f3f"),
     ("wifi", EstimatorKind::Pi, "132b1962c95179fc"),
     ("wifi", EstimatorKind::NtpPll, "d0da74718001ab45"),
-    ("five-servers", EstimatorKind::Ours, "51b254896ae620f4"),
+    ("five-servers", EstimatorKind::Ours, "a2ea826a0562bfbd"),
     ("five-servers", EstimatorKind::Published, "8aa7b344e968d751"),
     ("five-servers", EstimatorKind::Pi, "b4ee4bed69be1202"),
     ("five-servers", EstimatorKind::NtpPll, "4736149bbc50943a"),

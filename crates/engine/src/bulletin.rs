@@ -1,0 +1,284 @@
+//! What the user is told of who leads, who has a part in the published time and who is left out: a line
+//! for each change, and none if there is none.
+//!
+//! A source that comes and goes with every reply must not fill the log: each has a few lines to spend,
+//! and gets a new one every quarter of an hour. What it did meanwhile is counted.
+
+use std::collections::BTreeMap;
+
+use truechimer_time::{Count, Period, Span};
+
+use crate::event::Level;
+use crate::report::Selection;
+use crate::voice::Voice;
+use crate::why::Why;
+
+/// So many lines may come in a row ...
+const LINES: u32 = 4;
+/// ... and one more each time that so long has passed.
+const REFILL: Span = Span::from_secs(900);
+/// Whoever joins or leads within so long of the beginning belongs to it: the status says whom we follow.
+const BEGINNING: Span = Span::from_secs(64);
+
+/// What part a source has, as far as it is worth a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// It says nothing.
+    Absent,
+    /// It smears a leap second: that has a line of its own.
+    Smeared,
+    /// It has a part.
+    Used,
+    /// It agrees and has none.
+    Idle,
+    Falseticker,
+}
+
+/// Lines to spend.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    left: u32,
+    /// The last refill.
+    at: Count,
+    /// Changes that could not be told.
+    untold: u64,
+}
+
+impl Lines {
+    fn new(at: Count) -> Lines {
+        Lines { left: LINES, at, untold: 0 }
+    }
+
+    /// Takes one, if there is any.
+    fn take(&mut self, at: Count, nominal: Period) -> bool {
+        let passed = nominal.span(at - self.at).max(Span::ZERO).0 / REFILL.0;
+        if passed > 0 {
+            let more = u32::try_from(passed).unwrap_or(LINES);
+            (self.left, self.at) = (self.left.saturating_add(more).min(LINES), at);
+        }
+        let any = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        any
+    }
+
+    /// What to say of those that could not be told.
+    fn untold(&mut self) -> String {
+        match std::mem::take(&mut self.untold) {
+            0 => String::new(),
+            1 => " (and one change before, which was not logged)".into(),
+            n => format!(" (and {n} changes before, which were not logged)"),
+        }
+    }
+}
+
+/// One source.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    now: Part,
+    /// Since when.
+    since: Count,
+    told: Part,
+    lines: Lines,
+}
+
+/// What was told, and is so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bulletin {
+    members: BTreeMap<u32, Member>,
+    leader: Option<Leader>,
+    /// When a time was first published, or again.
+    begun: Option<Count>,
+}
+
+#[derive(Clone, Debug)]
+struct Leader {
+    id: u32,
+    told: u32,
+    /// What the one that was told of is called, should it be gone.
+    name: String,
+    lines: Lines,
+}
+
+/// A line for the log.
+pub(crate) type Line = (Level, String);
+
+impl Bulletin {
+    /// Only these sources are left.
+    pub(crate) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.members.retain(|id, _| is_there(*id));
+    }
+
+    /// Since when a source has had the part that it has.
+    pub(crate) fn since(&self, id: u32) -> Option<Count> {
+        self.members.get(&id).map(|member| member.since)
+    }
+
+    /// Looks who has which part by now.
+    pub(crate) fn look<'v>(&mut self, voices: impl Iterator<Item = &'v dyn Voice>, at: Count) {
+        for voice in voices {
+            let now = part(voice);
+            let member = self.members.entry(voice.id().0).or_insert(Member {
+                now: Part::Absent,
+                since: at,
+                told: Part::Absent,
+                lines: Lines::new(at),
+            });
+            if member.now != now {
+                (member.now, member.since) = (now, at);
+                member.lines.untold += u64::from(member.told != now);
+            }
+        }
+    }
+
+    /// What is new since it was told last. `first`: the time was not published before.
+    pub(crate) fn lines<'v>(
+        &mut self,
+        voices: impl Iterator<Item = &'v dyn Voice> + Clone,
+        first: bool,
+        at: Count,
+        nominal: Period,
+    ) -> Vec<Line> {
+        let begun = if first { at } else { self.begun.unwrap_or(at) };
+        self.begun = Some(begun);
+        let first = nominal.span(at - begun) < BEGINNING;
+        let each = voices.clone().filter_map(|voice| self.line(voice, first, at, nominal));
+        let mut lines: Vec<Line> = each.collect();
+        lines.extend(self.lead(voices, first, at, nominal));
+        lines
+    }
+
+    fn line(&mut self, voice: &dyn Voice, first: bool, at: Count, nominal: Period) -> Option<Line> {
+        let member = self.members.get_mut(&voice.id().0)?;
+        let now = member.now;
+        if first && now == Part::Used {
+            // Who is followed from the start on is said with the status.
+            (member.told, member.lines.untold) = (now, 0);
+        }
+        if member.told == now || !member.lines.take(at, nominal) {
+            return None;
+        }
+        // This one is told.
+        member.lines.untold = member.lines.untold.saturating_sub(1);
+        let before = std::mem::replace(&mut member.told, now);
+        let untold = member.lines.untold();
+        let (level, text) = told(voice, before, now)?;
+        Some((level, format!("{}: {text}{untold}", voice.name())))
+    }
+
+    fn lead<'v>(
+        &mut self,
+        mut voices: impl Iterator<Item = &'v dyn Voice> + Clone,
+        first: bool,
+        at: Count,
+        nominal: Period,
+    ) -> Option<Line> {
+        let of = |id: u32| move |voice: &&dyn Voice| voice.id().0 == id;
+        let now = voices.clone().find(|voice| voice.selection() == Selection::Selected)?;
+        let id = now.id().0;
+        let leader = self.leader.get_or_insert_with(|| Leader {
+            id,
+            told: id,
+            name: now.name(),
+            lines: Lines::new(at),
+        });
+        if leader.id != id {
+            leader.id = id;
+            leader.lines.untold += u64::from(leader.told != id);
+        }
+        if first {
+            (leader.told, leader.name, leader.lines.untold) = (id, now.name(), 0);
+        }
+        if leader.told == id || !leader.lines.take(at, nominal) {
+            return None;
+        }
+        leader.lines.untold = leader.lines.untold.saturating_sub(1);
+        let reason = match voices.find(of(leader.told)) {
+            None => "no longer asked".to_owned(),
+            Some(old) => match (part(old), old.weight()) {
+                (Part::Falseticker, _) => "a falseticker".into(),
+                (_, (_, Some(why))) => why.to_string(),
+                (Part::Used, (Some(weight), _)) => format!("{} now", share(weight)),
+                _ => "it says nothing that counts".into(),
+            },
+        };
+        let weight = now.weight().0.map_or_else(String::new, |weight| {
+            format!(", with {} of where the time stands", share(weight))
+        });
+        let text = format!(
+            "{} leads from now on{weight}, instead of {} ({reason}); the time glides, it does not step{}",
+            now.name(),
+            leader.name,
+            leader.lines.untold()
+        );
+        (leader.told, leader.name) = (id, now.name());
+        Some((Level::Info, text))
+    }
+}
+
+fn part(voice: &dyn Voice) -> Part {
+    match (voice.selection(), voice.weight()) {
+        (Selection::Unusable, _) => Part::Absent,
+        (Selection::Smeared, _) => Part::Smeared,
+        (Selection::Falseticker, _) => Part::Falseticker,
+        (_, (None, Some(_))) => Part::Idle,
+        _ => Part::Used,
+    }
+}
+
+/// The line about one that had a part, or none, and now has another.
+fn told(voice: &dyn Voice, before: Part, now: Part) -> Option<Line> {
+    let (weight, why) = voice.weight();
+    let why = why.map(Why::to_string).unwrap_or_default();
+    let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
+    Some(match (before, now) {
+        (_, Part::Falseticker) => (
+            Level::Warning,
+            format!(
+                "falseticker: {why}: it has no part in the time until it agrees again, and the time \
+                 stays where the majority puts it"
+            ),
+        ),
+        (Part::Falseticker, Part::Used) => {
+            (Level::Info, format!("agrees with the majority again: has a part in the time{with}"))
+        }
+        (Part::Falseticker, Part::Idle) => (
+            Level::Info,
+            format!("agrees with the majority again, but has no part in the time: {why}"),
+        ),
+        (_, Part::Used) => (Level::Info, format!("has a part in the time from now on{with}")),
+        (Part::Used, Part::Idle) => (
+            Level::Info,
+            format!("has no part in the time any more: {why}; the others keep it where it is"),
+        ),
+        (_, Part::Idle) => (Level::Info, format!("has no part in the time: {why}")),
+        (Part::Used, Part::Absent) => {
+            (Level::Info, "has no part in the time any more: it says nothing that counts".into())
+        }
+        (_, Part::Absent | Part::Smeared) => return None,
+    })
+}
+
+/// A share in words.
+fn share(weight: f64) -> String {
+    let percent = 100.0 * weight;
+    if percent < 0.5 { "less than 1 %".into() } else { format!("{percent:.0} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_few_and_come_back() {
+        let at = |seconds: u64| Count(seconds * 1_000_000_000);
+        let mut lines = Lines::new(at(0));
+        let mut taken = |seconds| lines.take(at(seconds), Period::NANOSECOND);
+        assert_eq!([0, 1, 2, 3, 4, 5].map(&mut taken), [true, true, true, true, false, false]);
+        assert_eq!([899, 901, 902].map(&mut taken), [false, true, false]);
+        // However long it was, it is not more than at the beginning.
+        assert_eq!(
+            [90_000, 90_001, 90_002, 90_003, 90_004].map(&mut taken),
+            [true, true, true, true, false]
+        );
+    }
+}

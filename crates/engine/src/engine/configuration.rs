@@ -1,0 +1,93 @@
+//! Taking over another configuration without losing what is known.
+
+use std::collections::BTreeMap;
+
+use truechimer_time::Count;
+
+use super::{Engine, Known};
+use crate::config::Config;
+use crate::event::{Action, SourceId};
+use crate::pulse::Pulse;
+use crate::report::Selection;
+use crate::source;
+use crate::source::{Basis, Source};
+use crate::voice::Voice;
+
+impl Engine {
+    pub(super) fn configure(
+        &mut self,
+        config: Config,
+        known: &Known,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        self.settings.max_wander = config.max_wander;
+        self.settings.accept_step_after = config.accept_step_after;
+        // Who joins later starts from what is known by then.
+        let basis = Basis { settings: self.settings, rate: self.known_rate(), time: known.time };
+        // A clock that is synchronised does not wait for those that join it.
+        let stays = |s: &Source| {
+            s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
+        };
+        let awaited = !self.sources.iter().any(stays);
+        let mut old: BTreeMap<u32, Source> =
+            std::mem::take(&mut self.sources).into_iter().map(|s| (s.id.0, s)).collect();
+        for wanted in &config.sources {
+            if self.sources.iter().any(|s| s.is(wanted)) {
+                continue;
+            }
+            let kept = old.iter().find(|(_, s)| s.is(wanted)).map(|(id, _)| *id);
+            let source = match kept.and_then(|id| old.remove(&id)) {
+                Some(mut source) => {
+                    source.reconfigure(wanted.clone(), at);
+                    source.set_max_wander(config.max_wander);
+                    source.set_accept_step_after(config.accept_step_after);
+                    source
+                }
+                None => {
+                    let id = SourceId(self.next_id);
+                    self.next_id += 1;
+                    let time = known.held.get(&source::name(wanted)).copied().or(known.time);
+                    let basis = Basis { time, ..basis };
+                    Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at)
+                }
+            };
+            self.sources.push(source);
+        }
+        let mut lost_selected = old.values().any(|s| s.selection == Selection::Selected);
+        actions.extend(old.values().map(|s| Action::Close { source: s.id }));
+        let mut old = std::mem::take(&mut self.pulses);
+        for wanted in &config.pps {
+            if self.pulses.iter().any(|p| p.config.path == wanted.path) {
+                continue;
+            }
+            let kept = old.iter().position(|p| p.is(wanted)).map(|index| old.remove(index));
+            let pulse = match kept {
+                Some(mut pulse) => {
+                    pulse.config = wanted.clone();
+                    pulse.set_max_wander(config.max_wander);
+                    pulse
+                }
+                None => {
+                    let id = SourceId(self.next_id);
+                    self.next_id += 1;
+                    Pulse::new(id, wanted.clone(), config.estimator, basis, at)
+                }
+            };
+            self.pulses.push(pulse);
+        }
+        lost_selected |= old.iter().any(|p| p.selection() == Selection::Selected);
+        actions.extend(old.iter().map(|p| Action::Close { source: p.id() }));
+        if self.config.discipline && !config.discipline {
+            actions.extend(self.servo.rest().map(Action::Steer));
+            actions.extend(self.kernel.nothing().map(Action::Steer));
+        }
+        self.config = config;
+        let there: Vec<SourceId> = self.voices().map(Voice::id).collect();
+        self.combination.keep(|id| there.contains(&SourceId(id)));
+        self.bulletin.keep(|id| there.contains(&SourceId(id)));
+        if lost_selected {
+            self.publish(at, actions);
+        }
+    }
+}

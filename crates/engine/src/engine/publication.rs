@@ -1,0 +1,271 @@
+//! From what the sources say to the hand that is published.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use truechimer_feedforward::{Accepted, Estimate, RatePrior};
+use truechimer_time::Count;
+use truechimer_timehands::{Hand, Status};
+
+use super::{Engine, MOMENT, VOID_AFTER, canonical, note};
+use crate::config::EstimatorKind;
+use crate::doubt::{Moved, Opinion};
+use crate::event::{Action, Level};
+use crate::pulse::Numbering;
+use crate::report::Selection;
+use crate::source::{Heard, Source};
+use crate::voice::{Chosen, Said, Voice};
+use crate::why::Why;
+use crate::{doubt, prefer, voice};
+
+impl Engine {
+    pub(super) fn after_reply(
+        &mut self,
+        name: &str,
+        heard: Heard,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        // A doubted exchange may have widened the bound; a refused datagram costs a count, no more.
+        let republish = matches!(heard, Heard::Doubted(_)) && self.hand.status.bound_holds();
+        match heard {
+            Heard::Used(accepted) => {
+                if let Accepted::Stepped(by) = accepted {
+                    self.servo.interrupt();
+                    note(
+                        actions,
+                        Level::Warning,
+                        format!(
+                            "{name}: its time moved by {by:+} and stayed there: taken for its time from now on"
+                        ),
+                    );
+                }
+                if let Accepted::Shifted(by) = accepted {
+                    let text = format!("{name}: the path changed: round trips {by:+}");
+                    note(actions, Level::Info, text);
+                }
+                self.publish(at, actions);
+            }
+            Heard::Refused(trouble) | Heard::Doubted(trouble) => {
+                if let Some(trouble) = trouble {
+                    note(actions, Level::Warning, format!("{name}: {trouble}"));
+                }
+                if republish {
+                    self.hear_vouchers(at, actions);
+                }
+                if republish {
+                    self.publish(at, actions);
+                }
+            }
+        }
+    }
+
+    /// Believes the servers whose time moved and for whom others vouch.
+    pub(super) fn hear_vouchers(&mut self, at: Count, actions: &mut Vec<Action>) {
+        let doubts: Vec<_> = self.sources.iter().map(|source| source.doubt(at)).collect();
+        let votes = self.votes(at);
+        let Some(origin) = votes.iter().flatten().map(|e| e.time).next() else { return };
+        let (mut who, mut opinions) = (Vec::new(), Vec::new());
+        for (index, (vote, doubt)) in votes.iter().zip(&doubts).enumerate() {
+            if let Some(estimate) = vote {
+                who.push(index);
+                let moved = self.sources.get(index).and_then(|source| source.moved);
+                opinions.push(Opinion::new(estimate, doubt.as_ref(), moved, origin));
+            }
+        }
+        for (one, index) in who.into_iter().enumerate() {
+            // Servers that smear a leap second alike are no witnesses of each other.
+            let smears = self.sources.get(index).is_some_and(Source::may_smear);
+            if !smears
+                && doubt::vouched(one, &opinions)
+                && let Some(source) = self.sources.get_mut(index)
+                && let Some(Accepted::Stepped(by)) = source.believe()
+            {
+                let name = source.name();
+                source.moved = Some(at);
+                self.servo.interrupt();
+                let text = Moved::of(one, &opinions).told(by);
+                note(actions, Level::Warning, format!("{name}: {text}"));
+            }
+        }
+    }
+
+    /// Works out which sources agree, and publishes what they come to.
+    pub(super) fn publish(&mut self, at: Count, actions: &mut Vec<Action>) {
+        let Some(Chosen { index, estimate, others, patience }) = self.select(at) else {
+            return self.without_source(at, actions);
+        };
+        let Some(source) = self.voices().nth(index) else { return };
+        let age = source.age(&estimate, at);
+        let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
+        let reason = match (status, source.is_pulse(), others) {
+            (Status::Synchronised, _, 0) => format!("following {}", source.name()),
+            (Status::Synchronised, ..) => format!("following {} and {others} more", source.name()),
+            (_, false, _) => format!("no usable reply from {} for {age}", source.name()),
+            (_, true, _) => format!("no usable edge from {} for {age}", source.name()),
+        };
+        let smears = self.sources.get(index).is_some_and(Source::smears);
+        let smears =
+            if smears { "; all smear the leap second: the smear is taken off" } else { "" };
+        let reason = format!("{reason}{smears}");
+        // Sooner if patience ends before, so that holdover is said when it begins.
+        let renew = source.renew_after();
+        self.reason = reason;
+        let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
+        self.renew_at = Some(at + estimate.period.counts(wait));
+        self.leaps = self.leaps.advanced(estimate.time);
+        let believed = |s: &&Source| {
+            use Selection::{Combined, Selected, Truechimer};
+            matches!(s.selection, Truechimer | Combined | Selected)
+        };
+        let indicators = self.sources.iter().filter(believed).filter_map(Source::leap);
+        self.leaps = self.announced.heard(self.leaps, estimate.time, indicators);
+        let before = self.hand.status;
+        self.hand = Hand {
+            counter: self.counter,
+            base: estimate.base,
+            time: estimate.time,
+            period: estimate.period,
+            difference: estimate.difference,
+            difference_error: estimate.difference_error,
+            path_bound: estimate.path_bound,
+            statistical_bound: estimate.bound - estimate.path_bound,
+            growth: estimate.growth,
+            status,
+            leaps: self.leaps,
+            void_after: at + estimate.period.counts(VOID_AFTER),
+        };
+        self.announce(before, actions);
+        self.tell_changes(!before.bound_holds(), at, actions);
+        actions.push(Action::Publish(self.hand));
+    }
+
+    /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised before.
+    pub(super) fn tell_changes(&mut self, first: bool, at: Count, actions: &mut Vec<Action>) {
+        let mut bulletin = std::mem::take(&mut self.bulletin);
+        bulletin.look(self.voices(), at);
+        for (level, text) in bulletin.lines(self.voices(), first, at, self.settings.nominal) {
+            note(actions, level, text);
+        }
+        self.bulletin = bulletin;
+    }
+
+    /// No source is fit to follow: hold what was published last.
+    pub(super) fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
+        let mut bulletin = std::mem::take(&mut self.bulletin);
+        bulletin.look(self.voices(), at);
+        self.bulletin = bulletin;
+        let usable = self.sources.iter().filter(|s| s.estimate(at).is_some()).count();
+        self.reason = if self.to_come(at) > 0 {
+            format!("{usable} of {} sources answered so far", self.sources.len())
+        } else if usable > 0 {
+            format!("{usable} sources and no majority of them agrees")
+        } else {
+            "no source has answered yet".into()
+        };
+        if self.hand.status == Status::Synchronised {
+            let before = self.hand.status;
+            self.hand.status = Status::Holdover;
+            self.announce(before, actions);
+            actions.push(Action::Publish(self.hand));
+        }
+        self.renew_at = None;
+    }
+
+    pub(super) fn announce(&self, before: Status, actions: &mut Vec<Action>) {
+        if before != self.hand.status {
+            let level =
+                if self.hand.status == Status::Synchronised { Level::Info } else { Level::Warning };
+            note(
+                actions,
+                level,
+                format!("{}: {}; bound {}", self.hand.status, self.reason, self.hand.bound()),
+            );
+        }
+    }
+
+    /// Marks every source's part, and works out what they come to.
+    pub(super) fn select(&mut self, at: Count) -> Option<Chosen> {
+        let votes = self.votes(at);
+        let to_come = self.to_come(at);
+        let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
+        let servers = self.sources.iter_mut().zip(votes);
+        let servers = servers.map(|(voice, estimate)| Said { voice, estimate });
+        let pulses = self.pulses.iter_mut().map(|pulse| {
+            let estimate = pulse.estimate(at);
+            Said { voice: pulse, estimate }
+        });
+        let mut voices: Vec<Said<'_>> = servers.chain(pulses).collect();
+        if let Some(candidates) = prefer::candidates(&voices, at) {
+            let id = self.preferred.choose(&candidates, all, at, nominal)?;
+            let (index, estimate) = prefer::mark(&mut voices, id)?;
+            let voice = &voices.get(index)?.voice;
+            let patience = voice.patience() - voice.age(&estimate, at);
+            return Some(Chosen { index, estimate, others: 0, patience });
+        }
+        // The feedback clocks are shown as they are: one at a time.
+        let combination =
+            (self.config.estimator == EstimatorKind::Ours).then_some(&mut self.combination);
+        let chosen = voice::choose(&mut voices, combination, to_come, at);
+        let follows = chosen.as_ref().map(|chosen| chosen.index);
+        let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
+        for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
+            source.mark(Selection::Smeared);
+            source.weigh(None, Some(Why::Smears));
+        }
+        chosen
+    }
+
+    /// What the second of an edge at count `at` is told by: what the servers vouch for, where they
+    /// do; else by the published clock, as long as its bound holds.
+    pub(super) fn numbering(&mut self, at: Count) -> Option<Numbering> {
+        let votes = self.votes(at);
+        let vouched = voice::vouched(&votes, self.to_come(at));
+        let servers = vouched.map(|(time, bound)| Numbering { time, bound });
+        let published = self
+            .hand
+            .status
+            .bound_holds()
+            .then(|| Numbering { time: self.hand.time_at(at), bound: self.hand.bound_at(at) });
+        servers.filter(|clock| clock.is_enough()).or(published)
+    }
+
+    /// What is known of the rate by now.
+    pub(super) fn known_rate(&self) -> RatePrior {
+        match self.hand.status {
+            Status::Synchronised => RatePrior { period: self.hand.period, error: self.hand.growth },
+            _ => self.rate_prior,
+        }
+    }
+
+    /// How many sources are waited for.
+    pub(super) fn to_come(&self, at: Count) -> usize {
+        self.sources.iter().filter(|s| s.is_to_come(at)).count()
+    }
+
+    /// What each source says. Two that turn out to be the same server have one vote.
+    pub(super) fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
+        let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
+        // Those that smear are not mixed with those that do not.
+        let plain = |source: &Source| !source.smears() && source.estimate(at).is_some();
+        let unmixed = self.sources.iter().any(plain);
+        let vote = |source: &mut Source| {
+            let estimate = source.estimate(at).filter(|_| !unmixed || !source.smears())?;
+            let address = canonical(source.address()?);
+            if let Some(first) = seen.get(&address) {
+                source.is_the_same_as(first);
+                return None;
+            }
+            seen.insert(address, source.name());
+            Some(estimate)
+        };
+        self.sources.iter_mut().map(vote).collect()
+    }
+
+    /// Renews a hand that no reply has renewed for a while.
+    pub(super) fn renew(&mut self, at: Count, actions: &mut Vec<Action>) {
+        if self.renew_at.is_some_and(|due| at.at_or_after(due)) {
+            self.publish(at, actions);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a datagram from the server comes to, and whether it is smeared.
+
+use std::net::SocketAddr;
+
+use truechimer_feedforward::Exchange;
+use truechimer_feedforward::Refusal::ServerStep;
+use truechimer_ntp::{Demand, Refusal, Timestamp};
+use truechimer_time::{Instant, Leaps, Span, Stamp};
+
+use super::{Clock, ERA_PIVOT, Heard, Last, Plan, RESETTLES, Source};
+use crate::leap::later_reading;
+use crate::smear::Smear;
+use crate::{doubt, smear};
+
+impl Source {
+    /// A datagram came.
+    pub(crate) fn heard(
+        &mut self,
+        from: SocketAddr,
+        sent: Stamp,
+        received: Stamp,
+        packet: &[u8],
+        clock: &Clock,
+    ) -> Heard {
+        let Clock { leaps, about, reckoned } = clock;
+        let Some(association) = &mut self.association else { return Heard::Refused(None) };
+        let reply = match association.accept(packet, from) {
+            Ok(reply) => reply,
+            Err(refusal) => {
+                if refusal.demand().is_some() {
+                    // This was the answer: nothing is missed any more.
+                    self.chances = self.chances.saturating_sub(1);
+                }
+                match refusal.demand() {
+                    Some(Demand::Stop) => self.plan = Plan::Stopped,
+                    Some(Demand::SlowDown) => self.slow(received.count),
+                    None => {}
+                }
+                let trouble = refusal.to_string();
+                return Heard::Refused(match refusal {
+                    // Anybody can send these: shown where there is nothing better to show, but
+                    // not worth a line in the log each.
+                    Refusal::WrongAddress(_)
+                    | Refusal::TooShort(_)
+                    | Refusal::WrongMode(_)
+                    | Refusal::BadVersion(_)
+                    | Refusal::WrongOrigin
+                    | Refusal::Duplicate
+                    | Refusal::Late => {
+                        if self.reach == 0 {
+                            self.trouble = Some(trouble);
+                        }
+                        None
+                    }
+                    _ => {
+                        self.answered = true;
+                        self.note_trouble(trouble)
+                    }
+                });
+            }
+        };
+        let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
+        let mut exchange = Exchange {
+            sent,
+            server_received: instant(reply.receive),
+            server_sent: instant(reply.transmit),
+            received,
+            root_distance: reply.root_distance(),
+        };
+        // By dead reckoning a smear is found, and by the clock without it that it has ended.
+        let smear =
+            match if self.smears() { about.map(|about| (about, Span::ZERO)) } else { *reckoned } {
+                Some((clock, doubt)) => self.unsmear(&mut exchange, leaps, clock, doubt),
+                None => {
+                    self.smear = Smear::default();
+                    Span::ZERO
+                }
+            };
+        let residence = reply.residence();
+        self.drop_impossible_asymmetry(&exchange, residence);
+        let mut corrected = self.symmetric(&exchange);
+        corrected.root_distance += smear;
+        let heard = self.estimator.exchange(&corrected);
+        // What was made of its replies before its smear was known has no claim to be held.
+        let held = matches!(heard, Err(ServerStep)) && self.resettles > 0;
+        self.resettles = self.resettles.saturating_sub(1);
+        let believed = if held { self.estimator.believe() } else { None };
+        match believed.map_or(heard, Ok) {
+            Ok(accepted) => {
+                let rtt = self.nominal.span(received.count - sent.count) - reply.residence();
+                self.last = Some(Last { reply, exchange, rtt, smear });
+                self.accepted = self.accepted.saturating_add(1);
+                self.reach |= 1;
+                (self.misses, self.silence, self.answered) = (0, 0, true);
+                self.trouble = None;
+                Heard::Used(accepted)
+            }
+            Err(refusal) => {
+                *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
+                (self.misses, self.answered) = (0, true);
+                self.chances = self.chances.saturating_sub(1);
+                let text = self.note_trouble(refusal.to_string());
+                let doubt = self.estimator.doubt(received.count);
+                Heard::Doubted(text.map(|text| match doubt {
+                    Some(doubt) => doubt::told(&doubt, received.count, self.nominal),
+                    None => text,
+                }))
+            }
+        }
+    }
+
+    /// Looks whether the server smears a leap second, and takes the smear off if it does. `about` is
+    /// the time of the arrival, without the smear. What comes back is by how much the server may still
+    /// be off, as it is too early to tell.
+    pub(super) fn unsmear(
+        &mut self,
+        exchange: &mut Exchange,
+        leaps: &Leaps,
+        about: Instant,
+        doubt: Span,
+    ) -> Span {
+        let away = self.nominal.span(exchange.received.count - exchange.sent.count);
+        let rtt = away - (exchange.server_sent - exchange.server_received);
+        let off = exchange.server_sent + rtt.half() - about;
+        let expected = smear::expected(leaps, about);
+        let was = self.smear.is_found();
+        self.smear.look(off, rtt, doubt, expected);
+        if self.smear.is_found() && !was {
+            self.resettles = RESETTLES;
+        }
+        if let Some((by, rough)) = self.smear.correction(off, expected) {
+            exchange.server_received = exchange.server_received - by;
+            exchange.server_sent = exchange.server_sent - by;
+            exchange.root_distance += rough;
+        }
+        self.smear.doubt(expected)
+    }
+
+    /// Whether it smears a leap second.
+    pub(crate) fn smears(&self) -> bool {
+        self.smear.is_found()
+    }
+
+    /// Whether it is too early to tell if it smears.
+    pub(crate) fn may_yet_smear(&self) -> bool {
+        self.smear.is_open()
+    }
+
+    /// Whether what it says may come of a smear.
+    pub(crate) fn may_smear(&self) -> bool {
+        self.smear.is_plausible()
+    }
+}

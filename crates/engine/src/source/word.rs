@@ -1,0 +1,145 @@
+//! What the server says by now: its vote, and its row in `sources`.
+
+use truechimer_feedforward::Estimate;
+use truechimer_time::{Count, Instant, Span};
+
+use super::{Source, name, skew};
+use crate::config::POLL_RANGE;
+use crate::event::SourceId;
+use crate::report::{Selection, SourceReport};
+use crate::voice::Voice;
+use crate::why::Why;
+
+impl Voice for Source {
+    fn id(&self) -> SourceId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        name(&self.config)
+    }
+
+    fn is_pulse(&self) -> bool {
+        false
+    }
+
+    fn selection(&self) -> Selection {
+        self.selection
+    }
+
+    fn mark(&mut self, selection: Selection) {
+        self.selection = selection;
+    }
+
+    fn weigh(&mut self, weight: Option<f64>, why: Option<Why>) {
+        (self.weight, self.why) = (weight, why);
+    }
+
+    fn weight(&self) -> (Option<f64>, Option<&Why>) {
+        (self.weight, self.why.as_ref())
+    }
+
+    fn accuse(&mut self, yes: bool) {
+        self.accused = yes;
+    }
+
+    fn is_accused(&self) -> bool {
+        self.accused
+    }
+
+    fn root_distance(&self) -> Span {
+        self.last.map_or(Span::ZERO, |last| last.exchange.root_distance)
+    }
+
+    fn lean_bound(&self, estimate: &Estimate) -> Span {
+        let most = estimate.path_bound.min(estimate.bound);
+        match self.last {
+            // The doubt is about a smear, and passes.
+            Some(last) if last.smear > Span::ZERO => {
+                most.min(estimate.rtt_floor.half() + last.exchange.root_distance)
+            }
+            _ => most,
+        }
+    }
+
+    fn was_part(&self) -> bool {
+        self.weight.is_some()
+    }
+
+    fn doubted(&self, at: Count) -> Option<(Instant, Instant)> {
+        self.doubt(at).map(|doubt| doubt.newcomers)
+    }
+
+    fn torn(&self, at: Count) -> Option<[(Instant, Instant); 2]> {
+        // What moves on by another rate is nowhere for long.
+        self.doubt(at).filter(|doubt| doubt.steady).map(|doubt| [doubt.held, doubt.newcomers])
+    }
+
+    fn estimate(&self, at: Count) -> Option<Estimate> {
+        self.estimator.estimate(at)
+    }
+
+    fn patience(&self) -> Span {
+        let poll = self.config.poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end());
+        Span::from_secs(i64::from(poll) * 4 + 2)
+    }
+
+    fn renew_after(&self) -> Span {
+        self.estimator.renew_after()
+    }
+
+    fn penalty(&self, at: Count) -> Option<(Span, u64)> {
+        Some((self.estimator.penalty(at)?, self.accepted))
+    }
+}
+
+impl Source {
+    /// What `sources` shows; `published` is the published clock's offset from this source.
+    pub(crate) fn report(
+        &self,
+        at: Count,
+        estimate: Option<&Estimate>,
+        published: Option<Span>,
+    ) -> SourceReport {
+        let last = self.last.as_ref();
+        let reply = last.map(|l| l.reply);
+        let mut refused = self.refused.clone();
+        if let Some(association) = &self.association {
+            refused.extend(association.refused().iter().map(|(name, n)| (name.to_owned(), n)));
+        }
+        SourceReport {
+            name: self.name(),
+            is_pulse: false,
+            address: self.address(),
+            selection: self.selection,
+            weight: self.weight,
+            why: self.why.as_ref().map(Why::to_string),
+            holdover: estimate.is_some_and(|e| self.age(e, at) > self.patience()),
+            reach: self.reach,
+            poll: self.interval(),
+            last_reply: last.map(|l| self.nominal.span(at - l.exchange.received.count)),
+            stratum: reply.map(|r| r.stratum),
+            reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),
+            leap: reply.map(|r| r.leap as u8),
+            root_distance: reply.map(|r| r.root_distance()),
+            rtt: last.map(|l| l.rtt),
+            rtt_floor: estimate.map(|e| e.rtt_floor),
+            offset: published,
+            bound: estimate.map(|e| e.bound),
+            deviation: estimate.map(|e| e.deviation),
+            skew: estimate.map(|e| skew(e.period, self.nominal)),
+            sent_method: last.map(|l| l.exchange.sent.method),
+            received_method: last.map(|l| l.exchange.received.method),
+            stamp_errors: last
+                .map(|l| [l.exchange.sent, l.exchange.received].map(|s| self.nominal.span(s.error)))
+                .map(|[sent, received]| (sent, received)),
+            requests: self.requests,
+            accepted: self.accepted,
+            timeouts: self.timeouts,
+            refused,
+            asymmetry: self.asymmetry,
+            trouble: self.trouble(at),
+            doubt: None,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Why a source has no part in the published time.
+
+use std::fmt;
+
+use truechimer_time::Span;
+
+/// See the module's text. Spans are never negative.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// No majority agrees on anything.
+    NoMajority,
+    /// A pulse that meets no majority.
+    MeetsNone,
+    /// Its interval is so far from where the majority agrees.
+    Apart(Span),
+    /// What it says now, and its estimator does not believe, is.
+    NewsApart(Span),
+    /// What it said last was not there.
+    LastApart,
+    /// It contradicts whoever is followed, by so much.
+    Contradicts(String, Span),
+    /// Within the majority's interval, but so far from where most of the others probably are.
+    Improbable(Span),
+    /// Nothing usable from it for so long.
+    Silent(Span),
+    /// It smears a leap second, and others do not.
+    Smears,
+}
+
+impl Why {
+    /// By how much it is off, where that is known.
+    pub(crate) fn by(&self) -> Option<Span> {
+        match self {
+            Why::Apart(by) | Why::NewsApart(by) | Why::Contradicts(_, by) | Why::Improbable(by) => {
+                Some(*by)
+            }
+            Why::NoMajority | Why::MeetsNone | Why::LastApart | Why::Silent(_) | Why::Smears => {
+                None
+            }
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NoMajority => f.write_str("no majority agrees"),
+            Why::MeetsNone => f.write_str("it meets no majority"),
+            Why::Apart(by) => write!(f, "it is {by} from where the majority agrees"),
+            Why::NewsApart(by) => {
+                write!(f, "what it says now is {by} from where the majority agrees")
+            }
+            Why::LastApart => f.write_str("what it said last was not where the majority agrees"),
+            Why::Contradicts(name, by) => {
+                write!(f, "it contradicts {name}, which is followed, by {by}")
+            }
+            Why::Improbable(by) => {
+                write!(f, "it is {by} from where most of the others probably are")
+            }
+            Why::Silent(age) => write!(f, "nothing usable from it for {age}"),
+            Why::Smears => f.write_str("it smears the leap second; others do not"),
+        }
+    }
+}

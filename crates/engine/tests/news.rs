@@ -1,0 +1,193 @@
+//! What the user, or a program, is told of changes: once each, and nothing that is not so.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod world;
+
+use truechimer_engine::{
+    Asymmetry, Config, DoubtKind, Event, Selection, Start, Steer, SystemReading,
+};
+use truechimer_ntp::LeapIndicator;
+use truechimer_time::{Count, Leap, Leaps, Span};
+
+use world::{HONEST, ORIGIN, Server, World, address, config, start};
+
+/// Three servers of which the second is nearest and leads.
+fn three() -> World {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    *world.server("s2") = Server { delay: 10_000, back: 10_000, ..HONEST };
+    world.run(1200);
+    world
+}
+
+/// What was told of that kind since.
+fn told<'w>(world: &'w World, words: &str) -> Vec<&'w String> {
+    world.notes.iter().filter(|note| note.contains(words)).collect()
+}
+
+#[test]
+fn a_falseticker_and_the_change_of_the_leader_are_told_once() {
+    let mut world = three();
+    assert!(told(&world, "leads").is_empty() && told(&world, "part").is_empty());
+    world.server("s2").offset = Span::from_millis(20);
+    world.run(600);
+    let lies = told(&world, "s2:123: falseticker: ");
+    assert_eq!(lies.len(), 1, "{:?}", world.notes);
+    let off = lies[0].contains(" ms from where the majority agrees: it has no part in the time");
+    assert!(off, "{}", lies[0]);
+    let leads = told(&world, "leads from now on");
+    assert_eq!(leads.len(), 1, "{:?}", world.notes);
+    assert!(leads[0].contains("instead of s2:123 (a falseticker)"), "{}", leads[0]);
+    world.server("s2").offset = Span::ZERO;
+    world.run(600);
+    assert_eq!(told(&world, "s2:123: agrees with the majority again").len(), 1);
+    assert_eq!(told(&world, "s2:123 leads from now on").len(), 1, "{:?}", world.notes);
+}
+
+#[test]
+fn one_that_leaves_and_comes_back_is_told_of_with_the_reason() {
+    let mut world = three();
+    world.server("s3").up = false;
+    world.run(300);
+    let left = told(&world, "s3:123: has no part in the time any more: nothing usable from it for");
+    assert_eq!(left.len(), 1, "{:?}", world.notes);
+    world.server("s3").up = true;
+    world.run(300);
+    assert_eq!(told(&world, "s3:123: has a part in the time from now on").len(), 1);
+}
+
+#[test]
+fn whoever_comes_and_goes_all_the_time_does_not_fill_the_log() {
+    let mut world = three();
+    for n in 0..120 {
+        world.server("s2").offset = Span::from_millis(if n % 2 == 0 { 20 } else { 0 });
+        world.run(120);
+    }
+    let lines = told(&world, "s2:123: falseticker").len() + told(&world, "s2:123: agrees").len();
+    // Four, and one each quarter of an hour.
+    assert!((6..=4 + 16).contains(&lines), "{lines}");
+    assert!(told(&world, "leads from now on").len() <= 4 + 16);
+    assert!(!told(&world, " changes before, which were not logged").is_empty());
+}
+
+/// Two of three step alike. The third, asked since, stands where it stood: no counter does that.
+#[test]
+fn the_counter_is_not_blamed_for_two_servers_that_step() {
+    let mut world = three();
+    for server in ["s1", "s3"] {
+        world.server(server).offset = Span::from_millis(5);
+    }
+    world.run(300);
+    assert!(told(&world, "counter jumped").is_empty(), "{:?}", world.notes);
+    // The first of the two is believed before the third is asked.
+    let moved = told(&world, "so it was not the counter; the clock goes by the majority");
+    assert_eq!(moved.len(), 1, "{:?}", world.notes);
+    assert_eq!(told(&world, "has told since: the counter may have jumped").len(), 1);
+    assert_eq!(told(&world, "s2:123: falseticker").len(), 1, "{:?}", world.notes);
+    // As it comes back it is told from one that jumps.
+    world.server("s2").offset = Span::from_millis(5);
+    world.run(300);
+    assert_eq!(told(&world, "to where other servers were already").len(), 1, "{:?}", world.notes);
+}
+
+#[test]
+fn the_counter_is_blamed_if_all_move() {
+    let mut world = three();
+    for server in ["s1", "s2", "s3"] {
+        world.server(server).offset = Span::from_millis(5);
+    }
+    world.run(300);
+    let blamed =
+        told(&world, "counter jumped").len() + told(&world, "counter may have jumped").len();
+    assert_eq!(blamed, 3, "{:?}", world.notes);
+    assert!(told(&world, ": falseticker: ").len() <= 1, "{:?}", world.notes);
+}
+
+#[test]
+fn an_asymmetry_that_cannot_be_is_told_once() {
+    let mut world = World::new(&[], start());
+    world.servers.insert(address("s1"), HONEST);
+    let mut declared = config(&["s1"]);
+    let by = Span::from_millis(3);
+    declared.sources[0].asymmetry = Some(Asymmetry { by, error: Span::from_micros(10) });
+    world.event(Event::Configure(declared.clone()));
+    world.run(600);
+    let words = "s1:123: the declared asymmetry, +3.000 ms ± 10.000 µs, is more than the whole";
+    assert_eq!(told(&world, words).len(), 1, "{:?}", world.notes);
+    // Another declaration that cannot be is news.
+    declared.sources[0].asymmetry = Some(Asymmetry { by: -by, error: Span::from_micros(10) });
+    world.event(Event::Configure(declared));
+    world.run(60);
+    assert_eq!(told(&world, "s1:123: the declared asymmetry, -3.000 ms").len(), 1);
+}
+
+#[test]
+fn the_doubt_has_a_form_for_programs() {
+    let mut world = World::new(&["s1"], start());
+    world.run(7200);
+    let doubt = |world: &World, n: usize| world.engine.report(world.now).sources[n].doubt;
+    assert_eq!(doubt(&world, 0), None);
+    world.server("s1").offset = Span::from_millis(-150);
+    world.run(600);
+    let held = doubt(&world, 0).unwrap();
+    assert_eq!(held.kind, DoubtKind::ServerStep);
+    let near = |a: Span, b: Span| (a - b).abs() < Span::from_secs(32);
+    assert!((held.by.unwrap() - Span::from_millis(-150)).abs() < Span::from_millis(1));
+    assert!(near(held.age, Span::from_secs(590)), "{}", held.age);
+    assert!(near(held.left.unwrap(), Span::from_secs(3010)), "{}", held.left.unwrap());
+    assert!(held.replies.unwrap() > 30);
+
+    let mut world = three();
+    world.server("s2").offset = Span::from_millis(20);
+    world.run(20);
+    world.server("s3").up = false;
+    world.run(280);
+    // What its estimator holds against it says more than that the others disagree.
+    assert_eq!(doubt(&world, 1).unwrap().kind, DoubtKind::ServerStep);
+    assert_eq!(world.engine.report(world.now).sources[1].selection, Selection::Falseticker);
+    let silent = doubt(&world, 2).unwrap();
+    assert_eq!((silent.kind, silent.by, silent.left), (DoubtKind::Silent, None, None));
+    assert!((100..260).contains(&(silent.age.as_nanos() / 1_000_000_000)), "{}", silent.age);
+
+    // One that never said anything else is a falseticker and nothing more.
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    world.server("s2").offset = Span::from_millis(20);
+    world.run(300);
+    let lies = doubt(&world, 1).unwrap();
+    assert_eq!((lies.kind, lies.left), (DoubtKind::Falseticker, None));
+    assert!((lies.by.unwrap() - Span::from_millis(20)).abs() < Span::from_millis(1));
+    assert!(near(lies.age, Span::from_secs(290)), "{}", lies.age);
+}
+
+/// Whoever is gone cannot take a leap second back.
+#[test]
+fn the_kernel_is_not_left_to_leap_by_itself() {
+    let midnight = 1_801_440_000;
+    for (before, disarmed) in [(3600, true), (1, false)] {
+        let at = Count((midnight - 7200 - ORIGIN) as u64 * 1_000_000_000);
+        let leap = Some(Leap { at: midnight + 1, step: 1 });
+        let leaps = Leaps { next: leap, ..Leaps::default() };
+        let mut world = World::new(&[], Start { at, leaps, ..start() });
+        world.leaps = leaps;
+        world.servers.insert(address("s1"), Server { leap: LeapIndicator::Insert, ..HONEST });
+        world.event(Event::Configure(Config { discipline: true, ..config(&["s1"]) }));
+        world.run(60);
+        let raw_ns = world.now.0 as i64;
+        let unix_ns = ORIGIN * 1_000_000_000 + raw_ns + 40_000;
+        let count = world.now;
+        let reading = SystemReading { count, unix_ns, raw_ns, frequency: None };
+        world.event(Event::SystemClock(reading));
+        let leap_of = |steer: &Steer| match steer {
+            Steer::Tell(word) => Some((word.leap, word.max_error)),
+            _ => None,
+        };
+        assert_eq!(world.steers.iter().find_map(leap_of).unwrap().0, 1, "{:?}", world.steers);
+        world.run(7200 - before - 60);
+        world.steers.clear();
+        world.event(Event::Stop);
+        let last = world.steers.iter().find_map(leap_of);
+        assert_eq!(last.map(|(leap, _)| leap), disarmed.then_some(0), "{before}");
+        // It stays as good as it is.
+        assert!(last.is_none_or(|(_, error)| error.unwrap() > Span::from_micros(40)));
+    }
+}
