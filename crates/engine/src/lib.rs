@@ -15,6 +15,7 @@ mod kernel;
 mod leap;
 mod prefer;
 mod pulse;
+mod ramp;
 mod report;
 mod select;
 mod smear;

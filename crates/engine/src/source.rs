@@ -17,16 +17,14 @@ use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span};
 use crate::config::{Asymmetry, EstimatorKind, POLL_RANGE, SourceConfig};
 use crate::doubt;
 use crate::event::{Action, Level, SourceId};
+use crate::ramp::{self, Ramp};
 use crate::report::Selection;
 use crate::smear::Smear;
 use crate::voice::Voice;
 use crate::why::Why;
 
-/// Requests of the start-up burst, and seconds between them (RFC 5905 §13.1 has the same).
-const BURST: u32 = 8;
-const BURST_INTERVAL: u32 = 2;
 /// After so many breaks of the counter in a row servers are not asked at once any more, but
-/// [`BURST_INTERVAL`] later: a counter that breaks with every look must not make a flood of it.
+/// [`ramp::FIRST_INTERVAL`] later: a counter that breaks with every look must not make a flood of it.
 const AT_ONCE: u32 = 3;
 /// So many requests in a row without a usable reply, and the next address is tried; once round,
 /// the name is looked up again.
@@ -78,7 +76,7 @@ pub(crate) struct Source {
     association: Option<Association>,
     estimator: Box<dyn Estimator>,
     plan: Plan,
-    burst_left: u32,
+    ramp: Ramp,
     /// After how many more breaks the server is asked at once.
     at_once: u32,
     /// What the poll interval is multiplied with because the server wants fewer requests.
@@ -163,7 +161,7 @@ impl Source {
     ) -> Source {
         Source {
             id,
-            burst_left: if config.burst { BURST } else { 1 },
+            ramp: if config.burst { Ramp::WHOLE } else { Ramp::NONE },
             at_once: AT_ONCE,
             estimator: {
                 let asymmetry = config.asymmetry.map(declared);
@@ -253,11 +251,10 @@ impl Source {
 
     /// The poll interval in force, s.
     fn interval(&self) -> u32 {
-        let steady = self.steady_interval();
-        if self.burst_left > 1 { steady.min(BURST_INTERVAL) } else { steady }
+        self.ramp.interval(self.steady_interval())
     }
 
-    /// The poll interval after any burst, s.
+    /// The poll interval after the start, s.
     fn steady_interval(&self) -> u32 {
         let poll = self.config.poll.clamp(*POLL_RANGE.start(), *POLL_RANGE.end());
         poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end())
@@ -335,13 +332,13 @@ impl Source {
         self.requests = self.requests.saturating_add(1);
         self.answered = false;
         self.reach <<= 1;
+        self.ramp.step();
         // Up to 1/64 early, so that many clients do not ask in step and polls do not beat with
         // whatever else the host does periodically.
         let interval = self.nominal.counts(Span::from_secs(i64::from(self.interval()))).0.max(1);
         let early = (random() % (interval.unsigned_abs() / 64).max(1)) as i64;
         self.plan = Plan::Poll(at + CountSpan(interval - early));
-        self.burst_left = self.burst_left.saturating_sub(1);
-        if self.burst_left == 0 {
+        if self.ramp.is_beyond(CHANCE + 1) {
             self.at_once = AT_ONCE;
         }
         notes.push(Action::Send { source: self.id, to, packet: packet.to_vec() });
@@ -421,7 +418,7 @@ impl Source {
 
     /// The server wants fewer requests.
     fn slow(&mut self, at: Count) {
-        self.burst_left = 0;
+        self.ramp = Ramp::NONE;
         let factor = self.slow_down.saturating_mul(2);
         if self.config.poll.saturating_mul(self.slow_down) < *POLL_RANGE.end() {
             self.slow_down = factor;
@@ -446,13 +443,13 @@ impl Source {
             association.give_up();
         }
         // One more than the chances: that the last was missed shows when the next is sent.
-        self.burst_left = CHANCE + 1;
+        self.ramp = if self.config.burst { Ramp::WHOLE } else { Ramp::of(CHANCE + 1) };
         let due = match self.at_once.checked_sub(1) {
             Some(left) => {
                 self.at_once = left;
                 at
             }
-            None => at + self.nominal.counts(Span::from_secs(BURST_INTERVAL.into())),
+            None => at + self.nominal.counts(Span::from_secs(ramp::FIRST_INTERVAL.into())),
         };
         match self.plan {
             Plan::Poll(_) => self.plan = Plan::Poll(due),
