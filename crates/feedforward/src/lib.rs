@@ -26,6 +26,7 @@ mod parts;
 mod pi;
 mod published;
 mod quarantine;
+mod revisit;
 mod shift;
 mod slow;
 mod start;

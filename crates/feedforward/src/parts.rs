@@ -20,6 +20,8 @@ pub struct Parts {
     pub shifts: bool,
     /// Working through the first exchanges again with each that comes.
     pub start: bool,
+    /// What the first stamps say, worked out again from all the others; without: from the earlier.
+    pub revisit: bool,
 }
 
 impl Parts {
@@ -33,11 +35,12 @@ impl Parts {
         surprises: true,
         shifts: true,
         start: true,
+        revisit: true,
     };
 
     /// All but one, for each: what is left out, in words, and the rest.
     #[must_use]
-    pub fn each_left_out() -> [(&'static str, Parts); 8] {
+    pub fn each_left_out() -> [(&'static str, Parts); 9] {
         let all = Parts::ALL;
         [
             ("several walks (2·10⁻⁹ only)", Parts { walks: false, ..all }),
@@ -48,6 +51,7 @@ impl Parts {
             ("what came too early", Parts { surprises: false, ..all }),
             ("evidence of shifts", Parts { shifts: false, ..all }),
             ("working through the start again", Parts { start: false, ..all }),
+            ("the first stamps in the light of all", Parts { revisit: false, ..all }),
         ]
     }
 }
