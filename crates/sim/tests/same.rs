@@ -130,12 +130,12 @@ impl Checksum {
 }
 
 const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
-    ("wifi", EstimatorKind::Ours, "a7233ffbc7dacfc6"),
-    ("wifi", EstimatorKind::Published, "9f791a443ba69f3f"),
-    ("wifi", EstimatorKind::Pi, "132b1962c95179fc"),
-    ("wifi", EstimatorKind::NtpPll, "d0da74718001ab45"),
-    ("five-servers", EstimatorKind::Ours, "a2ea826a0562bfbd"),
-    ("five-servers", EstimatorKind::Published, "8aa7b344e968d751"),
-    ("five-servers", EstimatorKind::Pi, "b4ee4bed69be1202"),
-    ("five-servers", EstimatorKind::NtpPll, "4736149bbc50943a"),
+    ("wifi", EstimatorKind::Ours, "365b67a82379b59d"),
+    ("wifi", EstimatorKind::Published, "e7c12b71175a0186"),
+    ("wifi", EstimatorKind::Pi, "3366ae8832dd8ad6"),
+    ("wifi", EstimatorKind::NtpPll, "58426d80cbd4d377"),
+    ("five-servers", EstimatorKind::Ours, "03400fe1d190e9f6"),
+    ("five-servers", EstimatorKind::Published, "b33c42f8a8c9efc0"),
+    ("five-servers", EstimatorKind::Pi, "8b9bfed26566fb14"),
+    ("five-servers", EstimatorKind::NtpPll, "008360b4d6975ad2"),
 ];

@@ -7,6 +7,7 @@ use crate::scenario::Scenario;
 pub(super) fn all() -> Vec<Scenario> {
     let mut all = shifts();
     all.extend(congestion());
+    all.extend(early());
     all.extend(hard());
     all
 }
@@ -94,6 +95,33 @@ fn congestion() -> Vec<Scenario> {
             )
         },
     ]
+}
+
+/// The first ten minutes, one request in 2 s: without bursts, and with short ones.
+fn early() -> Vec<Scenario> {
+    let path = || PathSpec::exponential(0.3, 0.01);
+    let bursts = || {
+        let when = When::Bursts { first_s: 10.0, length_s: 10.0, period_s: 30.0 };
+        with(path(), Law::Exponential { mean_ms: 1.0 }, when)
+    };
+    let kinds = [
+        ("early", "a LAN in its first ten minutes", at(path(), path())),
+        (
+            "early-bursts-down",
+            "a LAN at first, 10 s of exponential 1 ms in every 30 s, server to client",
+            at(path(), bursts()),
+        ),
+        (
+            "early-bursts-both",
+            "a LAN at first, 10 s of exponential 1 ms in every 30 s, both ways",
+            at(bursts(), bursts()),
+        ),
+    ];
+    let all = kinds.map(|(name, about, server)| {
+        let scenario = single(name, &format!("{about}; one request in 2 s"), server);
+        Scenario { poll: 2, hours: 1.0 / 6.0, warm_up_hours: 1.0 / 60.0, ..scenario }
+    });
+    all.into()
 }
 
 /// What looks like something else: queues that grow steadily look like a rate.
