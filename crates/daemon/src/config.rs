@@ -13,7 +13,7 @@
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
 //! poll = 16                     # seconds between requests, 1 to 1024
-//! burst = true                  # begin with eight requests two seconds apart
+//! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
 //!
