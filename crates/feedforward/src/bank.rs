@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use crate::delay::{Law, Weights, read};
 use crate::filter::{FLOORS, Filter, Known, RATE, THETA, Vector, sums};
 use crate::parts::Parts;
+use crate::past::INTERVAL;
 use crate::shift::Recent;
 use crate::start::Start;
 
@@ -101,6 +102,10 @@ pub(crate) struct Belief {
     pub(crate) rate_var: f64,
     /// Variance that the rate gains per second.
     walk: f64,
+    /// The mean rate of the last 1000 s, and its variance: for an interval that ends so far ahead, s.
+    pub(crate) mean_rate: f64,
+    pub(crate) mean_rate_var: f64,
+    ahead: f64,
 }
 
 impl Belief {
@@ -112,7 +117,10 @@ impl Belief {
             + 2.0 * dt * self.covariance
             + dt * dt * self.rate_var
             + self.walk * noise * noise * noise / 3.0;
+        // The newest of the interval is as now.
+        let newer = ((dt - 2.0 * self.ahead) / INTERVAL).clamp(0.0, 1.0);
         Belief {
+            mean_rate: self.mean_rate + newer * (self.rate - self.mean_rate),
             theta: self.theta + self.rate * dt,
             theta_var: variance.max(0.0),
             covariance: self.covariance + dt * self.rate_var + self.walk * dt * noise / 2.0,
@@ -129,6 +137,7 @@ impl Belief {
             all.rate += w * b.rate;
             all.floors[0] += w * b.floors[0];
             all.floors[1] += w * b.floors[1];
+            all.mean_rate += w * b.mean_rate;
         }
         for (w, b) in beliefs {
             let (theta, rate) = (b.theta - all.theta, b.rate - all.rate);
@@ -136,12 +145,19 @@ impl Belief {
             all.covariance += w * (b.covariance + theta * rate);
             all.rate_var += w * (b.rate_var + rate * rate);
             all.walk += w * b.walk;
+            all.ahead += w * b.ahead;
+            let mean = b.mean_rate - all.mean_rate;
+            all.mean_rate_var += w * (b.mean_rate_var + mean * mean);
         }
         all
     }
 
     pub(super) fn of(filter: &Filter) -> Belief {
+        let mean = filter.mean_rate();
         Belief {
+            mean_rate: mean.rate,
+            mean_rate_var: mean.variance,
+            ahead: filter.ahead(),
             theta: filter.x[THETA],
             rate: filter.x[RATE],
             floors: FLOORS.map(|i| filter.x[i]),
@@ -262,8 +278,7 @@ impl Bank {
     pub(crate) fn refute(&mut self, by: f64, slack: f64) {
         self.surprises += 1.0;
         for filter in &mut self.members {
-            filter.x[THETA] -= by;
-            filter.inflate(&[by, 0.0, 0.0, 0.0], 1.0);
+            filter.correct(&[by, 0.0, 0.0, 0.0], -1.0, 1.0);
             filter.inflate(&[0.0, slack, 0.0, 0.0], 1.0);
         }
         self.combine();
@@ -272,7 +287,7 @@ impl Bank {
     /// See [`Panel::turn`](crate::panel::Panel::turn).
     pub(crate) fn turn(&mut self, by: f64) {
         for filter in &mut self.members {
-            filter.shift(&[-by, 0.0, by, -by], 1.0);
+            filter.correct(&[-by, 0.0, by, -by], 1.0, 0.0);
         }
         self.combine();
     }

@@ -90,7 +90,7 @@ impl Even {
         let (below, excess) = (excess.min(0.0), excess.max(0.0));
         if below < 0.0 {
             for filter in &mut self.members {
-                filter.inflate(&[SHARE * below, 0.0, 0.0, 0.0], 1.0);
+                filter.correct(&[SHARE * below, 0.0, 0.0, 0.0], 0.0, 1.0);
             }
         }
         let sum = [1.0, -seen.duration / 2.0, 0.0, 0.0];
@@ -130,6 +130,7 @@ impl Even {
     /// Goes on from what is known better.
     pub(crate) fn follow(&mut self, belief: &Belief) {
         for filter in &mut self.members {
+            filter.forget_past();
             filter.x[THETA] = belief.theta;
             filter.x[RATE] = belief.rate;
             filter.p[THETA][THETA] = belief.theta_var;
@@ -142,8 +143,7 @@ impl Even {
     /// See [`Bank::refute`](crate::bank::Bank::refute).
     pub(crate) fn refute(&mut self, by: f64, slack: f64) {
         for filter in &mut self.members {
-            filter.x[THETA] -= by;
-            filter.inflate(&[by, 0.0, 0.0, 0.0], 1.0);
+            filter.correct(&[by, 0.0, 0.0, 0.0], -1.0, 1.0);
             filter.inflate(&[0.0, slack, 0.0, 0.0], 1.0);
         }
     }
@@ -151,7 +151,7 @@ impl Even {
     /// See [`Panel::turn`](crate::panel::Panel::turn).
     pub(crate) fn turn(&mut self, by: f64) {
         for filter in &mut self.members {
-            filter.x[THETA] -= by;
+            filter.correct(&[-by, 0.0, 0.0, 0.0], 1.0, 0.0);
         }
     }
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
+use crate::past::{MeanRate, Now, Past};
+
 /// How many states there are.
 pub(crate) const STATES: usize = 4;
 /// θ: true time − what the counter shows at its nominal period, s.
@@ -27,6 +29,10 @@ pub(crate) struct Filter {
     pub(crate) p: [Vector; STATES],
     /// Random walk of the rate, per √s.
     pub(crate) walk: f64,
+    /// Where θ was.
+    pub(crate) past: Past,
+    /// How long it was between the newest two exchanges, s.
+    pub(crate) gap: f64,
 }
 
 /// A sum of states: its mean and variance, and its covariance with each of the states.
@@ -34,6 +40,7 @@ pub(crate) struct Filter {
 pub(crate) struct Projection {
     pub(crate) mean: f64,
     pub(crate) variance: f64,
+    sum: Vector,
     covariance: Vector,
 }
 
@@ -51,7 +58,8 @@ impl Filter {
     /// an offset that no measurement shows.
     pub(crate) fn new(theta: Known, rate: Known, floor: Known, walk: f64) -> Filter {
         let x = [theta.mean, rate.mean, floor.mean, floor.mean];
-        let mut filter = Filter { x, p: [[0.0; STATES]; STATES], walk };
+        let (p, past) = ([[0.0; STATES]; STATES], Past::default());
+        let mut filter = Filter { x, p, walk, past, gap: 0.0 };
         filter.inflate(&[theta.deviation, 0.0, 0.0, 0.0], 1.0);
         filter.inflate(&[0.0, rate.deviation, 0.0, 0.0], 1.0);
         filter.inflate(&[0.0, 0.0, floor.deviation, floor.deviation], 1.0);
@@ -61,6 +69,8 @@ impl Filter {
     /// Moves on by `dt` seconds. Meanwhile both floors may have changed by the same `floor_walk`.
     pub(crate) fn predict(&mut self, dt: f64, floor_walk: f64) {
         let walk = self.walk * self.walk;
+        self.past.predict(&Now { x: &self.x, p: &self.p, walk }, dt);
+        self.gap = dt;
         self.x[THETA] += self.x[RATE] * dt;
         for j in 0..STATES {
             self.p[THETA][j] += dt * self.p[RATE][j];
@@ -91,16 +101,45 @@ impl Filter {
         }
     }
 
+    /// What was known was off by so much along a direction all the time, and is less certain.
+    pub(crate) fn correct(&mut self, direction: &Vector, by: f64, variance: f64) {
+        self.past.correct(direction, by, variance);
+        self.shift(direction, by);
+        self.inflate(direction, variance);
+    }
+
+    /// Nothing is known of where it was.
+    pub(crate) fn forget_past(&mut self) {
+        self.past = Past::default();
+    }
+
+    /// How far ahead of the newest exchange its mean rate is aimed, s: halfway to the next.
+    pub(crate) fn ahead(&self) -> f64 {
+        self.gap / 2.0
+    }
+
+    /// The mean rate of the last 1000 s.
+    pub(crate) fn mean_rate(&self) -> MeanRate {
+        let walk = self.walk * self.walk;
+        self.past.mean_rate(&Now { x: &self.x, p: &self.p, walk }, self.ahead())
+    }
+
     /// What is known of a sum of states.
     pub(crate) fn project(&self, sum: &Vector) -> Projection {
         let dot = |v: &Vector| v.iter().zip(sum).map(|(a, b)| a * b).sum::<f64>();
         let covariance: Vector = core::array::from_fn(|i| dot(&self.p[i]));
-        Projection { mean: dot(&self.x), variance: dot(&covariance).max(0.0), covariance }
+        Projection {
+            mean: dot(&self.x),
+            variance: dot(&covariance).max(0.0),
+            sum: *sum,
+            covariance,
+        }
     }
 
     /// A sum of states, plus noise, of the variance `total` together, has turned out to be `by`
     /// more than its mean, and its variance to be smaller by `less`.
     pub(crate) fn absorb(&mut self, known: &Projection, total: f64, by: f64, less: f64) {
+        self.past.absorb(&known.sum, &known.covariance, total, by, less);
         let gain = known.covariance.map(|c| c / total);
         self.shift(&gain, by);
         self.inflate(&gain, -less);
@@ -120,6 +159,7 @@ impl Filter {
         let most = (high - low) * (high - low);
         if self.p[RATE][RATE] > most {
             let factor = libm::sqrt(most / self.p[RATE][RATE]);
+            self.past.scale_rate(factor);
             for i in 0..STATES {
                 self.p[i][RATE] *= factor;
                 self.p[RATE][i] *= factor;

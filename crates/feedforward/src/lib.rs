@@ -23,6 +23,7 @@ pub mod number;
 mod ours;
 mod panel;
 mod parts;
+mod past;
 mod pi;
 mod published;
 mod quarantine;

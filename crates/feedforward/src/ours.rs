@@ -46,6 +46,10 @@ const WANDER_ROOM: f64 = 4.0;
 /// Before the first exchange the rate is thought to be known to this, however wide its bound:
 /// crystals and the kernel's calibration are seldom off by more than twice as much.
 const FIRST_RATE: f64 = 25e-6;
+/// In the first hour the filter's rate is doubted if it is so many standard deviations from that of a
+/// pair.
+const YOUNG: f64 = 3600.0;
+const ODD: f64 = 4.0;
 /// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
 /// over up to 2.8 hours. A rate that moves evenly may so move by `max-wander` in half of that, s.
 const WANDER_SECONDS: f64 = 5040.0;
@@ -86,7 +90,8 @@ struct State {
     excess: f64,
     root_distance: f64,
     declared: Option<Declared>,
-    /// The first exchange of what is believed now.
+    /// The first exchange, and that of what is believed now.
+    first: Count,
     begun: Count,
     last_used: Count,
 }
@@ -159,6 +164,21 @@ impl Ours {
         let causal = self.slow.causal_rate();
         let open = (causal.rate - filter.rate).abs() + causal.error;
         (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + self.wander(stale)
+    }
+
+    /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of them.
+    /// Till then the pair's, if that is likely to be nearer to it, or if the filter would be a
+    /// surprise.
+    fn difference_rate(&self, state: &State, filter: &Belief) -> f64 {
+        let floor = state.floor_known();
+        let pair = self.slow.difference(floor).rate;
+        let variance =
+            self.slow.difference_variance(floor, |near| self.seconds(near, state.last_used));
+        let apart = pair - filter.mean_rate;
+        let odd = apart * apart > ODD * ODD * (variance + filter.mean_rate_var);
+        let young = self.seconds(state.first, state.last_used) < YOUNG;
+        let better = variance < filter.mean_rate_var || odd;
+        if !state.filter.knows_past() || young && better { pair } else { filter.mean_rate }
     }
 
     /// What the user says of the path's asymmetry.
@@ -243,6 +263,7 @@ impl Ours {
             excess: rtt / 2.0,
             root_distance: m.root_distance,
             declared: self.declared(),
+            first: m.received,
             begun: m.received,
             last_used: m.received,
         };
@@ -555,14 +576,15 @@ impl Estimator for Ours {
         let slow = self.slow.difference(state.floor_known());
         // Two independent limits of how far the slow rate may be from the rate of now: what its
         // pair proves, and what the filter sees.
-        let difference_error =
-            (slow.error + self.wander(stale)).max((slow.rate - filter.rate).abs() + growth);
+        let difference = self.difference_rate(state, &filter);
+        let difference_error = ((slow.rate - difference).abs() + slow.error + self.wander(stale))
+            .max((difference - filter.rate).abs() + growth);
         let nominal: Period = self.settings.nominal;
         Some(Estimate {
             base: at,
             time: state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta),
             period: nominal.scaled(rate(filter.rate)),
-            difference: nominal.scaled(rate(slow.rate)),
+            difference: nominal.scaled(rate(difference)),
             difference_error: rate(difference_error),
             bound: span(bound),
             path_bound: span(bound.min(state.path() + state.root_distance)),

@@ -12,6 +12,7 @@ use crate::bank::{Bank, Belief, Seen};
 use crate::even::Even;
 use crate::filter::Known;
 use crate::parts::Parts;
+use crate::past::INTERVAL;
 use crate::trend::Trend;
 
 /// Logarithm of how likely a blurred floor is beforehand, beside a sharp one ...
@@ -56,6 +57,8 @@ pub(crate) struct Panel {
     calm: u32,
     /// Round trips change steadily, and too little is known from before.
     doubtful: bool,
+    /// For how long they have not, s.
+    certain_for: f64,
     now: Belief,
 }
 
@@ -83,6 +86,7 @@ impl Panel {
             trend: Trend::new(),
             calm: 0,
             doubtful: false,
+            certain_for: 0.0,
         }
     }
 
@@ -93,6 +97,7 @@ impl Panel {
 
     /// Moves on by `dt` seconds, to the arrival of the next exchange.
     pub(crate) fn predict(&mut self, dt: f64) {
+        self.certain_for = if self.trend.steady() { 0.0 } else { self.certain_for + dt };
         self.even.predict(dt);
         self.each(|bank| bank.predict(dt));
     }
@@ -131,6 +136,12 @@ impl Panel {
     pub(crate) fn has_server_moved(&self, seen: Seen, gap: f64, slack: f64) -> bool {
         let bank = if self.soft_log > 0.0 { &self.soft } else { &self.sharp };
         !self.doubtful && self.even_log < 0.0 && bank.has_server_moved(seen, gap, slack)
+    }
+
+    /// Whether what is known of the last 1000 s is as good as what is known of now: round trips did not
+    /// change steadily, so that a queue that grows is no drift of the clock.
+    pub(crate) fn knows_past(&self) -> bool {
+        self.certain_for >= INTERVAL
     }
 
     /// See [`Bank::refute`].

@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 
 use truechimer_time::Count;
 
+use crate::past::apart_by_walk;
+
 /// How long a slot lasts at least, s.
 const SLOT_SECONDS: f64 = 64.0;
 /// How many slots are kept: 34 minutes at least, about the time scale up to which a quartz
@@ -24,8 +26,6 @@ const NEAR: usize = 8;
 /// Older exchanges, for long baselines only: how long a slot lasts, s, and how many are kept (2.3 hours).
 const OLD_SECONDS: f64 = 512.0;
 const OLD_SLOTS: usize = 16;
-/// The intervals that the difference clock is best at, s.
-const INTERVAL: f64 = 1000.0;
 /// The oscillator's wander that its rate is chosen for, per √s: quartz in still air. Four times as
 /// much or as little costs a few per cent.
 const WANDER: f64 = 1e-9;
@@ -144,21 +144,6 @@ impl Point {
     }
 }
 
-/// Variance of the difference of two means of a random walk that gains 1 per second: over the time
-/// from `young` to `old` seconds ago, and over the last [`INTERVAL`].
-fn apart_by_walk(young: f64, old: f64) -> f64 {
-    // The integral over v up to `v` of what min(u, v) is on average for u in the interval.
-    let shared = |v: f64| {
-        if v < INTERVAL {
-            v * v / 2.0 - v * v * v / (6.0 * INTERVAL)
-        } else {
-            INTERVAL * INTERVAL / 3.0 + (v - INTERVAL) * INTERVAL / 2.0
-        }
-    };
-    let covariance = (shared(old) - shared(young)) / (old - young);
-    (INTERVAL / 3.0 + young + (old - young) / 3.0 - 2.0 * covariance).max(0.0)
-}
-
 impl Slow {
     pub(crate) fn new(prior: SlowRate) -> Slow {
         Slow {
@@ -196,6 +181,14 @@ impl Slow {
     /// The difference clock's rate.
     pub(crate) fn difference(&self, floor: FloorKnown) -> SlowRate {
         better(self.recent_prior, self.recent.map(|pair| pair.rate(floor)))
+    }
+
+    /// Variance of what it is off by as the mean rate of the last 1000 s, if its nearer end is so old,
+    /// by that end.
+    pub(crate) fn difference_variance(&self, floor: FloorKnown, age: impl Fn(Count) -> f64) -> f64 {
+        let pair = self.recent.filter(|pair| pair.rate(floor).error < self.recent_prior.error);
+        let variance = |pair: Pair| pair.variance(floor, self.noise, age(pair.near.at).max(0.0));
+        pair.map_or(self.recent_prior.error * self.recent_prior.error, variance)
     }
 
     /// The rate that is known best if the floor is right.

@@ -108,8 +108,8 @@ impl Bank {
             for filter in &mut bank.members {
                 filter.shift(&floor, -held);
                 filter.inflate(&floor, blur * blur);
-                filter.shift(&halves, -rest);
-                filter.inflate(&halves, rest * rest / 16.0);
+                // That was hidden, and the clock off, all the time.
+                filter.correct(&halves, -rest, rest * rest / 16.0);
             }
             bank.laws[d].forget_now();
             bank.combine();
