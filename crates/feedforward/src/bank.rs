@@ -152,7 +152,7 @@ impl Belief {
         all
     }
 
-    pub(super) fn of(filter: &Filter) -> Belief {
+    pub(crate) fn of(filter: &Filter) -> Belief {
         let mean = filter.mean_rate();
         Belief {
             mean_rate: mean.rate,

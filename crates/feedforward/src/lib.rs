@@ -34,6 +34,7 @@ mod start;
 mod steered;
 mod surprise;
 mod tail;
+mod told;
 mod trend;
 
 use core::fmt;
@@ -45,6 +46,7 @@ pub use ours::Ours;
 pub use parts::Parts;
 pub use pi::Pi;
 pub use published::{HostClass, Published};
+pub use told::{Told, Truth};
 
 /// One exchange with a server: a request left, the server received and answered it, the reply
 /// arrived.

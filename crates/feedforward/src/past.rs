@@ -164,3 +164,45 @@ pub(crate) fn apart_by_walk(young: f64, old: f64) -> f64 {
     let covariance = (shared(old) - shared(young)) / (old - young);
     (INTERVAL / 3.0 + young + (old - young) / 3.0 - 2.0 * covariance).max(0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::filter::{Filter, Known, sums};
+
+    /// A filter that was told θ every 16 s, to 1 µs.
+    fn followed(theta: impl Fn(f64) -> f64, until: u32) -> Filter {
+        let known = |deviation| Known { mean: 0.0, deviation };
+        let mut filter = Filter::new(known(1e-3), known(1e-5), known(0.0), 1e-8);
+        for k in 1..=until {
+            filter.predict(16.0, 0.0);
+            let sum = sums(0.0)[0];
+            let now = filter.project(&sum);
+            let total = now.variance + 1e-12;
+            filter.absorb(&now, total, theta(16.0 * f64::from(k)) - now.mean, total);
+        }
+        filter
+    }
+
+    #[test]
+    fn it_is_the_mean_rate_of_1000_s() {
+        // 1 ppm until 4000 s, and 2 ppm from then on; the rate is that of the middle of the gap.
+        let theta = |t: f64| 1e-6 * t + 1e-6 * (t - 4000.0).max(0.0);
+        for (until, mean) in [(240u32, 1e-6), (280, 1.488e-6), (400, 2e-6)] {
+            let found = followed(theta, until).mean_rate();
+            assert!((found.rate - mean).abs() < 0.03e-6, "{until}: {found:?}");
+            assert!(found.variance > 0.0 && found.variance < 1e-16, "{until}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_better_now_was_so_then() {
+        let mut filter = followed(|t| 1e-6 * t, 200);
+        let before = filter.mean_rate().rate;
+        filter.correct(&[1.0, 0.0, 0.0, 0.0], 1e-3, 0.0);
+        assert!((filter.mean_rate().rate - before).abs() < 1e-12);
+        filter.shift(&[1.0, 0.0, 0.0, 0.0], 1e-3);
+        assert!((filter.mean_rate().rate - before - 1e-6).abs() < 0.02e-6);
+        filter.forget_past();
+        assert!((filter.mean_rate().rate - 1e-6).abs() < 1e-8, "that of now is left");
+    }
+}

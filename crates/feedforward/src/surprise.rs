@@ -31,17 +31,28 @@ impl Bank {
         if !self.parts.surprises {
             return false;
         }
-        let mut early = [0.0; 2];
+        let (mut early, mut ahead) = ([0.0; 2], [0.0; 2]);
         for (d, sum) in sums(seen.duration).iter().enumerate() {
             let known = self.best().project(sum);
             let by = known.mean - seen.late[d];
+            ahead[d] = by.max(0.0);
             if by > EARLY * libm::sqrt(known.variance + self.laws[d].noise) {
                 early[d] = by;
             }
         }
-        if early == [0.0; 2] {
+        let floors = self.best().project(&BOTH_FLOORS);
+        let short = floors.mean - (seen.late[0] + seen.late[1] + self.now.rate * seen.duration);
+        let short_by = short
+            / libm::sqrt(floors.variance + self.laws.iter().map(|law| law.noise).sum::<f64>());
+        // No clock makes a round trip shorter.
+        let both = short_by > EARLY && ahead[0] > 0.0 && ahead[1] > 0.0;
+        if early == [0.0; 2] && !both {
             return false;
         }
+        let settling = self.settling();
+        let doubt = if settling { BOTH } else { 0.0 };
+        // That the clock moved after all, by a restless oscillator, is as unlikely as that it changed.
+        after.evidence_less(doubt);
         let mut consider = |other: Bank, cost: f64| {
             let mut other = other.tried(seen);
             other.evidence_less(cost);
@@ -49,13 +60,14 @@ impl Bank {
                 *after = other;
             }
         };
-        let settling = self.settling();
-        let doubt = if settling { BOTH } else { 0.0 };
+        if both {
+            consider(self.with_shorter_path(ahead), COST - PATH_FIRST);
+        }
+        if early == [0.0; 2] {
+            return true;
+        }
         consider(self.with_another_clock(early[0].max(early[1]), slack), COST + doubt);
-        let floors = self.best().project(&BOTH_FLOORS);
-        let short = floors.mean - (seen.late[0] + seen.late[1] + self.now.rate * seen.duration);
-        let noise = self.laws[0].noise + self.laws[1].noise;
-        if short > SHORT * libm::sqrt(floors.variance + noise) {
+        if short_by > SHORT {
             let share = short / (early[0] + early[1]);
             let shorter = early.map(|by| by.min(share * by));
             consider(self.with_shorter_path(shorter), COST - PATH_FIRST);

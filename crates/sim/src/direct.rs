@@ -11,7 +11,7 @@ use truechimer_timehands::Status;
 use crate::host::Host;
 use crate::scenario::Scenario;
 use crate::stamps::Stamped;
-use crate::trace::{Sample, Trace};
+use crate::trace::{Interval, Sample, Trace};
 use crate::world::Run;
 use truechimer_feedforward::number::{seconds, span};
 
@@ -90,18 +90,27 @@ impl Packets {
         (self.settings, self.prior)
     }
 
-    /// What it makes of the packets. Intervals are not measured.
+    /// What it makes of the packets.
     pub fn run(&self, estimator: &mut dyn Estimator) -> Trace {
         let begun = self.readings.first().map_or(0.0, |(t, _)| *t);
         let mut exchanges = self.exchanges.iter().peekable();
         let mut samples = Vec::with_capacity(self.readings.len());
-        for (t, count) in &self.readings {
+        for (k, (t, count)) in self.readings.iter().enumerate() {
             while let Some((_, exchange)) = exchanges.next_if(|(arrival, _)| arrival <= t) {
                 // A refusal is the estimator's business; the clock shows what it came to.
                 let _ = estimator.exchange(exchange);
             }
             let Some(estimate) = estimator.estimate(*count) else { continue };
             let bound = seconds(estimate.bound);
+            let elapsed = |readings: usize| {
+                let (before, then) = self.readings.get(k.checked_sub(readings)?)?;
+                let measured = estimate.difference.span(*count - *then);
+                let bound = estimate.difference_error.over(measured);
+                Some(Interval {
+                    error: seconds(measured - span(t - before)),
+                    bound: seconds(bound),
+                })
+            };
             samples.push(Sample {
                 at: t - begun,
                 error: seconds(estimate.time - (self.origin + span(*t))),
@@ -110,8 +119,8 @@ impl Packets {
                 status: Status::Synchronised,
                 rate_error: f64::NAN,
                 skew: f64::NAN,
-                second: None,
-                thousand: None,
+                second: elapsed(1),
+                thousand: elapsed(1000),
             });
         }
         Trace { title: self.title.clone(), warm_up: self.warm_up, samples, ..Trace::default() }
