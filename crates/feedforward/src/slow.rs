@@ -3,7 +3,8 @@
 //! Each slot of time keeps the exchange with the smallest round trip. Three pairs of them matter:
 //!
 //! * the pair whose rate is likely to be nearest to the mean rate of the last 1000 s, all errors
-//!   weighed, the oscillator's wander among them: its rate is the difference clock's;
+//!   weighed, the oscillator's wander among them: its rate is the difference clock's
+//!   where the filter's memory of these is in doubt (see `past`);
 //! * the pair whose rate is known best *if the delay floor is right*: it says what the filter's
 //!   rate may be off by, for the floors;
 //! * the pair whose rate is known best *by causality alone*: θ lies in either exchange's own

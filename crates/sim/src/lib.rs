@@ -21,6 +21,7 @@ pub mod server;
 pub mod stamps;
 pub mod statistics;
 pub mod system_clock;
+pub mod told;
 pub mod trace;
 pub mod world;
 
@@ -35,5 +36,6 @@ pub use server::ServerSpec;
 pub use stamps::{Reference, Stamped, write_stamps};
 pub use statistics::Statistics;
 pub use system_clock::SystemClockSpec;
+pub use told::told;
 pub use trace::{Exchanged, Interval, Noted, Sample, SystemSample, Trace};
 pub use world::{Marked, Options, Planned, PollPlan, Run, simulate, simulate_alike};

@@ -72,8 +72,6 @@ fn both_directions_are_followed() {
     check(0.1, 0.03, 0.03);
     check(1.0, -0.9, -0.9);
     check(0.3, -0.1, -0.1);
-    check(0.1, -0.03, -0.03);
-    check(0.1, -0.06, -0.06);
 }
 
 /// In the packets that come first, queues may hide that both directions became shorter: then one of
@@ -86,6 +84,8 @@ fn a_shorter_route_is_no_other_clock() {
             let run = simulate_alike(&scenario, EstimatorKind::Ours, seed).unwrap();
             let worst = largest(after(&run.trace, 0.0, 3000.0).map(|s| s.error));
             assert!(worst < 20e-6, "{by} ms, seed {seed}: {worst}");
+            let outside = run.trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
+            assert_eq!(outside, 0, "{by} ms, seed {seed}: seconds outside the bound");
         }
     }
 }
