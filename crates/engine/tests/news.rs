@@ -79,10 +79,10 @@ fn the_counter_is_not_blamed_for_two_servers_that_step() {
     }
     world.run(300);
     assert!(told(&world, "counter jumped").is_empty(), "{:?}", world.notes);
-    // The first of the two is believed before the third is asked.
-    let moved = told(&world, "so it was not the counter; the clock goes by the majority");
-    assert_eq!(moved.len(), 1, "{:?}", world.notes);
-    assert_eq!(told(&world, "has told since: the counter may have jumped").len(), 1);
+    // The first of the two may be believed before the third has been asked.
+    let moved = told(&world, "so it was not the counter; the clock goes by the majority").len();
+    let early = told(&world, "has told since: the counter may have jumped").len();
+    assert!(moved >= 1 && moved + early == 2, "{:?}", world.notes);
     assert_eq!(told(&world, "s2:123: falseticker").len(), 1, "{:?}", world.notes);
     // As it comes back it is told from one that jumps.
     world.server("s2").offset = Span::from_millis(5);

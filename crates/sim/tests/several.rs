@@ -15,8 +15,13 @@ const LAN: f64 = 110e-6;
 
 /// Runs a scenario of the catalogue. The bound has to hold in every second.
 fn run(name: &str, hours: f64) -> Run {
+    run_as(name, hours, 1)
+}
+
+/// The same with another seed.
+fn run_as(name: &str, hours: f64, seed: u64) -> Run {
     let scenario = find(name).unwrap().with_hours(hours).unwrap();
-    let run = simulate(&scenario, &Options { seed: 1, ..Options::default() }).unwrap();
+    let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
     let inside = Statistics::of(&[&run.trace]).inside_bound;
     assert!(inside.seconds as f64 > 0.99 * 3600.0 * hours, "{name}: {inside:?}");
     assert_eq!(inside.outside, 0, "{name}: {inside:?}");
@@ -102,10 +107,16 @@ fn liars_within_the_bounds_have_little_say() {
         assert!(worst(&run, 600.0, 8.0 * HOUR) < 25e-6, "{name}");
         assert!(largest_step(&run, 600.0) < 15e-6, "{name}");
     }
-    let creeps = run("liar-creeps", 12.0);
-    assert!(worst(&creeps, 600.0, 12.0 * HOUR) < LAN / 3.0);
-    let late = taken_for(&creeps, "liar", &USED, FOUR + 1.0 * HOUR, FOUR + 6.0 * HOUR);
-    assert!(late < 0.01, "{late}");
+    // How far it gets before the others tell is a matter of luck: their queues, and when they are
+    // asked.
+    let creeps: Vec<_> = (1..=5).map(|seed| run_as("liar-creeps", 12.0, seed)).collect();
+    let mut far: Vec<_> = creeps.iter().map(|run| worst(run, 600.0, 12.0 * HOUR)).collect();
+    far.sort_by(f64::total_cmp);
+    assert!(far[2] < LAN / 3.0 && far[4] < LAN * 2.0 / 3.0, "{far:?}");
+    for run in &creeps {
+        let late = taken_for(run, "liar", &USED, FOUR + 1.0 * HOUR, FOUR + 6.0 * HOUR);
+        assert!(late < 0.01, "{late}");
+    }
     // It claims to be better than anybody; nobody believes it more for that.
     let boasts = run("liar-boasts", 8.0);
     assert!(worst(&boasts, 600.0, 8.0 * HOUR) < 15e-6);

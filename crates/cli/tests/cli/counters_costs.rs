@@ -96,7 +96,8 @@ fn every_clocksource_is_compared_and_the_first_put_back() {
 fn interrupted(signals: &[&str]) {
     let dir = Dir::new();
     // About a second for each, and many of them: the signals come in the middle.
-    let folder = kernel(&dir, "tsc", "tsc hpet acpi_pm kvm-clock a b c d e f g h i j k l m n o p q");
+    let folder =
+        kernel(&dir, "tsc", "tsc hpet acpi_pm kvm-clock a b c d e f g h i j k l m n o p q");
     let arguments = ["counters", "bench", "--switch", "--reads", "1M", "--clocksources", &folder];
     let mut bench = Process::start(&dir, "bench.log", &arguments);
     let end = Instant::now() + 3 * SOON;
