@@ -135,10 +135,11 @@ Environment:
   TRUECHIMER_PAGE              the clock page, if --page does not name it
   XDG_RUNTIME_DIR              where the page of any user but root is
   STATE_DIRECTORY              where the measured rate is kept for the next start, in rate.json
-                               (systemd sets it); else that is /var/lib/truechimer for root, and
-                               for others $XDG_STATE_HOME/truechimer (~/.local/state/truechimer);
-                               nowhere, if the clock page is not at its usual place. The
-                               configuration's 'state' comes first
+                               (systemd sets it); else that is /var/lib/truechimer for root and
+                               those who may write there, and for others in
+                               $XDG_STATE_HOME/truechimer (~/.local/state/truechimer); nowhere, if
+                               the clock page is not at its usual place, or all servers are on
+                               this machine. The configuration's 'state' comes first
   TRUECHIMER_SIMULATED_CLOCKS  set to 1 inside a clock simulator: CLOCK_BOOTTIME is left alone, and
                                suspend is not seen (clknetsim in LD_PRELOAD does the same)
 

@@ -100,7 +100,7 @@ impl<'n> Daemon<'n> {
         let lapses = counter.lapses();
         let (id, left) = host::identity(counter, page.last_hand(), page.last_kept())?;
         let warm = left.filter(|hand| same_scale(&hand.leaps, &leaps, hand));
-        let state = Keeping::at(&settings.state, page.path());
+        let state = Keeping::at(&settings.state, page.path(), &settings.engine);
         let (saved, state_note) = load(state.path());
         let start = Start {
             at: counter.read(),
@@ -431,9 +431,10 @@ impl<'n> Daemon<'n> {
         }
         self.settings.leap_file = new.leap_file;
         self.settings.engine = new.engine;
-        if self.settings.state != new.state {
-            self.state = Keeping::at(&new.state, self.page.path());
-            self.settings.state = new.state;
+        self.settings.state = new.state;
+        let state = Keeping::at(&self.settings.state, self.page.path(), &self.settings.engine);
+        if self.state != state {
+            self.state = state;
             let (level, text) = self.state.note();
             self.note(level, &text);
         }

@@ -2,9 +2,10 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use truechimer_engine::{Level, Saved};
+use truechimer_engine::{Config, Level, Saved, SourceConfig};
 use truechimer_timehands::places;
 
 use crate::config::Place;
@@ -28,13 +29,13 @@ pub(crate) enum Keeping {
 }
 
 impl Keeping {
-    /// What is to be done at this place, by a daemon with this clock page. A folder that is not
-    /// there yet is made where nobody has named it.
-    pub(crate) fn at(place: &Place, page: &Path) -> Keeping {
+    /// What is to be done at this place, by a daemon with this clock page that follows these
+    /// sources. A folder that is not there yet is made where nobody has named it.
+    pub(crate) fn at(place: &Place, page: &Path, follows: &Config) -> Keeping {
         match place {
             Place::None => Keeping::Not("by 'state' in the configuration".into()),
             Place::At(path) => Keeping::In(path.clone()).if_writable(),
-            Place::Default => By::environment(page).keeping(),
+            Place::Default => By::environment(page, follows).keeping(),
         }
     }
 
@@ -91,13 +92,29 @@ struct By {
     is_root: bool,
     /// The user's own.
     own: Option<PathBuf>,
-    /// Whether the clock page is where readers look for it. One that is elsewhere is there for a
-    /// trial, say, with a server of any rate, and what is learnt there is no good for others.
-    page_is_usual: bool,
+    /// Why this is a trial, if it is one: its server may have any rate, and what is learnt from it
+    /// is no good for the next start.
+    trial: Option<&'static str>,
+}
+
+/// By what a trial is known.
+fn trial(page_is_usual: bool, follows: &Config) -> Option<&'static str> {
+    let is_here = |source: &SourceConfig| {
+        let host = source.host.trim_end_matches('.');
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback())
+    };
+    if !page_is_usual {
+        Some("the clock page is not at its usual place")
+    } else if follows.pps.is_empty() && follows.sources.iter().all(is_here) {
+        Some("all servers are on this machine, which may be a trial")
+    } else {
+        None
+    }
 }
 
 impl By {
-    fn environment(page: &Path) -> By {
+    fn environment(page: &Path, follows: &Config) -> By {
         let named = |name| {
             // Who started a program with more rights does not tell it where to write.
             let value = if sys::is_privileged() { None } else { std::env::var_os(name) };
@@ -110,7 +127,10 @@ impl By {
             system: PathBuf::from(SYSTEM),
             is_root: sys::uid() == 0,
             own: folder("XDG_STATE_HOME").or_else(home).map(|state| state.join("truechimer")),
-            page_is_usual: named(places::VARIABLE).is_none() && page == places::for_daemon(),
+            trial: trial(
+                named(places::VARIABLE).is_none() && page == places::for_daemon(),
+                follows,
+            ),
         }
     }
 
@@ -119,12 +139,10 @@ impl By {
         if let Some(given) = &self.given {
             return file(given);
         }
-        if !self.page_is_usual {
-            return Keeping::Not(
-                "the clock page is not at its usual place (to keep it, name a file with 'state' \
-                 in the configuration)"
-                    .into(),
-            );
+        if let Some(why) = self.trial {
+            return Keeping::Not(format!(
+                "{why} (to keep it, name a file with 'state' in the configuration)"
+            ));
         }
         // That of a service that is a user of its own.
         if !self.is_root && self.system.is_dir() {
@@ -135,7 +153,8 @@ impl By {
         }
         let folder = if self.is_root { Some(self.system) } else { self.own };
         let Some(folder) = folder else {
-            let why = "neither XDG_STATE_HOME nor HOME names a folder";
+            let why = "neither XDG_STATE_HOME nor HOME names a folder (they do not count where the \
+                       program's file has capabilities)";
             return Keeping::Cannot(None, why.into());
         };
         match fs::create_dir_all(&folder) {
@@ -223,6 +242,30 @@ mod tests {
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
     }
 
+    fn follows(hosts: &[&str]) -> Config {
+        let source = |host: &&str| SourceConfig {
+            host: (*host).into(),
+            port: 123,
+            poll: 16,
+            burst: true,
+            asymmetry: None,
+        };
+        Config { sources: hosts.iter().map(source).collect(), ..Config::default() }
+    }
+
+    #[test]
+    fn what_follows_servers_of_this_machine_only_is_a_trial() {
+        for here in [&["127.0.0.1"][..], &["localhost", "::1"], &["::ffff:127.0.0.1", "LocalHost."]]
+        {
+            assert!(trial(true, &follows(here)).is_some(), "{here:?}");
+        }
+        for elsewhere in [&["192.0.2.1"][..], &["localhost", "ntp.example.org"], &["localhost.org"]]
+        {
+            assert_eq!(trial(true, &follows(elsewhere)), None, "{elsewhere:?}");
+        }
+        assert!(trial(false, &follows(&["192.0.2.1"])).is_some());
+    }
+
     fn folder(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("truechimer-state-{name}-{}", std::process::id()))
     }
@@ -235,7 +278,7 @@ mod tests {
             system: all.join("system"),
             is_root,
             own: Some(all.join("home/truechimer")),
-            page_is_usual,
+            trial: trial(page_is_usual, &follows(&["127.0.0.1", "192.0.2.1"])),
         };
         let kept = |folder: &str| Keeping::In(all.join(folder).join(NAME));
         // Not by a trial, which makes no folder either.
@@ -259,15 +302,17 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_to_is_told_at_once() {
         let page = Path::new("/run/truechimer/clock");
-        let wrong = Keeping::at(&Place::At("/nonexistent/rate.json".into()), page);
+        let wrong =
+            Keeping::at(&Place::At("/nonexistent/rate.json".into()), page, &Config::default());
         // It is tried nevertheless: the disk may come.
         assert_eq!(wrong.path(), Some(Path::new("/nonexistent/rate.json")));
         let (level, text) = wrong.note();
         assert!(level == Level::Warning && text.contains("/nonexistent/rate.json: "), "{text}");
-        let (level, text) = Keeping::at(&Place::None, page).note();
+        let (level, text) = Keeping::at(&Place::None, page, &Config::default()).note();
         assert!(level == Level::Info && text.ends_with("by 'state' in the configuration"));
         let path = folder("here.json");
-        assert_eq!(Keeping::at(&Place::At(path.clone()), page), Keeping::In(path.clone()));
+        let here = Keeping::at(&Place::At(path.clone()), page, &Config::default());
+        assert_eq!(here, Keeping::In(path.clone()));
         assert!(!path.exists() && !beside(&path).exists());
     }
 }
