@@ -57,7 +57,7 @@ pub(crate) struct Panel {
     calm: u32,
     /// Round trips change steadily, and too little is known from before.
     doubtful: bool,
-    /// For how long they have not, s.
+    /// For how long they have not, and the filters have been the same, s.
     certain_for: f64,
     now: Belief,
 }
@@ -139,7 +139,7 @@ impl Panel {
     }
 
     /// Whether what is known of the last 1000 s is as good as what is known of now: round trips did not
-    /// change steadily, so that a queue that grows is no drift of the clock.
+    /// change steadily, so that a queue that grows is no drift of the clock, and no filter is new.
     pub(crate) fn knows_past(&self) -> bool {
         self.certain_for >= INTERVAL
     }
@@ -203,6 +203,8 @@ impl Panel {
                 );
                 let _ = bank.take(seen, slack);
             }
+            // They have no past yet.
+            self.certain_for = 0.0;
         }
     }
 

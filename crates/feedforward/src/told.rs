@@ -105,7 +105,7 @@ impl Estimator for Told {
     }
 
     fn new_epoch(&mut self) {
-        self.anchor = None;
+        *self = Told::new(self.settings, self.truth);
     }
 
     fn set_max_wander(&mut self, _: Rate) {}

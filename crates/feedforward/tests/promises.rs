@@ -41,7 +41,8 @@ fn exact(k: u64, offset_us: i64) -> Exchange {
 /// The difference clock is where it was, to 10⁻¹²: a mean rate of the last 1000 s comes nearer to that
 /// of now while nobody is heard.
 fn same_rate(now: &Estimate, before: &Estimate) -> bool {
-    now.difference.relative_to(before.difference).as_ppt().abs() <= 1
+    let apart = now.difference.relative_to(before.difference);
+    apart.0.abs() <= Rate::from_ppb(1).0 / 1000
 }
 
 /// A server's step of so much is refused for an hour, and then believed.

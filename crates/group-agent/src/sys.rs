@@ -38,8 +38,12 @@ const MOST_READY: usize = 64;
 /// A set to wait for: these, each told of by its place.
 ///
 /// # Errors
-/// As epoll_create1(2) and epoll_ctl(2).
+/// As epoll_create1(2) and epoll_ctl(2); always where the C library's timespec is not the one that
+/// [`wait_for_set`]'s system call takes.
 pub(crate) fn wait_set(fds: &[pollfd]) -> io::Result<OwnedFd> {
+    if cfg!(not(target_pointer_width = "64")) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     // SAFETY: takes a number.
     let set = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
     // SAFETY: the descriptor was just made and is nobody else's.

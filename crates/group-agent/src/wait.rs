@@ -46,7 +46,11 @@ impl Waiter {
         if self.set.is_none() && !self.without {
             match sys::wait_set(fds) {
                 Ok(set) => self.set = Some(set),
-                Err(_) => self.without = true,
+                // There may be room for one next time.
+                Err(why) => {
+                    let full = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOSPC];
+                    self.without = !why.raw_os_error().is_some_and(|code| full.contains(&code));
+                }
             }
         }
         let Some(set) = &self.set else { return sys::poll(fds, timeout_ns) };
