@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use truechimer_time::{Count, Period, Span};
 
 use crate::event::Level;
-use crate::report::Selection;
+use crate::report::{DoubtKind, Selection};
 use crate::voice::Voice;
 use crate::why::Why;
 
@@ -75,7 +75,8 @@ impl Lines {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     now: Part,
-    /// Since when.
+    /// Why it has none, and since when.
+    doubt: Option<DoubtKind>,
     since: Count,
     told: Part,
     lines: Lines,
@@ -88,6 +89,8 @@ pub(crate) struct Bulletin {
     leader: Option<Leader>,
     /// When a time was first published, or again.
     begun: Option<Count>,
+    /// The published time is that of the one who leads, not a combination.
+    single: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -108,23 +111,47 @@ impl Bulletin {
         self.members.retain(|id, _| is_there(*id));
     }
 
-    /// Since when a source has had the part that it has.
+    /// The counter broke: what was counted before says nothing of how long ago it was.
+    pub(crate) fn new_epoch(&mut self, at: Count) {
+        for member in self.members.values_mut() {
+            (member.since, member.lines.at) = (at, at);
+        }
+        if let Some(leader) = &mut self.leader {
+            leader.lines.at = at;
+        }
+        self.begun = None;
+    }
+
+    /// Since when a source has been in doubt as it is, or in none.
     pub(crate) fn since(&self, id: u32) -> Option<Count> {
         self.members.get(&id).map(|member| member.since)
     }
 
-    /// Looks who has which part by now.
-    pub(crate) fn look<'v>(&mut self, voices: impl Iterator<Item = &'v dyn Voice>, at: Count) {
+    /// Looks who has which part by now. `single`: the time is not combined, but that of the one who
+    /// leads.
+    pub(crate) fn look<'v>(
+        &mut self,
+        voices: impl Iterator<Item = &'v dyn Voice>,
+        single: bool,
+        at: Count,
+    ) {
+        self.single = single;
         for voice in voices {
-            let now = part(voice);
+            let now = part(voice, single);
             let member = self.members.entry(voice.id().0).or_insert(Member {
                 now: Part::Absent,
+                doubt: None,
                 since: at,
                 told: Part::Absent,
                 lines: Lines::new(at),
             });
+            let (_, why) = voice.weight();
+            let doubt = why.map(Why::kind);
+            if member.doubt != doubt {
+                (member.doubt, member.since) = (doubt, at);
+            }
             if member.now != now {
-                (member.now, member.since) = (now, at);
+                member.now = now;
                 member.lines.untold += u64::from(member.told != now);
             }
         }
@@ -148,20 +175,25 @@ impl Bulletin {
     }
 
     fn line(&mut self, voice: &dyn Voice, first: bool, at: Count, nominal: Period) -> Option<Line> {
+        let single = self.single;
         let member = self.members.get_mut(&voice.id().0)?;
         let now = member.now;
         if first && now == Part::Used {
             // Who is followed from the start on is said with the status.
             (member.told, member.lines.untold) = (now, 0);
         }
-        if member.told == now || !member.lines.take(at, nominal) {
+        if member.told == now {
             return None;
         }
-        // This one is told.
+        let line = told(voice, single, member.told, now);
+        if line.is_some() && !member.lines.take(at, nominal) {
+            return None;
+        }
+        // This one is told, or needs no line.
         member.lines.untold = member.lines.untold.saturating_sub(1);
-        let before = std::mem::replace(&mut member.told, now);
+        member.told = now;
+        let (level, text) = line?;
         let untold = member.lines.untold();
-        let (level, text) = told(voice, before, now)?;
         Some((level, format!("{}: {text}{untold}", voice.name())))
     }
 
@@ -194,18 +226,20 @@ impl Bulletin {
         leader.lines.untold = leader.lines.untold.saturating_sub(1);
         let reason = match voices.find(of(leader.told)) {
             None => "no longer asked".to_owned(),
-            Some(old) => match (part(old), old.weight()) {
+            Some(old) => match (part(old, self.single), old.weight()) {
                 (Part::Falseticker, _) => "a falseticker".into(),
                 (_, (_, Some(why))) => why.to_string(),
                 (Part::Used, (Some(weight), _)) => format!("{} now", share(weight)),
+                (Part::Idle, _) => "it is the worse of them now".into(),
                 _ => "it says nothing that counts".into(),
             },
         };
         let weight = now.weight().0.map_or_else(String::new, |weight| {
             format!(", with {} of where the time stands", share(weight))
         });
+        let glides = if self.single { "" } else { "; the time glides, it does not step" };
         let text = format!(
-            "{} leads from now on{weight}, instead of {} ({reason}); the time glides, it does not step{}",
+            "{} leads from now on{weight}, instead of {} ({reason}){glides}{}",
             now.name(),
             leader.name,
             leader.lines.untold()
@@ -215,19 +249,25 @@ impl Bulletin {
     }
 }
 
-fn part(voice: &dyn Voice) -> Part {
+fn part(voice: &dyn Voice, single: bool) -> Part {
     match (voice.selection(), voice.weight()) {
         (Selection::Unusable, _) => Part::Absent,
         (Selection::Smeared, _) => Part::Smeared,
         (Selection::Falseticker, _) => Part::Falseticker,
         (_, (None, Some(_))) => Part::Idle,
+        (Selection::Selected, _) => Part::Used,
+        _ if single => Part::Idle,
         _ => Part::Used,
     }
 }
 
-/// The line about one that had a part, or none, and now has another.
-fn told(voice: &dyn Voice, before: Part, now: Part) -> Option<Line> {
+/// The line about one that had a part, or none, and now has another. Of a `single` one that is followed
+/// the line about the leader tells.
+fn told(voice: &dyn Voice, single: bool, before: Part, now: Part) -> Option<Line> {
     let (weight, why) = voice.weight();
+    if single {
+        return told_of_single(why, before, now);
+    }
     let why = why.map(Why::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
@@ -258,6 +298,23 @@ fn told(voice: &dyn Voice, before: Part, now: Part) -> Option<Line> {
     })
 }
 
+/// The same where one source is followed at a time, and the others have no part anyway.
+fn told_of_single(why: Option<&Why>, before: Part, now: Part) -> Option<Line> {
+    let text = match (before, now, why) {
+        (_, Part::Falseticker, Some(why)) => {
+            return Some((Level::Warning, format!("falseticker: {why}")));
+        }
+        (Part::Falseticker, Part::Used | Part::Idle, None) => {
+            "agrees with the majority again".into()
+        }
+        (Part::Falseticker, Part::Idle, Some(why)) => format!("no falseticker any more, but {why}"),
+        (_, Part::Idle, Some(why)) => format!("cannot be followed: {why}"),
+        (Part::Used, Part::Absent, _) => "says nothing that counts any more".into(),
+        _ => return None,
+    };
+    Some((Level::Info, text))
+}
+
 /// A share in words.
 fn share(weight: f64) -> String {
     let percent = 100.0 * weight;
@@ -267,6 +324,56 @@ fn share(weight: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{EstimatorKind, SourceConfig};
+    use crate::event::SourceId;
+    use crate::source::{Basis, Source};
+    use truechimer_feedforward::{RatePrior, Settings};
+    use truechimer_time::{CountSpan, Rate};
+
+    /// A count from before says nothing, however far the counter went back.
+    #[test]
+    fn lines_come_back_in_a_new_epoch() {
+        let at = |seconds: u64| Count(seconds * 1_000_000_000);
+        let (before, after) = (at(500_000), at(10));
+        let mut lines = Lines::new(before);
+        while lines.take(before, Period::NANOSECOND) {}
+        let (told, now) = (Part::Used, Part::Used);
+        let member = Member { now, doubt: None, since: before, told, lines };
+        let mut bulletin = Bulletin { begun: Some(before), ..Bulletin::default() };
+        bulletin.members.insert(7, member);
+        bulletin.new_epoch(after);
+        assert_eq!((bulletin.since(7), bulletin.begun), (Some(after), None));
+        let mut lines = bulletin.members[&7].lines;
+        assert_eq!([909, 911].map(|s| lines.take(at(s), Period::NANOSECOND)), [false, true]);
+    }
+
+    #[test]
+    fn a_doubt_is_as_old_as_its_kind() {
+        let settings = Settings {
+            nominal: Period::NANOSECOND,
+            resolution: CountSpan(1),
+            max_wander: Rate::from_ppb(500),
+            accept_step_after: Span::from_secs(3600),
+            asymmetry: None,
+        };
+        let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
+        let basis = Basis { settings, rate, time: None };
+        let (id, config) = (SourceId(1), SourceConfig::new("s1"));
+        let mut source = Source::new(id, config, EstimatorKind::Ours, &basis, true, Count(0));
+        let mut bulletin = Bulletin::default();
+        let ms = Span::from_millis;
+        for (at, part, why, since) in [
+            (1, Selection::Truechimer, Why::Improbable(ms(2)), 1),
+            (2, Selection::Truechimer, Why::Improbable(ms(3)), 1),
+            (3, Selection::Truechimer, Why::Silent(ms(3)), 3),
+            (4, Selection::Falseticker, Why::Apart(ms(3)), 4),
+        ] {
+            source.mark(part);
+            source.weigh(None, Some(why));
+            bulletin.look(std::iter::once(&source as &dyn Voice), false, Count(at));
+            assert_eq!(bulletin.since(1), Some(Count(since)));
+        }
+    }
 
     #[test]
     fn lines_are_few_and_come_back() {

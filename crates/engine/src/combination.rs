@@ -32,7 +32,8 @@ const LEAST: f64 = 50e-9;
 /// Standard deviation of what a reference does from exchange to exchange, as a share of its root
 /// distance: that is a bound, mostly of what stands still, and rounded up to 15 µs on the wire.
 const REFERENCE: f64 = 0.02;
-/// Over how long the noise of a source is averaged for its weight, s ...
+/// Over how long the noise of a source is averaged for its weight, s, all alike until then: what was
+/// not known at first is soon forgotten ...
 const NOISE: f64 = 1800.0;
 /// ... unless it is so many times that by now: it has gone silent.
 const SILENT: f64 = 4.0;
@@ -113,8 +114,9 @@ struct Member {
     known: f64,
     /// How far it was from there after the last combination, s; `None` if it had no part in it.
     off: Option<f64>,
-    /// Mean variance of its noise, s².
+    /// Mean variance of its noise, s², and how long that has been averaged, s.
     noise: Option<f64>,
+    averaged: f64,
     /// What it was seen to jump by, s².
     jumped: f64,
     /// It was seen to jump at that count, and nobody has told yet whose jump it was.
@@ -289,8 +291,15 @@ impl Put {
         let precision = 1.0 / self.noise;
         let off = self.off() - stands;
         let member = &mut self.member;
-        let before = member.noise.unwrap_or(self.quick);
-        member.noise = Some(before + (self.quick - before) * (dt / NOISE).min(1.0));
+        match member.noise {
+            Some(before) if dt > 0.0 => {
+                let over = member.averaged.min(NOISE);
+                member.noise = Some(before + (self.quick - before) * (dt / (over + dt)));
+                member.averaged += dt;
+            }
+            Some(_) => {}
+            None => member.noise = Some(self.quick),
+        }
         if young {
             (member.lean, member.known, member.off) =
                 (member.lean + off, YOUNG * precision, Some(0.0));
@@ -360,4 +369,33 @@ fn judge(put: &mut [Put], at: Count) {
 fn weighted(put: &[Put], weight: impl Fn(&Put) -> f64, value: impl Fn(&Put) -> f64) -> f64 {
     let total: f64 = put.iter().map(&weight).sum();
     put.iter().map(|p| weight(p) / total * value(p)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Estimators know little at first, and say so.
+    #[test]
+    fn what_was_not_known_at_first_is_soon_forgotten() {
+        let mut put = Put {
+            id: 1,
+            offset: 0.0,
+            noise: 1e-12,
+            quick: 0.0,
+            mean: 0.0,
+            best: 1e-12,
+            lean: 0.0,
+            heard: Count(0),
+            silent: false,
+            member: Member::default(),
+        };
+        // Half an hour.
+        for exchanges in 1..=113 {
+            put.quick = 1e-8 / f64::from(exchanges * exchanges);
+            put.learn(0.0, 16.0, exchanges < 5);
+        }
+        let mean = put.member.noise.unwrap();
+        assert!((0.5e-10..2e-10).contains(&mean), "{mean}");
+    }
 }

@@ -181,7 +181,7 @@ impl Engine {
             Event::Reply { source, from, sent, received, packet } => {
                 let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
                 let about = known.then(|| self.hand.time_at(received.count));
-                let reckoned = about.and_then(|about| self.reckoned(received.count, about));
+                let reckoned = about.and_then(|about| self.reckoned(source, received.count, about));
                 if let Some(source) = self.source(source) {
                     let clock = Clock { leaps, about, reckoned };
                     let smeared = source.smears();
@@ -317,6 +317,7 @@ impl Engine {
             pulse.new_epoch(at);
         }
         self.combination.forget();
+        self.bulletin.new_epoch(at);
         self.reckoning = None;
         // The machine may be another one now.
         self.rate_prior = self.nominal;

@@ -51,10 +51,13 @@ impl Kernel {
     }
 
     /// Nobody will be there to take a leap second back: it is disarmed, unless it is happening. The
-    /// rest stands, and the kernel lets it age.
+    /// rest stands, and the kernel lets it age, as far as it is promised.
     pub(crate) fn disarm(&mut self, hand: &Hand, count: Count) -> Option<Steer> {
         if !self.armed || is_leaping(&hand.leaps, hand.time_at(count)) {
             return None;
+        }
+        if !hand.status.bound_holds() {
+            return self.nothing();
         }
         let Steer::Tell(word) = self.word(hand, count, self.offset) else { return None };
         self.armed = false;

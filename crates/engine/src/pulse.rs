@@ -282,7 +282,7 @@ impl Pulse {
     pub(crate) fn new_epoch(&mut self, at: Count) {
         self.estimator.new_epoch();
         self.basis.time = None;
-        (self.last, self.second) = (None, None);
+        (self.last, self.second, self.why) = (None, None, None);
         self.selection = Selection::Unusable;
         self.plan = match self.plan {
             Plan::Open(_) => Plan::Open(at),

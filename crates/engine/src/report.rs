@@ -166,17 +166,6 @@ impl Doubted {
 
     /// Why it has no part, for that long.
     pub(crate) fn of(why: &Why, age: Span) -> Doubted {
-        let kind = match why {
-            Why::NoMajority
-            | Why::MeetsNone
-            | Why::Apart(_)
-            | Why::NewsApart(_)
-            | Why::LastApart => DoubtKind::Falseticker,
-            Why::Contradicts(..) => DoubtKind::Contradiction,
-            Why::Improbable(_) => DoubtKind::Improbable,
-            Why::Silent(_) => DoubtKind::Silent,
-            Why::Smears => DoubtKind::Smear,
-        };
-        Doubted { kind, age, by: why.by(), replies: None, left: None }
+        Doubted { kind: why.kind(), age, by: why.by(), replies: None, left: None }
     }
 }

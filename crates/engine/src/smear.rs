@@ -53,12 +53,6 @@ pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
     Some(Span(step * ahead))
 }
 
-impl Early {
-    fn open(honest: u32) -> Early {
-        if honest < HONEST { Early::Open(honest) } else { Early::Over }
-    }
-}
-
 /// What is thought of one server.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Smear {
@@ -78,9 +72,23 @@ enum Early {
     /// No reply since the day of the leap began.
     #[default]
     Unseen,
-    /// It is, but for so many clear replies in a row of a server that does not smear.
-    Open(u32),
+    /// It is.
+    Open {
+        /// But for so many clear replies in a row of a server that does not smear.
+        honest: u32,
+        /// The smear has been more than a round trip: what it is now says nothing of what it has come
+        /// to, and of how far the clock was carried along.
+        beyond: bool,
+    },
     Over,
+}
+
+impl Early {
+    const OPEN: Early = Early::Open { honest: 0, beyond: false };
+
+    fn open(honest: u32, beyond: bool) -> Early {
+        if honest < HONEST { Early::Open { honest, beyond } } else { Early::Over }
+    }
 }
 
 impl Smear {
@@ -103,14 +111,19 @@ impl Smear {
         let clear = expected.abs() >= CLEAR * doubtful && doubt <= OWN * expected.abs();
         // No path hides so much.
         let honest = (off - expected).abs() > rtt / 2.0 + doubt + LEAST;
-        self.early = match self.early {
-            Early::Unseen if !clear => Early::Open(0),
-            Early::Open(_) if doubt > TELLS * expected.abs() && expected.abs() < rtt => Early::Over,
-            Early::Open(before) if honest || clear && !self.plausible => Early::open(before + 1),
-            Early::Open(_) if clear => Early::Open(0),
-            Early::Open(before) => Early::Open(before),
-            Early::Unseen | Early::Over => Early::Over,
-        };
+        // However rarely it is asked, the first reply of the day alone tells nothing.
+        let early = if self.early == Early::Unseen { Early::OPEN } else { self.early };
+        if let Early::Open { honest: before, beyond } = early {
+            let beyond = beyond || expected.abs() >= rtt;
+            self.early = if !beyond && doubt > TELLS * expected.abs() {
+                // Nobody will ever tell.
+                Early::Over
+            } else if honest || clear && !self.plausible {
+                Early::open(before + 1, beyond)
+            } else {
+                Early::open(if clear { 0 } else { before }, beyond)
+            };
+        }
         if !clear {
             return;
         }
@@ -131,17 +144,25 @@ impl Smear {
         }
     }
 
+    /// The counter broke, and our clock with it: by its own time the server is `expected` ahead if it
+    /// smears. One that does goes on doing so.
+    pub(crate) fn survive(&mut self, expected: Option<Span>) {
+        let found = self.found && expected.is_some();
+        let early = if found { Early::Over } else { Early::Unseen };
+        *self = Smear { found, early, ..Smear::default() };
+    }
+
     /// By how much the newest reply may be wrong, as it is too early to tell whether it is smeared.
     pub(crate) fn doubt(&self, expected: Option<Span>) -> Span {
         match self.early {
-            Early::Open(_) => expected.unwrap_or(Span::ZERO).abs(),
+            Early::Open { .. } => expected.unwrap_or(Span::ZERO).abs(),
             _ => Span::ZERO,
         }
     }
 
     /// Whether it is too early to tell.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.early, Early::Open(_))
+        matches!(self.early, Early::Open { .. })
     }
 
     /// Whether it smears.
@@ -239,10 +260,10 @@ mod tests {
 
     #[test]
     fn until_it_can_be_told_the_doubt_is_as_large_as_the_smear() {
-        let after = |seconds: i64, off: &dyn Fn(f64) -> f64| {
+        let polled = |first: i64, poll: usize, seconds: i64, off: &dyn Fn(f64) -> f64| {
             let mut smear = Smear::default();
             let mut doubt = Span::ZERO;
-            for at in (1..=seconds).step_by(16) {
+            for at in (first..=seconds).step_by(poll) {
                 let expected = expected(&LEAPS, Instant::new(LEAP - HALF + at, 0));
                 let off = Span::from_nanos((off(at as f64) * 1e9) as i64);
                 smear.look(off, Span::from_micros(500), Span::ZERO, expected);
@@ -253,7 +274,21 @@ mod tests {
             }
             doubt
         };
+        let after = |seconds: i64, off: &dyn Fn(f64) -> f64| polled(1, 16, seconds, off);
         let smeared = |s: f64| s / -86_400.0;
+        for poll in [64, 1024] {
+            let first = poll as i64 - 4;
+            let last = |replies| first + poll as i64 * (replies - 1);
+            let polled =
+                |replies: i64, off: &dyn Fn(f64) -> f64| polled(first, poll, last(replies), off);
+            assert!(
+                polled(1, &smeared) > Span::from_micros(690),
+                "{poll}: one reply tells nothing"
+            );
+            assert_eq!(polled(8, &smeared), Span::ZERO, "{poll}: it is known, and taken off");
+            assert!(polled(1, &|_| 0.0) > Span::from_micros(690), "{poll}");
+            assert_eq!(polled(2, &|_| 0.0), Span::ZERO, "{poll}: an honest one");
+        }
         assert_eq!(after(33, &smeared).as_nanos(), 381_944);
         assert_eq!(after(300, &smeared), Span::ZERO, "it is known, and taken off");
         assert!(after(17, &|_| 0.0) > Span::from_micros(190), "too early");
@@ -285,6 +320,13 @@ mod tests {
             assert!(found && open < 2400, "{rate}: {open}");
         }
         assert_eq!(lasts(6.0, true), (19_984, false), "but it is in doubt all along");
+        let mut smear = Smear::default();
+        for at in (16..2 * HALF).step_by(16) {
+            let expected = expected(&LEAPS, Instant::new(LEAP - HALF + at, 0));
+            let doubt = Span::from_nanos((6.0 * at as f64 * 1e3) as i64);
+            smear.look(expected.unwrap(), Span::from_millis(36), doubt, expected);
+            assert!(smear.is_open(), "{at}");
+        }
     }
 
     #[test]

@@ -439,6 +439,8 @@ impl Source {
         }
         self.estimator.new_epoch();
         self.selection = Selection::Unusable;
+        // Neither is a count of before worth anything, nor a doubt about what was said then.
+        (self.moved, self.why) = (None, None);
         if let Some(association) = &mut self.association {
             association.give_up();
         }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use truechimer_time::Span;
 
+use crate::report::DoubtKind;
+
 /// See the module's text. Spans are never negative.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
@@ -28,6 +30,21 @@ pub(crate) enum Why {
 }
 
 impl Why {
+    /// Of which kind the doubt is.
+    pub(crate) fn kind(&self) -> DoubtKind {
+        match self {
+            Why::NoMajority
+            | Why::MeetsNone
+            | Why::Apart(_)
+            | Why::NewsApart(_)
+            | Why::LastApart => DoubtKind::Falseticker,
+            Why::Contradicts(..) => DoubtKind::Contradiction,
+            Why::Improbable(_) => DoubtKind::Improbable,
+            Why::Silent(_) => DoubtKind::Silent,
+            Why::Smears => DoubtKind::Smear,
+        }
+    }
+
     /// By how much it is off, where that is known.
     pub(crate) fn by(&self) -> Option<Span> {
         match self {

@@ -6,7 +6,7 @@ mod world;
 
 use truechimer_engine::{Action, Config, Engine, Event, Selection, SourceId, Start};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
-use truechimer_time::{CountSpan, Leaps, Rate, Span, Stamp, StampMethod};
+use truechimer_time::{CountSpan, Leap, Leaps, Rate, Span, Stamp, StampMethod};
 use truechimer_timehands::{Hand, Status};
 use world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 
@@ -166,4 +166,27 @@ fn a_little_better_is_no_reason_to_switch() {
         assert_eq!(report.sources[1].selection == Selection::Selected, switches, "{delay}");
         assert_ne!(report.sources[0].selection, Selection::Falseticker);
     }
+}
+
+/// A break of the counter changes nothing about the server.
+#[test]
+fn a_smear_that_was_found_is_taken_off_after_a_break() {
+    let next = Some(Leap { at: ORIGIN + 1 + 3600 + 43_200, step: 1 });
+    let leaps = Leaps { known: true, next, ..Leaps::default() };
+    let mut world = World::new(&["s1"], Start { leaps, ..start() });
+    world.leaps = leaps;
+    world.run(3600);
+    let (skew, offset) = (-11_574, Span::from_nanos(11_574 * 3600));
+    *world.server("s1") = Server { skew, offset, ..HONEST };
+    world.run(600);
+    let found =
+        |world: &World| world.notes.iter().filter(|n| n.contains(" smears the leap")).count();
+    assert_eq!(found(&world), 1, "{:?}", world.notes);
+    for _ in 0..2 {
+        world.event(Event::Disruption { reason: "test".into() });
+        world.run(120);
+        world.assert_true();
+        assert!(world.error().abs() < Span::from_micros(50), "{}", world.error());
+    }
+    assert_eq!(found(&world), 1, "{:?}", world.notes);
 }

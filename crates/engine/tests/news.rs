@@ -163,7 +163,7 @@ fn the_doubt_has_a_form_for_programs() {
 #[test]
 fn the_kernel_is_not_left_to_leap_by_itself() {
     let midnight = 1_801_440_000;
-    for (before, disarmed) in [(3600, true), (1, false)] {
+    for (before, disarmed, broken) in [(3600, true, false), (1, false, false), (3600, true, true)] {
         let at = Count((midnight - 7200 - ORIGIN) as u64 * 1_000_000_000);
         let leap = Some(Leap { at: midnight + 1, step: 1 });
         let leaps = Leaps { next: leap, ..Leaps::default() };
@@ -184,10 +184,36 @@ fn the_kernel_is_not_left_to_leap_by_itself() {
         assert_eq!(world.steers.iter().find_map(leap_of).unwrap().0, 1, "{:?}", world.steers);
         world.run(7200 - before - 60);
         world.steers.clear();
+        if broken {
+            world.server("s1").up = false;
+            world.event(Event::Disruption { reason: "test".into() });
+        }
         world.event(Event::Stop);
         let last = world.steers.iter().find_map(leap_of);
+        if broken {
+            assert_eq!(last, Some((0, None)), "nothing is promised");
+            continue;
+        }
         assert_eq!(last.map(|(leap, _)| leap), disarmed.then_some(0), "{before}");
         // It stays as good as it is.
         assert!(last.is_none_or(|(_, error)| error.unwrap() > Span::from_micros(40)));
     }
+}
+
+/// A count of the old epoch says nothing of how long a doubt is old.
+#[test]
+fn a_doubt_is_no_older_than_the_epoch() {
+    let mut world = three();
+    world.server("s2").offset = Span::from_millis(20);
+    world.run(300);
+    let doubt = |world: &World| world.engine.report(world.now).sources[1].doubt;
+    assert!(doubt(&world).is_some());
+    world.server("s2").up = false;
+    world.event(Event::Disruption { reason: "test".into() });
+    assert_eq!(doubt(&world), None);
+    world.server("s2").up = true;
+    world.run(100);
+    let lies = doubt(&world).unwrap();
+    assert_eq!(lies.kind, DoubtKind::Falseticker);
+    assert!(lies.age <= Span::from_secs(101), "{}", lies.age);
 }

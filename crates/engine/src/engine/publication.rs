@@ -143,7 +143,7 @@ impl Engine {
     /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised before.
     pub(super) fn tell_changes(&mut self, first: bool, at: Count, actions: &mut Vec<Action>) {
         let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.voices(), at);
+        bulletin.look(self.voices(), self.follows_one(), at);
         for (level, text) in bulletin.lines(self.voices(), first, at, self.settings.nominal) {
             note(actions, level, text);
         }
@@ -153,7 +153,7 @@ impl Engine {
     /// No source is fit to follow: hold what was published last.
     pub(super) fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
         let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.voices(), at);
+        bulletin.look(self.voices(), self.follows_one(), at);
         self.bulletin = bulletin;
         let usable = self.sources.iter().filter(|s| s.estimate(at).is_some()).count();
         self.reason = if self.to_come(at) > 0 {
@@ -189,6 +189,7 @@ impl Engine {
         let votes = self.votes(at);
         let to_come = self.to_come(at);
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
+        let single = self.follows_one();
         let servers = self.sources.iter_mut().zip(votes);
         let servers = servers.map(|(voice, estimate)| Said { voice, estimate });
         let pulses = self.pulses.iter_mut().map(|pulse| {
@@ -203,9 +204,7 @@ impl Engine {
             let patience = voice.patience() - voice.age(&estimate, at);
             return Some(Chosen { index, estimate, others: 0, patience });
         }
-        // The feedback clocks are shown as they are: one at a time.
-        let combination =
-            (self.config.estimator == EstimatorKind::Ours).then_some(&mut self.combination);
+        let combination = (!single).then_some(&mut self.combination);
         let chosen = voice::choose(&mut voices, combination, to_come, at);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
@@ -214,6 +213,11 @@ impl Engine {
             source.weigh(None, Some(Why::Smears));
         }
         chosen
+    }
+
+    /// The other estimators' clocks are shown as they are: one at a time.
+    fn follows_one(&self) -> bool {
+        self.config.estimator != EstimatorKind::Ours
     }
 
     /// What the second of an edge at count `at` is told by: what the servers vouch for, where they

@@ -3,8 +3,8 @@
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use super::{Engine, STRAYS};
+use crate::event::SourceId;
 use crate::smear;
-use crate::source::Source;
 
 /// A rate that is known this well tells a smear (11.6 ppm) from the oscillator.
 const KNOWS: Rate = Rate::from_ppb(1_000);
@@ -20,8 +20,13 @@ pub(super) struct Reckoning {
 
 impl Engine {
     /// The time at `count` by dead reckoning since a leap second came near, if one is: a server that
-    /// smears it may have taken our clock along. `about` is the time by that.
-    pub(super) fn reckoned(&mut self, count: Count, about: Instant) -> Option<(Instant, Span)> {
+    /// smears it may have taken our clock along. `about` is the time by that, when `speaker` replied.
+    pub(super) fn reckoned(
+        &mut self,
+        speaker: SourceId,
+        count: Count,
+        about: Instant,
+    ) -> Option<(Instant, Span)> {
         if smear::expected(&self.leaps, about).is_none() {
             self.reckoning = None;
             return None;
@@ -31,8 +36,10 @@ impl Engine {
         let begun = *self.reckoning.get_or_insert(now);
         // A rate that was hardly known then says nothing: begin anew as long as it becomes better.
         let smeared = self.sources.iter().any(|s| s.smears() || s.may_smear());
-        // As long as it is open whether somebody smears, a better rate may be that of a smear.
-        let open = self.sources.iter().any(Source::may_yet_smear);
+        // As long as it is open whether somebody smears, a better rate may be that of a smear; but not
+        // of one who has been silent for so long that the others went on without.
+        let mut open = self.sources.iter().filter(|s| s.may_yet_smear());
+        let open = open.any(|s| s.id == speaker || s.is_part() || s.is_heard(count));
         let better = error.0 < begun.error.0 / 2 && !open && !(smeared && begun.error <= KNOWS);
         let begun = if better { now } else { begun };
         self.reckoning = Some(begun);

@@ -68,14 +68,20 @@ impl Source {
             root_distance: reply.root_distance(),
         };
         // By dead reckoning a smear is found, and by the clock without it that it has ended.
-        let smear =
-            match if self.smears() { about.map(|about| (about, Span::ZERO)) } else { *reckoned } {
-                Some((clock, doubt)) => self.unsmear(&mut exchange, leaps, clock, doubt),
-                None => {
-                    self.smear = Smear::default();
-                    Span::ZERO
-                }
-            };
+        let smear = match (about, reckoned) {
+            (Some(about), _) if self.smears() => {
+                self.unsmear(&mut exchange, leaps, *about, Span::ZERO)
+            }
+            (None, _) if self.smears() => {
+                self.go_on_unsmearing(&mut exchange, leaps);
+                Span::ZERO
+            }
+            (_, Some((clock, doubt))) => self.unsmear(&mut exchange, leaps, *clock, *doubt),
+            (_, None) => {
+                self.smear = Smear::default();
+                Span::ZERO
+            }
+        };
         let residence = reply.residence();
         self.drop_impossible_asymmetry(&exchange, residence);
         let mut corrected = self.symmetric(&exchange);
@@ -128,12 +134,25 @@ impl Source {
         if self.smear.is_found() && !was {
             self.resettles = RESETTLES;
         }
+        self.take_off(exchange, off, expected);
+        self.smear.doubt(expected)
+    }
+
+    /// The same of the first replies after the counter broke, when there is no other clock than the
+    /// server's own: it is off by half a second at most, by which a smear changes by less than 6 µs.
+    fn go_on_unsmearing(&mut self, exchange: &mut Exchange, leaps: &Leaps) {
+        let expected = smear::expected(leaps, exchange.server_sent);
+        self.smear.survive(expected);
+        self.take_off(exchange, expected.unwrap_or(Span::ZERO), expected);
+    }
+
+    /// Takes off what is known to be smeared of a server that is `off` from our clock.
+    fn take_off(&self, exchange: &mut Exchange, off: Span, expected: Option<Span>) {
         if let Some((by, rough)) = self.smear.correction(off, expected) {
             exchange.server_received = exchange.server_received - by;
             exchange.server_sent = exchange.server_sent - by;
             exchange.root_distance += rough;
         }
-        self.smear.doubt(expected)
     }
 
     /// Whether it smears a leap second.

@@ -3,7 +3,7 @@
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Span};
 
-use super::{Source, name, skew};
+use super::{Last, Source, name, skew};
 use crate::config::POLL_RANGE;
 use crate::event::SourceId;
 use crate::report::{Selection, SourceReport};
@@ -94,6 +94,17 @@ impl Voice for Source {
 }
 
 impl Source {
+    /// Whether the time that was published last is its, or in part.
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self.selection, Selection::Combined | Selection::Selected)
+    }
+
+    /// Whether its last usable reply is fresh.
+    pub(crate) fn is_heard(&self, at: Count) -> bool {
+        let age = |last: Last| self.nominal.span(at - last.exchange.received.count);
+        self.last.is_some_and(|last| age(last) <= self.patience())
+    }
+
     /// What `sources` shows; `published` is the published clock's offset from this source.
     pub(crate) fn report(
         &self,
