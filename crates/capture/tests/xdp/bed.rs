@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use truechimer_testbed::lacking::{Lacking, or_skip};
@@ -16,6 +17,10 @@ pub const FAR: &str = "farB";
 /// Runs `test` in a thread with a network namespace of its own, with both ends of a wire that has so
 /// many queues: up, without addresses and silent.
 pub fn with_wire(queues: u32, test: impl FnOnce() + Send + 'static) {
+    // A child that another test is about to start has copies of this one's descriptors until it
+    // becomes another program: what this one has closed would go on for a moment.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let name = std::thread::current().name().unwrap_or("xdp").to_owned();
     let inside = std::thread::Builder::new().name(name).spawn(move || {
         if or_skip(namespace()).is_some() {
