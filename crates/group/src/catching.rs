@@ -61,6 +61,7 @@ impl Engine {
                         }) {
                             continue;
                         }
+                        self.hear(from, join.report);
                         let joined = Joined { incarnation, at, join: join.clone() };
                         if self.place.joins.len() < MOST_MEMBERS {
                             self.place.joins.insert(from, joined);

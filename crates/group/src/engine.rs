@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::catching::Catching;
 use crate::commit::Commits;
+use crate::compared::Compared;
 use crate::event::{Action, Event, Notice, Rejection};
 use crate::joining::Transfers;
 use crate::membership::Place;
@@ -39,8 +40,8 @@ pub struct Engine {
     /// The group's state: live, or what is left from when we were.
     pub(crate) state: Option<State>,
     pub(crate) view: Option<View>,
-    /// The group's clock since it went on without our last proposal, which was too far ahead.
-    pub(crate) overruled: Option<View>,
+    /// How its clock stands to the others'.
+    pub(crate) compared: Compared,
     /// The view is but this member's own guess: nothing has been agreed on since the group began.
     pub(crate) guess: bool,
     pub(crate) threads: Threads,
@@ -105,7 +106,7 @@ impl Engine {
             asked: None,
             state: None,
             view: None,
-            overruled: None,
+            compared: Compared::default(),
             guess: false,
             threads: Threads::default(),
             commits: Commits::default(),
@@ -179,6 +180,13 @@ impl Engine {
     /// own. Never with [`Order::Published`], which knows no UTC.
     pub fn is_tied(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.tied)
+    }
+
+    /// Whether all live replicas have said what their clocks say, and those that know UTC agree with
+    /// this member's: where the group is not [tied](Engine::is_tied) because only some know UTC,
+    /// theirs is all that there is.
+    pub fn is_unopposed(&self) -> bool {
+        self.live().is_some_and(|state| state.agree_with(&self.group, self.own.member))
     }
 
     /// How often this member has missed part of the stream and took over the state of another. If

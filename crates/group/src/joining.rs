@@ -103,8 +103,8 @@ impl Engine {
     /// The message that asks to be let in.
     pub(crate) fn own_join(&self) -> Join {
         let report = match (self.view, self.now.utc) {
-            (Some(view), utc) => Some(Report { view: view.at(self.now.physical), utc }),
-            (None, Some(utc)) => Some(Report { view: utc.best, utc: Some(utc) }),
+            (Some(view), utc) => Some(Report::of(view.at(self.now.physical), utc)),
+            (None, Some(utc)) => Some(Report::of(utc.best, Some(utc))),
             (None, None) => None,
         };
         let standing = self.state.as_ref().filter(|_| self.is_replica()).map(|state| Standing {
@@ -143,6 +143,7 @@ impl Engine {
             // It may have been cut off with a value that nobody else has: not below that.
             state.at_least(state.limit.map_or(standing.last, |limit| limit.min(standing.last)));
         }
+        self.hear(from, join.report);
         let at = self.place.position;
         self.place.joins.insert(from, Joined { incarnation, at, join: join.clone() });
         self.transfers.ready.remove(&from);
@@ -225,14 +226,16 @@ impl Engine {
         self.place.admitted.insert(part.joiner, (peer.incarnation, peer.number));
         self.transfers.ready.remove(&part.joiner);
         if let Some(state) = self.state.as_mut() {
-            state.live.insert(part.joiner, peer);
-            state.refresh(&self.group);
+            state.enter(&self.group, peer);
         }
         self.round(from, Thread::JOIN, Call::Group, &part.time);
         if part.joiner == self.own.member
             && let Some(state) = &self.state
         {
             let (there, _) = self.since(state.last, part.time.utc);
+            // What another's clock says is not taken up where this one is sure that it is not so.
+            let most = if self.group.order == Order::Monotone { self.sure() } else { i64::MAX };
+            let there = there.min(most);
             let physical = self.now.physical;
             self.view.get_or_insert(View::new(physical, there)).set(physical, there);
         }

@@ -6,6 +6,7 @@ mod catching;
 mod causal;
 mod checkpoints;
 mod commit;
+mod compared;
 mod engine;
 mod event;
 mod joining;

@@ -1,5 +1,6 @@
 //! What members say to each other, as plain structs; [`wire`](crate::wire) turns them into bytes.
 
+use crate::compared::Compared;
 use crate::steer::Steering;
 use crate::types::{Agreed, Bound, Call, Member, Point, Round, Thread, Utc};
 
@@ -205,6 +206,15 @@ pub(crate) struct Report {
     pub(crate) view: i64,
     /// UTC by its clock at the same instant, if synchronised.
     pub(crate) utc: Option<Utc>,
+    /// And how that stands to the others'; nothing of that in a join.
+    pub(crate) compared: Compared,
+}
+
+impl Report {
+    /// One of a member that has heard nobody.
+    pub(crate) fn of(view: i64, utc: Option<Utc>) -> Report {
+        Report { view, utc, compared: Compared::default() }
+    }
 }
 
 /// The replicated state, the same at every live member at the same place of the stream.

@@ -221,10 +221,8 @@ impl Engine {
         }
         if let Some(view) = self.view {
             self.outbox.reported = Some(now.physical);
-            // One whose proposal was cut says what its clock is to the group's, and not to its own
-            // view, which goes with that clock: so a wild one is found out.
-            let view = self.overruled.unwrap_or(view).at(now.physical);
-            entries.push(Entry::Report(Report { view, utc: now.utc }));
+            let view = view.at(now.physical);
+            entries.push(Entry::Report(Report { view, utc: now.utc, compared: self.compared }));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::event::{Action, Notice};
 use crate::message::{Entry, Kept, Message, Proposal, Report, Time};
 use crate::state::Decided;
 use crate::types::{Agreed, Bound, Call, GroupTime, Member, Order, Phase, Point, Round, Thread};
-use crate::view::{self, View};
+use crate::view;
 use crate::wire::{self, Broken};
 
 /// The floor is kept this far ahead of the group's clock, ns ...
@@ -159,11 +159,6 @@ impl Engine {
             self.notice(Notice::Cut { from, by_ns });
         }
         let guess = std::mem::take(&mut self.guess);
-        let own = self.own.member;
-        if from == own {
-            let cut = decided.cut.is_some() && self.group.order == Order::Monotone;
-            self.overruled = cut.then(|| View::new(self.now.physical, decided.value));
-        }
         if self.group.order == Order::Monotone && self.is_suspect() {
             // Its own view was led by a clock that is wrong: it has the group's from now on.
             self.follow(decided.value, time.utc);
@@ -178,16 +173,31 @@ impl Engine {
         let physical = self.now.physical;
         let (least, most) = self.since(decided.value, time.utc);
         // A clock that is sure that it is not yet that late is not led astray at once.
-        let sure = self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest);
+        let sure = self.sure();
         let Some(view) = self.view.as_mut() else { return };
-        // One that is beyond all that could be agreed on is none of the group's clock.
+        // One that is beyond all that could be agreed on is none of the group's clock, unless this
+        // member's clock bears it out: the proposal may be from before the clock was set ahead.
         let beyond = most.saturating_add_unsigned(self.group.horizon_ns);
+        let beyond = self.now.utc.map_or(beyond, |utc| beyond.max(utc.bound.latest));
         if guess || (decided.as_proposed && view.at(physical) > beyond) {
             view.set(physical, least);
         }
         view.at_least(physical, least.min(sure));
         if decided.as_proposed {
             view.draw(physical, least, most);
+        }
+    }
+
+    /// The latest that UTC can be by this member's clock; the end of time if it has none.
+    pub(crate) fn sure(&self) -> i64 {
+        self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest)
+    }
+
+    /// How another's clock stands to this member's, as its report comes.
+    pub(crate) fn hear(&mut self, from: Member, report: Option<Report>) {
+        let there = report.and_then(|report| report.utc);
+        if let Some(place) = self.group.place(from).filter(|_| from != self.own.member) {
+            self.compared.hear(place, there, self.now.utc);
         }
     }
 
@@ -199,7 +209,6 @@ impl Engine {
     /// Takes the group's clock for its own view.
     fn follow(&mut self, there: i64, sent: Option<Bound>) {
         let (physical, (least, _)) = (self.now.physical, self.since(there, sent));
-        self.overruled = None;
         if let Some(view) = self.view.as_mut() {
             view.set(physical, least);
         }
@@ -212,6 +221,7 @@ impl Engine {
     }
 
     fn reported(&mut self, from: Member, report: Report) {
+        self.hear(from, Some(report));
         let Some(state) = self.state.as_mut() else { return };
         if !self.group.counts(from) {
             return;
@@ -225,7 +235,8 @@ impl Engine {
             self.notice(Notice::Suspect { member, suspected });
         }
         if done.tied {
-            self.notice(Notice::Tied { ahead_ns: done.step.unwrap_or(0) });
+            let ahead_ns = done.step.as_ref().map_or(0, |step| step.by);
+            self.notice(Notice::Tied { ahead_ns });
         }
         if self.group.order == Order::Published {
             return;
@@ -235,10 +246,14 @@ impl Engine {
         if let Some(view) = self.view.as_mut() {
             view.steer(physical, rate);
             match done.step {
-                Some(step) => {
-                    let stepped = view.at(physical).saturating_add(step);
-                    view.set(physical, stepped);
-                }
+                // The views may differ: whose clock is borne out has its own to go by.
+                Some(step) => match self.now.utc.filter(|_| step.borne_out.contains(&own)) {
+                    Some(utc) => view.at_least(physical, utc.best),
+                    None => {
+                        view.set(physical, view.at(physical).saturating_add(step.by));
+                        self.guess = true;
+                    }
+                },
                 None if first && self.guess => {
                     self.guess = false;
                     if from != self.own.member {

@@ -128,7 +128,12 @@ impl Group {
 
     /// Whether this is a member of the universe (otherwise it is an observer).
     pub(crate) fn counts(&self, member: Member) -> bool {
-        self.universe.binary_search(&member).is_ok()
+        self.place(member).is_some()
+    }
+
+    /// Which of the universe's members it is, from 0.
+    pub(crate) fn place(&self, member: Member) -> Option<usize> {
+        self.universe.binary_search(&member).ok()
     }
 
     fn check(&self) -> Result<(), SettingsError> {

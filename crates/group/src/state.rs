@@ -66,10 +66,19 @@ pub(crate) struct Decided {
 pub(crate) struct Reported {
     /// The clock is tied to UTC from now on.
     pub(crate) tied: bool,
-    /// By how much all views go forward at once.
-    pub(crate) step: Option<i64>,
+    /// The group's clock is set ahead, once.
+    pub(crate) step: Option<Step>,
     /// Who is newly suspected, or no longer.
     pub(crate) suspects: Vec<(Member, bool)>,
+}
+
+/// How the group's clock is set ahead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    /// By how much, at most, ns.
+    pub(crate) by: i64,
+    /// Whose clocks have it: they take it from there.
+    pub(crate) borne_out: Vec<Member>,
 }
 
 impl State {
@@ -114,9 +123,10 @@ impl State {
             .collect();
         ranks.sort_unstable();
         self.ranks = ranks.into_iter().map(|(.., member)| member).collect();
+        let trusted: Vec<&Peer> = self.replicas(group).filter(|peer| !peer.suspect).collect();
         let reports: Vec<ClockReport> =
-            self.replicas(group).filter(|peer| !peer.suspect).filter_map(report_of).collect();
-        let trusted = self.replicas(group).filter(|peer| !peer.suspect).count();
+            trusted.iter().filter_map(|peer| report_of(group, peer)).collect();
+        let trusted = trusted.len();
         self.borne_out = steer::limit(&reports, trusted, 0);
         self.vouched = self.borne_out.or(self.vouched);
         let still = if self.borne_out.is_some() { 0 } else { STILL_NS };
@@ -136,6 +146,17 @@ impl State {
 
     fn replicas<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Peer> {
         self.live.values().filter(|peer| group.counts(peer.member))
+    }
+
+    /// A member is live from now on. What others' clocks said of it was of an earlier life.
+    pub(crate) fn enter(&mut self, group: &Group, peer: Peer) {
+        if let Some(place) = group.place(peer.member) {
+            for report in self.live.values_mut().filter_map(|peer| peer.report.as_mut()) {
+                report.compared.forget(place);
+            }
+        }
+        self.live.insert(peer.member, peer);
+        self.refresh(group);
     }
 
     /// Whether this life of this member is live.
@@ -221,37 +242,55 @@ impl State {
         }
         let Some(peer) = self.live.get_mut(&from) else { return done };
         peer.report = Some(report);
-        let reports: Vec<ClockReport> = self.replicas(group).filter_map(report_of).collect();
+        let reports = self.reports(group);
         let many = self.replicas(group).count();
         if group.order == Order::Published || 2 * reports.len() <= many {
             // Too few to judge by.
             self.refresh(group);
             return done;
         }
-        let suspects = steer::suspects(&reports);
+        let verdict = steer::judge(&reports);
         for peer in self.live.values_mut() {
-            let suspect = suspects.contains(&peer.member);
+            let suspect = verdict.suspects(peer.member).unwrap_or(peer.suspect);
             if peer.suspect != suspect {
                 peer.suspect = suspect;
                 done.suspects.push((peer.member, suspect));
             }
         }
-        let known = reports.iter().filter(|report| report.utc.is_some()).count();
-        if !self.tied && 2 * known > many {
+        if !self.tied && 2 * verdict.borne_out.len() > many {
             self.tied = true;
             done.tied = true;
-            let gain = steer::median_gain(&reports, &suspects).unwrap_or(0);
+            let gain = steer::greatest_gain(&reports, &verdict.borne_out).unwrap_or(0);
             if gain > SPREAD_NS as i64 {
-                for report in self.live.values_mut().filter_map(|peer| peer.report.as_mut()) {
-                    report.view = report.view.saturating_add(gain);
+                for peer in self.live.values_mut() {
+                    let Some(report) = peer.report.as_mut() else { continue };
+                    let utc = report.utc.filter(|_| verdict.borne_out.contains(&peer.member));
+                    report.view = match utc {
+                        Some(utc) => report.view.max(utc.best),
+                        None => report.view.saturating_add(gain),
+                    };
                 }
-                done.step = Some(gain);
+                done.step = Some(Step { by: gain, borne_out: verdict.borne_out.clone() });
             }
         }
-        let reports: Vec<ClockReport> = self.replicas(group).filter_map(report_of).collect();
-        self.steering.update(Law::from(group), &reports, &suspects);
+        let reports = self.reports(group);
+        self.steering.update(Law::from(group), &reports, &verdict.borne_out);
         self.refresh(group);
         done
+    }
+
+    /// Whether all replicas have reported, and all that know UTC agree with this one.
+    pub(crate) fn agree_with(&self, group: &Group, member: Member) -> bool {
+        let reports = self.reports(group);
+        let own = reports.iter().find(|report| report.member == member);
+        reports.len() == self.replicas(group).count()
+            && own.is_some_and(|own| {
+                reports.iter().all(|other| other.utc.is_none() || other.agrees(own))
+            })
+    }
+
+    fn reports(&self, group: &Group) -> Vec<ClockReport> {
+        self.replicas(group).filter_map(|peer| report_of(group, peer)).collect()
     }
 
     /// As it travels to a newcomer.
@@ -317,7 +356,8 @@ impl State {
     }
 }
 
-fn report_of(peer: &Peer) -> Option<ClockReport> {
-    let report = peer.report?;
-    Some(ClockReport { member: peer.member, view: report.view, utc: report.utc })
+fn report_of(group: &Group, peer: &Peer) -> Option<ClockReport> {
+    let (report, place) = (peer.report?, group.place(peer.member)?);
+    let Report { view, utc, compared } = report;
+    Some(ClockReport { member: peer.member, place, view, utc, compared })
 }

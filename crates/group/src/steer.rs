@@ -4,15 +4,14 @@
 //! member comes to the same result. Nothing here trusts one report: the offset is a median, whose
 //! clock is wrong is decided by majority, and no result can overflow.
 
+use crate::compared::Compared;
 use crate::settings::Group;
 use crate::types::{Member, Utc};
 
 #[cfg(test)]
 mod tests;
 
-/// By how much the members' own views of the group's clock may differ without one being wrong, ns:
-/// a view is as old as the last message's way here. What the reports say is taken to be uncertain by
-/// this on either side when they are compared.
+/// By how much the group's clock may be behind UTC when it is tied to it without being set ahead, ns.
 pub(crate) const SPREAD_NS: u64 = 5_000_000;
 
 /// The longest time that one report's offset is taken to have lasted, ns.
@@ -26,76 +25,93 @@ const STEPS_PER_STEERING_TIME: i128 = 4;
 pub(crate) struct ClockReport {
     /// Whose.
     pub(crate) member: Member,
+    /// Which of the universe's members that is.
+    pub(crate) place: usize,
     /// Its own view of the group's clock, ns.
     pub(crate) view: i64,
     /// UTC by its clock; none if that is not synchronised.
     pub(crate) utc: Option<Utc>,
+    /// How its clock stands to the others'.
+    pub(crate) compared: Compared,
 }
 
 impl ClockReport {
-    /// UTC − the group's clock, ns: what the group's clock should gain. None without UTC, or if the
-    /// report contradicts itself.
-    fn gain(&self) -> Option<Gain> {
-        let utc = self.utc?;
-        if !(utc.bound.earliest..=utc.bound.latest).contains(&utc.best) {
-            return None;
+    /// UTC − the group's clock, ns: what the group's clock should gain. None without UTC.
+    fn gain(&self) -> Option<i128> {
+        Some(i128::from(self.utc?.best) - i128::from(self.view))
+    }
+
+    /// Whether each of the two has heard the other, and both can be right.
+    pub(crate) fn agrees(&self, other: &ClockReport) -> bool {
+        let heard = |a: &ClockReport, b: &ClockReport| a.compared.possible.contains(b.place);
+        self.place == other.place || (heard(self, other) && heard(other, self))
+    }
+
+    /// Whether one of the two has heard from the other what cannot be.
+    fn contradicts(&self, other: &ClockReport) -> bool {
+        let ahead = |a: &ClockReport, b: &ClockReport| a.compared.ahead.contains(b.place);
+        self.place != other.place && (ahead(self, other) || ahead(other, self))
+    }
+}
+
+/// Whose clocks can be right.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Verdict {
+    /// Those that more than half of the synchronised ones agree with, themselves counted.
+    pub(crate) borne_out: Vec<Member>,
+    /// Those that cannot be borne out, as so many contradict them, while others are.
+    contradicted: Vec<Member>,
+    /// Those that have no UTC.
+    silent: Vec<Member>,
+}
+
+impl Verdict {
+    /// Whether its clock contradicts the majority's; none where that is not known.
+    pub(crate) fn suspects(&self, member: Member) -> Option<bool> {
+        if self.contradicted.contains(&member) {
+            return Some(true);
         }
-        let spread = i128::from(SPREAD_NS);
-        let relative = |time: i64| i128::from(time) - i128::from(self.view);
-        Some(Gain {
-            earliest: relative(utc.bound.earliest) - spread,
-            best: relative(utc.best),
-            latest: relative(utc.bound.latest) + spread,
-        })
+        let cleared = self.borne_out.contains(&member) || self.silent.contains(&member);
+        cleared.then_some(false)
     }
 }
 
-/// UTC − a member's view of the group's clock, ns, the ends widened by [`SPREAD_NS`].
-#[derive(Clone, Copy)]
-struct Gain {
-    earliest: i128,
-    best: i128,
-    latest: i128,
-}
-
-impl Gain {
-    fn contains(&self, place: i128) -> bool {
-        (self.earliest..=self.latest).contains(&place)
-    }
-}
-
-/// Whose clocks contradict the majority's, in the order of the reports (one for each live member).
+/// Judges the clocks of the live members by what they say of each other (one report for each).
 ///
-/// A clock is borne out if its interval has a point in common with those of more than half of the
-/// synchronised ones, itself counted. Where no such point exists there is no majority, and nobody
-/// is suspected. Members without UTC are not asked and never suspected.
-pub(crate) fn suspects(reports: &[ClockReport]) -> Vec<Member> {
-    let gains: Vec<(Member, Gain)> =
-        reports.iter().filter_map(|report| Some((report.member, report.gain()?))).collect();
-    let majority = gains.len() / 2 + 1;
-    // The points common to a set of intervals begin where one of them does.
-    let common: Vec<i128> = gains
-        .iter()
-        .map(|(_, gain)| gain.earliest)
-        .filter(|&place| gains.iter().filter(|(_, gain)| gain.contains(place)).count() >= majority)
-        .collect();
-    if common.is_empty() {
-        return Vec::new();
-    }
-    gains
-        .iter()
-        .filter(|(_, gain)| !common.iter().any(|&place| gain.contains(place)))
-        .map(|&(member, _)| member)
-        .collect()
+/// Where no clock is borne out there is no majority, and nobody is suspected. Members without UTC
+/// are not asked and never suspected.
+pub(crate) fn judge(reports: &[ClockReport]) -> Verdict {
+    let (known, silent): (Vec<&ClockReport>, Vec<&ClockReport>) =
+        reports.iter().partition(|report| report.utc.is_some());
+    let majority = known.len() / 2 + 1;
+    let those = |count: &dyn Fn(&ClockReport, &ClockReport) -> bool, enough: bool| {
+        let many = |one: &ClockReport| known.iter().filter(|other| count(one, other)).count();
+        known
+            .iter()
+            .filter(|one| (many(one) >= majority) == enough)
+            .map(|one| one.member)
+            .collect::<Vec<Member>>()
+    };
+    let borne_out = those(&|a, b| a.agrees(b), true);
+    let contradicted = match borne_out.is_empty() {
+        true => Vec::new(),
+        false => those(&|a, b| !a.contradicts(b), false),
+    };
+    let silent = silent.iter().map(|report| report.member).collect();
+    Verdict { borne_out, contradicted, silent }
 }
 
-/// The median of what the unsuspected members say the group's clock should gain, ns (UTC − group);
+/// The median of what those that are borne out say the group's clock should gain, ns (UTC − group);
 /// between the two in the middle if they are even in number.
-pub(crate) fn median_gain(reports: &[ClockReport], suspects: &[Member]) -> Option<i64> {
-    let best = |report: &ClockReport| {
-        if suspects.contains(&report.member) { None } else { Some(report.gain()?.best) }
-    };
-    median(reports.iter().filter_map(best).collect()).map(to_i64)
+pub(crate) fn median_gain(reports: &[ClockReport], borne_out: &[Member]) -> Option<i64> {
+    let trusted = reports.iter().filter(|report| borne_out.contains(&report.member));
+    median(trusted.filter_map(ClockReport::gain).collect()).map(to_i64)
+}
+
+/// The greatest of these gains, ns: from the view that is the farthest behind.
+pub(crate) fn greatest_gain(reports: &[ClockReport], borne_out: &[Member]) -> Option<i64> {
+    let trusted = reports.iter().filter(|report| borne_out.contains(&report.member));
+    trusted.filter_map(ClockReport::gain).max().map(to_i64)
 }
 
 /// The newest group time that more than half of `live` members' reports bear out, and the horizon
@@ -146,8 +162,8 @@ impl Steering {
     /// A proportional and an integral part, critically damped: an offset is taken away in the
     /// steering time, and a rate by which the physical clocks are off leaves no offset. The time
     /// between two updates is the median of the reports' too, so that one wild report changes
-    /// nothing of either. If nobody knows UTC, the lasting part goes on.
-    pub(crate) fn update(&mut self, law: Law, reports: &[ClockReport], suspects: &[Member]) {
+    /// nothing of either. Where no majority bears out any clock, the lasting part goes on.
+    pub(crate) fn update(&mut self, law: Law, reports: &[ClockReport], borne_out: &[Member]) {
         let cap = law.cap_ppb();
         let now = median(reports.iter().map(|report| report.view.into()).collect()).map(to_i64);
         let step = match (self.updated, now) {
@@ -156,7 +172,7 @@ impl Steering {
         };
         self.updated = now.or(self.updated);
         let step = i128::from(step);
-        let Some(gain) = median_gain(reports, suspects) else {
+        let Some(gain) = median_gain(reports, borne_out) else {
             self.rate_ppb = to_i32((i128::from(self.trend_ppt) / 1000).clamp(-cap, cap));
             return;
         };

@@ -1,4 +1,4 @@
-//! The members' messages as bytes, version 1.
+//! The members' messages as bytes, version 2.
 //!
 //! All numbers are little-endian and of fixed length; a list or text has its length before it (4
 //! bytes), an option or a choice one byte that says which. What is written is read back the same,
@@ -17,6 +17,7 @@
 //! Bytes from the network are hostile: whatever is wrong has a name, nothing is allocated that the
 //! message is not long enough for, and every limit of [`message`](crate::message) is checked here.
 
+use crate::compared::Compared;
 use crate::event::LARGEST_PAYLOAD;
 use crate::message::{
     Checkpoint, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD, MOST_HELD_BYTES,
@@ -36,7 +37,7 @@ use form::{Form, Item, Reader, named, plain};
 const MAGIC: &[u8; 4] = b"TCGR";
 
 /// The version of the protocol that this is.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {
@@ -148,7 +149,12 @@ plain!(
         && piece.bytes.len() <= LONGEST_PART,
     "a part of a checkpoint that cannot be"
 );
-plain!(Report { view, utc });
+plain!(Report { view, utc, compared });
+plain!(
+    Compared { possible, ahead },
+    |compared| compared.is_sound(),
+    "a clock that is possible and is not"
+);
 plain!(Transfer { snapshot, checkpoint });
 plain!(
     Checkpoint { data, position, values },

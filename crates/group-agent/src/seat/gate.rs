@@ -89,7 +89,11 @@ impl Seat {
         {
             return true;
         }
-        // Only some members know UTC, and this is one: good as long as the group's clock is there.
+        // Only some members know UTC, and this is one: good as long as the group's clock is there,
+        // and nobody has another.
+        if !self.engine.is_unopposed() {
+            return false;
+        }
         let Some((utc, view)) = now.utc.zip(self.engine.view(*now)) else { return false };
         let slack = self.membership.group.horizon_ns;
         let low = utc.bound.earliest.saturating_sub_unsigned(slack);

@@ -249,3 +249,88 @@ fn the_floor_is_kept_before_the_value_is_used() {
         assert!((2..=14).contains(&kept), "{kept}");
     }
 }
+
+/// Hours from the truth at the beginning, however the members come together and their messages meet.
+#[test]
+fn a_wild_clock_is_found_out_in_whatever_order_a_group_forms() {
+    for seed in 0..600u64 {
+        let mut random = Random::new(seed);
+        let ids = [1, 2, 3];
+        let wild = ids[random.below(3) as usize];
+        let hours = if random.below(2) == 0 { 3 } else { -3 };
+        let mut net = Net::new(&ids);
+        for id in random.shuffled(ids) {
+            net.start(id);
+            let honest = random.below(2 * MS as u64) as i64 - MS;
+            let off = if id == wild { hours * 3600 * S } else { honest };
+            net.nodes.get_mut(&id).unwrap().utc = Some((off, MS));
+        }
+        // One by one, or some at once.
+        let order = random.shuffled(ids);
+        let mut there = 0;
+        while there < 3 {
+            there += 1 + random.below(3 - there as u64) as usize;
+            net.join(&order[..there]);
+            for _ in 0..random.below(20) {
+                random.stir(&mut net, &ids);
+            }
+        }
+        for turn in 0..300 {
+            random.stir(&mut net, &ids);
+            if turn % 100 == 0 {
+                net.settle();
+                net.pass(S);
+            }
+        }
+        net.settle();
+        net.pass(3 * S);
+        let report = net.engine(2).status().members;
+        for member in &report {
+            assert_eq!(member.suspect, member.member == Member(wild), "{seed}: {report:#?}");
+        }
+        // A proposal may be as far ahead as that, once.
+        net.pass(70 * S);
+        let value = net.all_read(&ids, 99);
+        assert_ne!(value.synchronizer, Member(wild), "{seed}");
+        let off = value.time.0 - net.now;
+        assert!(off.abs() < 100 * MS, "{seed}: {off} ns");
+        net.all_live(&ids);
+    }
+}
+
+/// What happens when, by a seed.
+struct Random(rand_chacha::ChaCha8Rng);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        Random(rand_core::SeedableRng::seed_from_u64(seed))
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        rand_core::Rng::next_u64(&mut self.0) % end
+    }
+
+    fn shuffled(&mut self, mut ids: [u32; 3]) -> [u32; 3] {
+        for last in (1..3).rev() {
+            ids.swap(last, self.below(last as u64 + 1) as usize);
+        }
+        ids
+    }
+
+    /// Something happens at one of them: a message comes, what is due is sent, its program reads, or
+    /// time goes by.
+    fn stir(&mut self, net: &mut Net, ids: &[u32; 3]) {
+        let id = ids[self.below(3) as usize];
+        match self.below(8) {
+            0..4 => drop(net.step(id)),
+            4..6 => {
+                let physical = net.reading(id).physical;
+                if net.engine(id).deadline().is_some_and(|due| due <= physical) {
+                    net.flush(id);
+                }
+            }
+            6 => net.read(id, 16 + self.below(2)),
+            _ => net.now += self.below(300 * MS as u64) as i64,
+        }
+    }
+}

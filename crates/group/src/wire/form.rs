@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::compared::Places;
+
 /// Why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Broken {
@@ -190,6 +192,25 @@ impl<T: Item> Form for Vec<T> {
     fn any(random: &mut super::tests::Random) -> Vec<T> {
         let length = random.number() as usize % 4;
         (0..length).map(|_| T::any(random)).collect()
+    }
+}
+
+impl Form for Places {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|word| word.put(out));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Places, Broken> {
+        let mut places = Places::default();
+        for word in &mut places.0 {
+            *word = u64::take(from)?;
+        }
+        Ok(places)
+    }
+
+    #[cfg(test)]
+    fn any(random: &mut super::tests::Random) -> Places {
+        Places(std::array::from_fn(|_| (1 << (random.number() % 64)) & random.number()))
     }
 }
 

@@ -96,8 +96,8 @@ fn plain() -> Message {
 
 /// The layout is a contract between members of different builds.
 #[test]
-fn version_1_as_it_is() {
-    let mut expected = b"TCGR\x01\x00\x08\x07\x06\x05\x04\x03\x02\x01".to_vec();
+fn version_2_as_it_is() {
+    let mut expected = b"TCGR\x02\x00\x08\x07\x06\x05\x04\x03\x02\x01".to_vec();
     for number in [9u64, 10, 11] {
         expected.extend_from_slice(&number.to_le_bytes());
     }
@@ -125,7 +125,7 @@ fn each_fault_has_its_name() {
     };
     assert_eq!(decode(b""), Err(Broken::Foreign));
     assert_eq!(decode(b"\x7fELF and what not"), Err(Broken::Foreign));
-    assert_eq!(with(4, 2), Broken::Version(2));
+    assert_eq!(with(4, 1), Broken::Version(1));
     assert_eq!(with(38, 2), Broken::Wrong("neither yes nor no"));
     assert_eq!(with(40, 0xff), Broken::Wrong("a list longer than can be"));
     assert_eq!(with(43, 0), Broken::Wrong("an entry of no known kind"));
