@@ -41,6 +41,8 @@ pub struct Report {
     pub index: u64,
     /// The nodes that are connected.
     pub connected: Vec<u32>,
+    /// Members that have asked to be let in and have not been yet.
+    pub asking: Vec<u32>,
     /// The members.
     pub members: Vec<MemberReport>,
     /// The synchronizers of the last rounds, the newest last.
@@ -160,6 +162,14 @@ pub struct Counts {
     pub reports: u64,
     /// How often this member had missed part of the stream.
     pub gaps: u64,
+    /// How often it has asked to be let in.
+    pub joins_sent: u64,
+    /// How often it has heard itself ask, while it was not live.
+    pub joins_heard: u64,
+    /// Parts of a state that came for it, in answer to that.
+    pub state_parts: u64,
+    /// And such as were made for an earlier request or at another place of the stream.
+    pub state_parts_unfit: u64,
     /// Messages for the program while there was none.
     pub unheard: u64,
 }

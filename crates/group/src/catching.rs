@@ -68,6 +68,7 @@ impl Engine {
                         }
                         if from == self.own.member && incarnation == self.own.incarnation {
                             self.outbox.joining = None;
+                            self.counts.joins_heard += 1;
                             caught |= join.number == self.outbox.number() && self.place.admits();
                         }
                     }
@@ -105,10 +106,12 @@ impl Engine {
     /// A part of a state at a member that is not live: the whole, if it is the last one for us.
     fn gather(&mut self, from: Member, part: &mut Part) -> Option<Vec<u8>> {
         let bytes = std::mem::take(&mut part.bytes);
-        let joined = self.place.joins.get(&part.joiner)?;
-        if !joined.answers(part) || !self.group.counts(from) {
-            return None;
+        let joined = self.place.joins.get(&part.joiner);
+        let fits = joined.is_some_and(|it| it.answers(part)) && self.group.counts(from);
+        if part.joiner == self.own.member {
+            *if fits { &mut self.counts.parts } else { &mut self.counts.parts_unfit } += 1;
         }
+        let joined = joined.filter(|_| fits)?;
         let last = part.part + 1 == part.parts;
         if last {
             let admitted = (joined.incarnation, part.number);

@@ -62,6 +62,10 @@ pub struct Engine {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) gaps: u64,
+    pub(crate) joins: u64,
+    pub(crate) joins_heard: u64,
+    pub(crate) parts: u64,
+    pub(crate) parts_unfit: u64,
     pub(crate) sent: u64,
     pub(crate) delivered: u64,
     pub(crate) foreign: u64,

@@ -121,6 +121,7 @@ impl Engine {
             }
             if self.outbox.join_due().is_some_and(|due| due <= now) {
                 self.outbox.attempts += 1;
+                self.counts.joins += 1;
                 let join = self.own_join();
                 self.outbox.joining = Some(now);
                 self.outbox.leaving = false;

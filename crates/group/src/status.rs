@@ -29,6 +29,16 @@ pub struct Status {
     /// How often this member had missed part of the stream and took over the state of another. A
     /// program that lived through a change of this has a gap.
     pub gaps: u64,
+    /// Who has asked to be let in and has not been yet, this member included, ascending.
+    pub asking: Vec<Member>,
+    /// How often this member has asked to be let in.
+    pub joins_sent: u64,
+    /// How often it has heard itself ask, while it was not live.
+    pub joins_heard: u64,
+    /// Parts of a state that came for it, in answer to that.
+    pub state_parts: u64,
+    /// And such as were made for an earlier request or at another place of the stream.
+    pub state_parts_unfit: u64,
     /// Messages sent.
     pub messages_sent: u64,
     /// Messages delivered (all, foreign ones too).
@@ -161,6 +171,11 @@ impl Engine {
             recent: counts.recent.iter().copied().collect(),
             joining_ns: self.asked.map(|(since, _)| now.physical.saturating_sub(since)),
             gaps: counts.gaps,
+            asking: self.place.joins.keys().copied().collect(),
+            joins_sent: counts.joins,
+            joins_heard: counts.joins_heard,
+            state_parts: counts.parts,
+            state_parts_unfit: counts.parts_unfit,
             messages_sent: counts.sent,
             messages_delivered: counts.delivered,
             foreign: counts.foreign,

@@ -58,6 +58,7 @@ impl Seat {
             generation: status.point.generation,
             index: status.point.index,
             connected: status.connected.iter().map(|member| member.0).collect(),
+            asking: status.asking.iter().map(|member| member.0).collect(),
             members: members(&status, view),
             recent_synchronizers: status.recent.iter().map(|member| member.0).collect(),
             last: status.last.map(value),
@@ -82,6 +83,10 @@ impl Seat {
                 cuts: status.cuts,
                 reports: status.reports,
                 gaps: status.gaps,
+                joins_sent: status.joins_sent,
+                joins_heard: status.joins_heard,
+                state_parts: status.state_parts,
+                state_parts_unfit: status.state_parts_unfit,
                 unheard: self.unheard,
             },
             waiting: Waiting {

@@ -340,12 +340,19 @@ impl Campaign {
         Ok(())
     }
 
-    /// Copies the logs of rings, agents and programs beside the records.
+    /// Copies the logs of rings, agents and programs beside the records, and what the agents say
+    /// of themselves.
     ///
     /// # Errors
     /// Where they cannot be copied.
-    pub fn keep_logs(&self) -> Result<(), Failure> {
+    pub fn keep_logs(&mut self) -> Result<(), Failure> {
         for node in 1..=MEMBERS {
+            let path = self.dir.join(format!("status{node}.json"));
+            let said = match self.bed.report(node) {
+                Ok(report) => format!("{report:#}"),
+                Err(why) => why.0,
+            };
+            std::fs::write(&path, said).map_err(|e| Failure::of(path.display(), e))?;
             for (name, text) in self.bed.logs(node) {
                 let path = self.dir.join(name);
                 std::fs::write(&path, text).map_err(|e| Failure::of(path.display(), e))?;
