@@ -178,6 +178,14 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
                  that gives any: it waits. Start one that does, or set checkpoints = false there"
             ),
         ),
+        Notice::Missed { from } => (
+            Warning,
+            "missed",
+            format!(
+                "node {from} has had messages that did not come here, and Corosync did not say that \
+                 this node was out: it comes in anew"
+            ),
+        ),
         Notice::NotLetIn { for_ns, checkpoint } => (
             Warning,
             "not-let-in",

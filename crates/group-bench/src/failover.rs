@@ -182,9 +182,8 @@ fn campaign(
             }
         }
     }
-    if failed.is_some() {
-        campaign.keep_logs()?;
-    }
+    // Where all is well the folder goes with them.
+    campaign.keep_logs()?;
     let online = campaign.finish()?;
     let verdict = kept::verify(dir)?;
     // The same records in the same order of lives must come to the same counts.

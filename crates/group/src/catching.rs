@@ -42,7 +42,7 @@ impl Catching {
 impl Engine {
     /// A message of the stream at a member that is not live.
     pub(crate) fn listen(&mut self, from: Member, message: Option<Message>) {
-        let at = self.place.position;
+        let at = self.place.mark;
         let mut caught = false;
         let mut whole = None;
         let mut message = message;
@@ -111,7 +111,15 @@ impl Engine {
         if part.joiner == self.own.member {
             *if fits { &mut self.counts.parts } else { &mut self.counts.parts_unfit } += 1;
         }
-        let joined = joined.filter(|_| fits)?;
+        let Some(joined) = joined.filter(|_| fits) else {
+            // Whoever sent it may have let us in by this number: it must not be taken for an old one
+            // that comes late when we ask again.
+            let ours = (self.own.member, self.own.incarnation, self.outbox.number());
+            if (part.joiner, part.incarnation, part.number) == ours {
+                self.outbox.let_in();
+            }
+            return None;
+        };
         let last = part.part + 1 == part.parts;
         if last {
             let admitted = (joined.incarnation, part.number);
@@ -205,17 +213,17 @@ impl Engine {
 
     /// The messages since our join, as if we had been live.
     fn replay(&mut self, mut catching: Catching) {
-        let here = self.place.position;
+        let here = self.place.mark;
         let queue = std::mem::take(&mut catching.queue);
         // Marks that we are not serving anybody meanwhile.
         self.catching = Some(catching);
         for (from, at, message) in queue {
-            self.place.position = at;
+            self.place.mark = at;
             self.apply(from, message.as_ref());
         }
         self.catching = None;
         self.transfers.clear();
-        self.place.position = here;
+        self.place.mark = here;
     }
 
     pub(crate) fn go_live(&mut self) {

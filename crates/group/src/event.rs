@@ -247,6 +247,12 @@ pub enum Notice {
         /// Who waits.
         member: Member,
     },
+    /// Another member has delivered what has not come here, though nobody said that this one was
+    /// out: it comes in anew.
+    Missed {
+        /// Who has more.
+        from: Member,
+    },
     /// This member has asked to be let in and nobody does: said again as long as it lasts.
     NotLetIn {
         /// For how long, ns.

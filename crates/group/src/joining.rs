@@ -144,7 +144,7 @@ impl Engine {
             state.at_least(state.limit.map_or(standing.last, |limit| limit.min(standing.last)));
         }
         self.hear(from, join.report);
-        let at = self.place.position;
+        let at = self.place.mark;
         self.place.joins.insert(from, Joined { incarnation, at, join: join.clone() });
         self.transfers.ready.remove(&from);
         if !self.transfers.new.contains(&from) {

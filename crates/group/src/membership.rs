@@ -15,8 +15,8 @@ use crate::types::{Member, Phase};
 pub(crate) struct Place {
     /// Who is connected, ascending.
     pub(crate) connected: Vec<Member>,
-    /// Messages delivered since it began.
-    pub(crate) position: u64,
+    /// The mark of the last message delivered.
+    pub(crate) mark: u64,
     /// Who has asked to be let in and has not been yet.
     pub(crate) joins: BTreeMap<Member, Joined>,
     /// Who has been let in within this configuration: which life, by which join.

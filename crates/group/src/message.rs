@@ -1,6 +1,7 @@
 //! What members say to each other, as plain structs; [`wire`](crate::wire) turns them into bytes.
 
 use crate::compared::Compared;
+use crate::settings::Digest;
 use crate::steer::Steering;
 use crate::types::{Agreed, Bound, Call, Member, Point, Round, Thread, Utc};
 
@@ -35,6 +36,26 @@ pub(crate) struct Message {
     /// What it says, in this order; at most [`MOST_ENTRIES`]. May be empty: the header itself is an
     /// acknowledgement.
     pub(crate) entries: Vec<Entry>,
+}
+
+impl Message {
+    /// Tells the places apart at which newcomers and their states meet, those where a join was
+    /// delivered, wherever the stream began for a member: with Corosync some may have had a message
+    /// more than others before that.
+    pub(crate) fn mark(from: Member, message: Option<&Message>) -> u64 {
+        let mut digest = Digest::default();
+        digest.number(from.0.into());
+        if let Some(message) = message {
+            digest.number(message.incarnation);
+            digest.number(message.point.generation);
+            digest.number(message.point.index);
+            if let Some(Entry::Join(join)) = message.entries.first() {
+                digest.number(join.number);
+                digest.number(join.attempt);
+            }
+        }
+        digest.0
+    }
 }
 
 /// One thing that a message says.
@@ -153,8 +174,8 @@ pub(crate) struct Part {
     /// And which sending of it: a state that was made in an earlier configuration may come in this
     /// one, and must not be taken for an answer.
     pub(crate) attempt: u64,
-    /// The place in the configuration's stream at which the state was taken: how many messages had
-    /// been delivered since the configuration began.
+    /// The place in the stream at which the state was taken: the [mark](Message::mark) of the message
+    /// that was delivered there.
     pub(crate) at: u64,
     /// Which part, from 0.
     pub(crate) part: u32,

@@ -34,7 +34,7 @@ impl Engine {
             .filter_map(|member| Some((*member, self.place.joins.get(member)?.clone())))
             .collect();
         let chosen = choose(&joined);
-        let at = self.place.position;
+        let at = self.place.mark;
         for member in &chosen {
             if let Some(joined) = self.place.joins.remove(member) {
                 let admitted = (joined.incarnation, joined.join.number);

@@ -16,8 +16,8 @@ const FLOOR_NEAR_NS: i64 = 2_000_000_000;
 impl Engine {
     pub(crate) fn delivered(&mut self, from: Member, bytes: &[u8]) {
         self.counts.delivered += 1;
-        self.place.position += 1;
         let message = self.decode(from, bytes);
+        self.place.mark = Message::mark(from, message.as_ref());
         if self.phase == Phase::Live {
             self.apply(from, message.as_ref());
         } else {
@@ -44,6 +44,9 @@ impl Engine {
 
     /// A message of the stream takes effect on the state: the same at every live member.
     pub(crate) fn apply(&mut self, from: Member, message: Option<&Message>) {
+        if self.has_missed(from, message) {
+            return;
+        }
         let Some(state) = self.state.as_mut() else { return };
         state.point.index = state.point.index.saturating_add(1);
         let Some(message) = message else { return };
@@ -75,6 +78,23 @@ impl Engine {
         }
         self.serve();
         self.check_commits();
+    }
+
+    /// A live member sends nothing before it has delivered what it says it has, and neither do we
+    /// deliver that before we have delivered the same. If it has more, part of the stream has been
+    /// kept from us and the layer below has not said so (Corosync 3.1 does not where its own
+    /// synchronisation was broken off by a further configuration): we come in anew.
+    fn has_missed(&mut self, from: Member, message: Option<&Message>) -> bool {
+        let Some((state, message)) = self.live().zip(message) else { return false };
+        let here = state.point;
+        let more = message.point.generation > here.generation || message.point.index > here.index;
+        if !more || from == self.own.member || !state.lives(from, message.incarnation) {
+            return false;
+        }
+        self.notice(Notice::Missed { from });
+        self.go_outside();
+        self.consider_joining();
+        true
     }
 
     fn asked(&mut self, from: Member, point: Point) {

@@ -45,6 +45,38 @@ fn a_member_stopped_and_continued_has_been_out() {
 }
 
 #[test]
+fn a_member_that_was_out_and_was_not_told_finds_out() {
+    for first in [1, 2] {
+        let mut net = Net::formed(&[1, 2, 3]);
+        net.all_read(&[1, 2, 3], 16);
+        // 1 hears of none of this: neither that the others were by themselves nor what they said.
+        net.configure(&[2, 3], &[]);
+        let alone = net.all_read(&[2, 3], 16);
+        for id in [2, 3] {
+            let node = net.nodes.get_mut(&id).unwrap();
+            node.ring = vec![1, 2, 3];
+            node.inbox.push_back(Item::Configuration(vec![1, 2, 3], vec![]));
+        }
+        net.deliver();
+        assert_eq!(net.phase(1), Phase::Live);
+        net.read(first, 16);
+        net.flush(first);
+        net.settle();
+        net.pass(2 * MS);
+        let missed = |it: &Notice| matches!(it, Notice::Missed { .. });
+        assert!(net.notices(1).iter().any(missed), "{first}");
+        net.all_live(&[1, 2, 3]);
+        assert_eq!(net.engine(1).status().gaps, 1);
+        // What it may have decided by itself meanwhile nobody else has, and nobody goes back.
+        let value = net.all_read(&[1, 2, 3], 17);
+        assert!(value.time > alone.time);
+        for id in [2, 3] {
+            assert!(!net.notices(id).iter().any(missed), "{first}");
+        }
+    }
+}
+
+#[test]
 fn losing_a_majority_that_is_back_at_once_is_being_out() {
     let mut net = Net::formed(&[1, 2, 3]);
     // 3 sees one configuration only, in which the others are, but were lost in between.
