@@ -357,7 +357,7 @@ mod tests {
             asymmetry: None,
         };
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
-        let basis = Basis { settings, rate, time: None };
+        let basis = Basis { settings, rate, time: None, own: false };
         let (id, config) = (SourceId(1), SourceConfig::new("s1"));
         let mut source = Source::new(id, config, EstimatorKind::Ours, &basis, true, Count(0));
         let mut bulletin = Bulletin::default();

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::{Doubt, Estimate, TimePrior};
-use truechimer_time::{Count, CounterId, Instant, Period, Span};
+use truechimer_time::{Count, CounterId, Instant, Period, Span, Utc};
 use truechimer_timehands::Hand;
 
 use crate::select::Claim;
@@ -62,25 +62,80 @@ impl Held {
     }
 }
 
+/// How much older than the clock page a list of those that agreed may be: it is kept whenever it changes,
+/// and every hour.
+const AGREED_FOR: Span = Span::from_secs(4096);
+
+/// The servers that agreed with the clock: to them the time on the clock page is their own word.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agreed {
+    /// The counter, and its epoch.
+    pub counter: CounterId,
+    /// A count of it.
+    pub count: Count,
+    /// The servers, host and port.
+    pub servers: Vec<String>,
+}
+
+impl Agreed {
+    /// Those of whom this hand is the word: none, if it is of another counter or time.
+    pub(crate) fn of(&self, hand: &Hand) -> Vec<String> {
+        let apart = hand.period.span(hand.base - self.count).abs();
+        let goes = self.counter == hand.counter && apart <= AGREED_FOR;
+        if goes { self.servers.clone() } else { Vec::new() }
+    }
+}
+
 /// So many replies of a server must say the same before it counts.
 const EXCHANGES: u32 = 2;
 
-/// What there is to say of a doubt, in one line.
-pub(crate) fn told(doubt: &Doubt, at: Count, nominal: Period) -> String {
+/// What there is to say of a doubt, in one line, when it is `utc` by the clock that is held.
+pub(crate) fn told(doubt: &Doubt, at: Count, nominal: Period, utc: Option<Utc>) -> String {
     let Doubt { step, exchanges, .. } = doubt;
     let since = time(nominal.span(at - doubt.since));
     let replies =
         if *exchanges == 1 { "1 reply".to_owned() } else { format!("{exchanges} replies") };
     let moves = if doubt.steady { "is" } else { "moves, now" };
-    let left = if doubt.left == Span::ZERO {
-        "believed when a few more replies agree".to_owned()
-    } else {
-        format!("believed if it stays there for another {}", time(doubt.left))
-    };
+    let accepted = accepted(doubt, utc);
     format!(
-        "server-step: its time {moves} {step:+} off what was known, since {since} ({replies}): \
-         not used, {left}"
+        "server-step: its time {moves} {step:+} off what was known, for {since} ({replies}): not \
+         used; {accepted}"
     )
+}
+
+/// Why the clock does not follow this server.
+pub(crate) fn held_against(
+    server: &str,
+    doubt: &Doubt,
+    at: Count,
+    nominal: Period,
+    utc: Option<Utc>,
+) -> String {
+    let since = time(nominal.span(at - doubt.since));
+    let says = format!("{server}, which says {:+} for {since}", doubt.step);
+    format!("held against {says}; {}", accepted(doubt, utc))
+}
+
+/// The same in a few words.
+pub(crate) fn in_short(doubt: &Doubt) -> String {
+    let moves = if doubt.steady { "moved" } else { "moves" };
+    format!("held off: its time {moves} by {:+}", doubt.step)
+}
+
+/// When it is believed.
+fn accepted(doubt: &Doubt, utc: Option<Utc>) -> String {
+    if doubt.left == Span::ZERO {
+        return "accepted when a few more replies agree, unless it goes back".into();
+    }
+    let seconds = doubt.left.as_nanos().div_euclid(1_000_000_000);
+    let day = 86_400;
+    let clock = utc.filter(|_| seconds < day).map_or_else(String::new, |utc| {
+        let of_day = (i128::from(utc.unix) + seconds).rem_euclid(day);
+        let (h, min, s) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        format!(" (at {h:02}:{min:02}:{s:02} UTC)")
+    });
+    format!("accepted in {}{clock}, unless it goes back", time(doubt.left))
 }
 
 /// A length of time as people say it, to the second.
@@ -321,14 +376,27 @@ mod tests {
             held: (here, here),
         };
         assert_eq!(
-            told(&doubt, count(1190), Period::NANOSECOND),
-            "server-step: its time is +150.000 ms off what was known, since 3 min 10 s \
-             (12 replies): not used, believed if it stays there for another 56 min 50 s"
+            told(&doubt, count(1190), Period::NANOSECOND, None),
+            "server-step: its time is +150.000 ms off what was known, for 3 min 10 s (12 \
+             replies): not used; accepted in 56 min 50 s, unless it goes back"
         );
+        let utc = |unix| Some(Utc { unix, frac: 0, leap_second: false });
+        assert_eq!(
+            held_against("s1:123", &doubt, count(1190), Period::NANOSECOND, utc(1_800_010_000)),
+            "held against s1:123, which says +150.000 ms for 3 min 10 s; accepted in 56 min 50 s \
+             (at 11:43:30 UTC), unless it goes back"
+        );
+        let week = Doubt { left: Span::from_secs(600_000), ..doubt };
+        let text = told(&week, count(1190), Period::NANOSECOND, utc(1_800_010_000));
+        assert!(text.contains("accepted in 166 h 40 min, unless"), "which day? {text}");
         let first = Doubt { exchanges: 1, steady: false, left: Span::ZERO, ..doubt };
-        let text = told(&first, count(8900), Period::NANOSECOND);
+        let text = told(&first, count(8900), Period::NANOSECOND, None);
+        assert_eq!(in_short(&first), "held off: its time moves by +150.000 ms");
         assert!(text.contains("time moves, now +150.000 ms"), "{text}");
-        assert!(text.contains("since 2 h 11 min (1 reply)"), "{text}");
-        assert!(text.ends_with("believed when a few more replies agree"), "{text}");
+        assert!(text.contains("for 2 h 11 min (1 reply)"), "{text}");
+        assert!(
+            text.ends_with("accepted when a few more replies agree, unless it goes back"),
+            "{text}"
+        );
     }
 }

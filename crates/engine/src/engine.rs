@@ -18,6 +18,7 @@ use crate::bulletin::Bulletin;
 use crate::combination::Combination;
 use crate::config::Config;
 use crate::disruption::Watch;
+use crate::doubt::Held;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
 use crate::kernel::Kernel;
 use crate::leap::Announced;
@@ -76,6 +77,10 @@ pub struct Engine {
     reason: String,
     renew_at: Option<Count>,
     last_at: Count,
+    /// What an earlier daemon held against its servers.
+    inherited: Vec<Held>,
+    /// The log says that no majority agrees.
+    split_told: bool,
 }
 
 impl Engine {
@@ -128,6 +133,8 @@ impl Engine {
             hand,
             renew_at: None,
             last_at: start.at,
+            inherited: Vec::new(),
+            split_told: false,
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
         let of_page =
@@ -140,7 +147,13 @@ impl Engine {
                     held.filter_map(|held| Some((held.server.clone(), held.prior(&w)?))).collect()
                 })
                 .unwrap_or_default(),
+            agreed: warm
+                .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
+                .map_or_else(Vec::new, |(warm, agreed)| agreed.of(&warm)),
         };
+        let held = start.saved.map(|saved| saved.held).unwrap_or_default();
+        engine.inherited =
+            held.into_iter().filter(|held| known.held.contains_key(&held.server)).collect();
         let mut actions = vec![Action::Publish(hand)];
         engine.configure(config, &known, start.at, &mut actions);
         engine.act(start.at, &mut actions);
@@ -319,6 +332,7 @@ impl Engine {
         self.combination.forget();
         self.bulletin.new_epoch(at);
         self.reckoning = None;
+        self.inherited.clear();
         // The machine may be another one now.
         self.rate_prior = self.nominal;
         self.servo.interrupt();
@@ -392,11 +406,13 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// What a daemon before has left of the time: to all servers, and to those that it doubted.
+/// What a daemon before has left of the time: to all servers, and to those that it doubted; and
+/// which servers agreed with that.
 #[derive(Debug, Default)]
 struct Known {
     time: Option<TimePrior>,
     held: BTreeMap<String, TimePrior>,
+    agreed: Vec<String>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

@@ -10,7 +10,7 @@ use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, St
 use truechimer_timehands::Hand;
 
 use crate::config::Config;
-use crate::doubt::Held;
+use crate::doubt::{Agreed, Held};
 
 /// Names a source for as long as the engine lives; never used again after the source is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -58,6 +58,9 @@ pub struct Saved {
     /// What the clock held against its servers then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Held>,
+    /// Which servers agreed with the clock then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreed: Option<Agreed>,
 }
 
 /// Something that happened. The count at which the engine hears of it comes beside it.

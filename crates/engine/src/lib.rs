@@ -28,7 +28,7 @@ pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_POLL, DEFAULT_STEP_ABOVE, EstimatorKind, NTP_PORT,
     POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
-pub use doubt::Held;
+pub use doubt::{Agreed, Held};
 pub use engine::Engine;
 pub use event::{
     Action, Event, HostCheck, KernelWord, Level, Saved, SourceId, Start, Steer, SystemReading,

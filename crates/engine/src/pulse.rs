@@ -299,9 +299,10 @@ impl Pulse {
     pub(crate) fn report(
         &self,
         at: Count,
-        estimate: Option<&Estimate>,
-        published: Option<Span>,
+        reference: Option<&(Instant, Option<String>)>,
     ) -> SourceReport {
+        let estimate = self.estimate(at);
+        let estimate = estimate.as_ref();
         let last = self.last.as_ref();
         let error = |stamp: Stamp| self.nominal().span(stamp.error);
         SourceReport {
@@ -321,7 +322,8 @@ impl Pulse {
             root_distance: last.map(|_| Span::ZERO),
             rtt: last.map(|_| self.config.latency),
             rtt_floor: estimate.map(|e| e.rtt_floor),
-            offset: published,
+            offset: estimate.zip(reference).map(|(e, (reference, _))| *reference - e.time),
+            offset_to: reference.filter(|_| estimate.is_some()).and_then(|(_, name)| name.clone()),
             bound: estimate.map(|e| e.bound),
             deviation: estimate.map(|e| e.deviation),
             skew: estimate.map(|e| skew(e.period, self.nominal())),

@@ -22,6 +22,10 @@ pub struct Report {
     pub skew: Option<Rate>,
     /// Why the status is what it is, in one line.
     pub reason: String,
+    /// The part of the statistical bound that is there only because what the leading source says now
+    /// is held off: the bound covers both.
+    #[serde(default)]
+    pub disputed: Option<Span>,
     /// Every source, in the order of the configuration.
     pub sources: Vec<SourceReport>,
 }
@@ -69,11 +73,11 @@ pub struct SourceReport {
     /// from before.
     #[serde(default)]
     pub holdover: bool,
-    /// The last eight polls, newest in the lowest bit: 1 = a usable reply.
+    /// The last eight polls, newest in the lowest bit: 1 = a reply that was used, or is held off.
     pub reach: u8,
     /// Seconds between requests.
     pub poll: u32,
-    /// Time since the last usable reply.
+    /// Time since the last such reply.
     pub last_reply: Option<Span>,
     /// The server's stratum.
     pub stratum: Option<u8>,
@@ -87,9 +91,14 @@ pub struct SourceReport {
     pub rtt: Option<Span>,
     /// The smallest round trip of the recent past.
     pub rtt_floor: Option<Span>,
-    /// Published clock − this source's estimate: positive, the published clock is ahead of it.
+    /// Published clock − this source's estimate: positive, the published clock is ahead of it. If
+    /// what it says now is held off, that is what counts here. While there is no published clock
+    /// another source takes its place: see `offset_to`.
     pub offset: Option<Span>,
-    /// Bound of this source's own estimate now.
+    /// The source that `offset` is shown against; `None`: the published clock.
+    #[serde(default)]
+    pub offset_to: Option<String>,
+    /// Bound of this source's own estimate now; if what it says now is held off, of that.
     pub bound: Option<Span>,
     /// Standard uncertainty of this source's own estimate (statistical only).
     pub deviation: Option<Span>,

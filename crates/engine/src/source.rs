@@ -12,7 +12,7 @@ use truechimer_feedforward::{
     TimePrior,
 };
 use truechimer_ntp::{Association, LeapIndicator, Reply};
-use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span};
+use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Utc};
 
 use crate::config::{Asymmetry, EstimatorKind, POLL_RANGE, SourceConfig};
 use crate::doubt;
@@ -57,6 +57,8 @@ pub(crate) struct Basis {
     pub(crate) settings: Settings,
     pub(crate) rate: RatePrior,
     pub(crate) time: Option<TimePrior>,
+    /// That time is known to be the server's own word.
+    pub(crate) own: bool,
 }
 
 /// What a server is called: host and port.
@@ -91,6 +93,12 @@ pub(crate) struct Source {
     answered: bool,
     reach: u8,
     last: Option<Last>,
+    /// The newest reply that could be understood, whether it was used or is held off.
+    newest: Option<Last>,
+    /// Its estimator began with the time of a clock page, and nobody knows that this was its word.
+    hearsay: bool,
+    /// It is known to have agreed with that, by what an earlier daemon has kept.
+    pub(crate) agreed: bool,
     requests: u64,
     accepted: u64,
     timeouts: u64,
@@ -184,6 +192,9 @@ impl Source {
             answered: true,
             reach: 0,
             last: None,
+            newest: None,
+            hearsay: basis.time.is_some() && !basis.own,
+            agreed: false,
             requests: 0,
             accepted: 0,
             timeouts: 0,
@@ -237,8 +248,14 @@ impl Source {
     /// Others vouch for that: it is believed from now on.
     pub(crate) fn believe(&mut self) -> Option<Accepted> {
         let accepted = self.estimator.believe()?;
-        self.trouble = None;
+        (self.trouble, self.hearsay, self.last) = (None, false, self.newest);
         Some(accepted)
+    }
+
+    /// Whether it contradicts the time that its estimator began with, and that is not known to have
+    /// been its word.
+    pub(crate) fn is_misrepresented(&self, at: Count) -> bool {
+        self.hearsay && self.last.is_none() && self.doubt(at).is_some()
     }
 
     /// When it wants to act next.
@@ -408,10 +425,10 @@ impl Source {
         self.trouble.clone().filter(|_| new)
     }
 
-    /// What is wrong with it now.
-    fn trouble(&self, at: Count) -> Option<String> {
+    /// What is wrong with it now, which is `utc` if that is known.
+    fn trouble(&self, at: Count, utc: Option<Utc>) -> Option<String> {
         if let Some(doubt) = self.doubt(at) {
-            return Some(doubt::told(&doubt, at, self.nominal));
+            return Some(doubt::told(&doubt, at, self.nominal, utc));
         }
         self.trouble.clone().or_else(|| self.asymmetry_trouble())
     }
@@ -434,9 +451,10 @@ impl Source {
     /// The counter broke: begin again, at once.
     pub(crate) fn new_epoch(&mut self, at: Count) {
         // Whoever had something to say before the break is waited for again.
-        if self.last.take().is_some() {
+        if self.newest.take().is_some() {
             self.chances = CHANCE;
         }
+        (self.last, self.hearsay, self.agreed) = (None, false, false);
         self.estimator.new_epoch();
         self.selection = Selection::Unusable;
         // Neither is a count of before worth anything, nor a doubt about what was said then.

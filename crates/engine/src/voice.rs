@@ -49,6 +49,10 @@ pub(crate) trait Voice {
     fn lean_bound(&self, estimate: &Estimate) -> Span {
         estimate.path_bound.min(estimate.bound)
     }
+    /// Whether anything that it said was used, since the start or since the counter broke.
+    fn is_proven(&self) -> bool {
+        true
+    }
     /// What it says now is false, until it is used again; or no longer.
     fn accuse(&mut self, yes: bool);
     fn is_accused(&self) -> bool;
@@ -150,8 +154,11 @@ pub(crate) fn choose(
             said.voice.mark(Selection::Truechimer);
         }
     }
-    let left =
-        |said: &Said<'_>| said.estimate.map(|e| said.voice.patience() - said.voice.age(&e, at));
+    let left = |said: &Said<'_>| {
+        let left = said.voice.patience() - said.voice.age(&said.estimate?, at);
+        // What an earlier daemon left is no word of its own, however fresh.
+        Some(if said.voice.is_proven() { left } else { left.min(Span(-1)) })
+    };
     let patience = parts.iter().filter_map(|p| left(voices.get(*p)?)).max()?;
     let mut estimate = voices.get(index)?.estimate?;
     let place = (time - origin).0.clamp(all.low, all.high);

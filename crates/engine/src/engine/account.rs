@@ -1,13 +1,14 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
-use truechimer_feedforward::{Doubt, Estimate, Exchange};
-use truechimer_time::{Count, Span};
-use truechimer_timehands::Status;
+use truechimer_feedforward::{Doubt, Exchange};
+use truechimer_time::{Count, Instant, Span, Utc};
+use truechimer_timehands::{Hand, Status};
 
 use super::{Engine, WORTH_SAVING};
 use crate::doubt;
-use crate::doubt::Held;
+use crate::doubt::{Agreed, Held};
 use crate::event::{Saved, SourceId};
+use crate::pulse::Pulse;
 use crate::report::{Doubted, Report, Selection, SourceReport};
 use crate::source::{Source, skew};
 use crate::voice::Voice;
@@ -16,28 +17,70 @@ impl Engine {
     /// What the engine knows, for `sources` and `status`.
     #[must_use]
     pub fn report(&self, now: Count) -> Report {
-        let ours = self.hand.time_at(now);
-        let known = self.hand.status != Status::Unknown;
         let measured = self.selected().and_then(|voice| voice.estimate(now));
-        let offset = |e: &Option<Estimate>| e.as_ref().filter(|_| known).map(|e| ours - e.time);
-        let servers = self.sources.iter().map(|source| {
-            let estimate = source.estimate(now);
-            let doubt = self.doubted(source, source.doubt(now).as_ref(), now);
-            let report = source.report(now, estimate.as_ref(), offset(&estimate));
-            SourceReport { doubt, ..report }
-        });
-        let pulses = self.pulses.iter().map(|pulse| {
-            let estimate = pulse.estimate(now);
-            let report = pulse.report(now, estimate.as_ref(), offset(&estimate));
-            SourceReport { doubt: self.doubted(pulse, None, now), ..report }
-        });
+        let reference = self.reference(now);
+        let servers = self.sources.iter().map(|s| self.server(s, reference.as_ref(), now));
+        let pulses = self.pulses.iter().map(|p| self.pulse_report(p, reference.as_ref(), now));
         Report {
             at: now,
             hand: Some(self.hand),
             skew: measured.map(|e| skew(e.period, self.settings.nominal)),
             reason: self.reason(now),
+            disputed: self.disputed(),
             sources: servers.chain(pulses).collect(),
         }
+    }
+
+    fn server(
+        &self,
+        source: &Source,
+        reference: Option<&(Instant, Option<String>)>,
+        now: Count,
+    ) -> SourceReport {
+        let doubt = self.doubted(source, source.doubt(now).as_ref(), now);
+        SourceReport { doubt, ..source.report(now, self.utc(now), reference) }
+    }
+
+    fn pulse_report(
+        &self,
+        pulse: &Pulse,
+        reference: Option<&(Instant, Option<String>)>,
+        now: Count,
+    ) -> SourceReport {
+        SourceReport { doubt: self.doubted(pulse, None, now), ..pulse.report(now, reference) }
+    }
+
+    /// What the offsets of the sources are shown against, and its name if it is not the published
+    /// clock: without that the server in the middle.
+    fn reference(&self, now: Count) -> Option<(Instant, Option<String>)> {
+        if self.hand.status != Status::Unknown {
+            return Some((self.hand.time_at(now), None));
+        }
+        let (name, time) = self.middle(now)?;
+        Some((time, Some(name)))
+    }
+
+    /// UTC by the published clock.
+    fn utc(&self, now: Count) -> Option<Utc> {
+        let known = self.hand.status != Status::Unknown;
+        known.then(|| self.leaps.utc(self.hand.time_at(now)))
+    }
+
+    /// What of the published bound is there only because it covers what the leading server says now,
+    /// which is held off.
+    fn disputed(&self) -> Option<Span> {
+        let base = self.hand.base;
+        let leads = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
+        let (estimate, doubt) = (leads.estimate(base)?, leads.doubt(base)?);
+        // Of several servers it may be others' word, who stood still.
+        let bound = self.hand.path_bound + self.hand.statistical_bound;
+        if !self.hand.status.bound_holds() || bound < doubt.step.abs() {
+            return None;
+        }
+        let (from, to) = doubt.held;
+        let held = (to - estimate.time).max(estimate.time - from);
+        let disputed = (bound - held).min(self.hand.statistical_bound);
+        Some(disputed).filter(|disputed| *disputed > Span::ZERO)
     }
 
     /// Why the clock does not go along with a source, if so.
@@ -51,36 +94,28 @@ impl Engine {
 
     /// Why the status is what it is: above all that the source it rests on is in doubt.
     fn reason(&self, now: Count) -> String {
-        let selected = self.sources.iter().find(|s| s.selection == Selection::Selected);
-        let doubted = selected.and_then(|source| Some((source, source.doubt(now)?)));
-        doubted.map_or_else(
-            || self.reason.clone(),
-            |(source, doubt)| {
-                let told = doubt::told(&doubt, now, self.settings.nominal);
-                format!("holding the time against {}: {told}", source.name())
-            },
-        )
+        match (self.held_against(now), self.hand.status) {
+            (None, _) => self.reason.clone(),
+            (Some(held), Status::Synchronised) => format!("{}; {held}", self.reason),
+            (Some(held), _) => held,
+        }
+    }
+
+    /// That the clock is held against the server it rests on, if so.
+    pub(super) fn held_against(&self, now: Count) -> Option<String> {
+        let selected = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
+        let (doubt, name) = (selected.doubt(now)?, selected.name());
+        Some(doubt::held_against(&name, &doubt, now, self.settings.nominal, self.utc(now)))
     }
 
     /// What the engine knows of one source, if there is such a one.
     #[must_use]
     pub fn source_report(&self, id: SourceId, now: Count) -> Option<SourceReport> {
-        let estimate = self.voices().find(|voice| voice.id() == id)?.estimate(now);
-        let known = self.hand.status != Status::Unknown;
-        let offset = estimate.filter(|_| known).map(|e| self.hand.time_at(now) - e.time);
+        let reference = self.reference(now);
         let server = self.sources.iter().find(|s| s.id == id);
-        let pulse = self.pulses.iter().find(|p| p.id() == id);
-        let (report, doubt) = match (server, pulse) {
-            (Some(server), _) => {
-                let doubt = self.doubted(server, server.doubt(now).as_ref(), now);
-                (server.report(now, estimate.as_ref(), offset), doubt)
-            }
-            (None, pulse) => {
-                let pulse = pulse?;
-                (pulse.report(now, estimate.as_ref(), offset), self.doubted(pulse, None, now))
-            }
-        };
-        Some(SourceReport { doubt, ..report })
+        let server = server.map(|server| self.server(server, reference.as_ref(), now));
+        let pulse = || self.pulses.iter().find(|p| p.id() == id);
+        server.or_else(|| Some(self.pulse_report(pulse()?, reference.as_ref(), now)))
     }
 
     /// The last exchange with this source that was used.
@@ -95,7 +130,11 @@ impl Engine {
     #[must_use]
     pub fn held(&self, now: Count) -> Vec<Held> {
         let held = |source: &Source| {
-            let (estimate, doubt) = (source.estimate(now)?, source.doubt(now)?);
+            let Some(estimate) = source.estimate(now) else {
+                // It has not answered yet: what was held against it before still is.
+                return self.inherited.iter().find(|held| held.server == source.name()).cloned();
+            };
+            let doubt = source.doubt(now)?;
             Some(Held::new(source.name(), self.counter, now, &estimate, &doubt))
         };
         self.sources.iter().filter_map(held).collect()
@@ -104,15 +143,40 @@ impl Engine {
     /// What is worth keeping across boots, if anything is.
     #[must_use]
     pub fn saved(&self, now: Count) -> Option<Saved> {
-        let estimate = self.selected()?.estimate(now)?;
-        (estimate.difference_error <= WORTH_SAVING).then(|| Saved {
+        let estimate = self.selected().and_then(|voice| voice.estimate(now));
+        let (period, error, time) = match estimate {
+            Some(e) => (e.difference, e.difference_error, e.time),
+            // Nobody is followed any more, which the next daemon should know.
+            None if self.hand.status == Status::Holdover => {
+                let Hand { difference, difference_error, .. } = self.hand;
+                (difference, difference_error, self.hand.time_at(now))
+            }
+            None => return None,
+        };
+        (error <= WORTH_SAVING).then(|| Saved {
             counter: self.counter.kind.name().to_owned(),
             nominal: self.settings.nominal,
-            period: estimate.difference,
-            error: estimate.difference_error,
-            unix: self.leaps.utc(estimate.time).unix,
+            period,
+            error,
+            unix: self.leaps.utc(time).unix,
             held: self.held(now),
+            agreed: Some(Agreed { counter: self.counter, count: now, servers: self.agreed(now) }),
         })
+    }
+
+    /// The servers that agree with the clock, apart from those that something is held against.
+    #[must_use]
+    pub fn agreed(&self, now: Count) -> Vec<String> {
+        use Selection::{Combined, Selected, Truechimer};
+        let agrees = |s: &&Source| match s.estimate(now) {
+            // It has not answered yet.
+            None => s.agreed,
+            Some(_) => {
+                let with_us = matches!(s.selection, Selected | Combined | Truechimer);
+                with_us && s.is_proven() && s.doubt(now).is_none()
+            }
+        };
+        self.sources.iter().filter(agrees).map(Source::name).collect()
     }
 
     /// The poll interval, s, that the estimator of this source would choose, if it has an opinion.

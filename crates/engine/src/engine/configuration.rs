@@ -24,7 +24,8 @@ impl Engine {
         self.settings.max_wander = config.max_wander;
         self.settings.accept_step_after = config.accept_step_after;
         // Who joins later starts from what is known by then.
-        let basis = Basis { settings: self.settings, rate: self.known_rate(), time: known.time };
+        let (settings, rate) = (self.settings, self.known_rate());
+        let basis = Basis { settings, rate, time: known.time, own: false };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
             s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
@@ -47,9 +48,15 @@ impl Engine {
                 None => {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
-                    let time = known.held.get(&source::name(wanted)).copied().or(known.time);
-                    let basis = Basis { time, ..basis };
-                    Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at)
+                    let name = source::name(wanted);
+                    let held = known.held.get(&name).copied();
+                    let time = held.or(known.time);
+                    let agreed = time.is_some() && known.agreed.contains(&name);
+                    let basis = Basis { time, own: agreed || held.is_some(), ..basis };
+                    let mut source =
+                        Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at);
+                    source.agreed = agreed && held.is_none();
+                    source
                 }
             };
             self.sources.push(source);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior};
-use truechimer_time::Count;
+use truechimer_time::{Count, Instant};
 use truechimer_timehands::{Hand, Status};
 
 use super::{Engine, MOMENT, VOID_AFTER, canonical, note};
@@ -18,6 +18,9 @@ use crate::voice::{Chosen, Said, Voice};
 use crate::why::Why;
 use crate::{doubt, prefer, voice};
 
+/// So many servers are named where none agree.
+const SHOWN: usize = 6;
+
 impl Engine {
     pub(super) fn after_reply(
         &mut self,
@@ -26,6 +29,7 @@ impl Engine {
         at: Count,
         actions: &mut Vec<Action>,
     ) {
+        self.let_speak(at, actions);
         // A doubted exchange may have widened the bound; a refused datagram costs a count, no more.
         let republish = matches!(heard, Heard::Doubted(_)) && self.hand.status.bound_holds();
         match heard {
@@ -56,6 +60,30 @@ impl Engine {
                 if republish {
                     self.publish(at, actions);
                 }
+            }
+        }
+    }
+
+    /// Servers that contradict the time of the clock page, which is not known to have been their word,
+    /// speak for themselves as soon as there is another to ask. One alone is held off, as a daemon that
+    /// was never stopped would do.
+    fn let_speak(&mut self, at: Count, actions: &mut Vec<Action>) {
+        if !self.sources.iter().any(|source| source.is_misrepresented(at))
+            || self.votes(at).iter().flatten().count() < 2
+        {
+            return;
+        }
+        for source in &mut self.sources {
+            if source.is_misrepresented(at)
+                && let Some(Accepted::Stepped(by)) = source.believe()
+            {
+                self.servo.interrupt();
+                let text = format!(
+                    "{}: its time is {by:+} off what the previous daemon left, and it is not known \
+                     to have agreed with that: has a vote of its own",
+                    source.name()
+                );
+                note(actions, Level::Warning, text);
             }
         }
     }
@@ -95,10 +123,13 @@ impl Engine {
         let Some(Chosen { index, estimate, others, patience }) = self.select(at) else {
             return self.without_source(at, actions);
         };
+        self.split_told = false;
         let Some(source) = self.voices().nth(index) else { return };
         let age = source.age(&estimate, at);
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
+        let held = self.held_against(at).filter(|_| status == Status::Holdover);
         let reason = match (status, source.is_pulse(), others) {
+            _ if held.is_some() => held.unwrap_or_default(),
             (Status::Synchronised, _, 0) => format!("following {}", source.name()),
             (Status::Synchronised, ..) => format!("following {} and {others} more", source.name()),
             (_, false, _) => format!("no usable reply from {} for {age}", source.name()),
@@ -156,20 +187,54 @@ impl Engine {
         bulletin.look(self.voices(), self.follows_one(), at);
         self.bulletin = bulletin;
         let usable = self.sources.iter().filter(|s| s.estimate(at).is_some()).count();
-        self.reason = if self.to_come(at) > 0 {
+        let waits = self.to_come(at) > 0;
+        self.reason = if waits {
             format!("{usable} of {} sources answered so far", self.sources.len())
         } else if usable > 0 {
-            format!("{usable} sources and no majority of them agrees")
+            format!("no majority of the {usable} servers agrees{}", self.split(at))
         } else {
             "no source has answered yet".into()
         };
+        let split = usable > 0 && !waits;
         if self.hand.status == Status::Synchronised {
             let before = self.hand.status;
             self.hand.status = Status::Holdover;
             self.announce(before, actions);
             actions.push(Action::Publish(self.hand));
+        } else if split && !self.split_told {
+            // The status is what it was before: nothing else would say why.
+            note(actions, Level::Warning, format!("{}: {}", self.hand.status, self.reason));
         }
+        self.split_told |= split;
         self.renew_at = None;
+    }
+
+    /// The server in the middle of those that have an estimate (of an even number, the earlier one):
+    /// its name, and where it puts the time.
+    pub(super) fn middle(&self, at: Count) -> Option<(String, Instant)> {
+        let said = self.sources.iter().filter_map(|s| Some((s.says(at, &s.estimate(at)?).0, s)));
+        let mut said: Vec<(Instant, &Source)> = said.collect();
+        said.sort_by_key(|(time, _)| *time);
+        let (time, source) = said.get(said.len().checked_sub(1)? / 2)?;
+        Some((source.name(), *time))
+    }
+
+    /// How far the servers are apart.
+    fn split(&self, at: Count) -> String {
+        let Some((middle, reference)) = self.middle(at) else { return String::new() };
+        let others = self.sources.iter().filter(|source| source.name() != middle);
+        let apart = others.filter_map(|s| {
+            let ahead = s.says(at, &s.estimate(at)?).0 - reference;
+            let which = if ahead.is_negative() { "behind" } else { "ahead of" };
+            Some((s.name(), ahead.abs(), which))
+        });
+        let apart: Vec<_> = apart.collect();
+        let more = apart.len().saturating_sub(SHOWN);
+        let shown = apart.iter().take(SHOWN);
+        let shown: Vec<String> =
+            shown.map(|(name, by, which)| format!("{name} is {by} {which} {middle}")).collect();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        if shown.is_empty() { String::new() } else { format!(": {}{more}", shown.join(", ")) }
     }
 
     pub(super) fn announce(&self, before: Status, actions: &mut Vec<Action>) {

@@ -91,12 +91,15 @@ impl Source {
         let held = matches!(heard, Err(ServerStep)) && self.resettles > 0;
         self.resettles = self.resettles.saturating_sub(1);
         let believed = if held { self.estimator.believe() } else { None };
+        let rtt = self.nominal.span(received.count - sent.count) - residence;
+        if matches!(heard, Ok(_) | Err(ServerStep)) {
+            self.newest = Some(Last { reply, exchange, rtt, smear });
+            self.reach |= 1;
+        }
         match believed.map_or(heard, Ok) {
             Ok(accepted) => {
-                let rtt = self.nominal.span(received.count - sent.count) - reply.residence();
-                self.last = Some(Last { reply, exchange, rtt, smear });
+                self.last = self.newest;
                 self.accepted = self.accepted.saturating_add(1);
-                self.reach |= 1;
                 (self.misses, self.silence, self.answered) = (0, 0, true);
                 self.trouble = None;
                 Heard::Used(accepted)
@@ -107,8 +110,9 @@ impl Source {
                 self.chances = self.chances.saturating_sub(1);
                 let text = self.note_trouble(refusal.to_string());
                 let doubt = self.estimator.doubt(received.count);
+                let utc = about.map(|about| leaps.utc(about));
                 Heard::Doubted(text.map(|text| match doubt {
-                    Some(doubt) => doubt::told(&doubt, received.count, self.nominal),
+                    Some(doubt) => doubt::told(&doubt, received.count, self.nominal, utc),
                     None => text,
                 }))
             }

@@ -1,10 +1,11 @@
 //! What the server says by now: its vote, and its row in `sources`.
 
 use truechimer_feedforward::Estimate;
-use truechimer_time::{Count, Instant, Span};
+use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::{Last, Source, name, skew};
 use crate::config::POLL_RANGE;
+use crate::doubt;
 use crate::event::SourceId;
 use crate::report::{Selection, SourceReport};
 use crate::voice::Voice;
@@ -66,6 +67,10 @@ impl Voice for Source {
         self.weight.is_some()
     }
 
+    fn is_proven(&self) -> bool {
+        self.last.is_some()
+    }
+
     fn doubted(&self, at: Count) -> Option<(Instant, Instant)> {
         self.doubt(at).map(|doubt| doubt.newcomers)
     }
@@ -105,15 +110,29 @@ impl Source {
         self.last.is_some_and(|last| age(last) <= self.patience())
     }
 
-    /// What `sources` shows; `published` is the published clock's offset from this source.
+    /// Where it puts the time, and the bound of that: by what it says now, if that is held off.
+    pub(crate) fn says(&self, at: Count, estimate: &Estimate) -> (Instant, Span) {
+        let newest = self.doubt(at).map(|doubt| doubt.newcomers);
+        newest.map_or((estimate.time, estimate.bound), |(from, to)| {
+            let half = (to - from).half();
+            (from + half, half)
+        })
+    }
+
+    /// What `sources` shows, when it is `utc` by the published clock; `reference` is what its offset
+    /// is shown against, and the name of that if it is not the published clock.
     pub(crate) fn report(
         &self,
         at: Count,
-        estimate: Option<&Estimate>,
-        published: Option<Span>,
+        utc: Option<Utc>,
+        reference: Option<&(Instant, Option<String>)>,
     ) -> SourceReport {
-        let last = self.last.as_ref();
+        let estimate = self.estimate(at);
+        let estimate = estimate.as_ref();
+        let says = estimate.map(|e| self.says(at, e));
+        let last = self.newest.as_ref();
         let reply = last.map(|l| l.reply);
+        let moved = || self.doubt(at).map(|doubt| doubt::in_short(&doubt));
         let mut refused = self.refused.clone();
         if let Some(association) = &self.association {
             refused.extend(association.refused().iter().map(|(name, n)| (name.to_owned(), n)));
@@ -124,7 +143,7 @@ impl Source {
             address: self.address(),
             selection: self.selection,
             weight: self.weight,
-            why: self.why.as_ref().map(Why::to_string),
+            why: moved().or_else(|| self.why.as_ref().map(Why::to_string)),
             holdover: estimate.is_some_and(|e| self.age(e, at) > self.patience()),
             reach: self.reach,
             poll: self.interval(),
@@ -135,8 +154,9 @@ impl Source {
             root_distance: reply.map(|r| r.root_distance()),
             rtt: last.map(|l| l.rtt),
             rtt_floor: estimate.map(|e| e.rtt_floor),
-            offset: published,
-            bound: estimate.map(|e| e.bound),
+            offset: says.zip(reference).map(|(says, (reference, _))| *reference - says.0),
+            offset_to: reference.filter(|_| says.is_some()).and_then(|(_, name)| name.clone()),
+            bound: says.map(|says| says.1),
             deviation: estimate.map(|e| e.deviation),
             skew: estimate.map(|e| skew(e.period, self.nominal)),
             sent_method: last.map(|l| l.exchange.sent.method),
@@ -149,7 +169,7 @@ impl Source {
             timeouts: self.timeouts,
             refused,
             asymmetry: self.asymmetry,
-            trouble: self.trouble(at),
+            trouble: self.trouble(at, utc),
             doubt: None,
         }
     }
