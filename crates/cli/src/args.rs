@@ -164,8 +164,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Seconds between requests to a server, 1 to 1024 [default: 16]
-    #[arg(long, value_name = "S")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "S", value_parser = poll)]
     pub poll: Option<u32>,
     /// The counter to read: auto, tsc, tsc-fenced, arm-generic, raw (CLOCK_MONOTONIC_RAW, over any
     /// clocksource), and as root hpet, acpi-pm or acpi-pm-safe; 'truechimer counters list' says
@@ -211,7 +210,8 @@ pub struct Now {
 Without the daemon's control socket the clock page alone is shown, which says so.
 
 Of the JSON, daemon.doubt says why the clock does not go along with the server that leads, as
-'truechimer sources --help' explains; null if it does.
+'truechimer sources --help' explains; null if it does. While it is held off, the bound covers
+what it says as well: disputed_bound_ns is what of statistical_bound_ns is there for that.
 
 Exit status: 0 the bound holds, 1 the status says that it does not, 2 error.")]
 pub struct Status {
@@ -230,18 +230,21 @@ pub struct Status {
 Columns:
   S          * leads, + has a part in the published time, - agrees and has none,
              x falseticker, ~ smears a leap second, ? no estimate yet; h: lives on what it
-             said before
+             said before; !: what it says now is held off, as its time has moved by more than
+             it may. The one that leads does so until another's part is 2.5 times as large
   part       its share in where the published time stands
   st         stratum: the server's distance from a reference clock
   rch        reach: the last eight polls in octal, 377 = all answered
-  last       time since the last usable reply
-  offset     published clock - this server's estimate, positive = published is ahead,
-             and the bound of that estimate
+  last       time since the last reply that was used, or is held off
+  offset     published clock - this server's estimate, positive = published is ahead, and the
+             bound of that estimate; of one that is held off, by what it says now. While there
+             is no clock yet, the server in the middle takes its place, as the last line says
   floor      the smallest round trip of the recent past
 A pulse per second stands behind the servers. Below the table stands what is wrong with a
 source, if anything is.
 
-Of the JSON, doubt says why the clock does not go along with a source, null if it does:
+Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name.
+doubt says why the clock does not go along with a source, null if it does:
   kind            server-step: its time has moved by more than it may; server-drift: and moves
                   on; falseticker: it is not where the majority agrees; contradiction: it
                   contradicts the one that leads; improbable: not where most of the others
@@ -271,7 +274,8 @@ pub struct Sources {
 /// Options of `truechimer waitsync`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A clock page that is not there yet is waited for.
+A clock page that is not there yet is waited for. At the timeout it says what is missing, and why
+by the daemon's word, if that can be asked (its control socket beside the page).
 
 Example: truechimer waitsync --max-bound 500us --timeout 2s || echo not yet
 
@@ -409,7 +413,7 @@ pub struct Simulate {
     #[arg(long, value_name = "H", value_parser = hours)]
     pub hours: Option<f64>,
     /// Seconds between requests, 1 to 1024, instead of the scenario's own
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "S", value_parser = poll)]
     pub poll: Option<u32>,
     /// Print one JSON object a line for each scenario and estimator
     #[arg(long)]
@@ -575,6 +579,13 @@ pub fn not_negative(text: &str) -> Result<Span, String> {
     if span.is_negative() { Err("must not be negative".into()) } else { Ok(span) }
 }
 
+fn poll(text: &str) -> Result<u32, String> {
+    let seconds: Option<u32> = text.trim().parse().ok();
+    seconds
+        .filter(|seconds| (1..=1024).contains(seconds))
+        .ok_or_else(|| "must be a whole number of seconds, 1 to 1024, without a unit".to_owned())
+}
+
 fn hours(text: &str) -> Result<f64, String> {
     let hours: f64 = text.parse().map_err(|_| "not a number of hours".to_owned())?;
     if (0.01..=10_000.0).contains(&hours) {
@@ -603,6 +614,17 @@ mod tests {
             .map(clap::Command::get_name)
             .collect();
         assert_eq!(listed, visible);
+    }
+
+    #[test]
+    fn a_poll_interval_says_what_it_may_be() {
+        assert_eq!((poll("1"), poll("1024")), (Ok(1), Ok(1024)));
+        for text in ["1.5", "0", "1025", "16s", "", "-1"] {
+            assert!(
+                poll(text).unwrap_err().contains("whole number of seconds, 1 to 1024"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -346,7 +346,7 @@ fn worth(clock: Option<&Clock>, search: &Search) -> Result<String, String> {
     let reading = clock.now().map_err(|why| format!("{why}: {counts}"))?;
     let status = reading.status;
     match reading.bound() {
-        Some(bound) => Ok(format!("{status}, ± {bound}")),
+        Some(bound) => Ok(format!("{status}, ± {}", bound.rounded_up())),
         None => Err(format!("the clock is {status}: {counts} until it is synchronised; {later}")),
     }
 }

@@ -68,7 +68,7 @@ impl Scale {
         let parts = Parts::of(reading, view);
         let common = Common {
             status: reading.status.name(),
-            bound_ns: parts.as_ref().map(|p| p.whole.as_nanos_i64()),
+            bound_ns: parts.as_ref().map(|p| p.whole.as_nanos_up()),
             path_bound_ns: parts.as_ref().map(|p| p.path.as_nanos_i64()),
             statistical_bound_ns: parts.as_ref().map(|p| p.statistical.as_nanos_i64()),
             growth_bound_ns: parts.as_ref().map(|p| p.growth.as_nanos_i64()),
@@ -150,7 +150,10 @@ fn write_text(
             "bound",
             &format!(
                 "± {} = path {} + statistical {} + growth {}",
-                parts.whole, parts.path, parts.statistical, parts.growth
+                parts.whole.rounded_up(),
+                parts.path,
+                parts.statistical,
+                parts.growth
             ),
         )?;
     } else {

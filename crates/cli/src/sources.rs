@@ -45,11 +45,13 @@ fn mark(selection: Selection) -> char {
 
 fn meaning(selection: Selection) -> &'static str {
     match selection {
-        Selection::Selected => "leads: has the largest part in the published time, or nearly",
-        Selection::Combined => "has a part in the published time",
+        Selection::Selected => {
+            "leads: has a part in the published time; another leads once its own is much larger"
+        }
+        Selection::Combined => "combined: has a part in the published time",
         Selection::Truechimer => "agrees with the majority, has no part in the published time",
         Selection::Smeared => "smears a leap second, which others do not: never mixed with them",
-        Selection::Falseticker => "falseticker: does not agree with the majority",
+        Selection::Falseticker => "falseticker: is not where a majority agrees",
         Selection::Unusable => "no estimate yet",
     }
 }
@@ -75,7 +77,7 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
             format!("{:o}", source.reach),
             source.last_reply.map_or_else(|| "-".into(), age),
             source.offset.map_or_else(|| "-".into(), |offset| format!("{offset:+}")),
-            optional(source.bound),
+            optional(source.bound.map(Span::rounded_up)),
             optional(source.rtt_floor),
         ]);
     }
@@ -89,19 +91,40 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
             writeln!(out, "{}: {remark}", source.name)?;
         }
     }
-    writeln!(out, "* leads  + combined  - agrees, no part  x falseticker  ~ smears")?;
-    writeln!(out, "? no estimate   h holdover: nothing usable lately      (-v says why)")
+    writeln!(out, "* leads (until another's part is much larger)  + combined  - agrees, no part")?;
+    writeln!(out, "x falseticker  ~ smears  ? no estimate  h nothing usable lately  ! held off")?;
+    writeln!(out, "offset: {} (-v says why)", reference(sources))
+}
+
+/// What the offsets are shown against.
+fn reference(sources: &[SourceReport]) -> String {
+    match sources.iter().find_map(|source| source.offset_to.as_ref()) {
+        Some(name) => format!("{name}'s (in the middle) - the server's: no clock yet"),
+        None => "our clock's - the server's".into(),
+    }
+}
+
+/// Whether what it says now is held off: its time has moved by more than it may.
+pub fn is_held_off(source: &SourceReport) -> bool {
+    let kind = source.doubt.as_ref().map(|doubt| doubt.kind);
+    matches!(kind, Some(DoubtKind::ServerStep | DoubtKind::ServerDrift))
 }
 
 /// Its part, and whether it lives on what it said before.
 fn marks(source: &SourceReport) -> String {
-    let holdover = if source.holdover { "h" } else { "" };
-    format!("{}{holdover}", mark(source.selection))
+    let more = match source.holdover {
+        _ if is_held_off(source) => "!",
+        true => "h",
+        false => "",
+    };
+    format!("{}{more}", mark(source.selection))
 }
 
 /// Its share in the published time.
 fn share(source: &SourceReport) -> String {
     match source.weight {
+        // That of what it said before.
+        _ if is_held_off(source) => "-".into(),
         Some(weight) if weight < 0.005 => "<1%".into(),
         Some(weight) => format!("{:.0}%", 100.0 * weight),
         None => "-".into(),
@@ -110,11 +133,17 @@ fn share(source: &SourceReport) -> String {
 
 /// Its part, in words, with the reason if it has none.
 fn part(source: &SourceReport) -> String {
+    let why = source.why.as_deref().map(plain);
+    if is_held_off(source) && source.selection == Selection::Selected {
+        let why = why.unwrap_or_default();
+        return format!("{} {why}: what was known by it before leads", marks(source));
+    }
     let holdover = if source.holdover { "; in holdover" } else { "" };
-    let weight = source.weight.map_or_else(String::new, |_| format!(": {}", share(source)));
-    let why = source.why.as_deref().map_or_else(String::new, |why| format!(" ({})", plain(why)));
+    let weight = source.weight.filter(|_| !is_held_off(source));
+    let weight = weight.map_or_else(String::new, |_| format!(": {}", share(source)));
+    let why = why.map_or_else(String::new, |why| format!(" ({why})"));
     let meaning = meaning(source.selection);
-    format!("{} {meaning}{weight}{why}{holdover}", mark(source.selection))
+    format!("{} {meaning}{weight}{why}{holdover}", marks(source))
 }
 
 /// That the kernel did not stamp its packets, if so: it costs accuracy.
@@ -152,8 +181,14 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(out, "{} ({address})", source.name)?;
     let last = source.last_reply.map_or_else(|| "never".into(), |span| age(span) + " ago");
-    let offset = match (source.offset, source.bound) {
-        (Some(offset), Some(bound)) => format!("{offset:+} ± {bound}"),
+    let offset = match (source.offset, source.bound.map(Span::rounded_up), &source.offset_to) {
+        (Some(offset), Some(bound), None) => format!("{offset:+} ± {bound}"),
+        (Some(_), Some(bound), Some(name)) if *name == source.name => {
+            format!("the others' are shown against it; ± {bound}")
+        }
+        (Some(offset), Some(bound), Some(name)) => {
+            format!("{offset:+} ± {bound}, of {name}, as there is no clock")
+        }
         _ => "-".into(),
     };
     let stamps = match source.stamp_errors {
@@ -281,6 +316,8 @@ struct Json<'a> {
     reach: u8,
     last_reply_ns: Option<i64>,
     offset_ns: Option<i64>,
+    /// What `offset_ns` is shown against: `clock`, or the name of a server while there is no clock.
+    offset_to: Option<&'a str>,
     bound_ns: Option<i64>,
     deviation_ns: Option<i64>,
     skew_ppb: Option<f64>,
@@ -342,7 +379,8 @@ impl Json<'_> {
             reach: source.reach,
             last_reply_ns: ns(source.last_reply),
             offset_ns: ns(source.offset),
-            bound_ns: ns(source.bound),
+            offset_to: source.offset.map(|_| source.offset_to.as_deref().unwrap_or("clock")),
+            bound_ns: source.bound.map(Span::as_nanos_up),
             deviation_ns: ns(source.deviation),
             skew_ppb: source.skew.map(ppb),
             rtt_ns: ns(source.rtt),
@@ -386,6 +424,7 @@ mod tests {
             rtt: Some(Span::from_micros(700)),
             rtt_floor: Some(Span::from_micros(612)),
             offset: Some(Span::from_nanos(-1_234)),
+            offset_to: None,
             bound: Some(Span::from_micros(13_000)),
             deviation: Some(Span::from_nanos(321)),
             skew: Some(Rate::from_ppb(-12_345)),
@@ -506,7 +545,7 @@ mod tests {
         assert!(lines[2].starts_with("x   ntp.example.org:123     -   2"), "{shown}");
         assert!(lines[3].starts_with("-h  ntp.example.org:123     -   2"), "{shown}");
         assert!(lines.iter().take(4).all(|line| line.chars().count() <= 80), "{shown}");
-        assert!(shown.lines().rev().take(2).all(|line| line.chars().count() <= 80), "{shown}");
+        assert!(shown.lines().rev().take(3).all(|line| line.chars().count() <= 80), "{shown}");
         let detail = text(|out| write_detail(&liar, out));
         assert!(detail.contains("(it is 18.2 ms from where the majority agrees)"), "{detail}");
         assert!(text(|out| write_detail(&away, out)).contains("; in holdover"));
@@ -515,14 +554,65 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_is_for_programs_too() {
-        let held = Doubted {
-            kind: DoubtKind::ServerStep,
-            age: Span::from_secs(190),
-            by: Some(Span::from_millis(-150)),
-            replies: Some(12),
-            left: Some(Span::from_secs(3410)),
+    fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
+        let held = SourceReport {
+            doubt: Some(HELD),
+            why: Some("held off: its time moved by -150.000 ms".into()),
+            offset: Some(Span::from_millis(150)),
+            holdover: true,
+            weight: Some(1.0),
+            ..source()
         };
+        let shown = text(|out| write_table(std::slice::from_ref(&held), out));
+        let row = shown.lines().nth(1).unwrap();
+        assert!(row.starts_with("*!  ntp.example.org:123     -   2  377"), "{shown}");
+        assert!(row.contains("+150.000 ms  13.000 ms"), "{shown}");
+        assert!(shown.contains("! held off"), "{shown}");
+        let detail = text(|out| write_detail(&held, out));
+        let part =
+            "*! held off: its time moved by -150.000 ms: what was known by it before leads\n";
+        assert!(detail.contains(part), "{detail}");
+        let other = SourceReport { selection: Selection::Falseticker, ..held };
+        let detail = text(|out| write_detail(&other, out));
+        assert!(detail.contains("x! falseticker: is not where a majority agrees (held off: "));
+        let json = serde_json::to_value(Json::of(&other)).unwrap();
+        assert_eq!(json["why"], "held off: its time moved by -150.000 ms");
+    }
+
+    #[test]
+    fn without_a_clock_offsets_say_what_they_are_shown_against() {
+        let of = |name: &str, offset| SourceReport {
+            name: name.into(),
+            selection: Selection::Falseticker,
+            weight: None,
+            offset: Some(offset),
+            offset_to: Some("a:123".into()),
+            ..source()
+        };
+        let split = [of("a:123", Span::ZERO), of("b:123", Span::from_millis(-50))];
+        let shown = text(|out| write_table(&split, out));
+        assert!(shown.contains("offset: a:123's (in the middle) - the server's: no clock yet"));
+        assert!(shown.lines().nth(2).unwrap().contains("-50.000 ms"), "{shown}");
+        let detail = text(|out| split.iter().try_for_each(|one| write_detail(one, out)));
+        assert!(detail.contains("offset      the others' are shown against it; ± 13.000 ms"));
+        assert!(detail.contains("-50.000 ms ± 13.000 ms, of a:123, as there is no clock"));
+        let json = |source: &SourceReport| serde_json::to_value(Json::of(source)).unwrap();
+        assert_eq!(json(&split[1])["offset_to"], "a:123");
+        assert_eq!(json(&source())["offset_to"], "clock");
+        assert!(json(&silent())["offset_to"].is_null());
+    }
+
+    const HELD: Doubted = Doubted {
+        kind: DoubtKind::ServerStep,
+        age: Span::from_secs(190),
+        by: Some(Span::from_millis(-150)),
+        replies: Some(12),
+        left: Some(Span::from_secs(3410)),
+    };
+
+    #[test]
+    fn a_doubt_is_for_programs_too() {
+        let held = HELD;
         let json = serde_json::to_value(Json::of(&SourceReport { doubt: Some(held), ..source() }));
         let expected = serde_json::json!({
             "kind": "server-step", "age_ns": 190_000_000_000_i64, "by_ns": -150_000_000,

@@ -10,7 +10,7 @@ use truechimer_daemon::{Selection, SourceReport};
 use crate::failure::{Ended, Failure, Outcome};
 use crate::now::{Parts, age, was_set};
 use crate::show;
-use crate::sources::DoubtJson;
+use crate::sources::{DoubtJson, is_held_off};
 use crate::{args, clock, daemon};
 
 /// Runs the command.
@@ -60,7 +60,7 @@ impl State<'_> {
         if let Some((reading, view)) = &self.looked {
             lines.push(("time", time(reading, view)));
             if let Some(parts) = Parts::of(reading, view) {
-                lines.extend(bound(&parts, view));
+                lines.extend(bound(&parts, view, self.disputed()));
             }
             lines.push(("counter", self.counter(view)));
             lines.push(("rate", self.rate(view)));
@@ -113,6 +113,16 @@ impl State<'_> {
         self.daemon.as_ref().ok().and_then(|answer| answer.report.skew)
     }
 
+    /// What of the statistical bound is there only because it covers what the server that leads says
+    /// now, and the name of that one.
+    fn disputed(&self) -> Option<(Span, &str)> {
+        let answer = self.daemon.as_ref().ok()?;
+        let (_, view) = self.looked.as_ref()?;
+        // Between the two looks there may have been another hand.
+        let disputed = answer.report.disputed?.min(view.hand.statistical_bound);
+        Some((disputed, selected(answer)?))
+    }
+
     fn json(&self) -> Json<'_> {
         let answer = self.daemon.as_ref().ok();
         let view = self.looked.map(|(_, view)| view);
@@ -125,9 +135,10 @@ impl State<'_> {
             best_unix_ns: reading
                 .filter(|_| view.is_some_and(|v| was_set(&v)))
                 .and_then(|r| i64::try_from(r.utc().unix_nanos()).ok()),
-            bound_ns: parts.as_ref().map(|p| ns(p.whole)),
+            bound_ns: parts.as_ref().map(|p| p.whole.as_nanos_up()),
             path_bound_ns: parts.as_ref().map(|p| ns(p.path)),
             statistical_bound_ns: parts.as_ref().map(|p| ns(p.statistical)),
+            disputed_bound_ns: parts.as_ref().and(self.disputed()).map(|(part, _)| ns(part)),
             growth_bound_ns: parts.as_ref().map(|p| ns(p.growth)),
             growth_ppb: view.map(|v| show::ppb(v.hand.growth)),
             counter: view.map(|v| v.hand.counter.kind.name()),
@@ -159,23 +170,30 @@ impl State<'_> {
 
 fn time(reading: &Reading, view: &View) -> String {
     match reading.bound() {
-        Some(bound) => format!("{} ± {bound}", show::utc(reading.utc())),
+        Some(bound) => format!("{} ± {}", show::utc(reading.utc()), bound.rounded_up()),
         None if was_set(view) => format!("{} (nothing is promised)", show::utc(reading.utc())),
         None => "not known".into(),
     }
 }
 
 /// How the bound is made up.
-fn bound(parts: &Parts, view: &View) -> [(&'static str, String); 3] {
+fn bound(
+    parts: &Parts,
+    view: &View,
+    disputed: Option<(Span, &str)>,
+) -> Vec<(&'static str, String)> {
     let since = view.hand.period.span(view.count - view.hand.base).abs();
-    [
-        (
-            "bound",
-            format!("{} path: half the least round trip and the server's distance", parts.path),
-        ),
-        ("", format!("{} statistical: stamping, queueing, drift", parts.statistical)),
+    let statistical = parts.statistical - disputed.map_or(Span::ZERO, |(part, _)| part);
+    let path = format!("{} path: half the least round trip and the server's distance", parts.path);
+    let mut lines = vec![
+        ("bound", path),
+        ("", format!("{statistical} statistical: stamping, queueing, drift")),
         ("", format!("{} growth: {} for {}", parts.growth, view.hand.growth, show::age(since))),
-    ]
+    ];
+    if let Some((part, server)) = disputed {
+        lines.push(("", format!("{part} disputed: to cover what {server} says as well")));
+    }
+    lines
 }
 
 fn leap(reading: &Reading) -> String {
@@ -220,10 +238,14 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
     let sources = &answer.report.sources;
     let agreeing = sources.iter().filter(|s| {
         use Selection::{Combined, Selected, Truechimer};
-        matches!(s.selection, Selected | Combined | Truechimer)
+        matches!(s.selection, Selected | Combined | Truechimer) && !is_held_off(s)
     });
-    let source = match selected(answer) {
-        Some(name) => format!("{name} (agreeing: {} of {})", agreeing.count(), sources.len()),
+    let agreeing = format!("(agreeing: {} of {})", agreeing.count(), sources.len());
+    let source = match leading(answer) {
+        Some(s) if is_held_off(s) => {
+            format!("what was known by {}, which is held off now {agreeing}", s.name)
+        }
+        Some(s) => format!("{} {agreeing}", s.name),
         None => format!("nobody (servers: {})", sources.len()),
     };
     let version = format!(
@@ -255,6 +277,8 @@ struct Json<'a> {
     bound_ns: Option<i64>,
     path_bound_ns: Option<i64>,
     statistical_bound_ns: Option<i64>,
+    /// What of the statistical part covers what the server that leads says now, which is held off.
+    disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
     growth_ppb: Option<f64>,
     counter: Option<&'static str>,

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use truechimer::{Clock, OpenError, ReadError, Reading, Span};
 
-use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
+use crate::{args, daemon, show};
 
 /// How the wait ended.
 #[derive(Serialize)]
@@ -26,6 +26,7 @@ pub fn run(args: &args::Waitsync, out: &mut dyn Write) -> Ended {
     let start = Instant::now();
     let timeout = duration(args.timeout);
     let (reading, why) = wait(args, start, timeout)?;
+    let why = why.map(|why| why + &by_daemon(args));
     let waited = Span::from_nanos_wide(start.elapsed().as_nanos().try_into().unwrap_or(i128::MAX));
     let bound = reading.and_then(|reading| reading.bound());
     if args.json {
@@ -33,7 +34,7 @@ pub fn run(args: &args::Waitsync, out: &mut dyn Write) -> Ended {
             synchronised: why.is_none(),
             waited_ns: waited.as_nanos_i64(),
             status: reading.map(|reading| reading.status.name()),
-            bound_ns: bound.map(Span::as_nanos_i64),
+            bound_ns: bound.map(Span::as_nanos_up),
             max_bound_ns: args.max_bound.as_nanos_i64(),
             why: why.clone(),
         };
@@ -42,7 +43,7 @@ pub fn run(args: &args::Waitsync, out: &mut dyn Write) -> Ended {
         match (&why, bound) {
             (Some(why), _) => writeln!(out, "not synchronised after {}: {why}", args.timeout)?,
             (None, bound) => {
-                let bound = bound.unwrap_or(Span::MAX);
+                let bound = bound.unwrap_or(Span::MAX).rounded_up();
                 writeln!(out, "synchronised to ± {bound} after {waited}")?;
             }
         }
@@ -77,13 +78,27 @@ fn wait(
     }
 }
 
+/// Why that is, if the daemon can be asked.
+fn by_daemon(args: &args::Waitsync) -> String {
+    let control = args::Control { control: None };
+    match daemon::ask(&args.page, &control) {
+        Ok(answer) if !answer.report.reason.is_empty() => {
+            format!("; {}", show::plain(&answer.report.reason))
+        }
+        _ => String::new(),
+    }
+}
+
 /// What is missing.
 fn short_of(reading: &Reading, max_bound: Span) -> String {
     match reading.bound() {
         Some(bound) if bound > max_bound => {
+            let bound = bound.rounded_up();
             format!("the status is {}, the bound {bound}: more than {max_bound}", reading.status)
         }
-        Some(bound) => format!("the status is {}, the bound {bound}", reading.status),
+        Some(bound) => {
+            format!("the status is {}, the bound {}", reading.status, bound.rounded_up())
+        }
         None => format!("the status is {}", reading.status),
     }
 }

@@ -336,7 +336,7 @@ mod tests {
             ("[[source]]\nhost = \"a:0\"", "t:2: `host` = \"a:0\": port `0` must be 1 to 65535"),
             (
                 "[[source]]\nhost = \"a\"\n[[source]]\nhost = \"a:123\"",
-                "t:3: `a` is a source already (line 1)",
+                "t:3: `a:123` is a source already (line 1)",
             ),
             (
                 "[[source]]\npps = \"/p\"\nhost = \"a\"",

@@ -32,6 +32,8 @@ const LOOK_UP_WAIT: i32 = 50;
 const FIRST_WAIT: i32 = 150;
 /// How often the rate is saved and the list of leap seconds read again.
 const CHORES: Span = Span::from_secs(3600);
+/// A server that comes and goes with every reply does not make for more writing than this.
+const CHANGES: Span = Span::from_secs(16);
 /// The most events that are handled in one turn; what is left comes first in the next.
 const EVENTS_PER_TURN: usize = 256;
 
@@ -56,8 +58,9 @@ pub(crate) struct Daemon<'n> {
     log: Option<replay::Log>,
     state: Keeping,
     chores: Count,
-    /// Whether the clock is held against its server.
-    holds: bool,
+    /// What was kept last: whether the clock is held against its server, and who agrees with it; and
+    /// when that was.
+    kept: (bool, Vec<String>, Count),
     /// The last thing said about leap seconds, so that it is said once.
     leap_note: Option<String>,
     events: VecDeque<Event>,
@@ -138,7 +141,7 @@ impl<'n> Daemon<'n> {
             log,
             state,
             chores: started + nominal.period.counts(CHORES),
-            holds: false,
+            kept: (false, Vec::new(), started),
             leap_note: None,
             events: VecDeque::new(),
             fds: Vec::new(),
@@ -219,12 +222,7 @@ impl<'n> Daemon<'n> {
             self.drain();
         }
         self.answer(clients);
-        let holds = !self.engine.held(now).is_empty();
-        if holds != self.holds {
-            // The next daemon should know, however this one ends.
-            self.holds = holds;
-            self.save();
-        }
+        self.keep_up(now);
         if now.at_or_after(self.chores) {
             self.chores = now + self.nominal.counts(CHORES);
             self.save();
@@ -232,6 +230,17 @@ impl<'n> Daemon<'n> {
         }
         self.fds = fds;
         Ok(())
+    }
+
+    /// Saves who agrees and who is held off, if that has changed: the next daemon should know, however
+    /// this one ends.
+    fn keep_up(&mut self, now: Count) {
+        let (holds, agreed) = (!self.engine.held(now).is_empty(), self.engine.agreed(now));
+        let (held, kept, at) = &self.kept;
+        let changed = agreed != *kept && self.nominal.span(now - *at) >= CHANGES;
+        if (holds != *held || changed) && self.save() {
+            self.kept = (holds, agreed, now);
+        }
     }
 
     /// How long nothing is to be done, in ms.
@@ -382,6 +391,7 @@ impl<'n> Daemon<'n> {
             self.events.retain(|event| !has_counts(event));
             // The old count may be years away by the new epoch's.
             self.chores = self.counter.read() + self.nominal.counts(CHORES);
+            self.kept.2 = self.counter.read();
         }
         let made = self.host.made();
         // A hand of counts that are over is of no use: the next event begins a new epoch.
@@ -483,13 +493,15 @@ impl<'n> Daemon<'n> {
         }
     }
 
-    fn save(&mut self) {
-        let Some(path) = self.state.path() else { return };
-        let Some(saved) = self.engine.saved(self.counter.read()) else { return };
+    /// Saves what is worth it; `false` if nothing is yet.
+    fn save(&mut self) -> bool {
+        let Some(path) = self.state.path() else { return true };
+        let Some(saved) = self.engine.saved(self.counter.read()) else { return false };
         if let Err(why) = state::save(path, &saved) {
             let text = format!("the rate cannot be saved in {}: {why}", path.display());
             self.note(Level::Warning, &text);
         }
+        true
     }
 
     /// Leaves everything in order.

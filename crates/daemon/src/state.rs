@@ -215,6 +215,7 @@ mod tests {
             error: Rate::from_ppb(20),
             unix: 1_800_000_000,
             held: Vec::new(),
+            agreed: None,
         };
         save(&path, &saved).unwrap();
         save(&path, &saved).unwrap();
@@ -238,6 +239,7 @@ mod tests {
             error: Rate::ZERO,
             unix: 0,
             held: Vec::new(),
+            agreed: None,
         };
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
     }

@@ -157,4 +157,11 @@ impl SourceConfig {
             asymmetry: None,
         }
     }
+
+    /// What the server is called: host and port.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let SourceConfig { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
 }

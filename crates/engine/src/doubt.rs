@@ -94,27 +94,21 @@ const EXCHANGES: u32 = 2;
 pub(crate) fn told(doubt: &Doubt, at: Count, nominal: Period, utc: Option<Utc>) -> String {
     let Doubt { step, exchanges, .. } = doubt;
     let since = time(nominal.span(at - doubt.since));
-    let replies =
-        if *exchanges == 1 { "1 reply".to_owned() } else { format!("{exchanges} replies") };
+    let replies = match exchanges {
+        1 => " (1 reply so far)".to_owned(),
+        _ => format!(", for {since} ({exchanges} replies)"),
+    };
     let moves = if doubt.steady { "is" } else { "moves, now" };
     let accepted = accepted(doubt, utc);
     format!(
-        "server-step: its time {moves} {step:+} off what was known, for {since} ({replies}): not \
-         used; {accepted}"
+        "server-step: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
     )
 }
 
-/// Why the clock does not follow this server.
-pub(crate) fn held_against(
-    server: &str,
-    doubt: &Doubt,
-    at: Count,
-    nominal: Period,
-    utc: Option<Utc>,
-) -> String {
+/// What a server says that is held off, for how long it has, and when it is accepted.
+pub(crate) fn says(doubt: &Doubt, at: Count, nominal: Period, utc: Option<Utc>) -> String {
     let since = time(nominal.span(at - doubt.since));
-    let says = format!("{server}, which says {:+} for {since}", doubt.step);
-    format!("held against {says}; {}", accepted(doubt, utc))
+    format!("{:+} for {since}; {}", doubt.step, accepted(doubt, utc))
 }
 
 /// The same in a few words.
@@ -128,10 +122,11 @@ fn accepted(doubt: &Doubt, utc: Option<Utc>) -> String {
     if doubt.left == Span::ZERO {
         return "accepted when a few more replies agree, unless it goes back".into();
     }
-    let seconds = doubt.left.as_nanos().div_euclid(1_000_000_000);
     let day = 86_400;
-    let clock = utc.filter(|_| seconds < day).map_or_else(String::new, |utc| {
-        let of_day = (i128::from(utc.unix) + seconds).rem_euclid(day);
+    let clock = utc.filter(|_| doubt.left < Span::from_secs(day)).map_or_else(String::new, |utc| {
+        let then = Span::from_secs(utc.unix) + Span(utc.frac.into()) + doubt.left;
+        // To the nearest second: it is the same one each time.
+        let of_day = ((then + Span::from_millis(500)).0 >> 64).rem_euclid(day.into());
         let (h, min, s) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
         format!(" (at {h:02}:{min:02}:{s:02} UTC)")
     });
@@ -377,14 +372,14 @@ mod tests {
         };
         assert_eq!(
             told(&doubt, count(1190), Period::NANOSECOND, None),
-            "server-step: its time is +150.000 ms off what was known, for 3 min 10 s (12 \
-             replies): not used; accepted in 56 min 50 s, unless it goes back"
+            "server-step: its time is +150.000 ms off what was known, for 3 min 10 s \
+             (12 replies): not used; accepted in 56 min 50 s, unless it goes back"
         );
         let utc = |unix| Some(Utc { unix, frac: 0, leap_second: false });
         assert_eq!(
-            held_against("s1:123", &doubt, count(1190), Period::NANOSECOND, utc(1_800_010_000)),
-            "held against s1:123, which says +150.000 ms for 3 min 10 s; accepted in 56 min 50 s \
-             (at 11:43:30 UTC), unless it goes back"
+            says(&doubt, count(1190), Period::NANOSECOND, utc(1_800_010_000)),
+            "+150.000 ms for 3 min 10 s; accepted in 56 min 50 s (at 11:43:30 UTC), unless it \
+             goes back"
         );
         let week = Doubt { left: Span::from_secs(600_000), ..doubt };
         let text = told(&week, count(1190), Period::NANOSECOND, utc(1_800_010_000));
@@ -393,7 +388,7 @@ mod tests {
         let text = told(&first, count(8900), Period::NANOSECOND, None);
         assert_eq!(in_short(&first), "held off: its time moves by +150.000 ms");
         assert!(text.contains("time moves, now +150.000 ms"), "{text}");
-        assert!(text.contains("for 2 h 11 min (1 reply)"), "{text}");
+        assert!(text.contains("off what was known (1 reply so far): not used"), "{text}");
         assert!(
             text.ends_with("accepted when a few more replies agree, unless it goes back"),
             "{text}"

@@ -61,11 +61,6 @@ pub(crate) struct Basis {
     pub(crate) own: bool,
 }
 
-/// What a server is called: host and port.
-pub(crate) fn name(SourceConfig { host, port, .. }: &SourceConfig) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Source {

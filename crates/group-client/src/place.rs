@@ -41,6 +41,8 @@ pub enum PlaceError {
         group: String,
         /// Of which member, if that was said.
         member: Option<Member>,
+        /// Those of the group that have one there.
+        others: Vec<Member>,
         /// Where it was looked for.
         directories: Vec<PathBuf>,
     },
@@ -69,7 +71,7 @@ impl fmt::Display for PlaceError {
                  beginning with a dot",
                 name.escape_debug()
             ),
-            PlaceError::None { group, member, directories } => {
+            PlaceError::None { group, member, others, directories } => {
                 write!(out, "there is no agent of the group '{group}'")?;
                 if let Some(member) = member {
                     write!(out, " for member {member}")?;
@@ -78,13 +80,19 @@ impl fmt::Display for PlaceError {
                     let word = if i == 0 { " in" } else { " or" };
                     write!(out, "{word} {}", directory.display())?;
                 }
+                match others.as_slice() {
+                    [] => {}
+                    [one] => write!(out, ", only one for member {one}")?,
+                    several => {
+                        out.write_str(", only those for the members ")?;
+                        list(several, out)?;
+                    }
+                }
                 write!(out, "; start one with 'truechimer group agent --group {group}'")
             }
             PlaceError::Several { group, members } => {
                 write!(out, "there are agents of the group '{group}' for several members (")?;
-                for (i, member) in members.iter().enumerate() {
-                    write!(out, "{}{member}", if i == 0 { "" } else { ", " })?;
-                }
+                list(members, out)?;
                 out.write_str("): say which with --member, or in a program with `Where::member`")
             }
             PlaceError::Directory { path, error } => {
@@ -92,6 +100,13 @@ impl fmt::Display for PlaceError {
             }
         }
     }
+}
+
+fn list(members: &[Member], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (i, member) in members.iter().enumerate() {
+        write!(out, "{}{member}", if i == 0 { "" } else { ", " })?;
+    }
+    Ok(())
 }
 
 impl std::error::Error for PlaceError {
@@ -187,8 +202,10 @@ impl Where {
             return Err(PlaceError::Name(self.group.clone()));
         }
         let directories = self.directory.clone().map_or_else(directories, |one| vec![one]);
+        let mut others = Vec::new();
         for directory in &directories {
             let mut members = members(&directory.join(&self.group))?;
+            others.extend_from_slice(&members);
             members.retain(|member| self.member.is_none_or(|wanted| wanted == *member));
             match *members {
                 [] => {}
@@ -198,7 +215,10 @@ impl Where {
                 }
             }
         }
-        Err(PlaceError::None { group: self.group.clone(), member: self.member, directories })
+        others.sort_unstable();
+        others.dedup();
+        let (group, member) = (self.group.clone(), self.member);
+        Err(PlaceError::None { group, member, others, directories })
     }
 }
 
@@ -269,11 +289,15 @@ mod tests {
             fs::write(group.join(name), "").unwrap();
         }
         assert_eq!(at(None).socket().unwrap(), group.join("3.sock"));
+        let other = at(Some(4)).socket().unwrap_err().to_string();
+        assert!(other.contains(", only one for member 3; start one with"), "{other}");
         fs::write(group.join("12.sock"), "").unwrap();
         let several = at(None).socket().unwrap_err().to_string();
         assert!(several.contains("(3, 12): say which"), "{several}");
         assert_eq!(at(Some(12)).socket().unwrap(), group.join("12.sock"));
-        assert!(at(Some(4)).socket().unwrap_err().to_string().contains("for member 4"));
+        let other = at(Some(4)).socket().unwrap_err().to_string();
+        assert!(other.contains(" for member 4 in "), "{other}");
+        assert!(other.contains(", only those for the members 3, 12; start one with"), "{other}");
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -224,6 +224,12 @@ impl Outcome {
 }
 
 impl Experiment {
+    /// How many virtual hours its scenarios last, all together.
+    #[must_use]
+    pub fn hours(&self) -> f64 {
+        self.scenarios.iter().map(|(_, scenario)| scenario.hours).sum()
+    }
+
     /// Runs every clock in one of its scenarios, all on the same packets.
     ///
     /// # Errors

@@ -80,6 +80,42 @@ impl Span {
         }
     }
 
+    /// The span in nanoseconds, rounded up: for bounds, which must not become smaller.
+    #[must_use]
+    pub const fn as_nanos_up(self) -> i64 {
+        let ns = self.as_nanos_i64();
+        if ns < i64::MAX && self.0 > Span::from_nanos(ns).0 { ns + 1 } else { ns }
+    }
+
+    /// The next span from here upwards that is shown as it is, with three decimals: for bounds,
+    /// which must not become smaller by being shown.
+    #[must_use]
+    pub const fn rounded_up(self) -> Span {
+        let ps = self.as_picos() + if self.0 > Span::from_picos(self.as_picos()).0 { 1 } else { 0 };
+        let step: i128 = match ps {
+            1_000_000_000_000.. => 1_000_000_000,
+            1_000_000_000.. => 1_000_000,
+            1_000_000.. => 1_000,
+            _ => 1,
+        };
+        let shown = ps.div_euclid(step) + if ps.rem_euclid(step) == 0 { 0 } else { 1 };
+        let up = Span::from_picos(shown.saturating_mul(step));
+        // A span that is too long for that is shown as the longest.
+        if up.0 < self.0 { self } else { up }
+    }
+
+    /// Picoseconds, to the nearest unit, saturating beyond ±2⁶³ s.
+    const fn from_picos(ps: i128) -> Span {
+        let (s, rest) = (ps.div_euclid(1_000_000_000_000), ps.rem_euclid(1_000_000_000_000));
+        if s > i64::MAX as i128 {
+            return Span::MAX;
+        }
+        if s < i64::MIN as i128 {
+            return Span(i128::MIN);
+        }
+        Span((s << 64) + ((rest << 64) + 500_000_000_000) / 1_000_000_000_000)
+    }
+
     /// The span in picoseconds, rounded to the nearest.
     #[must_use]
     pub const fn as_picos(self) -> i128 {
@@ -277,7 +313,33 @@ mod tests {
         assert_eq!(Span::MAX.as_nanos_i64(), i64::MAX);
     }
 
+    #[test]
+    fn what_is_shown_of_a_bound_is_not_less() {
+        for (text, shown) in [
+            ("50.1ms", "50.100 ms"),
+            ("50.1000001ms", "50.101 ms"),
+            ("999.9996us", "1.000 ms"),
+            ("1.0000001s", "1.001 s"),
+            ("7ns", "7.000 ns"),
+            ("0", "0 s"),
+        ] {
+            assert_eq!(text.parse::<Span>().unwrap().rounded_up().to_string(), shown, "{text}");
+        }
+        assert_eq!(Span(1).rounded_up().to_string(), "1 ps");
+        assert_eq!((Span(1).as_nanos_up(), Span::from_nanos(7).as_nanos_up()), (1, 7));
+        assert_eq!((Span::MAX.rounded_up(), Span::MAX.as_nanos_up()), (Span::MAX, i64::MAX));
+    }
+
     proptest! {
+        #[test]
+        fn a_bound_is_rounded_up_once(units in 0i128..(1 << 90)) {
+            let (exact, up) = (Span(units), Span(units).rounded_up());
+            prop_assert!(up >= exact && up.rounded_up() == up, "{exact:?} {up:?}");
+            // By no more than the last digit shown, and it shows.
+            prop_assert!((up - exact).0 <= exact.0 / 1000 + Span::from_nanos(1).0 / 1000 + 1);
+            prop_assert!(Span::from_nanos(exact.as_nanos_up()) >= exact);
+        }
+
         #[test]
         fn nanoseconds_round_trip(ns: i64) {
             prop_assert_eq!(Span::from_nanos(ns).as_nanos(), ns as i128);

@@ -1,9 +1,10 @@
 //! `truechimer simulate case`: the paper's experiments in one report.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::time::Instant;
 
 use truechimer_report::Section;
-use truechimer_sim::case::{Experiment, experiments, page};
+use truechimer_sim::case::{CLOCKS, Experiment, experiments, page};
 
 use super::{command, jobs, ready, save, screen};
 use crate::args;
@@ -36,14 +37,47 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     ready(path)?;
     let scale = args.hours.map_or(1.0, |hours| hours / FULL_HOURS);
     let all = experiments(scale).map_err(|why| Failure::new("--hours", why))?;
+    // How long it takes is a matter of the virtual hours; a terminal that cannot be written to is
+    // nobody's loss.
+    let hours: Vec<f64> = all.iter().map(Experiment::hours).collect();
+    let whole: f64 = hours.iter().sum();
+    let (begun, mut done) = (Instant::now(), 0.0);
+    let progress = &mut io::stderr();
+    let _ = writeln!(
+        progress,
+        "{} experiments, {whole:.0} virtual hours under {} clocks each; after the first it is said how \
+         long the others will take",
+        all.len(),
+        CLOCKS.len()
+    );
     let mut sections = Vec::new();
-    for experiment in &all {
+    for (number, (experiment, hours)) in all.iter().zip(&hours).enumerate() {
         sections.push(section(experiment, args, out)?);
         out.flush()?;
+        done += hours;
+        if number + 1 < all.len() {
+            let left = begun.elapsed().as_secs_f64() * (whole - done) / done;
+            let _ = writeln!(
+                progress,
+                "{} of {} done, some {} to go",
+                number + 1,
+                all.len(),
+                about(left)
+            );
+        }
     }
     save(path, &page(sections, scale, &command(), env!("CARGO_PKG_VERSION")).render())?;
     writeln!(out, "report written to {}", path.display())?;
     Ok(Outcome::Good)
+}
+
+/// So many seconds, roughly.
+fn about(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{:.0} s", s.max(1.0)),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
 }
 
 fn section(
@@ -76,4 +110,16 @@ fn section(
     table.write(out)?;
     writeln!(out)?;
     Ok(experiment.section(&outcomes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_said_roughly() {
+        for (seconds, text) in [(0.2, "1 s"), (89.0, "89 s"), (150.0, "2 min"), (9000.0, "2.5 h")] {
+            assert_eq!(about(seconds), text);
+        }
+    }
 }

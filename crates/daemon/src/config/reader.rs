@@ -162,7 +162,7 @@ impl Reader<'_> {
             }
             let Some(source) = self.source(table, at) else { continue };
             match sources.iter().find(|(s, _)| s.host == source.host && s.port == source.port) {
-                Some((_, first)) => self.twice(&source.host, at, *first),
+                Some((_, first)) => self.twice(&source.name(), at, *first),
                 None => sources.push((source, at)),
             }
         }

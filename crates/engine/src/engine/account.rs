@@ -13,6 +13,11 @@ use crate::report::{Doubted, Report, Selection, SourceReport};
 use crate::source::{Source, skew};
 use crate::voice::Voice;
 
+/// Why the clock goes on by itself, by what [`Engine::held_off`] says.
+pub(super) fn held_against((name, says): &(String, String)) -> String {
+    format!("held against {name}, which says {says}")
+}
+
 impl Engine {
     /// What the engine knows, for `sources` and `status`.
     #[must_use]
@@ -94,18 +99,21 @@ impl Engine {
 
     /// Why the status is what it is: above all that the source it rests on is in doubt.
     fn reason(&self, now: Count) -> String {
-        match (self.held_against(now), self.hand.status) {
+        match (self.held_off(now), self.hand.status) {
+            (Some((name, says)), Status::Synchronised) => {
+                let who = if self.reason.contains(" more") { &name } else { "it" };
+                format!("{}, but not what {who} says now: {says}", self.reason)
+            }
+            (Some(held), _) => held_against(&held),
             (None, _) => self.reason.clone(),
-            (Some(held), Status::Synchronised) => format!("{}; {held}", self.reason),
-            (Some(held), _) => held,
         }
     }
 
-    /// That the clock is held against the server it rests on, if so.
-    pub(super) fn held_against(&self, now: Count) -> Option<String> {
+    /// The server that the clock rests on, and what it says, if that is held off.
+    pub(super) fn held_off(&self, now: Count) -> Option<(String, String)> {
         let selected = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
         let (doubt, name) = (selected.doubt(now)?, selected.name());
-        Some(doubt::held_against(&name, &doubt, now, self.settings.nominal, self.utc(now)))
+        Some((name, doubt::says(&doubt, now, self.settings.nominal, self.utc(now))))
     }
 
     /// What the engine knows of one source, if there is such a one.

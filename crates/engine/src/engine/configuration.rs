@@ -9,7 +9,6 @@ use crate::config::Config;
 use crate::event::{Action, SourceId};
 use crate::pulse::Pulse;
 use crate::report::Selection;
-use crate::source;
 use crate::source::{Basis, Source};
 use crate::voice::Voice;
 
@@ -48,7 +47,7 @@ impl Engine {
                 None => {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
-                    let name = source::name(wanted);
+                    let name = wanted.name();
                     let held = known.held.get(&name).copied();
                     let time = held.or(known.time);
                     let agreed = time.is_some() && known.agreed.contains(&name);

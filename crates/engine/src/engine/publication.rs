@@ -7,6 +7,7 @@ use truechimer_feedforward::{Accepted, Estimate, RatePrior};
 use truechimer_time::{Count, Instant};
 use truechimer_timehands::{Hand, Status};
 
+use super::account::held_against;
 use super::{Engine, MOMENT, VOID_AFTER, canonical, note};
 use crate::config::EstimatorKind;
 use crate::doubt::{Moved, Opinion};
@@ -29,7 +30,7 @@ impl Engine {
         at: Count,
         actions: &mut Vec<Action>,
     ) {
-        self.let_speak(at, actions);
+        let speaks = self.let_speak(name, at, actions);
         // A doubted exchange may have widened the bound; a refused datagram costs a count, no more.
         let republish = matches!(heard, Heard::Doubted(_)) && self.hand.status.bound_holds();
         match heard {
@@ -51,7 +52,7 @@ impl Engine {
                 self.publish(at, actions);
             }
             Heard::Refused(trouble) | Heard::Doubted(trouble) => {
-                if let Some(trouble) = trouble {
+                if let Some(trouble) = trouble.filter(|_| !speaks) {
                     note(actions, Level::Warning, format!("{name}: {trouble}"));
                 }
                 if republish {
@@ -66,18 +67,20 @@ impl Engine {
 
     /// Servers that contradict the time of the clock page, which is not known to have been their word,
     /// speak for themselves as soon as there is another to ask. One alone is held off, as a daemon that
-    /// was never stopped would do.
-    fn let_speak(&mut self, at: Count, actions: &mut Vec<Action>) {
+    /// was never stopped would do. Returns whether the one of this name does from now on.
+    fn let_speak(&mut self, name: &str, at: Count, actions: &mut Vec<Action>) -> bool {
+        let mut speaks = false;
         if !self.sources.iter().any(|source| source.is_misrepresented(at))
             || self.votes(at).iter().flatten().count() < 2
         {
-            return;
+            return speaks;
         }
         for source in &mut self.sources {
             if source.is_misrepresented(at)
                 && let Some(Accepted::Stepped(by)) = source.believe()
             {
                 self.servo.interrupt();
+                speaks |= source.name() == name;
                 let text = format!(
                     "{}: its time is {by:+} off what the previous daemon left, and it is not known \
                      to have agreed with that: has a vote of its own",
@@ -86,6 +89,7 @@ impl Engine {
                 note(actions, Level::Warning, text);
             }
         }
+        speaks
     }
 
     /// Believes the servers whose time moved and for whom others vouch.
@@ -127,9 +131,9 @@ impl Engine {
         let Some(source) = self.voices().nth(index) else { return };
         let age = source.age(&estimate, at);
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
-        let held = self.held_against(at).filter(|_| status == Status::Holdover);
+        let held = self.held_off(at).filter(|_| status == Status::Holdover);
         let reason = match (status, source.is_pulse(), others) {
-            _ if held.is_some() => held.unwrap_or_default(),
+            _ if held.is_some() => held.as_ref().map_or_else(String::new, held_against),
             (Status::Synchronised, _, 0) => format!("following {}", source.name()),
             (Status::Synchronised, ..) => format!("following {} and {others} more", source.name()),
             (_, false, _) => format!("no usable reply from {} for {age}", source.name()),
@@ -241,11 +245,8 @@ impl Engine {
         if before != self.hand.status {
             let level =
                 if self.hand.status == Status::Synchronised { Level::Info } else { Level::Warning };
-            note(
-                actions,
-                level,
-                format!("{}: {}; bound {}", self.hand.status, self.reason, self.hand.bound()),
-            );
+            let bound = self.hand.bound().rounded_up();
+            note(actions, level, format!("{}: {}; bound {bound}", self.hand.status, self.reason));
         }
     }
 

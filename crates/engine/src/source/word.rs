@@ -3,7 +3,7 @@
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Span, Utc};
 
-use super::{Last, Source, name, skew};
+use super::{Last, Source, skew};
 use crate::config::POLL_RANGE;
 use crate::doubt;
 use crate::event::SourceId;
@@ -17,7 +17,7 @@ impl Voice for Source {
     }
 
     fn name(&self) -> String {
-        name(&self.config)
+        self.config.name()
     }
 
     fn is_pulse(&self) -> bool {
@@ -153,7 +153,7 @@ impl Source {
             leap: reply.map(|r| r.leap as u8),
             root_distance: reply.map(|r| r.root_distance()),
             rtt: last.map(|l| l.rtt),
-            rtt_floor: estimate.map(|e| e.rtt_floor),
+            rtt_floor: estimate.filter(|_| self.is_proven()).map(|e| e.rtt_floor),
             offset: says.zip(reference).map(|(says, (reference, _))| *reference - says.0),
             offset_to: reference.filter(|_| says.is_some()).and_then(|(_, name)| name.clone()),
             bound: says.map(|says| says.1),

@@ -180,6 +180,83 @@ fn term_ends_it_cleanly_and_hangup_reads_the_configuration_again() {
     println!("{}", watch.summary());
 }
 
+/// Asks for the status until the reason says this; meanwhile it is never synchronised.
+fn never_synchronised_until(daemon: &mut Daemon, reason: &str) -> serde_json::Value {
+    let pid = i64::from(daemon.process.pid());
+    let end = Instant::now() + SOON;
+    loop {
+        let status = daemon.ask(&["status"]).json;
+        if status["daemon"]["pid"] == pid {
+            assert_ne!(status["status"], "synchronised", "{status:#}");
+            if status["reason"].as_str().is_some_and(|said| said.contains(reason)) {
+                return status;
+            }
+        }
+        assert!(Instant::now() < end, "not so: {status:#}\n{}", daemon.process.output());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_restart_makes_no_majority_of_servers_that_disagree() {
+    let dirs = [(); 3].map(|()| temp::Dir::new());
+    let start = |dir, offset| Server::start(dir, &["--listen", "127.0.0.1:0", "--offset", offset]);
+    let servers = [start(&dirs[0], "0s"), start(&dirs[1], "50.1ms"), start(&dirs[2], "-80ms")];
+    let dir = &dirs[0];
+    let names = || servers.iter().map(|server| server.address.clone()).collect::<Vec<_>>();
+    let all = Setup { servers: names(), ..Setup::new(dir, "") };
+    let ends = |mut daemon: Daemon| {
+        daemon.process.signal(Signal::Term);
+        daemon.process.wait(SOON).expect("it ends");
+        daemon.process.output()
+    };
+
+    // From the beginning: the log, the sources and waitsync say why.
+    let mut daemon = all.start();
+    let _ = daemon.clock();
+    let status = never_synchronised_until(&mut daemon, "no majority of the 3 servers agrees: ");
+    assert_eq!(status["status"], "unknown");
+    let sources = daemon.ask(&["sources"]).json;
+    for (source, ms) in sources.as_array().unwrap().iter().zip([0, -50, 80]) {
+        assert_eq!(source["offset_to"], servers[0].address, "{source:#}");
+        assert!((number(source, "offset_ns") / 100_000 - ms * 10).abs() <= 2, "{source:#}");
+    }
+    let waited = daemon.ask(&["waitsync", "--timeout", "0s"]);
+    assert!(waited.code == 1 && waited.json["why"].as_str().unwrap().contains("no majority"));
+    let log = ends(daemon);
+    assert_eq!(log.matches("unknown: no majority of the 3").count(), 1, "{log}");
+
+    // One alone is followed; with the others there is no majority again, and its clock goes on.
+    let setup = Setup::new(dir, &*servers[0].address);
+    let mut daemon = setup.start();
+    let mut watch = daemon.watch(servers[0].truth);
+    ends(daemon);
+    let mut daemon = all.start();
+    let status = never_synchronised_until(&mut daemon, "no majority of the 3 servers agrees: ");
+    assert_eq!(status["status"], "holdover");
+    watch.run(Duration::from_secs(3));
+    never_synchronised_until(&mut daemon, "no majority");
+    let log = ends(daemon);
+    assert!(
+        log.contains("has a vote of its own") && log.contains("holdover: no majority"),
+        "{log}"
+    );
+
+    // One that is elsewhere is held off from the first reply on, and says so everywhere.
+    let mut daemon = Setup::new(dir, &*servers[1].address).start();
+    let held = format!("held against {}, which says +50.", servers[1].address);
+    let status = never_synchronised_until(&mut daemon, &held);
+    let disputed = number(&status, "disputed_bound_ns");
+    assert!((49_000_000..51_000_000).contains(&disputed), "{status:#}");
+    let source = daemon.source_when(|source| number(source, "reach") >= 7);
+    assert!(source["why"].as_str().unwrap().starts_with("held off: its time moved by +50."));
+    assert_eq!((&source["stratum"], number(&source, "accepted")), (&10.into(), 0), "{source:#}");
+    assert!((-51_000_000..-49_000_000).contains(&number(&source, "offset_ns")), "{source:#}");
+    watch.run(Duration::from_secs(3));
+    never_synchronised_until(&mut daemon, &held);
+    println!("{}", watch.summary());
+}
+
 #[test]
 fn what_cannot_work_says_why() {
     let dir = temp::Dir::new();
