@@ -45,7 +45,7 @@ impl Missing {
 
 fn search(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Missing> {
     let searched = place.directory.clone().map_or_else(directories, |one| vec![one]);
-    let (mut found, mut denied) = (BTreeSet::new(), None);
+    let (mut found, mut others, mut denied) = (BTreeSet::new(), BTreeSet::new(), None);
     for directory in &searched {
         let names = group.map_or_else(|| names(directory), |name| Ok(vec![name.to_owned()]));
         let listed = names.and_then(|names| {
@@ -59,6 +59,8 @@ fn search(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Missing> {
                 {
                     if place.member.is_none_or(|only| only == member) && found.len() < MOST {
                         found.insert((name.clone(), member, directory.clone()));
+                    } else if others.len() < MOST {
+                        others.insert(member);
                     }
                 }
             }
@@ -79,7 +81,7 @@ fn search(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Missing> {
         _ => {}
     }
     if found.is_empty() {
-        return Err(Missing::Nobody(nobody(&searched, group, place.member)));
+        return Err(Missing::Nobody(nobody(&searched, group, place.member, &others)));
     }
     let place = |(group, member, directory): (String, Member, PathBuf)| Where {
         directory: Some(directory),
@@ -133,13 +135,24 @@ fn look(at: &Where) -> Result<Option<Report>, Failure> {
     Ok(text.and_then(|text| Report::from_json(&text).ok()))
 }
 
-fn nobody(searched: &[PathBuf], group: Option<&str>, member: Option<Member>) -> Failure {
+fn nobody(
+    searched: &[PathBuf],
+    group: Option<&str>,
+    member: Option<Member>,
+    others: &BTreeSet<Member>,
+) -> Failure {
     let places: Vec<_> = searched.iter().map(|place| place.display().to_string()).collect();
     let name = group.unwrap_or("NAME");
     let group = group.map_or_else(String::new, |group| format!(" of group '{group}'"));
     let member = member.map_or_else(String::new, |member| format!(" for member {member}"));
+    let others: Vec<_> = others.iter().map(Member::to_string).collect();
+    let others = match others.as_slice() {
+        [] => String::new(),
+        [one] => format!(" (only one for member {one})"),
+        several => format!(" (only those for the members {})", several.join(", ")),
+    };
     Failure::Said(format!(
-        "no agent{group}{member} in {}: start one with `truechimer group agent --group {name}`, or \
+        "no agent{group}{member} in {}{others}: start one with `truechimer group agent --group {name}`, or \
          name its --directory",
         places.join(" or ")
     ))

@@ -53,6 +53,24 @@ impl Local {
 }
 
 #[test]
+fn a_member_without_an_agent_is_told_who_has_one() {
+    let dir = Dir::new();
+    let agents = dir.join("agents");
+    std::fs::create_dir_all(Path::new(&agents).join("db")).unwrap();
+    let place = ["--directory", &agents, "--group", "db", "--member", "9"];
+    let library = dir.write("library.so", "");
+    let commands = [&["status"][..], &["exec", "--wait", "0s", "--library", &library]];
+    for (file, says) in [("1.sock", "(only one for member 1)"), ("2.sock", "the members 1, 2)")] {
+        std::fs::write(Path::new(&agents).join("db").join(file), "").unwrap();
+        for command in commands {
+            let program: &[&str] = if command[0] == "exec" { &["--", "true"] } else { &[] };
+            let answer = truechimer(&[&["group"], command, &place, program].concat());
+            answer.assert_error(&["for member 9", says]);
+        }
+    }
+}
+
+#[test]
 fn a_group_without_a_ring_is_started_asked_read_and_ended() {
     let mut local = Local::start();
     let status = local.ask(&["status", "--group", "demo", "--member", "2"]);

@@ -280,6 +280,7 @@ mod tests {
                     hand: None,
                     skew: Some(Rate(i64::MIN)),
                     reason: "\"\n".into(),
+                    disputed: None,
                     sources: Vec::new(),
                 },
             }
