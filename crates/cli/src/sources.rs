@@ -1,17 +1,21 @@
 //! `truechimer sources`: the servers that the daemon follows.
 
+mod json;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde::Serialize;
-use truechimer_engine::{Asymmetry, DoubtKind, Doubted, Selection, SourceReport};
+use truechimer_engine::{Asymmetry, DoubtKind, Selection, SourceReport};
 use truechimer_time::{Span, StampMethod};
 
 use crate::args;
 use crate::daemon;
 use crate::failure::{Ended, Outcome};
-use crate::show::{age, json, optional, plain, ppb};
+use crate::show::{age, json, optional, plain};
 use crate::table::{Side, Table};
+use json::Json;
+
+pub use json::DoubtJson;
 
 /// Runs the command.
 pub fn run(args: &args::Sources, out: &mut dyn Write) -> Ended {
@@ -295,114 +299,10 @@ fn refusals(refused: &BTreeMap<String, u64>) -> String {
     if parts.is_empty() { "none".into() } else { parts.join(", ") }
 }
 
-/// One source as JSON: spans in ns, rates in parts per 10⁹.
-#[derive(Serialize)]
-struct Json<'a> {
-    name: &'a str,
-    /// Whether it is a pulse per second, and no server.
-    pulse: bool,
-    address: Option<String>,
-    selection: Selection,
-    /// Its share in the published time, 0 to 1.
-    weight: Option<f64>,
-    /// Why it has none.
-    why: Option<String>,
-    /// Whether it has said nothing usable for longer than it may.
-    holdover: bool,
-    stratum: Option<u8>,
-    reference: Option<&'a str>,
-    leap: Option<u8>,
-    poll_s: u32,
-    reach: u8,
-    last_reply_ns: Option<i64>,
-    offset_ns: Option<i64>,
-    /// What `offset_ns` is shown against: `clock`, or the name of a server while there is no clock.
-    offset_to: Option<&'a str>,
-    bound_ns: Option<i64>,
-    deviation_ns: Option<i64>,
-    skew_ppb: Option<f64>,
-    rtt_ns: Option<i64>,
-    rtt_floor_ns: Option<i64>,
-    root_distance_ns: Option<i64>,
-    sent_stamp: Option<&'static str>,
-    received_stamp: Option<&'static str>,
-    sent_stamp_error_ns: Option<i64>,
-    received_stamp_error_ns: Option<i64>,
-    requests: u64,
-    accepted: u64,
-    timeouts: u64,
-    refused: &'a BTreeMap<String, u64>,
-    trouble: Option<String>,
-    /// Why the clock does not go along with it.
-    doubt: Option<DoubtJson>,
-}
-
-/// Why the clock does not go along with a source; `sources --help` says what the fields mean.
-#[derive(Serialize)]
-pub struct DoubtJson {
-    kind: DoubtKind,
-    age_ns: i64,
-    by_ns: Option<i64>,
-    replies: Option<u32>,
-    believed_in_ns: Option<i64>,
-}
-
-impl DoubtJson {
-    /// Of what the daemon says.
-    pub fn of(doubt: &Doubted) -> DoubtJson {
-        let Doubted { kind, age, by, replies, left } = *doubt;
-        DoubtJson {
-            kind,
-            age_ns: age.as_nanos_i64(),
-            by_ns: by.map(Span::as_nanos_i64),
-            replies,
-            believed_in_ns: left.map(Span::as_nanos_i64),
-        }
-    }
-}
-
-impl Json<'_> {
-    fn of(source: &SourceReport) -> Json<'_> {
-        let ns = |span: Option<Span>| span.map(Span::as_nanos_i64);
-        Json {
-            name: &source.name,
-            pulse: source.is_pulse,
-            address: source.address.map(|a| a.to_string()),
-            selection: source.selection,
-            weight: source.weight,
-            why: source.why.as_deref().map(plain),
-            holdover: source.holdover,
-            stratum: source.stratum,
-            reference: source.reference.as_deref(),
-            leap: source.leap,
-            poll_s: source.poll,
-            reach: source.reach,
-            last_reply_ns: ns(source.last_reply),
-            offset_ns: ns(source.offset),
-            offset_to: source.offset.map(|_| source.offset_to.as_deref().unwrap_or("clock")),
-            bound_ns: source.bound.map(Span::as_nanos_up),
-            deviation_ns: ns(source.deviation),
-            skew_ppb: source.skew.map(ppb),
-            rtt_ns: ns(source.rtt),
-            rtt_floor_ns: ns(source.rtt_floor),
-            root_distance_ns: ns(source.root_distance),
-            sent_stamp: source.sent_method.map(StampMethod::name),
-            received_stamp: source.received_method.map(StampMethod::name),
-            sent_stamp_error_ns: ns(source.stamp_errors.map(|e| e.0)),
-            received_stamp_error_ns: ns(source.stamp_errors.map(|e| e.1)),
-            requests: source.requests,
-            accepted: source.accepted,
-            timeouts: source.timeouts,
-            refused: &source.refused,
-            trouble: source.trouble.as_deref().map(plain),
-            doubt: source.doubt.as_ref().map(DoubtJson::of),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use truechimer_engine::Doubted;
     use truechimer_time::Rate;
 
     fn source() -> SourceReport {

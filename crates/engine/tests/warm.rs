@@ -216,3 +216,31 @@ fn what_was_held_against_one_that_has_not_answered_yet_is_not_lost() {
     let kept = warm.engine.saved(warm.now).unwrap();
     assert_eq!((&kept.held, kept.agreed.unwrap().servers.len()), (&saved.unwrap().held, 0));
 }
+
+#[test]
+fn a_clock_that_was_never_stopped_says_what_it_is_held_against() {
+    let (mut world, ..) = left(&[("s1", HONEST)]);
+    world.server("s1").offset = MS(50);
+    world.run(40);
+    let report = world.engine.report(world.now);
+    assert_eq!(world.hand().status, Status::Synchronised, "its last good reply is fresh");
+    let says = "following s1:123, but not what it says now: +50.";
+    assert!(report.reason.starts_with(says), "{}", report.reason);
+    world.run(120);
+    assert_eq!(world.hand().status, Status::Holdover);
+    let report = world.engine.report(world.now);
+    assert!(report.reason.starts_with("held against s1:123, which says +50."), "{}", report.reason);
+    let told = |what: &str| world.notes.iter().filter(|note| note.contains(what)).count();
+    assert_eq!(told("holdover: held against s1:123, which says +50."), 1, "{:?}", world.notes);
+    assert_eq!(told("no usable reply"), 0, "{:?}", world.notes);
+    let source = &report.sources[0];
+    assert_eq!(source.rtt_floor, Some(Span::from_micros(200)), "what was known of the path");
+    assert!((source.offset.unwrap() + MS(50)).abs() < MS(1), "{source:?}");
+    // It goes back, and nothing is left of it.
+    world.server("s1").offset = Span::ZERO;
+    world.run(40);
+    world.assert_true();
+    let report = world.engine.report(world.now);
+    assert_eq!((report.reason.as_str(), report.disputed), ("following s1:123", None));
+    assert_eq!(report.sources[0].why, None);
+}
