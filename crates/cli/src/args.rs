@@ -229,9 +229,10 @@ pub struct Status {
 #[command(after_help = "\
 Columns:
   S          * leads, + has a part in the published time, - agrees and has none,
-             x falseticker, ~ smears a leap second, ? no estimate yet; h: lives on what it
-             said before; !: what it says now is held off, as its time has moved by more than
-             it may. The one that leads does so until another's part is 2.5 times as large
+             x falseticker, ~ smears a leap second, ? nothing yet that counts (others are
+             waited for as well); h: lives on what it said before; !: what it says now is
+             held off, as its time has moved by more than it may. The one that leads does so
+             until another's part is 2.5 times as large
   part       its share in where the published time stands
   st         stratum: the server's distance from a reference clock
   rch        reach: the last eight polls in octal, 377 = all answered

@@ -56,7 +56,7 @@ fn meaning(selection: Selection) -> &'static str {
         Selection::Truechimer => "agrees with the majority, has no part in the published time",
         Selection::Smeared => "smears a leap second, which others do not: never mixed with them",
         Selection::Falseticker => "falseticker: is not where a majority agrees",
-        Selection::Unusable => "no estimate yet",
+        Selection::Unusable => "nothing yet that counts: it, or others, have yet to answer",
     }
 }
 
@@ -96,7 +96,7 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
         }
     }
     writeln!(out, "* leads (until another's part is much larger)  + combined  - agrees, no part")?;
-    writeln!(out, "x falseticker  ~ smears  ? no estimate  h nothing usable lately  ! held off")?;
+    writeln!(out, "x falseticker  ~ smears  ? nothing yet  h nothing usable lately  ! held off")?;
     writeln!(out, "offset: {} (-v says why)", reference(sources))
 }
 

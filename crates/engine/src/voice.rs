@@ -132,6 +132,8 @@ pub(crate) fn choose(
     for Said { voice, estimate } in voices.iter_mut() {
         let (part, why) = match estimate {
             None => (Selection::Unusable, None),
+            // Who is a falseticker shows when the others have had their chance.
+            Some(_) if agreed.is_none() && to_come > 0 => (Selection::Unusable, None),
             Some(e) => part(&mut **voice, e, at, origin, servers.as_ref(), agreed.as_ref()),
         };
         if part != Selection::Truechimer || voice.selection() != Selection::Selected {
