@@ -141,7 +141,8 @@ impl<'n> Daemon<'n> {
             log,
             state,
             chores: started + nominal.period.counts(CHORES),
-            kept: (false, Vec::new(), started),
+            // The first change is kept at once.
+            kept: (false, Vec::new(), started - nominal.period.counts(CHANGES)),
             leap_note: None,
             events: VecDeque::new(),
             fds: Vec::new(),

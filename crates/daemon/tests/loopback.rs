@@ -182,11 +182,17 @@ fn a_restarted_daemon_goes_on_where_the_last_one_ended() {
     let scratch = Scratch::new();
     let server = serve("-2s");
     let state = scratch.file("rate.json");
-    let options = Options { state: Some(state), ..scratch.options(server.address()) };
+    let options = Options { state: Some(state.clone()), ..scratch.options(server.address()) };
     let first = Daemon::start(options.clone());
     let page = first.wait_for("the page", || PageReader::open(scratch.file("clock")).ok());
     let counter = Counter::open(Choice::Auto).unwrap();
     first.wait_for("synchronisation", || error(&page, server.clock(), counter));
+    // Who agrees is kept while it runs: a daemon that is killed leaves it as well.
+    let agreed = format!("\"{}\"", server.address());
+    first.wait_for("who agrees", || {
+        let kept = fs::read_to_string(&state).ok()?;
+        kept.contains("\"agreed\"").then_some(()).filter(|()| kept.contains(&agreed))
+    });
     first.end().unwrap();
     let (left, _) = page.read().unwrap();
 
