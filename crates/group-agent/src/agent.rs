@@ -20,6 +20,7 @@ use crate::notices::Level;
 use crate::seat::{Crossing, Foreign, Seat, Turn};
 use crate::sys;
 use crate::transport::{Corosync, Hub, Transport, TransportError};
+use crate::wait::Waiter;
 
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
@@ -41,6 +42,7 @@ pub struct Agent {
     clocks: Clocks,
     chairs: Vec<Chair>,
     fds: Vec<libc::pollfd>,
+    waiter: Waiter,
     directory: PathBuf,
     state: Option<PathBuf>,
     lines: Vec<(Level, String)>,
@@ -104,6 +106,7 @@ impl Agent {
             clocks,
             chairs: Vec::new(),
             fds: Vec::new(),
+            waiter: Waiter::default(),
             directory: settings.directory.clone().unwrap_or_else(directory_for_agent),
             state: state_directory(&settings.state)?,
             lines,
@@ -270,6 +273,7 @@ impl Agent {
         let now = sys::raw_ns();
         let mut until = now + LONGEST_WAIT;
         let mut asleep = true;
+        let mut edition = 0;
         for chair in &mut self.chairs {
             let Some(seat) = &mut chair.seat else {
                 until = until.min(chair.retry_at);
@@ -289,11 +293,11 @@ impl Agent {
                 let patience = i64::try_from(patience.as_nanos()).unwrap_or(LONGEST_WAIT);
                 until = until.min(now.saturating_add(patience));
             }
-            seat.interests(&mut fds);
+            edition += seat.interests(&mut fds);
             asleep &= seat.door.sleep();
         }
-        let wait = if asleep { until.saturating_sub(sys::raw_ns()) } else { 0 };
-        let waited = sys::poll(&mut fds, wait);
+        let wait = if asleep { until.saturating_sub(now) } else { 0 };
+        let waited = self.waiter.wait(&mut fds, edition, wait);
         self.fds = fds;
         for seat in self.chairs.iter_mut().filter_map(|chair| chair.seat.as_mut()) {
             seat.door.wake();

@@ -34,6 +34,7 @@ mod seat;
 mod sys;
 mod text;
 pub mod transport;
+mod wait;
 
 pub use agent::{Agent, run};
 pub use config::{ConfigError, Options, Settings};

@@ -39,6 +39,8 @@ impl<'t> Turn<'t> {
 const MOST_HELD: usize = 1 << 16;
 /// Batches that are received in one turn; what is left comes in the next.
 const BATCHES: usize = 8;
+/// Messages that come no farther apart than this are many, ns.
+const DENSE_NS: i64 = 50_000;
 
 /// A member at work.
 pub(crate) struct Seat {
@@ -70,6 +72,8 @@ pub(crate) struct Seat {
     install: Option<Install>,
     requests: Vec<Request>,
     incoming: Vec<Incoming>,
+    /// Whether the transport may have more that was not looked for in this turn.
+    unseen: bool,
     /// Messages that no program was there for.
     unheard: u64,
     /// How often a transport was opened.
@@ -149,6 +153,7 @@ impl Seat {
             install: None,
             requests: Vec::new(),
             incoming: Vec::new(),
+            unseen: false,
             unheard: 0,
             joins: 0,
             started: now,
@@ -203,8 +208,9 @@ impl Seat {
         self.transport.is_some()
     }
 
-    /// What to wait for.
-    pub(crate) fn interests(&self, fds: &mut Vec<libc::pollfd>) {
+    /// What to wait for. The edition of the list: a greater one whenever a descriptor has been
+    /// opened, which may have the number of one that was closed.
+    pub(crate) fn interests(&self, fds: &mut Vec<libc::pollfd>) -> u64 {
         use std::os::fd::AsRawFd;
         self.door.descriptors(fds);
         if let Some(transport) = &self.transport {
@@ -214,6 +220,13 @@ impl Seat {
         if !self.held.is_empty() || !self.vouches() {
             fds.extend(self.floor.fd().map(crate::sys::readable));
         }
+        1 + self.joins + self.door.opened()
+    }
+
+    /// Whether something is to be said at once.
+    fn speaks(&self) -> bool {
+        let now = crate::sys::raw_ns();
+        !self.outbox.is_empty() || self.engine.deadline().is_some_and(|due| due <= now)
     }
 
     /// When something is to be said even if nothing happens: by the physical clock, ns.
@@ -261,18 +274,27 @@ impl Seat {
         if let Some(transport) = &mut self.transport {
             transport.polled(turn.polled);
         }
+        self.unseen = false;
         for _ in 0..BATCHES {
             let Some(transport) = &mut self.transport else { break };
             let mut more = false;
             end = transport.receive(&mut incoming).map(|there| more = there);
+            let mut dense = false;
             for event in incoming.drain(..) {
                 let own = matches!(&event, Incoming::Message { from, .. } if *from == self.member);
                 let configuration = matches!(event, Incoming::Configuration { .. });
-                self.flow.came(own, configuration, crate::sys::raw_ns());
-                self.engine.handle(turn.clocks.read(), event.event());
+                let now = turn.clocks.read();
+                dense |= self.flow.came(own, configuration, now.physical) < DENSE_NS;
+                self.engine.handle(now, event.event());
                 self.act(turn);
             }
             if end.is_err() || !more {
+                break;
+            }
+            // Looking for more is a system call for nothing where messages come singly, on the way
+            // of whoever runs next; and it matters only to what is to be said.
+            self.unseen = !dense && !self.speaks();
+            if self.unseen {
                 break;
             }
         }
@@ -288,7 +310,9 @@ impl Seat {
     /// Lets the engine speak, if the transport takes it, and sends.
     pub(crate) fn give_out(&mut self, turn: &mut Turn<'_>) -> Result<(), TransportError> {
         let mut end = self.send();
-        if end.is_ok() && self.outbox.is_empty() && self.transport.is_some() && self.vouches() {
+        let may = self.outbox.is_empty() && self.transport.is_some() && self.vouches();
+        // What has not been looked at may decide what would be proposed.
+        if end.is_ok() && may && !self.unseen {
             self.engine.flush(turn.clocks.read());
             self.act(turn);
             end = self.send();

@@ -32,6 +32,70 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout_ns: i64) -> io::Result<()> {
     check(n).map(drop)
 }
 
+/// The most descriptors of a set that are told of at a time.
+const MOST_READY: usize = 64;
+
+/// A set to wait for: these, each told of by its place.
+///
+/// # Errors
+/// As epoll_create1(2) and epoll_ctl(2); always where the C library's timespec is not the one that
+/// [`wait_for_set`]'s system call takes.
+pub(crate) fn wait_set(fds: &[pollfd]) -> io::Result<OwnedFd> {
+    if cfg!(not(target_pointer_width = "64")) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // SAFETY: takes a number.
+    let set = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: the descriptor was just made and is nobody else's.
+    let set = unsafe { OwnedFd::from_raw_fd(set) };
+    for (place, one) in fds.iter().enumerate() {
+        // The events have the same numbers.
+        let events = u32::from(one.events.cast_unsigned());
+        let mut event = libc::epoll_event { events, u64: place as u64 };
+        // SAFETY: the kernel reads one event.
+        let added = unsafe {
+            libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, one.fd, &raw mut event)
+        };
+        check(added)?;
+    }
+    Ok(set)
+}
+
+/// Waits as [`poll`] does, for what [`wait_set`] was given. Of many that are ready some may not be
+/// told of; the next wait tells of those.
+///
+/// # Errors
+/// As epoll_pwait2(2), which Linux has since 5.11.
+pub(crate) fn wait_for_set(set: &OwnedFd, fds: &mut [pollfd], timeout_ns: i64) -> io::Result<()> {
+    let ns = timeout_ns.max(0);
+    let timeout = libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
+    let mut ready = [libc::epoll_event { events: 0, u64: 0 }; MOST_READY];
+    let none = std::ptr::null::<libc::sigset_t>();
+    // SAFETY: pointer and length are those of an exclusive array of events, the kernel reads one
+    // timespec, and no signal mask is given.
+    let n = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            set.as_raw_fd(),
+            ready.as_mut_ptr(),
+            MOST_READY as libc::c_int,
+            &raw const timeout,
+            none,
+            0_usize,
+        )
+    };
+    let n = check(n as i32)?;
+    fds.iter_mut().for_each(|one| one.revents = 0);
+    for event in ready.iter().take(n as usize) {
+        let (events, place) = (event.events, event.u64);
+        if let Some(one) = usize::try_from(place).ok().and_then(|place| fds.get_mut(place)) {
+            // None of those that were asked for, or come unasked, is beyond 16 bits.
+            one.revents = events as i16;
+        }
+    }
+    Ok(())
+}
+
 /// Makes this thread's waits end when they should, and not up to 50 µs later. Where the kernel does
 /// not take that, waits end a little late.
 pub(crate) fn wake_promptly() {

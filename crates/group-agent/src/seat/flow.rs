@@ -29,14 +29,16 @@ impl Flow {
         self.under_way += 1;
     }
 
-    /// Something was delivered; one of this member's own messages, or a configuration.
-    pub(super) fn came(&mut self, own: bool, configuration: bool, now: i64) {
-        self.since = now;
+    /// Something was delivered; one of this member's own messages, or a configuration. How long
+    /// after what was before, ns.
+    pub(super) fn came(&mut self, own: bool, configuration: bool, now: i64) -> i64 {
+        let after = now.saturating_sub(std::mem::replace(&mut self.since, now));
         if configuration {
             self.under_way = 0;
         } else if own {
             self.under_way = self.under_way.saturating_sub(1);
         }
+        after
     }
 
     /// For how long nothing has been delivered, though something is under way, ns.

@@ -43,6 +43,8 @@ pub struct Door {
     gap: u64,
     unsettled: bool,
     counts: Counts,
+    /// How often descriptors were opened for attachments.
+    opened: u64,
     /// What happened between two calls of [`Door::work`].
     later: Vec<Request>,
 }
@@ -75,6 +77,7 @@ impl Door {
             gap: 0,
             unsettled: false,
             counts: Counts::default(),
+            opened: 0,
             later: Vec::new(),
         })
     }
@@ -102,6 +105,13 @@ impl Door {
                 add(&shared.doorbell, libc::POLLIN);
             }
         }
+    }
+
+    /// How often descriptors have been opened: one of the same number as before may be another
+    /// file when this has changed.
+    #[must_use]
+    pub fn opened(&self) -> u64 {
+        self.opened
     }
 
     /// Does all there is to do without waiting, and appends what programs want. `ready` is what
@@ -182,6 +192,7 @@ impl Door {
             match sys::accept(self.listener.socket.as_raw_fd()) {
                 Ok(socket) => {
                     let since = sys::agents_monotonic();
+                    self.opened += 1;
                     self.guests.push(Guest { socket: sys::own(socket), since });
                 }
                 Err(libc::EAGAIN) => return,
@@ -205,6 +216,7 @@ impl Door {
 
     /// Lets somebody in, or says why not.
     fn welcome(&mut self, socket: OwnedFd, hello: Hello, out: &mut Vec<Request>) {
+        self.opened += 1;
         match self.admit(&socket, hello) {
             Ok((peer, uid, new, file)) => {
                 // A program that was not there has missed nothing.
