@@ -69,6 +69,8 @@ pub(crate) struct Bank {
     pub(super) laws: [Law; 2],
     /// The floor is thought to be blurred, not sharp.
     soft: bool,
+    /// Floors are known to be sharp on this path.
+    pub(super) sharp: bool,
     pub(super) parts: Parts,
     pub(super) now: Belief,
     /// Logarithm of how likely the newest exchange was: each direction, and both.
@@ -81,7 +83,7 @@ pub(crate) struct Bank {
     surprises: f64,
     pub(super) recent: VecDeque<Recent>,
     /// The exchange in hand says nothing of the oscillator.
-    held: bool,
+    pub(super) held: bool,
     /// What round trips exceed the floors by when the path is quiet, s.
     quiet: f64,
     /// How many exchanges it has seen since its start.
@@ -189,6 +191,7 @@ impl Bank {
             weights: [1.0 / MEMBERS as f64; MEMBERS],
             laws: start.laws(rate.mean, soft),
             soft,
+            sharp: false,
             parts,
             now: Belief::default(),
             densities: [0.0; 2],
@@ -235,24 +238,29 @@ impl Bank {
     }
 
     /// Takes in an exchange that has just arrived; the rate is known to `slack`. What comes back
-    /// is the change of the round trip's floor, s, if it has shifted.
-    pub(crate) fn take(&mut self, seen: Seen, slack: f64) -> Option<f64> {
+    /// is the change of the round trip's floor, s, if it has shifted; and, if the exchange is a
+    /// surprise, banks for what else may have happened.
+    pub(crate) fn take(&mut self, seen: Seen, slack: f64) -> (Option<f64>, Vec<Bank>) {
         if self.start.is_some() {
             self.take_first(seen);
-            return None;
+            return (None, Vec::new());
         }
         self.hold(seen);
         self.count = self.count.saturating_add(1);
         let mut after = self.without_past();
         after.evidence = after.absorb(seen);
-        let surprised = self.surprise(seen, slack, &mut after);
-        after.surprises *= 1.0 - 1.0 / SURPRISE_MEMORY;
+        let mut others = self.surprise(seen, slack, &mut after);
         let recent = core::mem::take(&mut self.recent);
         *self = after;
-        if !surprised {
+        if others.is_empty() {
             self.recent = recent;
         }
-        self.shifted(seen)
+        self.surprises *= 1.0 - 1.0 / SURPRISE_MEMORY;
+        for other in &mut others {
+            other.surprises *= 1.0 - 1.0 / SURPRISE_MEMORY;
+            let _ = other.shifted(seen);
+        }
+        (self.shifted(seen), others)
     }
 
     /// What waited long says nothing of the oscillator: a queue that grows looks like a drift.
@@ -350,6 +358,11 @@ impl Bank {
         self.logs = PRIOR;
         self.weigh();
         self.combine();
+    }
+
+    /// Whether this bank's floor is sharp, and better for it.
+    pub(crate) fn set_sharp(&mut self, sharp: bool) {
+        self.sharp = sharp;
     }
 
     pub(super) fn is_soft(&self) -> bool {

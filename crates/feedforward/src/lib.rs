@@ -10,6 +10,7 @@
 //! operations that IEEE 754 defines exactly, and `libm` for the square root).
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod bank;
 mod corridor;
 mod declared;

@@ -8,6 +8,7 @@
 //! Each is believed as far as it foretold what came. One that is left behind takes over the clock
 //! of the others.
 
+use crate::accounts::Accounts;
 use crate::bank::{Bank, Belief, Seen};
 use crate::even::Even;
 use crate::filter::Known;
@@ -19,6 +20,8 @@ use crate::trend::Trend;
 const SOFT_PRIOR: f64 = -2.0;
 /// ... and that what counts is how alike the queues are, beside either.
 const EVEN_PRIOR: f64 = -6.0;
+/// Below this, floors are taken for sharp ones.
+const SHARP: f64 = -1.0;
 /// While round trips change steadily, floors have a say only if so many exchanges came without
 /// (an hour at 16 s): else nothing tells the clock's rate from a queue that grows.
 const PROVEN: u32 = 256;
@@ -41,8 +44,8 @@ const APART: f64 = 6.0;
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    sharp: Bank,
-    soft: Bank,
+    sharp: Accounts,
+    soft: Accounts,
     even: Even,
     /// Logarithms of how much likelier the blurred floor is than the sharp one, and like queues
     /// than either.
@@ -71,7 +74,7 @@ impl Panel {
         noise: [f64; 2],
         parts: Parts,
     ) -> Panel {
-        let bank = |soft| Bank::new(theta, rate, floor, noise, soft, parts);
+        let bank = |soft| Accounts::new(Bank::new(theta, rate, floor, noise, soft, parts));
         let sharp = bank(false);
         Panel {
             now: sharp.now(),
@@ -110,12 +113,14 @@ impl Panel {
         let steady = self.trend.steady();
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
+        let sharp = self.soft_log < SHARP;
+        self.sharp.each(|bank| bank.set_sharp(sharp));
         let shifts = (self.sharp.take(seen, slack), self.soft.take(seen, slack));
         let better = self.soft.evidence() - self.sharp.evidence();
         let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
         self.soft_log = if self.parts.blurred { log.clamp(-SOFT_MOST, SOFT_MOST) } else { NEVER };
         // Later on a floor is renewed by what the old one forgot, and teaches nothing new.
-        let early = self.doubtful || !self.sharp.started();
+        let early = self.doubtful || !self.sharp.best().started();
         self.even.take(seen, if early { excess } else { excess.max(0.0) });
         let best = if self.soft_log > 0.0 { &self.soft } else { &self.sharp };
         let better = (self.even.evidence() - best.evidence()).clamp(-EVEN_STEP, EVEN_STEP);
@@ -168,12 +173,12 @@ impl Panel {
         if ![theta, rate, theta_var, rate_var].iter().all(|x| x.is_finite()) {
             return true;
         }
-        if self.soft_log > 0.0 { self.soft.lost() } else { self.sharp.lost() }
+        if self.soft_log > 0.0 { self.soft.best().lost() } else { self.sharp.best().lost() }
     }
 
     fn each(&mut self, mut f: impl FnMut(&mut Bank)) {
-        f(&mut self.sharp);
-        f(&mut self.soft);
+        self.sharp.each(&mut f);
+        self.soft.each(&mut f);
         self.combine();
     }
 
@@ -187,20 +192,15 @@ impl Panel {
         let sure = self.doubtful || self.even_log > SURE;
         if self.even_log < -SURE && !sure {
             self.even.follow(&floored);
-        } else if sure && self.sharp.started() {
+        } else if sure && self.sharp.best().started() {
             let known = |mean, variance| Known { mean, deviation: 2.0 * libm::sqrt(variance) };
             let rtt = (seen.late.iter().sum::<f64>() + even.rate * seen.duration).max(0.0);
             let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 };
             for (bank, soft) in [(&mut self.sharp, false), (&mut self.soft, true)] {
                 let theta = known(even.theta, even.theta_var);
-                *bank = Bank::new(
-                    theta,
-                    known(even.rate, even.rate_var),
-                    floor,
-                    self.noise,
-                    soft,
-                    self.parts,
-                );
+                let rate = known(even.rate, even.rate_var);
+                let anew = Bank::new(theta, rate, floor, self.noise, soft, self.parts);
+                *bank = Accounts::new(anew);
                 let _ = bank.take(seen, slack);
             }
             // They have no past yet.
