@@ -144,7 +144,8 @@ mod tests {
             let known = |mean, deviation| Known { mean, deviation };
             let (theta, rate) = (known(0.0, 50e-6), known(0.0, 1e-6));
             let floor = known(FLOOR, FLOOR / 2.0);
-            let bank = Bank::new(theta, rate, floor, [0.3e-6; 2], false, Parts::ALL);
+            let mut bank = Bank::new(theta, rate, floor, [0.3e-6; 2], false, Parts::ALL);
+            bank.set_sharp(true);
             let mut world = World { accounts: Accounts::new(bank), count: 0 };
             for k in 0..340 {
                 if k > 0 {

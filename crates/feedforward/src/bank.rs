@@ -69,7 +69,7 @@ pub(crate) struct Bank {
     pub(super) laws: [Law; 2],
     /// The floor is thought to be blurred, not sharp.
     soft: bool,
-    /// Floors are known to be sharp on this path.
+    /// The path is known to have sharp floors: what is early is news.
     pub(super) sharp: bool,
     pub(super) parts: Parts,
     pub(super) now: Belief,
@@ -360,7 +360,7 @@ impl Bank {
         self.combine();
     }
 
-    /// Whether this bank's floor is sharp, and better for it.
+    /// Whether floors are known to be sharp on this path.
     pub(crate) fn set_sharp(&mut self, sharp: bool) {
         self.sharp = sharp;
     }
