@@ -115,8 +115,8 @@ impl Engine {
             // Whoever sent it may have let us in by this number: it must not be taken for an old one
             // that comes late when we ask again.
             let ours = (self.own.member, self.own.incarnation, self.outbox.number());
-            if (part.joiner, part.incarnation, part.number) == ours {
-                self.outbox.let_in();
+            if (part.joiner, part.incarnation, part.number) == ours && self.group.counts(from) {
+                self.outbox.let_in(part.number);
             }
             return None;
         };
@@ -129,11 +129,14 @@ impl Engine {
         if part.joiner != self.own.member {
             return None;
         }
+        if last {
+            // Whatever becomes of it here, the others have let us in by this number.
+            self.outbox.let_in(part.number);
+        }
         let Some(catching) = self.catching.as_mut().filter(|catching| catching.at == part.at)
         else {
             if last {
                 // Let in, though we no longer wanted it.
-                self.outbox.let_in();
                 self.outbox.leaving = true;
             }
             return None;
@@ -159,8 +162,6 @@ impl Engine {
     /// The state is complete: takes it over, and what came since.
     fn install(&mut self, bytes: &[u8]) {
         let Some(catching) = self.catching.take() else { return };
-        // Whatever becomes of it here, the others have let us in by this number.
-        self.outbox.let_in();
         let transfer = match wire::decode_transfer(bytes) {
             Ok(transfer) => transfer,
             Err(broken) => {

@@ -2,8 +2,8 @@
 //!
 //! A report is sent before it is heard. So a clock whose latest is before the earliest that the
 //! report says contradicts the sender's, however long the message was under way; and where each of
-//! two has heard the other and found nothing wrong, the two agree as far as their bounds go and the
-//! messages were quick. Neither needs a clock that the two have in common.
+//! two has heard the other and found nothing wrong, they are no further apart than their bounds and
+//! the messages' ways. Neither needs a clock that the two have in common.
 
 use crate::settings::LARGEST_UNIVERSE;
 use crate::types::Utc;
@@ -53,7 +53,8 @@ impl Compared {
 
     /// The member there is another now.
     pub(crate) fn forget(&mut self, place: usize) {
-        self.hear(place, None, None);
+        self.possible.set(place, false);
+        self.ahead.set(place, false);
     }
 }
 

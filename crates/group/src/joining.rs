@@ -234,7 +234,9 @@ impl Engine {
         {
             let (there, _) = self.since(state.last, part.time.utc);
             // What another's clock says is not taken up where this one is sure that it is not so.
-            let most = if self.group.order == Order::Monotone { self.sure() } else { i64::MAX };
+            // But for what the one that lets it in goes by too: the group's clock may be ahead.
+            let judged = state.tied || self.group.order == Order::Published;
+            let most = if judged { i64::MAX } else { self.sure() };
             let there = there.min(most);
             let physical = self.now.physical;
             self.view.get_or_insert(View::new(physical, there)).set(physical, there);

@@ -39,9 +39,11 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Tells the places apart at which newcomers and their states meet, those where a join was
-    /// delivered, wherever the stream began for a member: with Corosync some may have had a message
-    /// more than others before that.
+    /// Tells apart the places of the stream at which newcomers and states made for them meet.
+    ///
+    /// How many messages came before is no good for that: with Corosync it may be one more at some
+    /// members than at others. The messages at those places are joins, and of these each life of a
+    /// member numbers every one that it sends.
     pub(crate) fn mark(from: Member, message: Option<&Message>) -> u64 {
         let mut digest = Digest::default();
         digest.number(from.0.into());
@@ -232,6 +234,19 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Whether this member's clock has moved against its view of the group's since that report by
+    /// more than both of its bounds allow.
+    pub(crate) fn is_set_since(&self, before: &Report) -> bool {
+        let gain = |report: &Report| {
+            let utc = report.utc?;
+            let width = i128::from(utc.bound.latest) - i128::from(utc.bound.earliest);
+            Some((i128::from(utc.best) - i128::from(report.view), width))
+        };
+        gain(self).zip(gain(before)).is_some_and(|((now, a), (then, b))| {
+            (now - then).abs() > a + b + i128::from(crate::steer::SPREAD_NS)
+        })
+    }
+
     /// One of a member that has heard nobody.
     pub(crate) fn of(view: i64, utc: Option<Utc>) -> Report {
         Report { view, utc, compared: Compared::default() }

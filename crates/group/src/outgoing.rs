@@ -85,8 +85,8 @@ impl Outbox {
         self.lets + 1
     }
 
-    pub(crate) fn let_in(&mut self) {
-        self.lets += 1;
+    pub(crate) fn let_in(&mut self, number: u64) {
+        self.lets = self.lets.max(number.min(self.lets.saturating_add(1)));
         self.stalls = 0;
         self.causal = None;
     }

@@ -49,7 +49,7 @@ impl Engine {
             }
             return;
         }
-        self.outbox.let_in();
+        self.outbox.let_in(joined.get(&self.own.member).map_or(0, |own| own.join.number));
         let peers: BTreeMap<Member, Peer> = chosen
             .iter()
             .filter_map(|member| {

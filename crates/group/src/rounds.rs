@@ -18,7 +18,7 @@ impl Engine {
         self.counts.delivered += 1;
         let message = self.decode(from, bytes);
         self.place.mark = Message::mark(from, message.as_ref());
-        if self.phase == Phase::Live {
+        if self.phase == Phase::Live && !self.has_missed(from, message.as_ref()) {
             self.apply(from, message.as_ref());
         } else {
             self.listen(from, message);
@@ -44,9 +44,6 @@ impl Engine {
 
     /// A message of the stream takes effect on the state: the same at every live member.
     pub(crate) fn apply(&mut self, from: Member, message: Option<&Message>) {
-        if self.has_missed(from, message) {
-            return;
-        }
         let Some(state) = self.state.as_mut() else { return };
         state.point.index = state.point.index.saturating_add(1);
         let Some(message) = message else { return };
@@ -88,7 +85,8 @@ impl Engine {
         let Some((state, message)) = self.live().zip(message) else { return false };
         let here = state.point;
         let more = message.point.generation > here.generation || message.point.index > here.index;
-        if !more || from == self.own.member || !state.lives(from, message.incarnation) {
+        let counts = self.group.counts(from) && from != self.own.member;
+        if !more || !counts || !state.lives(from, message.incarnation) {
             return false;
         }
         self.notice(Notice::Missed { from });
@@ -270,7 +268,7 @@ impl Engine {
                 Some(step) => match self.now.utc.filter(|_| step.borne_out.contains(&own)) {
                     Some(utc) => view.at_least(physical, utc.best),
                     None => {
-                        view.set(physical, view.at(physical).saturating_add(step.by));
+                        view.set(physical, view.at(physical).saturating_add(step.guess));
                         self.guess = true;
                     }
                 },

@@ -75,8 +75,10 @@ pub(crate) struct Reported {
 /// How the group's clock is set ahead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
-    /// By how much, at most, ns.
+    /// By how much from the view that was the farthest behind, ns.
     pub(crate) by: i64,
+    /// What a member adds to its view that has no UTC to go by, ns: the median.
+    pub(crate) guess: i64,
     /// Whose clocks have it: they take it from there.
     pub(crate) borne_out: Vec<Member>,
 }
@@ -241,7 +243,15 @@ impl State {
             return done;
         }
         let Some(peer) = self.live.get_mut(&from) else { return done };
-        peer.report = Some(report);
+        let before = peer.report.replace(report);
+        // What the others heard of it was said by a clock that has been set since.
+        if before.is_some_and(|before| report.is_set_since(&before))
+            && let Some(place) = group.place(from)
+        {
+            for report in self.live.values_mut().filter_map(|peer| peer.report.as_mut()) {
+                report.compared.forget(place);
+            }
+        }
         let reports = self.reports(group);
         let many = self.replicas(group).count();
         if group.order == Order::Published || 2 * reports.len() <= many {
@@ -262,15 +272,16 @@ impl State {
             done.tied = true;
             let gain = steer::greatest_gain(&reports, &verdict.borne_out).unwrap_or(0);
             if gain > SPREAD_NS as i64 {
+                let guess = steer::median_gain(&reports, &verdict.borne_out).unwrap_or(0).max(0);
                 for peer in self.live.values_mut() {
                     let Some(report) = peer.report.as_mut() else { continue };
                     let utc = report.utc.filter(|_| verdict.borne_out.contains(&peer.member));
                     report.view = match utc {
                         Some(utc) => report.view.max(utc.best),
-                        None => report.view.saturating_add(gain),
+                        None => report.view.saturating_add(guess),
                     };
                 }
-                done.step = Some(Step { by: gain, borne_out: verdict.borne_out.clone() });
+                done.step = Some(Step { by: gain, guess, borne_out: verdict.borne_out.clone() });
             }
         }
         let reports = self.reports(group);

@@ -78,25 +78,20 @@ impl Verdict {
 
 /// Judges the clocks of the live members by what they say of each other (one report for each).
 ///
-/// Where no clock is borne out there is no majority, and nobody is suspected. Members without UTC
-/// are not asked and never suspected.
+/// Where no clock is borne out there is no majority, and nobody is suspected. Between being borne out
+/// and being suspect there is not being known: then it stays as it was. Members without UTC are not
+/// asked and never suspected.
 pub(crate) fn judge(reports: &[ClockReport]) -> Verdict {
     let (known, silent): (Vec<&ClockReport>, Vec<&ClockReport>) =
         reports.iter().partition(|report| report.utc.is_some());
     let majority = known.len() / 2 + 1;
-    let those = |count: &dyn Fn(&ClockReport, &ClockReport) -> bool, enough: bool| {
-        let many = |one: &ClockReport| known.iter().filter(|other| count(one, other)).count();
-        known
-            .iter()
-            .filter(|one| (many(one) >= majority) == enough)
-            .map(|one| one.member)
-            .collect::<Vec<Member>>()
-    };
-    let borne_out = those(&|a, b| a.agrees(b), true);
-    let contradicted = match borne_out.is_empty() {
-        true => Vec::new(),
-        false => those(&|a, b| !a.contradicts(b), false),
-    };
+    let agree = |one: &ClockReport| known.iter().filter(|other| one.agrees(other)).count();
+    // Who has not been heard yet may still come to agree.
+    let may_agree = |one: &ClockReport| known.iter().filter(|it| !one.contradicts(it)).count();
+    let borne_out: Vec<Member> =
+        known.iter().filter(|one| agree(one) >= majority).map(|one| one.member).collect();
+    let lost = |one: &&&ClockReport| !borne_out.is_empty() && may_agree(one) < majority;
+    let contradicted = known.iter().filter(lost).map(|one| one.member).collect();
     let silent = silent.iter().map(|report| report.member).collect();
     Verdict { borne_out, contradicted, silent }
 }

@@ -9,6 +9,7 @@ mod paper;
 mod rounds;
 mod threads;
 mod time;
+mod untold;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

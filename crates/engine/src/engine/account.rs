@@ -180,6 +180,8 @@ impl Engine {
         let agrees = |s: &&Source| match s.estimate(now) {
             // It has not answered yet.
             None => s.agreed,
+            // It has, and others that it is to be compared with have not.
+            Some(_) if s.selection == Selection::Unusable => s.agreed && s.doubt(now).is_none(),
             Some(_) => {
                 let with_us = matches!(s.selection, Selected | Combined | Truechimer);
                 with_us && s.is_proven() && s.doubt(now).is_none()
