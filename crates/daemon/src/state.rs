@@ -51,12 +51,19 @@ impl Keeping {
     /// For the user.
     pub(crate) fn note(&self) -> (Level, String) {
         match self {
-            Keeping::In(path) => {
-                (Level::Info, format!("the measured rate is kept in {}", path.display()))
-            }
-            Keeping::Not(why) => {
-                (Level::Info, format!("the measured rate is not kept for the next start: {why}"))
-            }
+            Keeping::In(path) => (
+                Level::Info,
+                format!(
+                    "the measured rate, and what is held against servers, is kept in {}",
+                    path.display()
+                ),
+            ),
+            Keeping::Not(why) => (
+                Level::Info,
+                format!(
+                    "the measured rate, and what is held against servers, is not kept for the next start: {why}"
+                ),
+            ),
             Keeping::Cannot(_, why) => (
                 Level::Warning,
                 format!(

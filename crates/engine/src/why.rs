@@ -61,7 +61,7 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::NoMajority => f.write_str("there is no majority that agrees"),
+            Why::NoMajority => f.write_str("no majority agrees at all"),
             Why::MeetsNone => f.write_str("it meets no majority"),
             Why::Apart(by) => write!(f, "it is {by} from where the majority agrees"),
             Why::NewsApart(by) => {

@@ -141,8 +141,9 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
             Warning,
             "cut",
             format!(
-                "a proposal of node {from} was {by_ns} ns too far ahead and was cut: look after \
-                 that node's clock"
+                "a proposal of node {from} was {} ahead of what the others bear out and was cut: \
+                 look after that node's clock",
+                truechimer_time::Span::from_nanos_wide(i128::from(*by_ns))
             ),
         ),
         Notice::Suspect { member, suspected: true } => (

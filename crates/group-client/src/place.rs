@@ -88,6 +88,9 @@ impl fmt::Display for PlaceError {
                         list(several, out)?;
                     }
                 }
+                if let (Some(_), [one]) = (member, others.as_slice()) {
+                    return write!(out, "; leave --member out to use member {one}'s");
+                }
                 write!(out, "; start one with 'truechimer group agent --group {group}'")
             }
             PlaceError::Several { group, members } => {
@@ -290,7 +293,7 @@ mod tests {
         }
         assert_eq!(at(None).socket().unwrap(), group.join("3.sock"));
         let other = at(Some(4)).socket().unwrap_err().to_string();
-        assert!(other.contains(", only one for member 3; start one with"), "{other}");
+        assert!(other.contains(", only one for member 3; leave --member out"), "{other}");
         fs::write(group.join("12.sock"), "").unwrap();
         let several = at(None).socket().unwrap_err().to_string();
         assert!(several.contains("(3, 12): say which"), "{several}");

@@ -183,7 +183,7 @@ impl State {
             },
             // Nobody else proposes: its clock goes on, but only as far as the others bear it out.
             (true, Mode::Passive) => self.borne_out.or(self.limit),
-            (true, _) => Some(least),
+            (true, _) => self.borne_out.or(Some(least)),
         };
         let cut = limit.unwrap_or(LATEST).min(LATEST).min(time.group);
         let value = cut.max(least);

@@ -41,6 +41,7 @@ calls that a program makes by itself, and setuid programs. It says so if PROGRAM
 
 Outside the group's primary component there is no time: reads wait (--outside block), or end the
 program with status 75 (--outside exit, or --patience). It is never given one that was not agreed.
+Rounds that had been agreed on before are still read, as all replicas read them, however old they are.
 Nor may it go on as if nothing had been, once the others may have gone on without it: then its next
 read ends it with status 75, to be started anew as any replica that has failed. With --outside resume
 it goes on all the same, at the group's present rounds: for programs whose state does not depend on

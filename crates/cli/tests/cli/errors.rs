@@ -204,12 +204,12 @@ fn a_daemon_says_where_its_rate_is_kept() {
     let arguments =
         ["run", "--server", "127.0.0.1:1", "--page", &dir.join("clock"), "--control", "none"];
     let mut trial = Process::start_in(&dir, "trial.log", &arguments, home);
-    trial.wait_for("the measured rate is not kept for the next start: the clock page is not at");
+    trial.wait_for("is not kept for the next start: the clock page is not at");
     trial.signal("TERM");
     assert_eq!(trial.wait().code(), Some(0));
     // Where the service's manager wants it.
     let mut service = Process::start_in(&dir, "service.log", &arguments, |command| {
         command.env("STATE_DIRECTORY", dir.join(""));
     });
-    service.wait_for(&format!("the measured rate is kept in {}", dir.join("rate.json")));
+    service.wait_for(&format!("is kept in {}", dir.join("rate.json")));
 }

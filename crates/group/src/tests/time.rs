@@ -86,6 +86,16 @@ fn a_wild_clock_is_suspected_and_wins_no_round() {
     let value = net.all_read(&[1, 2, 3], 16);
     assert_eq!(value.synchronizer, Member(2));
     assert!((value.time.0 - net.now).abs() < 10 * MS);
+    // Where it alone reads the clock goes on, as far as the others' last reports go.
+    for _ in 0..5 {
+        net.pass(S);
+        net.read(1, 17);
+        net.pass(2 * MS);
+        let (.., value) = *net.values(1).last().unwrap();
+        assert_eq!(value.synchronizer, Member(1));
+        let off = value.time.0 - net.now;
+        assert!((-1100 * MS..10 * MS).contains(&off), "{off}");
+    }
     // It comes back.
     net.nodes.get_mut(&1).unwrap().utc = Some((0, MS));
     net.pass(3 * S);
