@@ -51,10 +51,10 @@ impl Engine {
             state.held_bytes += payload.len();
             state.held.push_back(held);
         } else {
-            self.deliver(held, decided.value, time.utc, from);
+            self.deliver(held, decided.value, decided.utc, from);
         }
         self.settle(from, time, decided);
-        self.release(time.utc, from);
+        self.release(decided.utc, from);
     }
 
     fn refuse(&mut self, from: Member, token: u64, why: Refusal) {

@@ -143,7 +143,7 @@ impl Engine {
         let decided = state.decide(&self.group, from, time);
         let value = Agreed {
             time: GroupTime(decided.value),
-            utc: time.utc,
+            utc: decided.utc,
             synchronizer: from,
             point: state.point,
         };
@@ -156,7 +156,7 @@ impl Engine {
             }
         }
         self.settle(from, time, decided);
-        self.release(time.utc, from);
+        self.release(decided.utc, from);
     }
 
     /// Keeps the floor ahead of the clock.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::message::{Held, Peer, Progress, Report, Snapshot, Time};
 use crate::settings::{Digest, Group};
 use crate::steer::{self, ClockReport, Law, SPREAD_NS, Steering};
-use crate::types::{Member, Mode, Order, Point, Thread};
+use crate::types::{Bound, Member, Mode, Order, Point, Thread};
 use crate::wire;
 
 /// Until most members have reported anew after a change of the configuration, a proposal may be this
@@ -59,6 +59,8 @@ pub(crate) struct Decided {
     pub(crate) cut: Option<i64>,
     /// Whether it is the proposal, neither cut nor raised.
     pub(crate) as_proposed: bool,
+    /// Where UTC is by the proposer's clock; none if that contradicts the majority's.
+    pub(crate) utc: Option<Bound>,
 }
 
 /// What a report brings about.
@@ -171,7 +173,7 @@ impl State {
         if group.order == Order::Published {
             self.last = time.group;
             self.record(from, time.group);
-            return Decided { value: time.group, cut: None, as_proposed: true };
+            return Decided { value: time.group, cut: None, as_proposed: true, utc: time.utc };
         }
         let least = self.last.saturating_add(1);
         let suspect = self.live.get(&from).is_some_and(|peer| peer.suspect);
@@ -193,6 +195,7 @@ impl State {
             value,
             cut: (cut < time.group).then(|| time.group.saturating_sub(value)).filter(|&by| by > 0),
             as_proposed: value == time.group,
+            utc: time.utc.filter(|_| !suspect),
         }
     }
 

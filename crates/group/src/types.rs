@@ -94,7 +94,8 @@ pub struct Point {
 pub struct Agreed {
     /// The group's time.
     pub time: GroupTime,
-    /// Where UTC was when the synchronizer read its clocks; none if its clock was not synchronised.
+    /// Where UTC was when the synchronizer read its clocks; none if its clock was not synchronised,
+    /// or contradicted the majority's.
     /// Not an interval around `time`, which may lie outside it: the group's clock is steered, and
     /// does not go back. See [`error_bound`](Agreed::error_bound).
     pub utc: Option<Bound>,

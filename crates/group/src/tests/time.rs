@@ -93,6 +93,7 @@ fn a_wild_clock_is_suspected_and_wins_no_round() {
         net.pass(2 * MS);
         let (.., value) = *net.values(1).last().unwrap();
         assert_eq!(value.synchronizer, Member(1));
+        assert_eq!(value.utc, None, "what its clock says is no bound");
         let off = value.time.0 - net.now;
         assert!((-1100 * MS..10 * MS).contains(&off), "{off}");
     }
