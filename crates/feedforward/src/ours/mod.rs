@@ -14,18 +14,23 @@
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
 //! the departure F = θ + forward delay, at the arrival B = θ − backward delay.
 
+mod contradiction;
+mod measured;
+mod rates;
+mod state;
+
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
-use crate::bank::{Belief, Seen};
+pub(crate) use self::measured::Measured;
+use self::state::State;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, rate, seconds, span};
-use crate::panel::Panel;
 use crate::parts::Parts;
-use crate::quarantine::{Evidence, Quarantine, Rates, Whose};
-use crate::slow::{FloorKnown, Point, Slow, SlowRate};
+use crate::quarantine::{Quarantine, Rates};
+use crate::slow::{Point, Slow, SlowRate};
 use crate::{
     Accepted, Asymmetry, Doubt, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings,
     TimePrior,
@@ -35,27 +40,16 @@ use crate::{
 const RATE_SIGMAS: f64 = 4.0;
 /// Noise of a measurement that nothing else explains: clock reads, interrupt entry, s.
 const FLOOR_NOISE: f64 = 0.5e-6;
-/// Noise of a stamp beside half of the error that it states, as long as nothing else is known, s.
-const STAMP_NOISE: f64 = 0.3e-6;
 /// Share of the newest exchange in the running mean of the excess delay.
 const EXCESS_GAIN: f64 = 1.0 / 16.0;
-/// How many times its typical error the floor may be too high, for bounds.
-const FLOOR_SIGMAS: f64 = 4.0;
 /// The filter's rate may stray by so many times what the oscillator is promised to stray by at
 /// most: the bound rests on the promise, but the estimate need not fail with it.
 const WANDER_ROOM: f64 = 4.0;
 /// Before the first exchange the rate is thought to be known to this, however wide its bound:
 /// crystals and the kernel's calibration are seldom off by more than twice as much.
 const FIRST_RATE: f64 = 25e-6;
-/// In the first hour the filter's rate is doubted if it is so many standard deviations from that of a
-/// pair.
-const YOUNG: f64 = 3600.0;
-const ODD: f64 = 4.0;
-/// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
-/// over up to 2.8 hours. A rate that moves evenly may so move by `max-wander` in half of that, s.
-const WANDER_SECONDS: f64 = 5040.0;
-/// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last place.
-const ROUNDED: f64 = 8.0 * f64::EPSILON;
+/// Bound of the rate error of a counter of which only the nominal rate is known.
+const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 
 /// Our estimator. See the module's text.
 #[derive(Clone, Debug)]
@@ -65,54 +59,6 @@ pub struct Ours {
     state: Option<State>,
     time_prior: Option<TimePrior>,
     slow: Slow,
-    parts: Parts,
-}
-
-/// What is known since the first exchange.
-#[derive(Clone, Debug)]
-struct State {
-    anchor: (Count, Instant),
-    /// What statistics say, and when it was brought up to date.
-    filter: Panel,
-    at: Count,
-    corridor: Corridor,
-    /// The corridor if the filter's own idea of the rate is right: for the floors only.
-    likely: Corridor,
-    quarantine: Option<Quarantine>,
-    /// No exchange has been used yet: what is known is from before.
-    unproven: bool,
-    /// Round trips, s.
-    rtt: Floor,
-    /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
-    directions: Floor,
-    /// The corridors are of a path that has become longer since.
-    outdated: bool,
-    /// Mean excess over the floor of one direction, s.
-    excess: f64,
-    root_distance: f64,
-    declared: Option<Declared>,
-    /// The first exchange, and that of what is believed now.
-    first: Count,
-    begun: Count,
-    last_used: Count,
-}
-
-/// An exchange in seconds of θ.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
-    pub(crate) received: Count,
-    /// From departure to arrival, s.
-    duration: f64,
-    /// θ + forward delay at the departure.
-    forward: f64,
-    /// θ − backward delay at `received`.
-    backward: f64,
-    /// Bounds of what the stamps add to either.
-    forward_error: f64,
-    backward_error: f64,
-    root_distance: f64,
-    /// What causality allows beyond backward and forward, if the path's asymmetry was taken off them.
-    beyond: (f64, f64),
     parts: Parts,
 }
 
@@ -143,43 +89,6 @@ impl Ours {
     /// The span between two counts at the nominal period, s.
     fn seconds(&self, from: Count, to: Count) -> f64 {
         seconds(self.settings.nominal.span(to - from))
-    }
-
-    /// How far the rate is likely to be from the filter's: by its own word, and by the pairs of
-    /// exchanges near the floor.
-    fn likely_slack(&self, filter: &Belief, floor: FloorKnown) -> f64 {
-        let slow = self.slow.rate(floor);
-        let apart = (slow.rate - filter.rate).abs() + slow.error;
-        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(apart) + fraction(self.settings.max_wander)
-    }
-
-    /// How far the rate may have strayed from what was measured, `stale` seconds after the last
-    /// exchange that was used: by the promise about its recent past, which recedes.
-    fn wander(&self, stale: f64) -> f64 {
-        fraction(self.settings.max_wander) * (1.0 + stale.max(0.0) / WANDER_SECONDS)
-    }
-
-    /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
-    /// what causality leaves open.
-    fn rate_slack(&self, filter: &Belief, stale: f64) -> f64 {
-        let causal = self.slow.causal_rate();
-        let open = (causal.rate - filter.rate).abs() + causal.error;
-        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + self.wander(stale)
-    }
-
-    /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of them.
-    /// Till then the pair's, if that is likely to be nearer to it, or if the filter would be a
-    /// surprise.
-    fn difference_rate(&self, state: &State, filter: &Belief) -> f64 {
-        let floor = state.floor_known();
-        let pair = self.slow.difference(floor).rate;
-        let variance =
-            self.slow.difference_variance(floor, |near| self.seconds(near, state.last_used));
-        let apart = pair - filter.mean_rate;
-        let odd = apart * apart > ODD * ODD * (variance + filter.mean_rate_var);
-        let young = self.seconds(state.first, state.last_used) < YOUNG;
-        let better = variance < filter.mean_rate_var || odd;
-        if !state.filter.knows_past() || young && better { pair } else { filter.mean_rate }
     }
 
     /// What the user says of the path's asymmetry.
@@ -291,244 +200,12 @@ impl Ours {
         (state, Ok(Accepted::Refined))
     }
 
-    /// The rates by which newcomers may agree, `at` a count.
-    fn rates(&self, state: &State, at: Count) -> Rates {
-        let now = state.filter.now();
-        let slack = self.rate_slack(now, self.seconds(state.last_used, at));
-        Rates { rate: now.rate, slack, unknown: fraction(UNKNOWN_RATE) }
-    }
-
-    /// An exchange that does not fit: believe it only when it lasts.
-    fn quarantine(
-        &mut self,
-        state: &mut State,
-        m: &mut Measured,
-        own: Corridor,
-        before: Corridor,
-    ) -> Result<Span, Refusal> {
-        let old = state.filter.now().later(self.seconds(state.at, m.received));
-        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
-        let step = own.clamp(middle) - old.theta;
-        let rates = self.rates(state, m.received);
-        match &mut state.quarantine {
-            Some(q) => {
-                let dt = self.seconds(q.newest.received, m.received);
-                q.take(*m, own, dt, rates, step);
-            }
-            none => *none = Some(Quarantine::begin(*m, own, before, old.theta, step)),
-        }
-        let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
-        let evidence = q.evidence(self.wanted(state), |from| self.seconds(from, m.received));
-        if evidence == Evidence::Wanting {
-            return Err(Refusal::ServerStep);
-        }
-        let (step, newest) = self.give_in(state, &q, evidence);
-        *m = newest;
-        Ok(step)
-    }
-
-    /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not, that
-    /// is the end of them, unless it could be theirs.
-    fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
-        let rates = self.rates(state, m.received);
-        let gap = self.seconds(state.at, m.received);
-        // Whoever does not hold out against a step need not look for small ones.
-        let holds_out = self.settings.accept_step_after > Span::ZERO;
-        let moved = holds_out && state.filter.has_server_moved(m.seen(), gap, rates.slack);
-        let Some(q) = &mut state.quarantine else { return moved };
-        if moved {
-            return true;
-        }
-        let now = state.filter.now().later(gap);
-        let likely = Known { mean: now.theta, deviation: libm::sqrt(now.theta_var) };
-        let middle = (m.forward + now.rate * m.duration + m.backward) / 2.0;
-        let dt = self.seconds(q.newest.received, m.received);
-        let excess = m.round_trip(now.rate) - state.rtt.get().unwrap_or(0.0);
-        let queued = excess.max(0.0) / 2.0 + state.excess;
-        let whose = q.whose(&own, middle, queued, dt, rates, likely);
-        if whose == Whose::Known {
-            state.quarantine = None;
-        }
-        whose == Whose::Newcomers
-    }
-
-    /// For how long newcomers must agree, s. What was known for minutes does not outvote hours; a
-    /// clock known from an earlier run has the credit that it had there.
-    fn wanted(&self, state: &State) -> f64 {
-        let configured = seconds(self.settings.accept_step_after).max(0.0);
-        if state.unproven {
-            return configured;
-        }
-        configured.min(self.seconds(state.begun, state.last_used))
-    }
-
-    /// The newcomers are believed from their newest exchange on. What comes back is the step, and that
-    /// exchange. From now on θ is counted from there: far from 0 it would be rounded too roughly.
-    fn give_in(
-        &mut self,
-        state: &mut State,
-        q: &Quarantine,
-        evidence: Evidence,
-    ) -> (Span, Measured) {
-        let mut m = q.newest;
-        let rates = self.rates(state, m.received);
-        let old = state.filter.now().later(self.seconds(state.at, m.received));
-        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
-        let corridor = q.corridor(0.0, rates);
-        let far = corridor.clamp(middle);
-        let step = span(far) - span(old.theta);
-        state.anchor.1 += span(far);
-        (m.forward, m.backward) = (m.forward - far, m.backward - far);
-        let rounded = ROUNDED * far.abs();
-        let corridor =
-            Corridor { low: corridor.low - far - rounded, high: corridor.high - far + rounded };
-        let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
-        let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) };
-        state.corridor = corridor;
-        if evidence == Evidence::OtherRate {
-            // It is the rate that is not what it was: nothing of it is known any more.
-            known.deviation = rates.unknown / RATE_SIGMAS;
-            let error = rates.unknown + old.rate.abs();
-            self.slow = Slow::new(SlowRate { rate: old.rate, error });
-            state.corridor = m.corridor(old.rate, rates.unknown);
-        }
-        let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
-        state.filter = m.filter(Known { mean: theta, deviation: deviation / 2.0 }, known);
-        let excess = m.excess(state);
-        let _ = state.filter.take(m.seen(), rates.slack, excess);
-        let dt = self.seconds(state.last_used, m.received);
-        state.rtt.push(m.round_trip(rates.rate), dt);
-        state.at = m.received;
-        state.begun = m.received;
-        state.likely = state.corridor;
-        state.quarantine = None;
-        state.unproven = false;
-        state.directions = Floor::new();
-        if let Some(declared) = &mut state.declared {
-            declared.forget();
-        }
-        self.slow.clear(state.floor_known());
-        (step, m)
-    }
-
     /// What is left to do after an exchange was used.
     fn used(&mut self, state: &mut State, m: &Measured, slack: f64) {
         state.push_width(self.seconds(state.last_used, m.received));
         state.root_distance = m.root_distance;
         state.last_used = m.received;
         self.learn_rate(state, m, slack);
-    }
-}
-
-impl Measured {
-    /// The round trip without the server's residence time, for a counter of this rate, s.
-    fn round_trip(&self, rate: f64) -> f64 {
-        self.forward - self.backward + rate * self.duration
-    }
-
-    /// What the stamps may be off by, both together, s.
-    fn stamp_errors(&self) -> f64 {
-        self.forward_error + self.backward_error
-    }
-
-    /// The server took longer than the exchange did, even if its two stamps are off by as much as
-    /// it allows for (a clock that shows milliseconds) and ours as well.
-    fn impossible(&self, rate: f64) -> bool {
-        self.round_trip(rate) < -self.stamp_errors() - self.root_distance
-    }
-
-    /// What the round trip is above the floor of the recent past, or below what it was so far, s.
-    fn excess(&self, state: &State) -> f64 {
-        let rtt = self.round_trip(state.filter.now().rate);
-        state.rtt.get().map_or(0.0, |floor| rtt - floor)
-    }
-
-    /// The exchange as the filter sees it.
-    fn seen(&self) -> Seen {
-        Seen { late: [self.forward, -self.backward], duration: self.duration }
-    }
-
-    /// A filter that knows so much and has yet to see this exchange.
-    fn filter(&self, theta: Known, rate: Known) -> Panel {
-        let rtt = self.round_trip(rate.mean).max(0.0);
-        let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
-        let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        Panel::new(theta, rate, floor, noise, self.parts)
-    }
-
-    /// What this exchange alone allows for θ at its arrival.
-    fn corridor(&self, rate: f64, slack: f64) -> Corridor {
-        let drift = self.duration * slack;
-        Corridor {
-            low: self.backward + self.beyond.0 - self.backward_error - self.root_distance,
-            high: self.forward
-                + rate * self.duration
-                + drift
-                + self.beyond.1
-                + self.forward_error
-                + self.root_distance,
-        }
-    }
-}
-
-impl State {
-    /// What either direction takes at least, if the path is symmetric, s.
-    fn one_way(&self) -> f64 {
-        let rtt = self.rtt.get().unwrap_or(0.0);
-        self.directions.get().map_or(rtt, |sum| sum.min(rtt)).max(0.0) / 2.0
-    }
-
-    /// What the slower direction takes at least, as far as is known, s. It is half of the round
-    /// trip until one direction is seen to become longer.
-    fn path(&self) -> f64 {
-        let half = self.one_way();
-        let [forward, backward] = self.filter.now().floors;
-        let known = self.declared.as_ref().and_then(Declared::half_error);
-        known.unwrap_or(half).min(half) + ((forward - backward).abs() / 2.0).min(half)
-    }
-
-    /// By how much the floor may be too high: the smallest of n delays exceeds their floor by
-    /// about the mean excess / n, s.
-    fn floor_error(&self) -> f64 {
-        self.excess / f64::from(self.rtt.count().max(1))
-    }
-
-    fn floor_known(&self) -> FloorKnown {
-        FloorKnown { rtt: 2.0 * self.one_way(), error: FLOOR_SIGMAS * self.floor_error() }
-    }
-
-    /// Keeps the filter where causality allows it.
-    fn clamp(&mut self, slack: f64) {
-        let by = self.filter.now().theta - self.corridor.clamp(self.filter.now().theta);
-        if by != 0.0 {
-            self.filter.refute(by, slack);
-        }
-        // No measurement shows how the path is shared: what is declared moves the floors along.
-        if let Some(known) = self.declared.as_ref().and_then(Declared::known) {
-            let theta = self.filter.now().theta;
-            let by = theta - known.clamp(theta);
-            if by != 0.0 {
-                self.filter.turn(by);
-            }
-        }
-    }
-
-    /// The corridor is as wide as the smallest delays of the two directions together, each found
-    /// by itself in whatever exchange was fastest that way, plus margins: never less than their
-    /// sum, and less than any single round trip where both directions are seldom fast at once.
-    ///
-    /// After a change of route the corridors are narrower than that for a while: they are the old
-    /// path's, and say nothing of the new one.
-    fn push_width(&mut self, dt: f64) {
-        if self.outdated {
-            if self.corridor.high - self.corridor.low < self.rtt.get().unwrap_or(0.0) {
-                return;
-            }
-            self.outdated = false;
-            self.likely = self.corridor;
-        }
-        let declared = self.declared.as_ref().map_or(0.0, Declared::least);
-        self.directions.push(self.likely.high - self.likely.low + declared, dt);
     }
 }
 
@@ -646,43 +323,13 @@ impl Estimator for Ours {
     }
 
     fn doubt(&self, at: Count) -> Option<Doubt> {
-        let state = self.state.as_ref()?;
-        let q = state.quarantine?;
-        let nominal = self.settings.nominal;
-        let dt = self.seconds(q.newest.received, at);
-        let rates = self.rates(state, at);
-        let newcomers = q.corridor(dt, rates);
-        let held = state.corridor.later(self.seconds(state.at, at), rates.rate, rates.slack);
-        let time = |theta: f64| state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta);
-        let ends = |corridor: Corridor| (time(corridor.low), time(corridor.high));
-        let left = self.wanted(state) - self.seconds(q.counts_from(), at);
-        Some(Doubt {
-            since: q.since(),
-            exchanges: q.count(),
-            step: span(q.step),
-            steady: !q.restless(),
-            left: span(left.max(0.0)),
-            newcomers: ends(newcomers),
-            held: ends(held),
-        })
+        self.in_doubt(at)
     }
 
     fn believe(&mut self) -> Option<Accepted> {
-        let mut state = self.state.take()?;
-        let stepped = state.quarantine.map(|q| {
-            let slack = self.rates(&state, q.newest.received).slack;
-            let evidence = if q.restless() { Evidence::OtherRate } else { Evidence::Step };
-            let (step, newest) = self.give_in(&mut state, &q, evidence);
-            self.used(&mut state, &newest, slack);
-            Accepted::Stepped(step)
-        });
-        self.state = Some(state);
-        stepped
+        self.believe_newcomers()
     }
 }
-
-/// Bound of the rate error of a counter of which only the nominal rate is known.
-const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 
 impl Ours {
     fn next(&mut self, state: &mut State, x: &Exchange) -> Result<Accepted, Refusal> {

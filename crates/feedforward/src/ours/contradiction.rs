@@ -1,0 +1,176 @@
+//! What happens to exchanges that contradict what is known.
+
+use truechimer_time::{Count, Span};
+
+use super::measured::Measured;
+use super::state::State;
+use super::{FLOOR_NOISE, Ours, RATE_SIGMAS, UNKNOWN_RATE};
+use crate::corridor::Corridor;
+use crate::filter::Known;
+use crate::floor::Floor;
+use crate::number::{fraction, seconds, span};
+use crate::quarantine::{Evidence, Quarantine, Rates, Whose};
+use crate::slow::{Slow, SlowRate};
+use crate::{Accepted, Doubt, Refusal};
+
+/// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last place.
+const ROUNDED: f64 = 8.0 * f64::EPSILON;
+
+impl Ours {
+    /// The rates by which newcomers may agree, `at` a count.
+    pub(super) fn rates(&self, state: &State, at: Count) -> Rates {
+        let now = state.filter.now();
+        let slack = self.rate_slack(now, self.seconds(state.last_used, at));
+        Rates { rate: now.rate, slack, unknown: fraction(UNKNOWN_RATE) }
+    }
+
+    /// An exchange that does not fit: believe it only when it lasts.
+    pub(super) fn quarantine(
+        &mut self,
+        state: &mut State,
+        m: &mut Measured,
+        own: Corridor,
+        before: Corridor,
+    ) -> Result<Span, Refusal> {
+        let old = state.filter.now().later(self.seconds(state.at, m.received));
+        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
+        let step = own.clamp(middle) - old.theta;
+        let rates = self.rates(state, m.received);
+        match &mut state.quarantine {
+            Some(q) => {
+                let dt = self.seconds(q.newest.received, m.received);
+                q.take(*m, own, dt, rates, step);
+            }
+            none => *none = Some(Quarantine::begin(*m, own, before, old.theta, step)),
+        }
+        let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
+        let evidence = q.evidence(self.wanted(state), |from| self.seconds(from, m.received));
+        if evidence == Evidence::Wanting {
+            return Err(Refusal::ServerStep);
+        }
+        let (step, newest) = self.give_in(state, &q, evidence);
+        *m = newest;
+        Ok(step)
+    }
+
+    /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not, that
+    /// is the end of them, unless it could be theirs.
+    pub(super) fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
+        let rates = self.rates(state, m.received);
+        let gap = self.seconds(state.at, m.received);
+        // Whoever does not hold out against a step need not look for small ones.
+        let holds_out = self.settings.accept_step_after > Span::ZERO;
+        let moved = holds_out && state.filter.has_server_moved(m.seen(), gap, rates.slack);
+        let Some(q) = &mut state.quarantine else { return moved };
+        if moved {
+            return true;
+        }
+        let now = state.filter.now().later(gap);
+        let likely = Known { mean: now.theta, deviation: libm::sqrt(now.theta_var) };
+        let middle = (m.forward + now.rate * m.duration + m.backward) / 2.0;
+        let dt = self.seconds(q.newest.received, m.received);
+        let excess = m.round_trip(now.rate) - state.rtt.get().unwrap_or(0.0);
+        let queued = excess.max(0.0) / 2.0 + state.excess;
+        let whose = q.whose(&own, middle, queued, dt, rates, likely);
+        if whose == Whose::Known {
+            state.quarantine = None;
+        }
+        whose == Whose::Newcomers
+    }
+
+    /// For how long newcomers must agree, s. What was known for minutes does not outvote hours; a
+    /// clock known from an earlier run has the credit that it had there.
+    pub(super) fn wanted(&self, state: &State) -> f64 {
+        let configured = seconds(self.settings.accept_step_after).max(0.0);
+        if state.unproven {
+            return configured;
+        }
+        configured.min(self.seconds(state.begun, state.last_used))
+    }
+
+    /// The newcomers are believed from their newest exchange on. What comes back is the step, and that
+    /// exchange. From now on θ is counted from there: far from 0 it would be rounded too roughly.
+    pub(super) fn give_in(
+        &mut self,
+        state: &mut State,
+        q: &Quarantine,
+        evidence: Evidence,
+    ) -> (Span, Measured) {
+        let mut m = q.newest;
+        let rates = self.rates(state, m.received);
+        let old = state.filter.now().later(self.seconds(state.at, m.received));
+        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
+        let corridor = q.corridor(0.0, rates);
+        let far = corridor.clamp(middle);
+        let step = span(far) - span(old.theta);
+        state.anchor.1 += span(far);
+        (m.forward, m.backward) = (m.forward - far, m.backward - far);
+        let rounded = ROUNDED * far.abs();
+        let corridor =
+            Corridor { low: corridor.low - far - rounded, high: corridor.high - far + rounded };
+        let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
+        let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) };
+        state.corridor = corridor;
+        if evidence == Evidence::OtherRate {
+            // It is the rate that is not what it was: nothing of it is known any more.
+            known.deviation = rates.unknown / RATE_SIGMAS;
+            let error = rates.unknown + old.rate.abs();
+            self.slow = Slow::new(SlowRate { rate: old.rate, error });
+            state.corridor = m.corridor(old.rate, rates.unknown);
+        }
+        let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
+        state.filter = m.filter(Known { mean: theta, deviation: deviation / 2.0 }, known);
+        let excess = m.excess(state);
+        let _ = state.filter.take(m.seen(), rates.slack, excess);
+        let dt = self.seconds(state.last_used, m.received);
+        state.rtt.push(m.round_trip(rates.rate), dt);
+        state.at = m.received;
+        state.begun = m.received;
+        state.likely = state.corridor;
+        state.quarantine = None;
+        state.unproven = false;
+        state.directions = Floor::new();
+        if let Some(declared) = &mut state.declared {
+            declared.forget();
+        }
+        self.slow.clear(state.floor_known());
+        (step, m)
+    }
+
+    /// See [`Estimator::doubt`](crate::Estimator::doubt).
+    pub(super) fn in_doubt(&self, at: Count) -> Option<Doubt> {
+        let state = self.state.as_ref()?;
+        let q = state.quarantine?;
+        let nominal = self.settings.nominal;
+        let dt = self.seconds(q.newest.received, at);
+        let rates = self.rates(state, at);
+        let newcomers = q.corridor(dt, rates);
+        let held = state.corridor.later(self.seconds(state.at, at), rates.rate, rates.slack);
+        let time = |theta: f64| state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta);
+        let ends = |corridor: Corridor| (time(corridor.low), time(corridor.high));
+        let left = self.wanted(state) - self.seconds(q.counts_from(), at);
+        Some(Doubt {
+            since: q.since(),
+            exchanges: q.count(),
+            step: span(q.step),
+            steady: !q.restless(),
+            left: span(left.max(0.0)),
+            newcomers: ends(newcomers),
+            held: ends(held),
+        })
+    }
+
+    /// See [`Estimator::believe`](crate::Estimator::believe).
+    pub(super) fn believe_newcomers(&mut self) -> Option<Accepted> {
+        let mut state = self.state.take()?;
+        let stepped = state.quarantine.map(|q| {
+            let slack = self.rates(&state, q.newest.received).slack;
+            let evidence = if q.restless() { Evidence::OtherRate } else { Evidence::Step };
+            let (step, newest) = self.give_in(&mut state, &q, evidence);
+            self.used(&mut state, &newest, slack);
+            Accepted::Stepped(step)
+        });
+        self.state = Some(state);
+        stepped
+    }
+}

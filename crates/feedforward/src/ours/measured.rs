@@ -1,0 +1,83 @@
+//! An exchange, in the notation of the estimator.
+
+use truechimer_time::Count;
+
+use super::State;
+use crate::bank::Seen;
+use crate::corridor::Corridor;
+use crate::filter::Known;
+use crate::panel::Panel;
+use crate::parts::Parts;
+
+/// Noise of a stamp beside half of the error that it states, as long as nothing else is known, s.
+const STAMP_NOISE: f64 = 0.3e-6;
+
+/// An exchange in seconds of θ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) received: Count,
+    /// From departure to arrival, s.
+    pub(super) duration: f64,
+    /// θ + forward delay at the departure.
+    pub(super) forward: f64,
+    /// θ − backward delay at `received`.
+    pub(super) backward: f64,
+    /// Bounds of what the stamps add to either.
+    pub(super) forward_error: f64,
+    pub(super) backward_error: f64,
+    pub(super) root_distance: f64,
+    /// What causality allows beyond backward and forward, if the path's asymmetry was taken off them.
+    pub(super) beyond: (f64, f64),
+    pub(super) parts: Parts,
+}
+
+impl Measured {
+    /// The round trip without the server's residence time, for a counter of this rate, s.
+    pub(super) fn round_trip(&self, rate: f64) -> f64 {
+        self.forward - self.backward + rate * self.duration
+    }
+
+    /// What the stamps may be off by, both together, s.
+    pub(super) fn stamp_errors(&self) -> f64 {
+        self.forward_error + self.backward_error
+    }
+
+    /// The server took longer than the exchange did, even if its two stamps are off by as much as
+    /// it allows for (a clock that shows milliseconds) and ours as well.
+    pub(super) fn impossible(&self, rate: f64) -> bool {
+        self.round_trip(rate) < -self.stamp_errors() - self.root_distance
+    }
+
+    /// What the round trip is above the floor of the recent past, or below what it was so far, s.
+    pub(super) fn excess(&self, state: &State) -> f64 {
+        let rtt = self.round_trip(state.filter.now().rate);
+        state.rtt.get().map_or(0.0, |floor| rtt - floor)
+    }
+
+    /// The exchange as the filter sees it.
+    pub(super) fn seen(&self) -> Seen {
+        Seen { late: [self.forward, -self.backward], duration: self.duration }
+    }
+
+    /// A filter that knows so much and has yet to see this exchange.
+    pub(super) fn filter(&self, theta: Known, rate: Known) -> Panel {
+        let rtt = self.round_trip(rate.mean).max(0.0);
+        let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
+        let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
+        Panel::new(theta, rate, floor, noise, self.parts)
+    }
+
+    /// What this exchange alone allows for θ at its arrival.
+    pub(super) fn corridor(&self, rate: f64, slack: f64) -> Corridor {
+        let drift = self.duration * slack;
+        Corridor {
+            low: self.backward + self.beyond.0 - self.backward_error - self.root_distance,
+            high: self.forward
+                + rate * self.duration
+                + drift
+                + self.beyond.1
+                + self.forward_error
+                + self.root_distance,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How far the rate may be from what is believed of it.
+
+use super::state::State;
+use super::{Ours, RATE_SIGMAS};
+use crate::bank::Belief;
+use crate::number::fraction;
+use crate::slow::FloorKnown;
+
+/// In the first hour the filter's rate is doubted if it is so many standard deviations from that of a
+/// pair.
+const YOUNG: f64 = 3600.0;
+const ODD: f64 = 4.0;
+/// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
+/// over up to 2.8 hours. A rate that moves evenly may so move by `max-wander` in half of that, s.
+const WANDER_SECONDS: f64 = 5040.0;
+
+impl Ours {
+    /// How far the rate is likely to be from the filter's: by its own word, and by the pairs of
+    /// exchanges near the floor.
+    pub(super) fn likely_slack(&self, filter: &Belief, floor: FloorKnown) -> f64 {
+        let slow = self.slow.rate(floor);
+        let apart = (slow.rate - filter.rate).abs() + slow.error;
+        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(apart) + fraction(self.settings.max_wander)
+    }
+
+    /// How far the rate may have strayed from what was measured, `stale` seconds after the last
+    /// exchange that was used: by the promise about its recent past, which recedes.
+    pub(super) fn wander(&self, stale: f64) -> f64 {
+        fraction(self.settings.max_wander) * (1.0 + stale.max(0.0) / WANDER_SECONDS)
+    }
+
+    /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
+    /// what causality leaves open.
+    pub(super) fn rate_slack(&self, filter: &Belief, stale: f64) -> f64 {
+        let causal = self.slow.causal_rate();
+        let open = (causal.rate - filter.rate).abs() + causal.error;
+        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + self.wander(stale)
+    }
+
+    /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of them.
+    /// Till then the pair's, if that is likely to be nearer to it, or if the filter would be a
+    /// surprise.
+    pub(super) fn difference_rate(&self, state: &State, filter: &Belief) -> f64 {
+        let floor = state.floor_known();
+        let pair = self.slow.difference(floor).rate;
+        let variance =
+            self.slow.difference_variance(floor, |near| self.seconds(near, state.last_used));
+        let apart = pair - filter.mean_rate;
+        let odd = apart * apart > ODD * ODD * (variance + filter.mean_rate_var);
+        let young = self.seconds(state.first, state.last_used) < YOUNG;
+        let better = variance < filter.mean_rate_var || odd;
+        if !state.filter.knows_past() || young && better { pair } else { filter.mean_rate }
+    }
+}

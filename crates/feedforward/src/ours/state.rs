@@ -1,0 +1,103 @@
+//! What is known since the first exchange.
+
+use truechimer_time::{Count, Instant};
+
+use crate::corridor::Corridor;
+use crate::declared::Declared;
+use crate::floor::Floor;
+use crate::panel::Panel;
+use crate::quarantine::Quarantine;
+use crate::slow::FloorKnown;
+
+/// How many times its typical error the floor may be too high, for bounds.
+const FLOOR_SIGMAS: f64 = 4.0;
+
+/// What is known since the first exchange.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) anchor: (Count, Instant),
+    /// What statistics say, and when it was brought up to date.
+    pub(super) filter: Panel,
+    pub(super) at: Count,
+    pub(super) corridor: Corridor,
+    /// The corridor if the filter's own idea of the rate is right: for the floors only.
+    pub(super) likely: Corridor,
+    pub(super) quarantine: Option<Quarantine>,
+    /// No exchange has been used yet: what is known is from before.
+    pub(super) unproven: bool,
+    /// Round trips, s.
+    pub(super) rtt: Floor,
+    /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
+    pub(super) directions: Floor,
+    /// The corridors are of a path that has become longer since.
+    pub(super) outdated: bool,
+    /// Mean excess over the floor of one direction, s.
+    pub(super) excess: f64,
+    pub(super) root_distance: f64,
+    pub(super) declared: Option<Declared>,
+    /// The first exchange, and that of what is believed now.
+    pub(super) first: Count,
+    pub(super) begun: Count,
+    pub(super) last_used: Count,
+}
+
+impl State {
+    /// What either direction takes at least, if the path is symmetric, s.
+    pub(super) fn one_way(&self) -> f64 {
+        let rtt = self.rtt.get().unwrap_or(0.0);
+        self.directions.get().map_or(rtt, |sum| sum.min(rtt)).max(0.0) / 2.0
+    }
+
+    /// What the slower direction takes at least, as far as is known, s. It is half of the round
+    /// trip until one direction is seen to become longer.
+    pub(super) fn path(&self) -> f64 {
+        let half = self.one_way();
+        let [forward, backward] = self.filter.now().floors;
+        let known = self.declared.as_ref().and_then(Declared::half_error);
+        known.unwrap_or(half).min(half) + ((forward - backward).abs() / 2.0).min(half)
+    }
+
+    /// By how much the floor may be too high: the smallest of n delays exceeds their floor by
+    /// about the mean excess / n, s.
+    pub(super) fn floor_error(&self) -> f64 {
+        self.excess / f64::from(self.rtt.count().max(1))
+    }
+
+    pub(super) fn floor_known(&self) -> FloorKnown {
+        FloorKnown { rtt: 2.0 * self.one_way(), error: FLOOR_SIGMAS * self.floor_error() }
+    }
+
+    /// Keeps the filter where causality allows it.
+    pub(super) fn clamp(&mut self, slack: f64) {
+        let by = self.filter.now().theta - self.corridor.clamp(self.filter.now().theta);
+        if by != 0.0 {
+            self.filter.refute(by, slack);
+        }
+        // No measurement shows how the path is shared: what is declared moves the floors along.
+        if let Some(known) = self.declared.as_ref().and_then(Declared::known) {
+            let theta = self.filter.now().theta;
+            let by = theta - known.clamp(theta);
+            if by != 0.0 {
+                self.filter.turn(by);
+            }
+        }
+    }
+
+    /// The corridor is as wide as the smallest delays of the two directions together, each found
+    /// by itself in whatever exchange was fastest that way, plus margins: never less than their
+    /// sum, and less than any single round trip where both directions are seldom fast at once.
+    ///
+    /// After a change of route the corridors are narrower than that for a while: they are the old
+    /// path's, and say nothing of the new one.
+    pub(super) fn push_width(&mut self, dt: f64) {
+        if self.outdated {
+            if self.corridor.high - self.corridor.low < self.rtt.get().unwrap_or(0.0) {
+                return;
+            }
+            self.outdated = false;
+            self.likely = self.corridor;
+        }
+        let declared = self.declared.as_ref().map_or(0.0, Declared::least);
+        self.directions.push(self.likely.high - self.likely.low + declared, dt);
+    }
+}
