@@ -20,8 +20,6 @@ use crate::trend::Trend;
 const SOFT_PRIOR: f64 = -2.0;
 /// ... and that what counts is how alike the queues are, beside either.
 const EVEN_PRIOR: f64 = -6.0;
-/// Below this, floors are taken for sharp ones.
-const SHARP: f64 = -1.0;
 /// While round trips change steadily, floors have a say only if so many exchanges came without
 /// (an hour at 16 s): else nothing tells the clock's rate from a queue that grows.
 const PROVEN: u32 = 256;
@@ -29,6 +27,9 @@ const PROVEN: u32 = 256;
 const MEMORY: f64 = 64.0;
 /// However badly a blurred floor foretold, it is soon believed again if it does better.
 const SOFT_MOST: f64 = 8.0;
+/// What a single exchange says of it at most while it is open what has happened on a sharp path: that
+/// something has is the price of either idea, which only one of them has paid by then.
+const SOFT_STEP: f64 = 2.0;
 /// The same for like queues; and how much a single exchange may say of them. Several must agree.
 const EVEN_MOST: f64 = 12.0;
 const EVEN_STEP: f64 = 1.0;
@@ -113,10 +114,11 @@ impl Panel {
         let steady = self.trend.steady();
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
-        let sharp = self.soft_log < SHARP;
+        let sharp = self.soft_log < 0.0;
         self.sharp.each(|bank| bank.set_sharp(sharp));
         let shifts = (self.sharp.take(seen, slack), self.soft.take(seen, slack));
         let better = self.soft.evidence() - self.sharp.evidence();
+        let better = if self.sharp.open() { better.clamp(-SOFT_STEP, SOFT_STEP) } else { better };
         let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
         self.soft_log = if self.parts.blurred { log.clamp(-SOFT_MOST, SOFT_MOST) } else { NEVER };
         // Later on a floor is renewed by what the old one forgot, and teaches nothing new.

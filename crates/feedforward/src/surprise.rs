@@ -20,8 +20,13 @@ const EARLY_ELSEWHERE: f64 = 6.0;
 const CLOCK: f64 = 20.0;
 /// ... and that the path became shorter, ...
 const PATH: f64 = 13.0;
-/// ... where what looks like it may be chance.
+/// ... where what looks like it may be chance ...
 const PATH_ELSEWHERE: f64 = 15.0;
+/// ... and where it did so a moment ago, so that its floors are hardly known: it is the same change.
+const PATH_AGAIN: f64 = 8.0;
+/// That nothing has changed, and a restless oscillator strayed so far, is less likely by so much than
+/// the bank thinks where floors are sharp and proven: routes change more often than crystals run away.
+const STRAYED: f64 = 2.0;
 /// That must show in the round trip, by so many standard deviations, or be hidden by a queue.
 const SHORT: f64 = 2.0;
 /// That the oscillator changes just after the path is less likely by so much (logarithm).
@@ -53,7 +58,12 @@ impl Bank {
         let proven = self.count >= PROVEN;
         let sure = proven && self.sharp;
         let surprising = if sure { EARLY } else { EARLY_ELSEWHERE };
-        let path = if sure { PATH } else { PATH_ELSEWHERE };
+        let settling = self.settling();
+        let path = match (settling, sure) {
+            (true, _) => PATH_AGAIN,
+            (false, true) => PATH,
+            (false, false) => PATH_ELSEWHERE,
+        };
         let (mut early, mut ahead) = ([0.0; 2], [0.0; 2]);
         for (d, sum) in sums(seen.duration).iter().enumerate() {
             let known = self.best().project(sum);
@@ -72,9 +82,12 @@ impl Bank {
         if early == [0.0; 2] && !both {
             return others;
         }
-        let settling = self.settling();
         // That the clock moved after all, by a restless oscillator, is as unlikely as that it changed.
-        let mut doubt = if settling { BOTH } else { 0.0 };
+        let mut doubt = match (settling, sure) {
+            (true, _) => BOTH,
+            (false, true) => STRAYED,
+            (false, false) => 0.0,
+        };
         if short_by > surprising {
             // Such an oscillator finds room for both packets, as a normal law knows no hard edge:
             // what the round trip says against it has to be added.
@@ -107,10 +120,15 @@ impl Bank {
         } else if settling || hidden {
             consider(self.with_shorter_path(early, Other::Kept), path);
         }
-        if hidden && !settling && early.contains(&0.0) {
+        if hidden && !settling && (0..2).any(|d| early[d] == 0.0 && self.hides(d, early)) {
             consider(self.with_shorter_path(early, Other::Opened), path);
         }
         others
+    }
+
+    /// Whether a queue of direction `d` may hide that it became shorter, where the other did so `by` this.
+    fn hides(&self, d: usize, by: [f64; 2]) -> bool {
+        by[1 - d] < HIDES * self.laws[d].idle()
     }
 
     /// The oscillator has changed since the exchange before, and θ is off by about `by`.
@@ -138,7 +156,7 @@ impl Bank {
         bank.changed = Some(bank.count);
         let hidden = self.count < PROVEN;
         for d in 0..2 {
-            let opened = other == Other::Opened && by[1 - d] < HIDES * bank.laws[d].idle();
+            let opened = other == Other::Opened && bank.hides(d, by);
             if by[d] <= 0.0 && (hidden || !opened) {
                 continue;
             }
