@@ -107,6 +107,7 @@ fn hand(counter: Counter, boot: BootId, period: Period, last: Option<&Hand>) -> 
         difference_error: Rate::from_ppb(GROWTH_PPB),
         path_bound: Span::from_nanos(PATH_BOUND_NS),
         statistical_bound: Span::ZERO,
+        disputed: Span::ZERO,
         growth: Rate::from_ppb(GROWTH_PPB),
         status: Status::Synchronised,
         leaps: Leaps::default(),

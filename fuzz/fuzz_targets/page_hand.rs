@@ -63,6 +63,7 @@ impl Input<'_> {
             difference_error: Rate(self.word() as i64 & i64::MAX),
             path_bound: self.span(),
             statistical_bound: self.span(),
+            disputed: Span(i128::from(self.byte()) << 32),
             growth: Rate(self.word() as i64 & i64::MAX),
             status: Status::from_u8(self.byte()).unwrap_or_default(),
             leaps: Leaps {

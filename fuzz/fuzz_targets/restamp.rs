@@ -70,6 +70,7 @@ impl Input<'_> {
             difference_error: Rate(self.word() as i64),
             path_bound: Span(self.long()),
             statistical_bound: Span(self.long()),
+            disputed: Span(self.long()),
             growth: Rate(self.word() as i64),
             status: Status::from_u8(self.byte() & 3).unwrap_or_default(),
             leaps: Leaps {

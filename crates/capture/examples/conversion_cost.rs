@@ -120,6 +120,7 @@ fn hand(counter: Counter) -> Result<(Hand, Made), Box<dyn Error>> {
         difference_error: Rate::from_ppb(1_000),
         path_bound: Span::from_micros(50),
         statistical_bound: Span::from_micros(5),
+        disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
         status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },

@@ -65,6 +65,7 @@ impl Daemon {
             difference_error: Rate::from_ppb(1_000_000),
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
+            disputed: Span::ZERO,
             // The system clock may be steered meanwhile.
             growth: Rate::from_ppb(2_000_000),
             status: Status::Synchronised,

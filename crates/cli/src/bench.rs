@@ -126,6 +126,7 @@ impl Private {
             difference_error: period.error,
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
+            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
             status: Status::Synchronised,
             leaps: Leaps::default(),

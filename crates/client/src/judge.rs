@@ -80,6 +80,7 @@ mod tests {
             difference_error: Rate::from_ppb(100),
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
+            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
             status,
             leaps: Leaps::default(),

@@ -29,6 +29,7 @@ fn no_reading_mixes_two_hands() {
             time: first.time_at(first.base + away),
             path_bound: Span::from_nanos(n),
             statistical_bound: Span::ZERO,
+            disputed: Span::ZERO,
             growth: Rate::ZERO,
             ..first
         }

@@ -363,6 +363,7 @@ mod tests {
             difference_error: Rate::from_ppb(10),
             path_bound: Span::from_micros(20),
             statistical_bound: Span::from_micros(20),
+            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
             status: Status::Synchronised,
             leaps: Leaps::default(),

@@ -450,6 +450,7 @@ fn unknown_hand(start: &Start, rate: RatePrior) -> Hand {
         difference_error: rate.error,
         path_bound: Span::MAX,
         statistical_bound: Span::ZERO,
+        disputed: Span::ZERO,
         growth: rate.error,
         status: Status::Unknown,
         leaps: start.leaps,

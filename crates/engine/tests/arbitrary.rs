@@ -197,6 +197,7 @@ fn start() -> impl Strategy<Value = Start> {
                 difference_error: Rate(i64::from(growth)),
                 path_bound: Span::from_nanos(i64::from(bound)),
                 statistical_bound: Span::ZERO,
+                disputed: Span::ZERO,
                 growth: Rate(i64::from(growth) << 20),
                 status: Status::from_u8(status).unwrap(),
                 leaps,

@@ -83,6 +83,11 @@ pub struct Hand {
     pub path_bound: Span,
     /// The rest of the bound at `base`: stamping, queueing, drift, ≥ 0.
     pub statistical_bound: Span,
+    /// What of `statistical_bound` is there only because a word that is held off has to be covered as
+    /// well: the server's time has moved by more than it may, and it is not believed yet. ≥ 0; the page
+    /// keeps it to 2⁻³² s, rounded down.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub disputed: Span,
     /// How fast the bound grows away from `base`, in either direction, ≥ 0.
     pub growth: Rate,
     /// The status when the hand was made.
@@ -98,6 +103,13 @@ impl Hand {
     #[must_use]
     pub fn bound(&self) -> Span {
         self.path_bound + self.statistical_bound
+    }
+
+    /// The bound at `base` by what was known before a word came that is held off: the whole bound
+    /// without its disputed part.
+    #[must_use]
+    pub fn undisputed_bound(&self) -> Span {
+        self.bound() - self.disputed.min(self.statistical_bound).max(Span::ZERO)
     }
 
     /// The best estimate of time at `count`.

@@ -42,12 +42,15 @@ pub(crate) const BITS: usize = 25;
 pub(crate) const RAW_PERIOD: usize = 26;
 pub(crate) const RAW_ERROR: usize = 28;
 pub(crate) const RAW_PAIR: usize = 29;
+pub(crate) const DISPUTED: usize = 30;
 
 /// Times further than this from 1970, and bounds larger than this that are said to hold, are
 /// taken for damage: 35 000 years.
 const FARTHEST: Span = Span::from_secs(1 << 40);
 /// The two periods of a hand are of one counter; further apart than this they are damage: 1 %.
 const PERIODS_APART: Rate = Rate::from_ppb(10_000_000);
+/// The disputed part of a bound is in 2⁻³² s.
+const DISPUTED_SHIFT: u32 = 32;
 /// No pair of count and raw clock is of use that is known no better than to this.
 const LOOSEST_PAIR: Span = Span::from_secs(1);
 
@@ -68,7 +71,8 @@ impl core::error::Error for Corrupt {}
 
 /// The words of a hand.
 ///
-/// Of a bound beyond 2⁶³ s in all, only the whole and the part of the path are kept.
+/// Of a bound beyond 2⁶³ s in all, only the whole and the part of the path are kept; of its disputed
+/// part what is below 2⁻³² s is dropped.
 #[must_use]
 pub fn pack(hand: &Hand, made: &Made) -> Packed {
     let Hand {
@@ -80,6 +84,7 @@ pub fn pack(hand: &Hand, made: &Made) -> Packed {
         difference_error,
         path_bound,
         statistical_bound: _,
+        disputed,
         growth,
         status,
         leaps,
@@ -104,6 +109,7 @@ pub fn pack(hand: &Hand, made: &Made) -> Packed {
     words[MADE_MONOTONIC] = monotonic_ns as u64;
     words[MADE_RAW] = raw_ns as u64;
     words[MADE_SUSPENDED] = suspended_ns as u64;
+    words[DISPUTED] = pack_disputed(disputed);
     if let Some(Device { bits, by_raw }) = device {
         words[BITS] = bits.into();
         if let Some(ByRaw { period, error, pair }) = by_raw {
@@ -137,6 +143,7 @@ pub fn unpack(words: &Packed) -> Result<(Hand, Made), Corrupt> {
         difference_error: Rate(words[DIFFERENCE_ERROR] as i64),
         path_bound,
         statistical_bound: bound - path_bound,
+        disputed: Span(i128::from(words[DISPUTED]) << DISPUTED_SHIFT),
         growth: Rate(words[GROWTH] as i64),
         status: Status::from_u8(state.status()).ok_or(corrupt("status"))?,
         leaps: PackedLeaps([words[LEAPS], words[LAST_LEAP], words[NEXT_LEAP]]).into(),
@@ -150,6 +157,7 @@ pub fn unpack(words: &Packed) -> Result<(Hand, Made), Corrupt> {
         (hand.difference_error >= Rate::ZERO, "error of the difference period"),
         (!path_bound.is_negative() && path_bound <= bound, "bound"),
         (bound < FARTHEST || !hand.status.bound_holds(), "bound"),
+        (hand.disputed <= hand.statistical_bound, "disputed part of the bound"),
         (hand.growth >= Rate::ZERO, "growth of the bound"),
         (words[PATIENCE_COUNTS] as i64 == hand.period.counts(PATIENCE).0, "patience"),
         (leaps_are_sane(words[LEAPS]), "leap second"),
@@ -217,6 +225,12 @@ impl State {
     pub fn epoch(self) -> Epoch {
         Epoch((self.0 >> 32) as u32)
     }
+}
+
+/// What is disputed, in the page's unit: rounded down, so that it is never more than there is, and what
+/// was known never less than was known; more than 2³² s is as good as that.
+fn pack_disputed(disputed: Span) -> u64 {
+    u64::try_from(disputed.0.max(0) >> DISPUTED_SHIFT).unwrap_or(u64::MAX)
 }
 
 fn word(words: &Packed, at: usize) -> u64 {

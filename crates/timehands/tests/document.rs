@@ -86,7 +86,7 @@ fn every_byte_has_one_meaning() {
             }
         }
     }
-    assert_eq!((file_table().len(), hand_table().len()), (10, 24));
+    assert_eq!((file_table().len(), hand_table().len()), (10, 25));
 }
 
 #[test]
@@ -153,6 +153,7 @@ fn documented(bytes: &[u8], generation: u64) {
     assert_eq!(read.bits("state", 32, 63), hand.counter.epoch.0.into());
     assert_eq!(get("bound"), hand.bound().0);
     assert_eq!(get("path-bound"), hand.path_bound.0);
+    assert_eq!(get("disputed") << 32, hand.disputed.0);
     assert_eq!(get("void-after"), hand.void_after.0.into());
     assert_eq!(get("patience"), hand.period.counts(PATIENCE).0.into());
     assert_eq!(get("difference-error"), hand.difference_error.0.into());

@@ -58,6 +58,7 @@ prop_compose! {
         apart in -9_000_000i64..9_000_000,
         (difference_error, growth) in (0..i64::MAX, 0..i64::MAX),
         (path, statistical) in (0..FAR, 0..1_000_000_000i128 << 64),
+        disputed in (0u32..=1 << 16, any::<bool>()),
         status in 0u8..4,
         leaps in leaps(),
         void_after: u64,
@@ -72,12 +73,19 @@ prop_compose! {
             difference_error: Rate(difference_error),
             path_bound: Span(path),
             statistical_bound: Span(statistical),
+            disputed: disputed_of(Span(statistical), disputed),
             growth: Rate(growth),
             status: Status::from_u8(status).unwrap(),
             leaps,
             void_after: Count(void_after),
         }
     }
+}
+
+/// A share of the statistical bound, in the page's unit, of 2¹⁶; or nothing.
+fn disputed_of(statistical: Span, (share, any): (u32, bool)) -> Span {
+    let part = (statistical.0 >> 16) * i128::from(share);
+    Span(if any { part >> 32 << 32 } else { 0 })
 }
 
 prop_compose! {
@@ -125,6 +133,20 @@ proptest! {
     #[test]
     fn a_hand_survives((hand, made) in both()) {
         prop_assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
+    }
+
+    #[test]
+    fn what_is_disputed_is_never_overstated(
+        (mut hand, made) in both(),
+        disputed in -1i128..1 << 100,
+    ) {
+        hand.disputed = Span(disputed.min(hand.statistical_bound.0));
+        let (kept, _) = unpack(&pack(&hand, &made)).unwrap();
+        let (told, less) = (hand.disputed.max(Span::ZERO), Span(1 << 32));
+        let saturates = disputed >> 32 > u64::MAX.into();
+        prop_assert!(kept.disputed <= told && (kept.disputed + less > told || saturates));
+        prop_assert!(kept.undisputed_bound() >= hand.undisputed_bound());
+        prop_assert_eq!((kept.bound(), kept.path_bound), (hand.bound(), hand.path_bound));
     }
 
     #[test]
@@ -213,6 +235,9 @@ fn sane(hand: &Hand) -> bool {
     let finite = hand.bound() < Span(i128::MAX / 4);
     !hand.path_bound.is_negative()
         && !hand.statistical_bound.is_negative()
+        && !hand.disputed.is_negative()
+        && hand.disputed <= hand.statistical_bound
+        && hand.path_bound <= hand.undisputed_bound()
         && hand.growth >= Rate::ZERO
         && hand.difference_error >= Rate::ZERO
         && Span(hand.time.0).abs() < Span(2 * FAR)
@@ -262,6 +287,16 @@ fn no_bound_at_all_can_be_said_of_a_clock_that_promises_none() {
 }
 
 #[test]
+fn a_page_that_says_nothing_of_a_dispute_has_none() {
+    let (hand, made) = common::derived(7);
+    let mut words = pack(&hand, &made);
+    assert!(hand.disputed > Span::ZERO);
+    words[30] = 0;
+    let (older, _) = unpack(&words).unwrap();
+    assert_eq!((older.disputed, older.undisputed_bound()), (Span::ZERO, hand.bound()));
+}
+
+#[test]
 fn what_cannot_be_is_named() {
     let (good, made) = common::derived(8);
     let refused = |change: &dyn Fn(&mut Hand)| {
@@ -272,6 +307,9 @@ fn what_cannot_be_is_named() {
     assert_eq!(refused(&|h| h.growth = Rate(-1)), "growth of the bound");
     assert_eq!(refused(&|h| h.path_bound = Span(-1)), "bound");
     assert_eq!(refused(&|h| h.statistical_bound = Span(-1)), "bound");
+    let too_much = |h: &mut Hand| h.disputed = h.statistical_bound + Span(1 << 32);
+    assert_eq!(refused(&too_much), "disputed part of the bound");
+    assert_eq!(refused(&|h| h.disputed = Span::MAX), "disputed part of the bound");
     assert_eq!(refused(&|h| h.difference_error = Rate(-1)), "error of the difference period");
     assert_eq!(refused(&|h| h.difference = Period::from_hz(1)), "difference period");
     assert_eq!(refused(&|h| h.time = Instant(i128::MIN)), "time");

@@ -55,6 +55,7 @@ fn hand(base: Count) -> Hand {
         difference_error: Rate::from_ppb(20_000),
         path_bound: Span::from_micros(50),
         statistical_bound: Span::from_micros(5),
+        disputed: Span::ZERO,
         growth: Rate::from_ppb(20_000),
         status: Status::Synchronised,
         leaps: Leaps::default(),

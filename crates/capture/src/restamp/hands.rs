@@ -369,6 +369,7 @@ pub(super) fn sensible(hand: &Hand) -> Result<(), String> {
     let fields = [
         ("path_bound", hand.path_bound.0 < 0),
         ("statistical_bound", hand.statistical_bound.0 < 0),
+        ("disputed", hand.disputed.0 < 0),
         ("growth", hand.growth.0 < 0),
         ("difference_error", hand.difference_error.0 < 0),
         ("void_after", (hand.void_after - hand.base).0 < 0),

@@ -46,6 +46,7 @@ fn hand(at: i64, off: Span, bound: Span, epoch: u32) -> Hand {
         difference_error: Rate::from_ppb(1_000),
         path_bound: bound,
         statistical_bound: Span::from_nanos(1),
+        disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
         status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },

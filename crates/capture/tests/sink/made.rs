@@ -77,6 +77,7 @@ pub fn used(generation: u64) -> Used {
             difference_error: Rate::from_ppb(10),
             path_bound: Span::from_micros(20),
             statistical_bound: Span::from_micros(3),
+            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
             status: Status::Synchronised,
             leaps: Leaps::default(),

@@ -54,6 +54,7 @@ impl Hands {
             difference_error: self.error,
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
+            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
             status: Status::Synchronised,
             leaps: Leaps::default(),

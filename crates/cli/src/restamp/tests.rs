@@ -35,6 +35,7 @@ fn used(generation: u64, second: u64, off: i64) -> Used {
             difference_error: Rate::from_ppb(10),
             path_bound: Span::from_micros(20),
             statistical_bound: Span::from_nanos(3001),
+            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
             status: Status::Synchronised,
             leaps: Leaps::default(),

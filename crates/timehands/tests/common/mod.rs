@@ -28,6 +28,7 @@ pub fn derived(generation: u64) -> (Hand, Made) {
         difference_error: Rate(g % 1_000_000),
         path_bound: Span::from_nanos(g % 1_000_000),
         statistical_bound: Span::from_nanos(g % 77_777),
+        disputed: Span((Span::from_nanos(g % 77_777).0 / 3) >> 32 << 32),
         growth: Rate(g % 333_333),
         status: if g % 2 == 0 { Status::Synchronised } else { Status::Holdover },
         leaps: Leaps {

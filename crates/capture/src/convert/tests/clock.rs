@@ -35,6 +35,7 @@ fn hand(world: &World, at: i64, off: Span, epoch: u32) -> Hand {
         difference_error: Rate::from_ppb(1_000),
         path_bound: off.abs(),
         statistical_bound: Span::from_nanos(2),
+        disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
         status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },

@@ -30,6 +30,7 @@ fn publish(writer: &mut PageWriter, epoch: u32, hours: i64, status: Status) {
         difference_error: Rate::from_ppb(1_000_000),
         path_bound: Span::from_micros(50),
         statistical_bound: Span::from_micros(5),
+        disputed: Span::ZERO,
         // The system clock may be steered meanwhile.
         growth: Rate::from_ppb(2_000_000),
         status,
