@@ -191,6 +191,10 @@ pub struct Run {
 #[command(after_help = "\
 True time lies between earliest and latest while the status is synchronised or holdover.
 
+While a server is held off, as its time has moved by more than it may, the bound may have to cover
+both what was known and what it says now: 'disputed' is what is there for that only. Of the JSON
+it is disputed_bound_ns, which is contained in statistical_bound_ns; 0 if nothing is disputed.
+
 Exit status: 0 the bound holds, 1 the status says that it does not (unknown, disrupted),
 2 error (no clock page, say).")]
 pub struct Now {
@@ -211,7 +215,8 @@ Without the daemon's control socket the clock page alone is shown, which says so
 
 Of the JSON, daemon.doubt says why the clock does not go along with the server that leads, as
 'truechimer sources --help' explains; null if it does. While it is held off, the bound covers
-what it says as well: disputed_bound_ns is what of statistical_bound_ns is there for that.
+what it says as well: disputed_bound_ns is what of statistical_bound_ns is there for that,
+0 if nothing is.
 
 Exit status: 0 the bound holds, 1 the status says that it does not, 2 error.")]
 pub struct Status {

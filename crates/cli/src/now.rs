@@ -71,6 +71,7 @@ impl Scale {
             bound_ns: parts.as_ref().map(|p| p.whole.as_nanos_up()),
             path_bound_ns: parts.as_ref().map(|p| p.path.as_nanos_i64()),
             statistical_bound_ns: parts.as_ref().map(|p| p.statistical.as_nanos_i64()),
+            disputed_bound_ns: parts.as_ref().map(|p| p.disputed.as_nanos_i64()),
             growth_bound_ns: parts.as_ref().map(|p| p.growth.as_nanos_i64()),
             count: reading.count.0,
             counter: view.hand.counter.kind.name(),
@@ -110,8 +111,10 @@ pub struct Parts {
     pub whole: Span,
     /// Half the least round trip and the server's own root distance.
     pub path: Span,
-    /// Stamping, queueing, drift, when the hand was made.
+    /// Stamping, queueing, drift, when the hand was made, and what is disputed.
     pub statistical: Span,
+    /// What of that is there only because a word that is held off has to be covered as well.
+    pub disputed: Span,
     /// What has been added since.
     pub growth: Span,
 }
@@ -121,7 +124,13 @@ impl Parts {
     pub fn of(reading: &Reading, view: &View) -> Option<Parts> {
         let whole = reading.bound()?;
         let (path, statistical) = (view.hand.path_bound, view.hand.statistical_bound);
-        Some(Parts { whole, path, statistical, growth: whole - path - statistical })
+        let disputed = view.disputed()?;
+        Some(Parts { whole, path, statistical, disputed, growth: whole - path - statistical })
+    }
+
+    /// The statistical part without what is disputed.
+    pub fn plain_statistical(&self) -> Span {
+        self.statistical - self.disputed
     }
 }
 
@@ -146,13 +155,17 @@ fn write_text(
         line("earliest", &scale.text(reading.earliest))?;
         line("best", &scale.text(reading.best))?;
         line("latest", &scale.text(show::round_up(reading.latest)))?;
+        let disputed = match parts.disputed {
+            Span::ZERO => String::new(),
+            disputed => format!(" + disputed {disputed}"),
+        };
         line(
             "bound",
             &format!(
-                "± {} = path {} + statistical {} + growth {}",
+                "± {} = path {} + statistical {}{disputed} + growth {}",
                 parts.whole.rounded_up(),
                 parts.path,
-                parts.statistical,
+                parts.plain_statistical(),
                 parts.growth
             ),
         )?;
@@ -203,6 +216,8 @@ struct Common {
     bound_ns: Option<i64>,
     path_bound_ns: Option<i64>,
     statistical_bound_ns: Option<i64>,
+    /// What of the statistical part covers words that are held off.
+    disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
     count: u64,
     counter: &'static str,
@@ -219,4 +234,66 @@ struct LeapJson {
     /// The second of the leap-free scale at which it has happened.
     at: i64,
     step: i8,
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use truechimer::{Count, CountSpan, ReadBy};
+    use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Leaps, Period, Rate};
+    use truechimer_timehands::{Hand, Made};
+
+    const US: fn(i64) -> Span = Span::from_micros;
+
+    /// What a reader sees a second after a hand was made of which so much is disputed.
+    pub fn view(status: Status, disputed: Span) -> View {
+        let base = Count(5_000_000_000);
+        let hand = Hand {
+            counter: CounterId { kind: CounterKind::Raw, boot: BootId([1; 16]), epoch: Epoch(2) },
+            base,
+            time: Instant::new(1_800_000_000, 0),
+            period: Period::NANOSECOND,
+            difference: Period::NANOSECOND,
+            difference_error: Rate::ZERO,
+            path_bound: US(100),
+            statistical_bound: US(7) + disputed,
+            disputed,
+            growth: Rate::from_ppb(1000),
+            status,
+            leaps: Leaps::default(),
+            void_after: base + CountSpan(4_096_000_000_000),
+        };
+        let at = |count| Made { count, monotonic_ns: 5, raw_ns: 5, suspended_ns: 0, device: None };
+        let count = base + CountSpan(1_000_000_000);
+        let (error, read_by) = (CountSpan::ZERO, ReadBy::Counter);
+        let (generation, made, heartbeat) = (3, at(base), count);
+        View { count, error, read_by, generation, hand, made, heartbeat, status, reason: None }
+    }
+
+    fn told(status: Status, disputed: Span) -> (String, serde_json::Value) {
+        let view = view(status, disputed);
+        let reading = view.reading(view.count, status);
+        let scale = Scale::Utc(reading.leaps());
+        let mut text = Vec::new();
+        write_text(&scale, &reading, &view, &mut text).unwrap();
+        let json = serde_json::from_str(&scale.json(&reading, &view).unwrap()).unwrap();
+        (String::from_utf8(text).unwrap(), json)
+    }
+
+    #[test]
+    fn what_is_disputed_is_shown_apart() {
+        let (text, json) = told(Status::Holdover, Span::from_millis(50));
+        let parts = "± 50.108 ms = path 100.000 µs + statistical 7.000 µs + disputed 50.000 ms \
+                     + growth 1.000 µs\n";
+        assert!(text.contains(parts), "{text}");
+        let names = ["bound_ns", "path_bound_ns", "statistical_bound_ns", "disputed_bound_ns"];
+        let ns = names.map(|name| json[name].as_i64().unwrap());
+        assert_eq!(ns[1..], [100_000, 50_007_000, 50_000_000]);
+        assert!((50_108_000..50_108_005).contains(&ns[0]), "{json}");
+        let (text, json) = told(Status::Synchronised, Span::ZERO);
+        assert!(text.contains("statistical 7.000 µs + growth") && !text.contains("disputed"));
+        assert_eq!(json["disputed_bound_ns"], 0);
+        let (text, json) = told(Status::Unknown, Span::ZERO);
+        assert!(!text.contains("disputed") && json["disputed_bound_ns"].is_null(), "{text}");
+    }
 }

@@ -60,7 +60,7 @@ impl State<'_> {
         if let Some((reading, view)) = &self.looked {
             lines.push(("time", time(reading, view)));
             if let Some(parts) = Parts::of(reading, view) {
-                lines.extend(bound(&parts, view, self.disputed()));
+                lines.extend(bound(&parts, view, &self.held_off()));
             }
             lines.push(("counter", self.counter(view)));
             lines.push(("rate", self.rate(view)));
@@ -113,14 +113,10 @@ impl State<'_> {
         self.daemon.as_ref().ok().and_then(|answer| answer.report.skew)
     }
 
-    /// What of the statistical bound is there only because it covers what the server that leads says
-    /// now, and the name of that one.
-    fn disputed(&self) -> Option<(Span, &str)> {
-        let answer = self.daemon.as_ref().ok()?;
-        let (_, view) = self.looked.as_ref()?;
-        // Between the two looks there may have been another hand.
-        let disputed = answer.report.disputed?.min(view.hand.statistical_bound);
-        Some((disputed, selected(answer)?))
+    /// The servers that are held off, as far as the daemon says.
+    fn held_off(&self) -> Vec<&str> {
+        let sources = self.daemon.as_ref().map_or(&[][..], |answer| &answer.report.sources);
+        sources.iter().filter(|s| is_held_off(s)).map(|s| s.name.as_str()).collect()
     }
 
     fn json(&self) -> Json<'_> {
@@ -138,7 +134,7 @@ impl State<'_> {
             bound_ns: parts.as_ref().map(|p| p.whole.as_nanos_up()),
             path_bound_ns: parts.as_ref().map(|p| ns(p.path)),
             statistical_bound_ns: parts.as_ref().map(|p| ns(p.statistical)),
-            disputed_bound_ns: parts.as_ref().and(self.disputed()).map(|(part, _)| ns(part)),
+            disputed_bound_ns: parts.as_ref().map(|p| ns(p.disputed)),
             growth_bound_ns: parts.as_ref().map(|p| ns(p.growth)),
             growth_ppb: view.map(|v| show::ppb(v.hand.growth)),
             counter: view.map(|v| v.hand.counter.kind.name()),
@@ -177,21 +173,23 @@ fn time(reading: &Reading, view: &View) -> String {
 }
 
 /// How the bound is made up.
-fn bound(
-    parts: &Parts,
-    view: &View,
-    disputed: Option<(Span, &str)>,
-) -> Vec<(&'static str, String)> {
+fn bound(parts: &Parts, view: &View, held_off: &[&str]) -> Vec<(&'static str, String)> {
     let since = view.hand.period.span(view.count - view.hand.base).abs();
-    let statistical = parts.statistical - disputed.map_or(Span::ZERO, |(part, _)| part);
+    let statistical = parts.plain_statistical();
     let path = format!("{} path: half the least round trip and the server's distance", parts.path);
     let mut lines = vec![
         ("bound", path),
         ("", format!("{statistical} statistical: stamping, queueing, drift")),
         ("", format!("{} growth: {} for {}", parts.growth, view.hand.growth, show::age(since))),
     ];
-    if let Some((part, server)) = disputed {
-        lines.push(("", format!("{part} disputed: to cover what {server} says as well")));
+    if parts.disputed > Span::ZERO {
+        let who = match held_off {
+            [] => "a server".to_owned(),
+            [one] => (*one).to_owned(),
+            [one, others @ ..] => format!("{one} and {} more", others.len()),
+        };
+        let (disputed, say) = (parts.disputed, if held_off.len() > 1 { "say" } else { "says" });
+        lines.push(("", format!("{disputed} disputed: to cover what {who} {say} as well")));
     }
     lines
 }
@@ -216,7 +214,9 @@ fn leap(reading: &Reading) -> String {
 
 fn hand(view: &View) -> String {
     let left = view.hand.period.span(view.hand.void_after - view.count);
-    let void = if left.is_negative() {
+    let void = if !view.hand.status.bound_holds() {
+        "promises nothing".into()
+    } else if left.is_negative() {
         "void".into()
     } else {
         format!("void in {} if no other comes", show::age(left))
@@ -277,7 +277,7 @@ struct Json<'a> {
     bound_ns: Option<i64>,
     path_bound_ns: Option<i64>,
     statistical_bound_ns: Option<i64>,
-    /// What of the statistical part covers what the server that leads says now, which is held off.
+    /// What of the statistical part covers words that are held off.
     disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
     growth_ppb: Option<f64>,
@@ -308,4 +308,39 @@ struct DaemonJson<'a> {
     selected: Option<&'a str>,
     /// Why the clock does not go along with that one.
     doubt: Option<DoubtJson>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::now::tests::view;
+    use truechimer::Status;
+
+    #[test]
+    fn the_bound_says_what_is_disputed_and_by_whom() {
+        let told = |disputed, held_off: &[&str]| {
+            let view = view(Status::Holdover, disputed);
+            let reading = view.reading(view.count, view.status);
+            let lines = bound(&Parts::of(&reading, &view).unwrap(), &view, held_off);
+            lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>()
+        };
+        let ms = Span::from_millis(50);
+        let lines = told(ms, &["a:123"]);
+        assert_eq!(lines[1], "7.000 µs statistical: stamping, queueing, drift");
+        assert_eq!(lines[3], "50.000 ms disputed: to cover what a:123 says as well");
+        assert!(told(ms, &["a:123", "b:123", "c:123"])[3].contains("a:123 and 2 more say as"));
+        // The page alone does not say who it is.
+        assert!(told(ms, &[])[3].ends_with("to cover what a server says as well"));
+        assert_eq!(told(Span::ZERO, &["a:123"]).len(), 3);
+    }
+
+    #[test]
+    fn a_hand_that_promises_nothing_is_not_void_at_some_time() {
+        let text = hand(&view(Status::Synchronised, Span::ZERO));
+        assert!(text.contains(", void in 68 min if no other comes;"), "{text}");
+        for status in [Status::Unknown, Status::Disrupted] {
+            let text = hand(&view(status, Span::ZERO));
+            assert!(text.contains(", promises nothing;") && !text.contains("void"), "{text}");
+        }
+    }
 }

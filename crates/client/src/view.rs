@@ -57,6 +57,14 @@ impl View {
         Span(span.0 + (span.0 >> 10))
     }
 
+    /// What of the bound of a [`Reading`] is there only because a word that is held off has to be covered
+    /// as well: a server's time has moved by more than it may, and is not believed yet. Zero if nothing
+    /// is held off, or the daemon does not say; `None` while nothing is promised.
+    #[must_use]
+    pub fn disputed(&self) -> Option<Span> {
+        self.status.bound_holds().then_some(self.hand.disputed)
+    }
+
     /// What the clock is worth for a moment in the past or to come: a hand that is void by now
     /// still holds for the time that it was made for.
     #[must_use]

@@ -6,7 +6,7 @@
 //! look the same in both cases.
 
 use serde::{Deserialize, Serialize};
-use truechimer_feedforward::{Doubt, Estimate, TimePrior};
+use truechimer_feedforward::{Disputed, Doubt, Estimate, TimePrior};
 use truechimer_time::{Count, CounterId, Instant, Period, Span, Utc};
 use truechimer_timehands::Hand;
 
@@ -57,7 +57,7 @@ impl Held {
             count,
             time,
             bound,
-            doubted: Some((since, step)),
+            doubted: Some(Disputed::Step(since, step)),
         })
     }
 }

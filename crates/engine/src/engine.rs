@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use truechimer_feedforward::{RatePrior, Settings, TimePrior};
+use truechimer_feedforward::{Disputed, RatePrior, Settings, TimePrior};
 use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -137,8 +137,13 @@ impl Engine {
             split_told: false,
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
-        let of_page =
-            |w: &Hand| TimePrior { count: w.base, time: w.time, bound: w.bound(), doubted: None };
+        // What was known, without what the page covers because somebody was held off.
+        let of_page = |w: &Hand| {
+            let bound = w.undisputed_bound();
+            let beyond = w.bound() - bound;
+            let doubted = (beyond > Span::ZERO).then_some(Disputed::Beyond(beyond));
+            TimePrior { count: w.base, time: w.time, bound, doubted }
+        };
         let known = Known {
             time: warm.as_ref().map(of_page),
             held: warm
@@ -343,7 +348,8 @@ impl Engine {
             _ => Status::Disrupted,
         };
         let time = self.hand.time_at(at);
-        self.hand = Hand { counter: self.counter, base: at, time, status, ..self.hand };
+        let disputed = Span::ZERO;
+        self.hand = Hand { counter: self.counter, base: at, time, status, disputed, ..self.hand };
         actions.push(Action::Publish(self.hand));
     }
 

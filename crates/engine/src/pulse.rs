@@ -392,6 +392,10 @@ impl Voice for Pulse {
         None
     }
 
+    fn held(&self, at: Count) -> Option<(Instant, Instant)> {
+        self.estimator.doubt(at).map(|doubt| doubt.held)
+    }
+
     fn estimate(&self, at: Count) -> Option<Estimate> {
         self.estimator.estimate(at)
     }

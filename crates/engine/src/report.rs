@@ -22,8 +22,8 @@ pub struct Report {
     pub skew: Option<Rate>,
     /// Why the status is what it is, in one line.
     pub reason: String,
-    /// The part of the statistical bound that is there only because what the leading source says now
-    /// is held off: the bound covers both.
+    /// The part of the statistical bound that is there only because it covers words that are held off
+    /// as well.
     #[serde(default)]
     pub disputed: Option<Span>,
     /// Every source, in the order of the configuration.

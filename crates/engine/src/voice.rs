@@ -28,6 +28,9 @@ const SHARE: f64 = 0.01;
 /// So many servers must agree before it counts what is probable.
 const CROWD: usize = 3;
 
+/// A little more, for what reading a counter rounds off.
+const ROUNDED: Span = Span::from_micros(1);
+
 /// Somebody who says what time it is.
 pub(crate) trait Voice {
     fn id(&self) -> SourceId;
@@ -60,6 +63,8 @@ pub(crate) trait Voice {
     fn doubted(&self, at: Count) -> Option<(Instant, Instant)>;
     /// Where it puts the time, from and to, if its time has stepped: as it did before, and does now.
     fn torn(&self, at: Count) -> Option<[(Instant, Instant); 2]>;
+    /// Where it puts the time by what it said before, from and to, if what it says now is held off.
+    fn held(&self, at: Count) -> Option<(Instant, Instant)>;
     fn estimate(&self, at: Count) -> Option<Estimate>;
     /// How long without a used exchange before its word counts as stale.
     fn patience(&self) -> Span;
@@ -87,6 +92,9 @@ struct Agreed {
     narrowed: bool,
 }
 
+/// Where the truth is by one voice: in one of these, if it says anything.
+type Claims<'c> = dyn Fn(&Said<'_>) -> Option<Vec<Claim>> + 'c;
+
 /// What an estimate claims, on the scale that begins at `origin`.
 fn claim(estimate: &Estimate, origin: Instant) -> Claim {
     let middle = (estimate.time - origin).0;
@@ -109,6 +117,8 @@ pub(crate) struct Chosen {
     pub(crate) index: usize,
     /// The time, with a bound that holds whoever of the majority is right.
     pub(crate) estimate: Estimate,
+    /// What of that bound is there only because it covers words that are held off.
+    pub(crate) disputed: Span,
     /// How many others have a part in it that is worth mentioning.
     pub(crate) others: usize,
     /// How much longer one of those that have a part is fresh without a word; not positive: none is.
@@ -126,8 +136,14 @@ pub(crate) fn choose(
 ) -> Option<Chosen> {
     let estimates = voices.iter().filter_map(|said| said.estimate);
     let origin = estimates.map(|e| e.time).next().unwrap_or_default();
-    let servers = vouched_by(voices, origin, to_come, at);
-    let agreed = servers.as_ref().and_then(|servers| narrowed(voices, origin, servers));
+    let agree = |claims: &Claims<'_>| {
+        let servers = vouched_by(voices, claims, to_come);
+        let agreed = servers.as_ref().and_then(|servers| narrowed(voices, claims, servers));
+        (servers, agreed)
+    };
+    let (servers, agreed) = agree(&|said| claims(said, origin, at));
+    let held = || agree(&|said| known(said, origin, at)).1;
+    let held = if voices.iter().any(|said| said.voice.held(at).is_some()) { held() } else { None };
     let mut parted = Vec::with_capacity(voices.len());
     for Said { voice, estimate } in voices.iter_mut() {
         let (part, why) = match estimate {
@@ -171,6 +187,7 @@ pub(crate) fn choose(
         move |e: &Estimate| Claim::around((e.time - origin).0, half(e).0)
     };
     let path = vouchers(voices, to_come, claims(|e| e.path_bound.min(e.bound)));
+    let known = held.map(|Agreed { all, .. }| Span(all.reach(place)));
     let own = estimate.path_bound;
     estimate.path_bound = path.map_or(own, |path| Span(path.reach(place))).min(estimate.bound);
     let rates =
@@ -181,7 +198,9 @@ pub(crate) fn choose(
     };
     estimate.growth = reach(voices, to_come, rates);
     estimate.difference_error = reach(voices, to_come, differences);
-    Some(Chosen { index, estimate, others, patience })
+    let disputed = known.map_or(Span::ZERO, |known| estimate.bound - known);
+    let disputed = disputed.min(estimate.bound - estimate.path_bound).max(Span::ZERO);
+    Some(Chosen { index, estimate, disputed, others, patience })
 }
 
 /// What part a voice has, and why none.
@@ -401,12 +420,11 @@ fn reach(voices: &[Said<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Claim
 #[allow(clippy::option_option)]
 fn vouched_by(
     voices: &[Said<'_>],
-    origin: Instant,
+    claims: &Claims<'_>,
     to_come: usize,
-    at: Count,
 ) -> Option<Option<Claim>> {
     let servers = voices.iter().filter(|said| !said.voice.is_pulse());
-    let claims: Vec<Vec<Claim>> = servers.filter_map(|said| claims(said, origin, at)).collect();
+    let claims: Vec<Vec<Claim>> = servers.filter_map(claims).collect();
     if claims.is_empty() && to_come == 0 {
         return Some(None);
     }
@@ -421,19 +439,32 @@ fn claims(said: &Said<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
     let Some(ends) = said.voice.torn(at) else { return Some(vec![all]) };
     let [one, other] = ends.map(|(from, to)| {
         let (low, high) = ((from - origin).0, (to - origin).0);
-        // A little more, for what reading a counter rounds off.
-        let more = (high.saturating_sub(low) / 64).saturating_add(Span::from_micros(1).0);
+        let more = (high.saturating_sub(low) / 64).saturating_add(ROUNDED.0);
         Claim { low: low.saturating_sub(more), high: high.saturating_add(more) }
     });
     Some(if one.meets(&other) { vec![all] } else { vec![one, other] })
 }
 
+/// Where the truth is by what a voice is known by: where it says, or where it was before its word came
+/// to be held off.
+fn known(said: &Said<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
+    let all = claim(&said.estimate?, origin);
+    let held = |(from, to): (Instant, Instant)| Claim {
+        low: (from - ROUNDED - origin).0,
+        high: (to + ROUNDED - origin).0,
+    };
+    Some(vec![said.voice.held(at).map_or(all, held)])
+}
+
 /// What the pulses leave of that: a majority of those that lie within it.
-fn narrowed(voices: &[Said<'_>], origin: Instant, servers: &Option<Claim>) -> Option<Agreed> {
+fn narrowed(
+    voices: &[Said<'_>],
+    claims: &Claims<'_>,
+    servers: &Option<Claim>,
+) -> Option<Agreed> {
     let within = |claim: &Claim| servers.as_ref().is_none_or(|servers| servers.meets(claim));
     let pulses = voices.iter().filter(|said| said.voice.is_pulse());
-    let claims: Vec<Claim> =
-        pulses.filter_map(|said| said.estimate).map(|e| claim(&e, origin)).filter(within).collect();
+    let claims: Vec<Claim> = pulses.filter_map(claims).flatten().filter(within).collect();
     match (agreement(&claims, 0), servers) {
         (Some(pulses), None) => Some(Agreed { all: pulses, narrowed: true }),
         (Some(pulses), Some(servers)) if pulses.meets(servers) => {

@@ -196,8 +196,8 @@ fn start() -> impl Strategy<Value = Start> {
                 difference: nominal,
                 difference_error: Rate(i64::from(growth)),
                 path_bound: Span::from_nanos(i64::from(bound)),
-                statistical_bound: Span::ZERO,
-                disputed: Span::ZERO,
+                statistical_bound: Span::from_nanos(i64::from(bound)),
+                disputed: Span::from_nanos(i64::from(bound.min(growth))),
                 growth: Rate(i64::from(growth) << 20),
                 status: Status::from_u8(status).unwrap(),
                 leaps,
@@ -384,6 +384,8 @@ fn sound(hand: &Hand, now: Count) {
     for span in [hand.path_bound, hand.statistical_bound] {
         assert!(!span.is_negative(), "{hand:?}");
     }
+    let disputed = Span::ZERO..=hand.statistical_bound;
+    assert!(disputed.contains(&hand.disputed), "{hand:?}");
     assert!(hand.growth.0 >= 0 && hand.difference_error.0 >= 0, "{hand:?}");
     for direction in [1, -1] {
         let mut least = hand.bound();

@@ -245,3 +245,110 @@ fn a_clock_that_was_never_stopped_says_what_it_is_held_against() {
     assert_eq!((report.reason.as_str(), report.disputed), ("following s1:123", None));
     assert_eq!(report.sources[0].why, None);
 }
+
+/// A clock that has followed these for an hour, and then for so long while the first of them is so far
+/// off: its last hand.
+fn left_during_a_hold(servers: &[(&str, Server)], offset: Span, seconds: i64) -> (World, Hand) {
+    let (mut world, ..) = left(servers);
+    world.server(servers[0].0).offset = offset;
+    world.run(seconds);
+    let hand = *world.hand();
+    (world, hand)
+}
+
+/// What is published covers the truth, and where this server puts it.
+fn covers_both(world: &World, server: Server) {
+    let (error, bound) = (world.error(), world.hand().bound_at(world.now));
+    let apart = (error - server.offset).abs();
+    assert!(error.abs() <= bound && apart <= bound, "{error}, {apart} off the server, {bound}");
+}
+
+#[test]
+fn one_that_is_held_off_stays_so_over_a_restart_without_state() {
+    let (before, hand) = left_during_a_hold(&[("s1", HONEST)], MS(50), 600);
+    assert!(hand.disputed > MS(49) && hand.undisputed_bound() < MS(2), "{hand:?}");
+    let mut warm = again(&before, hand, None, &[("s1", off(50))]);
+    assert_eq!((warm.hands[0].bound(), warm.hands[0].disputed), (hand.bound(), hand.disputed));
+    // Since when is not in the page: from its first reply on, it is for all of the hour.
+    for _ in 0..35 {
+        warm.run(100);
+        covers_both(&warm, off(50));
+        assert!(warm.error().abs() < MS(1), "{}", warm.error());
+        assert!(warm.engine.report(warm.now).disputed.unwrap() > MS(40));
+    }
+    assert_eq!(statuses(&warm), [Status::Holdover]);
+    let report = warm.engine.report(warm.now);
+    assert!(report.reason.starts_with("held against s1:123, which says +50."), "{}", report.reason);
+    // A third daemon knows as much from this one's page as this one did.
+    let third = *warm.hand();
+    let mut again_warm = again(&warm, third, None, &[("s1", off(50))]);
+    again_warm.run(1800);
+    assert_eq!(statuses(&again_warm), [Status::Holdover]);
+    covers_both(&again_warm, off(50));
+    warm.run(200);
+    assert_eq!(warm.hand().status, Status::Synchronised);
+    assert_eq!((warm.hand().disputed, warm.engine.report(warm.now).disputed), (Span::ZERO, None));
+    // One that is right again meanwhile is used at once.
+    let mut warm = again(&before, hand, None, &[("s1", HONEST)]);
+    warm.run(20);
+    warm.assert_true();
+    assert!(warm.hand().bound() < MS(1) && warm.hand().disputed == Span::ZERO);
+}
+
+#[test]
+fn so_does_one_that_drifts_away() {
+    let (mut before, ..) = left(&[("s1", HONEST)]);
+    let ran = 3600 * 200_000;
+    *before.server("s1") = Server { skew: 200_000, offset: -Span::from_nanos(ran), ..HONEST };
+    before.run(600);
+    let (hand, server) = (*before.hand(), *before.server("s1"));
+    assert!(hand.disputed > MS(100), "{hand:?}");
+    let mut warm = again(&before, hand, None, &[("s1", server)]);
+    for _ in 0..10 {
+        warm.run(60);
+        let (error, bound) = (warm.error().abs(), warm.hand().bound_at(warm.now));
+        assert!(error <= bound, "error {error}, bound {bound}");
+    }
+    assert_eq!(statuses(&warm), [Status::Holdover]);
+}
+
+#[test]
+fn what_was_disputed_stays_so_when_what_was_known_has_become_as_vague() {
+    let (mut before, hand) = left_during_a_hold(&[("s1", HONEST)], MS(3), 600);
+    assert!(hand.disputed > MS(2), "{hand:?}");
+    // What was known has grown by more than the step in an hour.
+    before.now = before.now + CountSpan(4_000_000_000_000);
+    let mut warm = again(&before, hand, None, &[("s1", off(3))]);
+    warm.run(600);
+    assert_eq!(statuses(&warm), [Status::Holdover]);
+    covers_both(&warm, off(3));
+    assert!(warm.error().abs() < MS(1), "{}", warm.error());
+    let mut warm = again(&before, hand, None, &[("s1", HONEST)]);
+    warm.run(60);
+    warm.assert_true();
+}
+
+#[test]
+fn one_of_three_that_is_held_off_has_no_part_after_a_restart_without_state() {
+    let servers = [("s1", HONEST), ("s2", HONEST), ("s3", HONEST)];
+    let (before, hand) = left_during_a_hold(&servers, MS(50), 600);
+    // The two others tell where the truth is: nothing has to be covered.
+    assert!(hand.status == Status::Synchronised && hand.bound() < MS(1));
+    assert_eq!(hand.disputed, Span::ZERO);
+    let servers = [("s1", off(50)), ("s2", HONEST), ("s3", HONEST)];
+    let mut warm = again(&before, hand, None, &servers);
+    for _ in 0..30 {
+        warm.run(20);
+        warm.assert_true();
+        assert!(warm.error().abs() < MS(1) && warm.hand().bound() < MS(1));
+    }
+    assert_eq!(selections(&warm)[0], Selection::Falseticker);
+    // The two others are away, from the beginning: then it is alone with what the page knows.
+    let gone = Server { up: false, ..HONEST };
+    let mut warm = again(&before, hand, None, &[("s1", off(50)), ("s2", gone), ("s3", gone)]);
+    warm.run(600);
+    assert_eq!(statuses(&warm), [Status::Holdover]);
+    covers_both(&warm, off(50));
+    assert!(warm.error().abs() < MS(1), "{}", warm.error());
+    assert!(warm.hand().disputed > MS(40), "{:?}", warm.hand());
+}

@@ -113,8 +113,17 @@ pub struct TimePrior {
     pub time: Instant,
     /// Bound of the error of `time`.
     pub bound: Span,
-    /// A step of the server that was in doubt then: since when, and by how much its time was ahead.
-    pub doubted: Option<(Count, Span)>,
+    /// What was in doubt then.
+    pub doubted: Option<Disputed>,
+}
+
+/// What was not believed when an earlier clock was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disputed {
+    /// A step of this server: since when, and by how much its time was ahead.
+    Step(Count, Span),
+    /// Something that reached so much farther than the bound of what was known, in either direction.
+    Beyond(Span),
 }
 
 /// Why an exchange was not used.

@@ -72,21 +72,10 @@ impl Engine {
         known.then(|| self.leaps.utc(self.hand.time_at(now)))
     }
 
-    /// What of the published bound is there only because it covers what the leading server says now,
-    /// which is held off.
+    /// What of the published bound is there only because it covers words that are held off.
     fn disputed(&self) -> Option<Span> {
-        let base = self.hand.base;
-        let leads = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
-        let (estimate, doubt) = (leads.estimate(base)?, leads.doubt(base)?);
-        // Of several servers it may be others' word, who stood still.
-        let bound = self.hand.path_bound + self.hand.statistical_bound;
-        if !self.hand.status.bound_holds() || bound < doubt.step.abs() {
-            return None;
-        }
-        let (from, to) = doubt.held;
-        let held = (to - estimate.time).max(estimate.time - from);
-        let disputed = (bound - held).min(self.hand.statistical_bound);
-        Some(disputed).filter(|disputed| *disputed > Span::ZERO)
+        let Hand { disputed, status, .. } = self.hand;
+        Some(disputed).filter(|disputed| status.bound_holds() && *disputed > Span::ZERO)
     }
 
     /// Why the clock does not go along with a source, if so.

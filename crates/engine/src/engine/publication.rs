@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior};
-use truechimer_time::{Count, Instant};
+use truechimer_time::{Count, Instant, Span};
 use truechimer_timehands::{Hand, Status};
 
 use super::account::held_against;
@@ -124,7 +124,7 @@ impl Engine {
 
     /// Works out which sources agree, and publishes what they come to.
     pub(super) fn publish(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let Some(Chosen { index, estimate, others, patience }) = self.select(at) else {
+        let Some(Chosen { index, estimate, disputed, others, patience }) = self.select(at) else {
             return self.without_source(at, actions);
         };
         self.split_told = false;
@@ -165,6 +165,7 @@ impl Engine {
             difference_error: estimate.difference_error,
             path_bound: estimate.path_bound,
             statistical_bound: estimate.bound - estimate.path_bound,
+            disputed,
             growth: estimate.growth,
             status,
             leaps: self.leaps,
@@ -268,7 +269,8 @@ impl Engine {
             let (index, estimate) = prefer::mark(&mut voices, id)?;
             let voice = &voices.get(index)?.voice;
             let patience = voice.patience() - voice.age(&estimate, at);
-            return Some(Chosen { index, estimate, others: 0, patience });
+            let disputed = Span::ZERO;
+            return Some(Chosen { index, estimate, disputed, others: 0, patience });
         }
         let combination = (!single).then_some(&mut self.combination);
         let chosen = voice::choose(&mut voices, combination, to_come, at);

@@ -80,6 +80,10 @@ impl Voice for Source {
         self.doubt(at).filter(|doubt| doubt.steady).map(|doubt| [doubt.held, doubt.newcomers])
     }
 
+    fn held(&self, at: Count) -> Option<(Instant, Instant)> {
+        self.doubt(at).map(|doubt| doubt.held)
+    }
+
     fn estimate(&self, at: Count) -> Option<Estimate> {
         self.estimator.estimate(at)
     }

@@ -32,8 +32,8 @@ use crate::parts::Parts;
 use crate::quarantine::{Quarantine, Rates};
 use crate::slow::{Point, Slow, SlowRate};
 use crate::{
-    Accepted, Asymmetry, Doubt, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings,
-    TimePrior,
+    Accepted, Asymmetry, Disputed, Doubt, Estimate, Estimator, Exchange, RatePrior, Refusal,
+    Settings, TimePrior,
 };
 
 /// How many standard deviations of the rate count as a bound.
@@ -140,7 +140,12 @@ impl Ours {
         // What was in doubt before stays so, even if what is known has become as vague meanwhile.
         let again = |known: &Corridor, prior: &TimePrior| {
             let step = own.clamp(middle) - (known.low + known.high) / 2.0;
-            prior.doubted.is_some_and(|(_, before)| (step - seconds(before)).abs() < step.abs())
+            match prior.doubted {
+                Some(Disputed::Step(_, before)) => (step - seconds(before)).abs() < step.abs(),
+                // Nearer to the end of what was covered then than to that of what was known.
+                Some(Disputed::Beyond(by)) => step.abs() > seconds(prior.bound) + seconds(by) / 2.0,
+                None => false,
+            }
         };
         let contradicted = known
             .zip(self.time_prior)
@@ -181,7 +186,7 @@ impl Ours {
             state.last_used = prior.count;
             let step = own.clamp(middle) - theta;
             let mut quarantine = Quarantine::begin(m, own, corridor, theta, step);
-            if let Some((since, before)) = prior.doubted
+            if let Some(Disputed::Step(since, before)) = prior.doubted
                 && (step - seconds(before)).abs() <= own.high - own.low
             {
                 quarantine.goes_on(since);
