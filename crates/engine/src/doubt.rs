@@ -5,6 +5,8 @@
 //! the counter that moved: a virtual machine that was migrated, say. The stamps of a single server
 //! look the same in both cases.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::{Disputed, Doubt, Estimate, TimePrior};
 use truechimer_time::{Count, CounterId, Instant, Period, Span, Utc};
@@ -32,33 +34,36 @@ pub struct Held {
     /// The server, host and port: what it was known by is nobody else's word.
     #[serde(default)]
     pub server: String,
+    /// Since when the clock had been known, and when the server's last word came that agreed with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<(Count, Count)>,
 }
 
 impl Held {
-    /// What is held at `at` against a server with this estimate and doubt.
+    /// What is held at `at` against a server with this doubt, where `time` is what the clock says, and
+    /// `known` since when.
     pub(crate) fn new(
         server: String,
         counter: CounterId,
-        at: Count,
-        estimate: &Estimate,
+        (at, time): (Count, Instant),
         doubt: &Doubt,
+        known: Option<(Count, Count)>,
     ) -> Held {
-        let Estimate { time, .. } = *estimate;
         let bound = (doubt.held.1 - time).abs().max((time - doubt.held.0).abs());
-        Held { counter, count: at, time, bound, since: doubt.since, step: doubt.step, server }
+        Held { counter, count: at, time, bound, since: doubt.since, step: doubt.step, server, known }
     }
 
-    /// What is known of time by it, if it goes with this hand: as long as that covers both.
+    /// What is known of time by it, if it goes with this hand: unless they contradict each other. A hand
+    /// of another time is newer, and the doubt is over.
     pub(crate) fn prior(&self, hand: &Hand) -> Option<TimePrior> {
-        let Held { counter, count, time, bound, since, step, .. } = *self;
-        // A hand of a better time is newer, and the doubt is over.
-        let covers = hand.bound_at(count) >= step.abs().max((hand.time_at(count) - time).abs());
-        (counter == hand.counter && covers).then_some(TimePrior {
-            count,
-            time,
-            bound,
-            doubted: Some(Disputed::Step(since, step)),
-        })
+        let Held { counter, count, time, bound, since, step, known, .. } = *self;
+        let goes = counter == hand.counter
+            && bound >= Span::ZERO
+            && (hand.time_at(count) - time).abs() <= hand.bound_at(count) + bound
+            && count.at_or_after(since);
+        let known = known.filter(|(from, to)| to.at_or_after(*from) && count.at_or_after(*to));
+        let doubted = Some(Disputed::Step(since, step));
+        goes.then_some(TimePrior { count, time, bound, known, doubted })
     }
 }
 
@@ -76,14 +81,26 @@ pub struct Agreed {
     pub count: Count,
     /// The servers, host and port.
     pub servers: Vec<String>,
+    /// Since when what each of them agrees with has been known to its estimator.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub since: BTreeMap<String, Count>,
 }
 
 impl Agreed {
-    /// Those of whom this hand is the word: none, if it is of another counter or time.
-    pub(crate) fn of(&self, hand: &Hand) -> Vec<String> {
+    /// Those of whom this hand is the word, each with since when and until when it was known, if that was
+    /// kept: none, if it is of another counter or time.
+    pub(crate) fn of(&self, hand: &Hand) -> BTreeMap<String, Option<(Count, Count)>> {
         let apart = hand.period.span(hand.base - self.count).abs();
-        let goes = self.counter == hand.counter && apart <= AGREED_FOR;
-        if goes { self.servers.clone() } else { Vec::new() }
+        if self.counter != hand.counter || apart > AGREED_FOR {
+            return BTreeMap::new();
+        }
+        let known = |server: &String| {
+            let since = *self.since.get(server)?;
+            // The hand is what they agreed with last.
+            let past = self.count.at_or_after(since) && hand.base.at_or_after(since);
+            past.then_some((since, hand.base))
+        };
+        self.servers.iter().map(|server| (server.clone(), known(server))).collect()
     }
 }
 

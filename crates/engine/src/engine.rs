@@ -79,6 +79,8 @@ pub struct Engine {
     last_at: Count,
     /// What an earlier daemon held against its servers.
     inherited: Vec<Held>,
+    /// The last rate that was worth keeping, and its error: a server that drifts away puts it in doubt.
+    kept_rate: Option<(Period, Rate)>,
     /// The log says that no majority agrees.
     split_told: bool,
 }
@@ -134,6 +136,7 @@ impl Engine {
             renew_at: None,
             last_at: start.at,
             inherited: Vec::new(),
+            kept_rate: None,
             split_told: false,
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
@@ -142,7 +145,7 @@ impl Engine {
             let bound = w.undisputed_bound();
             let beyond = w.bound() - bound;
             let doubted = (beyond > Span::ZERO).then_some(Disputed::Beyond(beyond));
-            TimePrior { count: w.base, time: w.time, bound, doubted }
+            TimePrior { count: w.base, time: w.time, bound, known: None, doubted }
         };
         let known = Known {
             time: warm.as_ref().map(of_page),
@@ -154,7 +157,7 @@ impl Engine {
                 .unwrap_or_default(),
             agreed: warm
                 .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
-                .map_or_else(Vec::new, |(warm, agreed)| agreed.of(&warm)),
+                .map_or_else(BTreeMap::new, |(warm, agreed)| agreed.of(&warm)),
         };
         let held = start.saved.map(|saved| saved.held).unwrap_or_default();
         engine.inherited =
@@ -338,6 +341,7 @@ impl Engine {
         self.bulletin.new_epoch(at);
         self.reckoning = None;
         self.inherited.clear();
+        self.kept_rate = None;
         // The machine may be another one now.
         self.rate_prior = self.nominal;
         self.servo.interrupt();
@@ -413,12 +417,12 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// What a daemon before has left of the time: to all servers, and to those that it doubted; and
-/// which servers agreed with that.
+/// which servers agreed with that, with since when and until when it was known.
 #[derive(Debug, Default)]
 struct Known {
     time: Option<TimePrior>,
     held: BTreeMap<String, TimePrior>,
-    agreed: Vec<String>,
+    agreed: BTreeMap<String, Option<(Count, Count)>>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

@@ -240,6 +240,11 @@ impl Source {
         self.estimator.doubt(at)
     }
 
+    /// Since when what it is known by has been known, and until when it agreed with that.
+    pub(crate) fn known(&self) -> Option<(Count, Count)> {
+        self.estimator.known()
+    }
+
     /// Others vouch for that: it is believed from now on.
     pub(crate) fn believe(&mut self) -> Option<Accepted> {
         let accepted = self.estimator.believe()?;

@@ -352,3 +352,147 @@ fn one_of_three_that_is_held_off_has_no_part_after_a_restart_without_state() {
     assert!(warm.error().abs() < MS(1), "{}", warm.error());
     assert!(warm.hand().disputed > MS(40), "{:?}", warm.hand());
 }
+
+/// A daemon that has followed this server for five minutes.
+fn five_minutes() -> World {
+    let mut world = begun(start(), &[("s1", HONEST)]);
+    world.run(300);
+    world.assert_true();
+    world
+}
+
+/// How many seconds from now on this server is held off.
+fn held_for(world: &mut World) -> i64 {
+    let seconds = |now: &World| i64::try_from(now.engine.report(now.now).at.0 / 1_000_000_000).unwrap();
+    let begun = seconds(world);
+    while world.engine.report(world.now).sources[0].accepted == 0 || held(world) {
+        world.run(5);
+        assert!(seconds(world) - begun < 5000, "for ever");
+    }
+    seconds(world) - begun
+}
+
+fn held(world: &World) -> bool {
+    world.engine.report(world.now).sources[0].doubt.is_some()
+}
+
+/// What this daemon leaves behind, hand and state, to the next one, ten seconds later.
+fn restarted(before: &World, server: Server, spoil: impl Fn(&mut Saved)) -> World {
+    let mut saved = before.engine.saved(before.now).unwrap();
+    spoil(&mut saved);
+    // As it is in the file.
+    let text = serde_json::to_string(&saved).unwrap();
+    let saved = serde_json::from_str(&text).unwrap();
+    again(before, *before.hand(), Some(saved), &[("s1", server)])
+}
+
+#[test]
+fn what_was_known_for_minutes_holds_out_for_minutes_over_a_restart() {
+    let stepped = |mut world: World| {
+        world.server("s1").offset = MS(50);
+        world.run(60);
+        assert!(held(&world));
+        world
+    };
+    let alone = held_for(&mut stepped(five_minutes()));
+    assert!((220..=260).contains(&alone), "{alone} s");
+    // With a restart, or two, in the hold.
+    let before = stepped(five_minutes());
+    let mut warm = restarted(&before, off(50), |_| ());
+    let left = warm.engine.report(warm.now).sources[0].doubt.unwrap().left.unwrap();
+    assert!((left - Span::from_secs(alone - 10)).abs() < Span::from_secs(20), "{left} {alone}");
+    warm.run(30);
+    let mut twice = restarted(&warm, off(50), |_| ());
+    let (once, twice) = (held_for(&mut warm) + 40, held_for(&mut twice) + 50);
+    // Eight replies in a row it takes in any case.
+    assert!((once - alone).abs() <= 16 && (twice - alone).abs() <= 16, "{alone}, {once}, {twice}");
+    // With a restart before it: known for five minutes, and these two.
+    for (since, least, most) in [(true, 400, 455), (false, 90, 150)] {
+        let mut warm = restarted(&five_minutes(), HONEST, |saved| {
+            let agreed = saved.agreed.as_mut().unwrap();
+            assert_eq!((agreed.since.len(), agreed.servers.len()), (1, 1));
+            if !since {
+                // The file of an older daemon.
+                agreed.since.clear();
+            }
+        });
+        warm.run(110);
+        warm.server("s1").offset = MS(50);
+        warm.run(20);
+        let lasted = held_for(&mut warm) + 20;
+        assert!((least..=most).contains(&lasted), "{lasted} s");
+    }
+}
+
+#[test]
+fn since_when_it_was_known_is_not_believed_blindly() {
+    let mut before = five_minutes();
+    before.server("s1").offset = MS(50);
+    before.run(60);
+    let far = CountSpan(1 << 62);
+    let spoils: [fn(&mut Saved, CountSpan); 4] = [
+        |saved, _| saved.held[0].known = None,
+        |saved, far| saved.held[0].known = saved.held[0].known.map(|(from, to)| (to + far, from)),
+        |saved, far| saved.held[0].known = saved.held[0].known.map(|(from, to)| (from, to + far)),
+        |saved, _| saved.held[0].known = saved.held[0].known.map(|(from, to)| (to, from)),
+    ];
+    for spoil in spoils {
+        let warm = restarted(&before, off(50), |saved| spoil(saved, far));
+        let left = warm.engine.report(warm.now).sources[0].doubt.unwrap().left.unwrap();
+        // As if it had been known for as long as anything.
+        assert!((Span::from_secs(3510)..Span::from_secs(3600)).contains(&left), "{left}");
+    }
+    // What cannot be is not held at all: the page alone counts then.
+    let spoils: [fn(&mut Saved, CountSpan); 3] = [
+        |saved, far| saved.held[0].since = saved.held[0].since + far,
+        |saved, _| saved.held[0].bound = Span(-1),
+        |saved, _| saved.held[0].time += Span::from_secs(1),
+    ];
+    for spoil in spoils {
+        let warm = restarted(&before, off(50), |saved| spoil(saved, far));
+        let doubt = warm.engine.report(warm.now).sources[0].doubt.unwrap();
+        assert_eq!(doubt.left, Some(Span::from_secs(3600)));
+        assert_eq!(doubt.replies, Some(1));
+    }
+    let mut warm = restarted(&five_minutes(), HONEST, |saved| {
+        let since = &mut saved.agreed.as_mut().unwrap().since;
+        since.values_mut().for_each(|since| *since = *since + CountSpan(1 << 62));
+        since.insert("nobody".into(), before.now);
+    });
+    warm.run(60);
+    warm.assert_true();
+}
+
+#[test]
+fn one_that_drifts_away_is_saved_too() {
+    let (mut before, ..) = left(&[("s1", HONEST)]);
+    let ran = 3600 * 200_000;
+    *before.server("s1") = Server { skew: 200_000, offset: -Span::from_nanos(ran), ..HONEST };
+    before.run(1200);
+    let saved = before.engine.saved(before.now).unwrap();
+    assert_eq!(saved.held.len(), 1);
+    let server = *before.server("s1");
+    let mut warm = restarted(&before, server, |_| ());
+    warm.run(60);
+    let doubt = warm.engine.report(warm.now).sources[0].doubt.unwrap();
+    assert!(doubt.age > Span::from_secs(1200), "{doubt:?}");
+    let (error, bound) = (warm.error().abs(), warm.hand().bound_at(warm.now));
+    assert!(error <= bound, "error {error}, bound {bound}");
+}
+
+#[test]
+fn of_several_servers_too_one_is_held_off_over_a_restart_with_state() {
+    let servers = [("s1", HONEST), ("s2", HONEST)];
+    let (mut before, ..) = left(&servers);
+    before.server("s1").offset = MS(50);
+    before.run(1200);
+    before.assert_true();
+    let saved = before.engine.saved(before.now);
+    let mut warm = again(&before, *before.hand(), saved, &[("s1", off(50)), ("s2", HONEST)]);
+    warm.run(60);
+    // As without the restart: one of two that has stepped still votes for where it was.
+    warm.assert_true();
+    assert!(warm.hand().bound() < MS(1), "{:?}", warm.hand());
+    let doubt = warm.engine.report(warm.now).sources[0].doubt.unwrap();
+    assert!(doubt.age > Span::from_secs(1200), "{doubt:?}");
+}

@@ -113,6 +113,9 @@ pub struct TimePrior {
     pub time: Instant,
     /// Bound of the error of `time`.
     pub bound: Span,
+    /// Since when that had been known, and when the last exchange came that agreed with it. `None`: nobody
+    /// knows; it counts as known for as long as anything.
+    pub known: Option<(Count, Count)>,
     /// What was in doubt then.
     pub doubted: Option<Disputed>,
 }
@@ -257,6 +260,12 @@ pub trait Estimator: fmt::Debug + Send {
     /// What it does not believe yet, at `at`, if there is anything.
     fn doubt(&self, at: Count) -> Option<Doubt> {
         let _ = at;
+        None
+    }
+
+    /// Since when what it holds has been known, and when the last exchange came that agreed with it, for
+    /// estimators that hold out against a step of the server; see [`TimePrior::known`].
+    fn known(&self) -> Option<(Count, Count)> {
         None
     }
 

@@ -251,7 +251,7 @@ fn warm(offset_us: i64) -> Ours {
     let count = Count(14 * HZ);
     let time = instant(14.0) + Span::from_micros(offset_us);
     let bound = Span::from_micros(10);
-    Ours::new(settings(), rate, Some(TimePrior { count, time, bound, doubted: None }))
+    Ours::new(settings(), rate, Some(TimePrior { count, time, bound, known: None, doubted: None }))
 }
 
 #[test]

@@ -133,7 +133,8 @@ impl Engine {
                 return self.inherited.iter().find(|held| held.server == source.name()).cloned();
             };
             let doubt = source.doubt(now)?;
-            Some(Held::new(source.name(), self.counter, now, &estimate, &doubt))
+            let (name, known) = (source.name(), source.known());
+            Some(Held::new(name, self.counter, (now, estimate.time), &doubt, known))
         };
         self.sources.iter().filter_map(held).collect()
     }
@@ -151,14 +152,25 @@ impl Engine {
             }
             None => return None,
         };
+        let held = self.held(now);
+        // What is held is worth keeping also if the rate is not, by now.
+        let (period, error) = match self.kept_rate {
+            Some(kept) if error > WORTH_SAVING && !held.is_empty() => kept,
+            _ => (period, error),
+        };
+        let servers = self.agreed(now);
+        let known = |s: &Source| Some((s.name(), s.known()?.0));
+        let agrees = |s: &&Source| servers.contains(&s.name());
+        let since = self.sources.iter().filter(agrees).filter_map(known).collect();
+        let agreed = Agreed { counter: self.counter, count: now, servers, since };
         (error <= WORTH_SAVING).then(|| Saved {
             counter: self.counter.kind.name().to_owned(),
             nominal: self.settings.nominal,
             period,
             error,
             unix: self.leaps.utc(time).unix,
-            held: self.held(now),
-            agreed: Some(Agreed { counter: self.counter, count: now, servers: self.agreed(now) }),
+            held,
+            agreed: Some(agreed),
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use truechimer_feedforward::TimePrior;
 use truechimer_time::Count;
 
 use super::{Engine, Known};
@@ -49,8 +50,9 @@ impl Engine {
                     self.next_id += 1;
                     let name = wanted.name();
                     let held = known.held.get(&name).copied();
-                    let time = held.or(known.time);
-                    let agreed = time.is_some() && known.agreed.contains(&name);
+                    let agreed = known.time.and_then(|_| known.agreed.get(&name).copied());
+                    let of_page = known.time.map(|time| TimePrior { known: agreed.flatten(), ..time });
+                    let (time, agreed) = (held.or(of_page), agreed.is_some());
                     let basis = Basis { time, own: agreed || held.is_some(), ..basis };
                     let mut source =
                         Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at);

@@ -8,7 +8,7 @@ use truechimer_time::{Count, Instant, Span};
 use truechimer_timehands::{Hand, Status};
 
 use super::account::held_against;
-use super::{Engine, MOMENT, VOID_AFTER, canonical, note};
+use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, canonical, note};
 use crate::config::EstimatorKind;
 use crate::doubt::{Moved, Opinion};
 use crate::event::{Action, Level};
@@ -171,6 +171,10 @@ impl Engine {
             leaps: self.leaps,
             void_after: at + estimate.period.counts(VOID_AFTER),
         };
+        let Hand { difference, difference_error, .. } = self.hand;
+        if difference_error <= WORTH_SAVING {
+            self.kept_rate = Some((difference, difference_error));
+        }
         self.announce(before, actions);
         self.tell_changes(!before.bound_holds(), at, actions);
         actions.push(Action::Publish(self.hand));

@@ -79,13 +79,11 @@ impl Ours {
     }
 
     /// For how long newcomers must agree, s. What was known for minutes does not outvote hours; a
-    /// clock known from an earlier run has the credit that it had there.
+    /// clock known from an earlier run has the credit that it had there, or all if nobody has kept that.
     pub(super) fn wanted(&self, state: &State) -> f64 {
         let configured = seconds(self.settings.accept_step_after).max(0.0);
-        if state.unproven {
-            return configured;
-        }
-        configured.min(self.seconds(state.begun, state.last_used))
+        let known = if state.unproven { state.before } else { Some((state.begun, state.last_used)) };
+        known.map_or(configured, |(since, until)| configured.min(self.seconds(since, until)))
     }
 
     /// The newcomers are believed from their newest exchange on. What comes back is the step, and that

@@ -172,6 +172,7 @@ impl Ours {
             likely: corridor,
             quarantine: None,
             unproven: contradicted.is_some(),
+            before: self.time_prior.and_then(|prior| prior.known),
             rtt: Floor::new(),
             directions: Floor::new(),
             outdated: false,
@@ -179,7 +180,7 @@ impl Ours {
             root_distance: m.root_distance,
             declared: self.declared(),
             first: m.received,
-            begun: m.received,
+            begun: self.time_prior.and_then(|p| p.known).map_or(m.received, |(since, _)| since),
             last_used: m.received,
         };
         if let Some((_, prior)) = contradicted {
@@ -187,7 +188,9 @@ impl Ours {
             let step = own.clamp(middle) - theta;
             let mut quarantine = Quarantine::begin(m, own, corridor, theta, step);
             if let Some(Disputed::Step(since, before)) = prior.doubted
-                && (step - seconds(before)).abs() <= own.high - own.low
+                && (step - seconds(before)).abs()
+                    <= own.high - own.low
+                        + fraction(UNKNOWN_RATE) * self.seconds(prior.count, m.received).abs()
             {
                 quarantine.goes_on(since);
             }
@@ -329,6 +332,14 @@ impl Estimator for Ours {
 
     fn doubt(&self, at: Count) -> Option<Doubt> {
         self.in_doubt(at)
+    }
+
+    fn known(&self) -> Option<(Count, Count)> {
+        match &self.state {
+            Some(state) if !state.unproven => Some((state.begun, state.last_used)),
+            Some(state) => state.before,
+            None => self.time_prior.and_then(|prior| prior.known),
+        }
     }
 
     fn believe(&mut self) -> Option<Accepted> {

@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) quarantine: Option<Quarantine>,
     /// No exchange has been used yet: what is known is from before.
     pub(super) unproven: bool,
+    /// Since when and until when that was known, if anybody has kept it.
+    pub(super) before: Option<(Count, Count)>,
     /// Round trips, s.
     pub(super) rtt: Floor,
     /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
