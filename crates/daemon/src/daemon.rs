@@ -18,7 +18,7 @@ use crate::pulses::Pulses;
 use crate::replay;
 use crate::resolve::Resolver;
 use crate::run::DaemonError;
-use crate::state::{self, Keeping};
+use crate::state::{self, Keeping, Retry};
 use crate::system_clock::{self, SystemClock};
 use crate::{leaps, sys};
 
@@ -61,6 +61,8 @@ pub(crate) struct Daemon<'n> {
     /// What was kept last: whether the clock is held against its server, and who agrees with it; and
     /// when that was.
     kept: (bool, Vec<String>, Count),
+    /// When a state that could not be kept is tried again.
+    retry: Retry,
     /// The last thing said about leap seconds, so that it is said once.
     leap_note: Option<String>,
     events: VecDeque<Event>,
@@ -143,6 +145,7 @@ impl<'n> Daemon<'n> {
             chores: started + nominal.period.counts(CHORES),
             // The first change is kept at once.
             kept: (false, Vec::new(), started - nominal.period.counts(CHANGES)),
+            retry: Retry::None,
             leap_note: None,
             events: VecDeque::new(),
             fds: Vec::new(),
@@ -239,7 +242,8 @@ impl<'n> Daemon<'n> {
         let (holds, agreed) = (!self.engine.held(now).is_empty(), self.engine.agreed(now));
         let (held, kept, at) = &self.kept;
         let changed = agreed != *kept && self.nominal.span(now - *at) >= CHANGES;
-        if (holds != *held || changed) && self.save() {
+        let changed = self.retry == Retry::None && (holds != *held || changed);
+        if (changed || self.retry.is_due(now)) && self.save() {
             self.kept = (holds, agreed, now);
         }
     }
@@ -393,6 +397,7 @@ impl<'n> Daemon<'n> {
             // The old count may be years away by the new epoch's.
             self.chores = self.counter.read() + self.nominal.counts(CHORES);
             self.kept.2 = self.counter.read();
+            self.retry = self.retry.in_new_epoch(self.counter.read());
         }
         let made = self.host.made();
         // A hand of counts that are over is of no use: the next event begins a new epoch.
@@ -446,6 +451,8 @@ impl<'n> Daemon<'n> {
         let state = Keeping::at(&self.settings.state, self.page.path(), &self.settings.engine);
         if self.state != state {
             self.state = state;
+            // Nothing is in the new place yet.
+            (self.kept.0, self.kept.1, self.retry) = (false, Vec::new(), Retry::None);
             let (level, text) = self.state.note();
             self.note(level, &text);
         }
@@ -494,15 +501,18 @@ impl<'n> Daemon<'n> {
         }
     }
 
-    /// Saves what is worth it; `false` if nothing is yet.
+    /// Saves what is worth it; `false` if nothing is yet, or it could not be.
     fn save(&mut self) -> bool {
         let Some(path) = self.state.path() else { return true };
-        let Some(saved) = self.engine.saved(self.counter.read()) else { return false };
-        if let Err(why) = state::save(path, &saved) {
-            let text = format!("the rate cannot be saved in {}: {why}", path.display());
-            self.note(Level::Warning, &text);
+        let now = self.counter.read();
+        let Some(saved) = self.engine.saved(now) else { return false };
+        let attempt = state::save(path, &saved);
+        let (retry, note) = self.retry.after(&attempt, path, now, self.nominal);
+        self.retry = retry;
+        if let Some((level, text)) = note {
+            self.note(level, &text);
         }
-        true
+        attempt.is_ok()
     }
 
     /// Leaves everything in order.

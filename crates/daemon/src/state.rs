@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use truechimer_engine::{Config, Level, Saved, SourceConfig};
+use truechimer_time::{Count, Period, Span};
 use truechimer_timehands::places;
 
 use crate::config::Place;
@@ -14,8 +15,9 @@ use crate::{sys, text};
 /// Where the machine's own daemon keeps it.
 const SYSTEM: &str = "/var/lib/truechimer";
 const NAME: &str = "rate.json";
-/// The largest file that is read, bytes.
-const MAX_FILE: u64 = 64 << 10;
+/// The largest file that is read, bytes, and so the largest that is written: what is held against a
+/// thousand servers takes one and a half million.
+const MAX_FILE: u64 = 4 << 20;
 
 /// Where the rate is kept, or why it is not.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -194,10 +196,10 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
 /// could take seconds: should the machine crash meanwhile, [`load`] tells a damaged file.
 pub(crate) fn save(path: &Path, saved: &Saved) -> io::Result<()> {
     let beside = beside(path);
+    let text = readable(saved, MAX_FILE)?;
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside)?;
-        serde_json::to_writer_pretty(&mut file, saved)?;
-        file.write_all(b"\n")?;
+        file.write_all(&text)?;
         fs::rename(&beside, path)
     };
     write().inspect_err(|_| {
@@ -205,10 +207,93 @@ pub(crate) fn save(path: &Path, saved: &Saved) -> io::Result<()> {
     })
 }
 
+/// What the file says. It is never larger than what is read again: of more servers than there is room
+/// for, those that come last are left out, and are then held off by the clock page alone.
+fn readable(saved: &Saved, limit: u64) -> io::Result<Vec<u8>> {
+    let mut part = saved.clone();
+    loop {
+        let mut text = serde_json::to_vec_pretty(&part)?;
+        text.push(b'\n');
+        if text.len() as u64 <= limit {
+            return Ok(text);
+        }
+        if let Some(agreed) = part.agreed.as_mut().filter(|agreed| !agreed.servers.is_empty()) {
+            agreed.servers.truncate(agreed.servers.len() / 2);
+            let servers = &agreed.servers;
+            agreed.since.retain(|name, _| servers.contains(name));
+        } else if !part.held.is_empty() {
+            part.held.truncate(part.held.len() / 2);
+        } else {
+            return Err(io::Error::other(format!("would be larger than {limit} bytes")));
+        }
+    }
+}
+
+/// When a file that could not be written is tried again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Retry {
+    /// The last time it could be.
+    #[default]
+    None,
+    /// At this count; if it fails again, so much later.
+    At(Count, Span),
+}
+
+/// The first wait after a failure, and the longest: as long as from chore to chore.
+const RETRIES: (Span, Span) = (Span::from_secs(16), Span::from_secs(3600));
+
+impl Retry {
+    /// Whether it is time to.
+    pub(crate) fn is_due(self, now: Count) -> bool {
+        matches!(self, Retry::At(due, _) if now.at_or_after(due))
+    }
+
+    /// A counter that broke: the old count may be years away.
+    pub(crate) fn in_new_epoch(self, now: Count) -> Retry {
+        match self {
+            Retry::None => Retry::None,
+            Retry::At(_, wait) => Retry::At(now, wait),
+        }
+    }
+
+    /// What is to be done after an attempt, by a counter of this nominal period; and what the user is
+    /// told of it, once.
+    pub(crate) fn after(
+        self,
+        attempt: &io::Result<()>,
+        path: &Path,
+        now: Count,
+        nominal: Period,
+    ) -> (Retry, Option<(Level, String)>) {
+        let path = path.display();
+        match (self, attempt) {
+            (Retry::None, Ok(())) => (Retry::None, None),
+            (Retry::At(..), Ok(())) => {
+                let text = format!("{path} could be written again");
+                (Retry::None, Some((Level::Info, text)))
+            }
+            (Retry::None, Err(why)) => {
+                let text = format!(
+                    "the rate, and what is held against servers, cannot be saved in {path}: {why}; \
+                     it is tried again in {} s, and less and less often, without another word \
+                     before it can",
+                    RETRIES.0.as_nanos() / 1_000_000_000
+                );
+                let next = Retry::At(now + nominal.counts(RETRIES.0), RETRIES.0 * 2);
+                (next, Some((Level::Warning, text)))
+            }
+            (Retry::At(_, wait), Err(_)) => {
+                (Retry::At(now + nominal.counts(wait), (wait * 2).min(RETRIES.1)), None)
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_time::{Period, Rate};
+    use truechimer_engine::{Agreed, Held};
+    use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
 
     #[test]
     fn what_is_saved_is_loaded_and_damage_is_told() {
@@ -249,6 +334,88 @@ mod tests {
             agreed: None,
         };
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
+    }
+
+    /// What a clock saves that holds something against so many servers, and agrees with as many.
+    fn crowd(servers: u32) -> Saved {
+        let counter = CounterId {
+            kind: CounterKind::ArmGeneric,
+            boot: BootId([255; 16]),
+            epoch: Epoch(u32::MAX),
+        };
+        let name = |n: u32| format!("{n:0>253}.example.org:65535");
+        let most = Count(u64::MAX);
+        let held = |n| Held {
+            counter,
+            count: most,
+            time: Instant(i128::MIN),
+            bound: Span(i128::MIN),
+            since: most,
+            step: Span(i128::MIN),
+            server: name(n),
+            known: Some((most, most)),
+        };
+        let names: Vec<String> = (0..servers).map(name).collect();
+        let since = names.iter().map(|name| (name.clone(), most)).collect();
+        Saved {
+            counter: "tsc".into(),
+            nominal: Period::from_hz(2_596_000_000),
+            period: Period::from_hz(2_596_012_345),
+            error: Rate::from_ppb(20),
+            unix: 1_800_000_000,
+            held: (0..servers).map(held).collect(),
+            agreed: Some(Agreed { counter, count: most, servers: names, since }),
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_again_however_many_servers_there_are() {
+        let path = folder("crowd.json");
+        for servers in [0, 1, 1000] {
+            let saved = crowd(servers);
+            save(&path, &saved).unwrap();
+            assert_eq!(load(&path).unwrap(), Some(saved), "{servers} servers");
+        }
+        // More than there is room for.
+        let limit = 40_000;
+        let text = readable(&crowd(100), limit).unwrap();
+        assert!((limit / 3..=limit).contains(&(text.len() as u64)), "{}", text.len());
+        let part: Saved = serde_json::from_slice(&text).unwrap();
+        let all = crowd(100);
+        assert!(part.held.len() > 10 && part.held[..] == all.held[..part.held.len()]);
+        assert_eq!((part.period, part.error), (all.period, all.error));
+        let agreed = part.agreed.unwrap();
+        assert!(agreed.since.keys().all(|name| agreed.servers.contains(name)));
+        assert!(readable(&all, 100).is_err());
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_failed_write_is_tried_again_and_told_once() {
+        let (path, nominal) = (Path::new("/x/rate.json"), Period::NANOSECOND);
+        let second = |s: u64| Count(s * 1_000_000_000);
+        let fails = || Err(io::Error::other("disk full"));
+        let (mut retry, mut now) = (Retry::default(), 100);
+        assert!(!retry.is_due(second(now)));
+        let (mut told, mut waits) = (Vec::new(), Vec::new());
+        for _ in 0..11 {
+            let (next, note) = retry.after(&fails(), path, second(now), nominal);
+            (retry, told) = (next, told.into_iter().chain(note).collect());
+            let begun = now;
+            while !retry.is_due(second(now)) {
+                now += 1;
+            }
+            waits.push(now - begun);
+        }
+        assert_eq!(waits, [16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600, 3600]);
+        let [(level, text)] = &told[..] else { panic!("{told:?}") };
+        assert!(*level == Level::Warning && text.contains("/x/rate.json: disk full; it is tried"));
+        // In another epoch it is tried at once.
+        assert!(retry.in_new_epoch(second(5)).is_due(second(5)));
+        let (retry, note) = retry.after(&Ok(()), path, second(now), nominal);
+        assert_eq!(retry, Retry::None);
+        assert!(note.unwrap().1.ends_with("could be written again"));
+        assert_eq!(retry.after(&Ok(()), path, second(now), nominal), (Retry::None, None));
     }
 
     fn follows(hosts: &[&str]) -> Config {

@@ -75,9 +75,11 @@ pub struct Engine {
     kernel: Kernel,
     hand: Hand,
     reason: String,
+    /// How many have a part in the published time beside the one that leads.
+    others: usize,
     renew_at: Option<Count>,
     last_at: Count,
-    /// What an earlier daemon held against its servers.
+    /// What is held against servers that are no longer asked, or have yet to answer this daemon.
     inherited: Vec<Held>,
     /// The last rate that was worth keeping, and its error: a server that drifts away puts it in doubt.
     kept_rate: Option<(Period, Rate)>,
@@ -133,6 +135,7 @@ impl Engine {
                 "waiting for a first reply".into()
             },
             hand,
+            others: 0,
             renew_at: None,
             last_at: start.at,
             inherited: Vec::new(),
@@ -149,19 +152,13 @@ impl Engine {
         };
         let known = Known {
             time: warm.as_ref().map(of_page),
-            held: warm
-                .map(|w| {
-                    let held = start.saved.iter().flat_map(|saved| &saved.held);
-                    held.filter_map(|held| Some((held.server.clone(), held.prior(&w)?))).collect()
-                })
-                .unwrap_or_default(),
             agreed: warm
                 .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
                 .map_or_else(BTreeMap::new, |(warm, agreed)| agreed.of(&warm)),
         };
         let held = start.saved.map(|saved| saved.held).unwrap_or_default();
-        engine.inherited =
-            held.into_iter().filter(|held| known.held.contains_key(&held.server)).collect();
+        let goes = |held: &Held| warm.is_some_and(|warm| held.prior(&warm).is_some());
+        engine.inherited = held.into_iter().filter(goes).collect();
         let mut actions = vec![Action::Publish(hand)];
         engine.configure(config, &known, start.at, &mut actions);
         engine.act(start.at, &mut actions);
@@ -416,12 +413,11 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// What a daemon before has left of the time: to all servers, and to those that it doubted; and
-/// which servers agreed with that, with since when and until when it was known.
+/// What a daemon before has left of the time, and which servers agreed with that, with since when and
+/// until when it was known.
 #[derive(Debug, Default)]
 struct Known {
     time: Option<TimePrior>,
-    held: BTreeMap<String, TimePrior>,
     agreed: BTreeMap<String, Option<(Count, Count)>>,
 }
 

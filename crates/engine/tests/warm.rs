@@ -4,7 +4,7 @@
 
 mod world;
 
-use truechimer_engine::{Engine, Saved, Selection, Start};
+use truechimer_engine::{Engine, Event, Saved, Selection, Start};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::{Hand, Status};
 use world::{HONEST, Server, World, address, config, start};
@@ -495,4 +495,43 @@ fn of_several_servers_too_one_is_held_off_over_a_restart_with_state() {
     assert!(warm.hand().bound() < MS(1), "{:?}", warm.hand());
     let doubt = warm.engine.report(warm.now).sources[0].doubt.unwrap();
     assert!(doubt.age > Span::from_secs(1200), "{doubt:?}");
+}
+
+#[test]
+fn what_is_held_against_one_is_not_lost_with_a_configuration() {
+    let (mut world, ..) = left(&[("s1", HONEST)]);
+    world.server("s1").offset = MS(50);
+    world.run(600);
+    // It goes, and comes again; first by itself, then before it has answered.
+    for up in [true, false, true] {
+        world.event(Event::Configure(config(&[])));
+        world.run(100);
+        assert_eq!(world.engine.held(world.now).len(), 1);
+        world.server("s1").up = up;
+        world.event(Event::Configure(config(&["s1"])));
+        world.run(50);
+        assert_eq!(world.engine.held(world.now).len(), 1);
+        let (error, bound) = (world.error().abs(), world.hand().bound_at(world.now));
+        assert!(error < MS(1) && world.hand().status == Status::Holdover, "{error} {bound}");
+    }
+    covers_both(&world, off(50));
+    let report = world.engine.report(world.now);
+    assert!(report.sources[0].doubt.unwrap().age > Span::from_secs(1000), "{report:?}");
+    // One that has gone for good is forgotten.
+    world.event(Event::Configure(config(&[])));
+    world.run(3600);
+    assert_eq!(world.engine.held(world.now).len(), 1);
+    world.run(600);
+    assert!(world.engine.held(world.now).is_empty());
+    // And one that was right again before it went has nothing held against it.
+    let (mut world, ..) = left(&[("s1", HONEST)]);
+    world.server("s1").offset = MS(50);
+    world.run(600);
+    world.event(Event::Configure(config(&[])));
+    world.server("s1").offset = Span::ZERO;
+    world.event(Event::Configure(config(&["s1"])));
+    world.run(100);
+    world.assert_true();
+    world.event(Event::Configure(config(&[])));
+    assert!(world.engine.held(world.now).is_empty());
 }

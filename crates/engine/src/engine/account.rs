@@ -4,7 +4,7 @@ use truechimer_feedforward::{Doubt, Exchange};
 use truechimer_time::{Count, Instant, Span, Utc};
 use truechimer_timehands::{Hand, Status};
 
-use super::{Engine, WORTH_SAVING};
+use super::{Engine, VOID_AFTER, WORTH_SAVING};
 use crate::doubt;
 use crate::doubt::{Agreed, Held};
 use crate::event::{Saved, SourceId};
@@ -91,7 +91,7 @@ impl Engine {
     fn reason(&self, now: Count) -> String {
         match (self.held_off(now), self.hand.status) {
             (Some((name, says)), Status::Synchronised) => {
-                let who = if self.reason.contains(" more") { &name } else { "it" };
+                let who = if self.others > 0 { &name } else { "it" };
                 format!("{}, but not what {who} says now: {says}", self.reason)
             }
             (Some(held), _) => held_against(&held),
@@ -124,7 +124,8 @@ impl Engine {
         server.map_or_else(|| pulse?.last_exchange(), Source::last_exchange)
     }
 
-    /// What it holds against servers whose time has moved by more than it may.
+    /// What it holds against servers whose time has moved by more than it may; of those that are no
+    /// longer asked as well, for as long as a hand is good: they may be asked again.
     #[must_use]
     pub fn held(&self, now: Count) -> Vec<Held> {
         let held = |source: &Source| {
@@ -136,7 +137,11 @@ impl Engine {
             let (name, known) = (source.name(), source.known());
             Some(Held::new(name, self.counter, (now, estimate.time), &doubt, known))
         };
-        self.sources.iter().filter_map(held).collect()
+        let gone = self.inherited.iter().filter(|held| {
+            let age = self.settings.nominal.span(now - held.count);
+            age <= VOID_AFTER && !self.sources.iter().any(|source| source.name() == held.server)
+        });
+        self.sources.iter().filter_map(held).chain(gone.cloned()).collect()
     }
 
     /// What is worth keeping across boots, if anything is.

@@ -31,6 +31,7 @@ impl Engine {
             s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
         };
         let awaited = !self.sources.iter().any(stays);
+        let held = self.held(at);
         let mut old: BTreeMap<u32, Source> =
             std::mem::take(&mut self.sources).into_iter().map(|s| (s.id.0, s)).collect();
         for wanted in &config.sources {
@@ -49,7 +50,8 @@ impl Engine {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
                     let name = wanted.name();
-                    let held = known.held.get(&name).copied();
+                    let held = held.iter().find(|held| held.server == name);
+                    let held = held.and_then(|held| held.prior(&self.hand));
                     let agreed = known.time.and_then(|_| known.agreed.get(&name).copied());
                     let of_page = known.time.map(|time| TimePrior { known: agreed.flatten(), ..time });
                     let (time, agreed) = (held.or(of_page), agreed.is_some());
@@ -62,6 +64,11 @@ impl Engine {
             };
             self.sources.push(source);
         }
+        // What is held against those that go, or have yet to answer, is not lost.
+        let answered = |name: &str| {
+            self.sources.iter().any(|s| s.name() == name && s.estimate(at).is_some())
+        };
+        self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
         let mut lost_selected = old.values().any(|s| s.selection == Selection::Selected);
         actions.extend(old.values().map(|s| Action::Close { source: s.id }));
         let mut old = std::mem::take(&mut self.pulses);

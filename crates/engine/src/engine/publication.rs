@@ -145,7 +145,7 @@ impl Engine {
         let reason = format!("{reason}{smears}");
         // Sooner if patience ends before, so that holdover is said when it begins.
         let renew = source.renew_after();
-        self.reason = reason;
+        (self.reason, self.others) = (reason, others);
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
