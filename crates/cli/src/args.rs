@@ -234,8 +234,8 @@ pub struct Status {
 #[command(after_help = "\
 Columns:
   S          * leads, + has a part in the published time, - agrees and has none,
-             x falseticker, ~ smears a leap second, ? nothing yet that counts (others are
-             waited for as well); h: lives on what it said before; !: what it says now is
+             x falseticker, ≠ disagrees (there is no majority), ~ smears a leap second,
+             ? nothing yet that counts (others are waited for as well); h: lives on what it said before; !: what it says now is
              held off, as its time has moved by more than it may. The one that leads does so
              until another's part is 2.5 times as large
   part       its share in where the published time stands
@@ -252,12 +252,14 @@ source, if anything is.
 Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name.
 doubt says why the clock does not go along with a source, null if it does:
   kind            server-step: its time has moved by more than it may; server-drift: and moves
-                  on; falseticker: it is not where the majority agrees; contradiction: it
+                  on; falseticker: it is not where the majority agrees; no-majority: none
+                  agrees, and nobody can say who is right; contradiction: it
                   contradicts the one that leads; improbable: not where most of the others
                   probably are; silent: nothing usable lately; smear: it smears a leap second
   age_ns          for how long
   by_ns           by how much, where known: of server-step and server-drift its time less
-                  what is held, else what lies between it and the others
+                  what is held; of no-majority what lies between it and the nearest of those
+                  that it contradicts; else what lies between it and the others
   replies         how many in a row have said so (server-step, server-drift)
   believed_in_ns  how much longer it must say so to be believed (those two); null: until it
                   agrees with the others again

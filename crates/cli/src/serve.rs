@@ -59,7 +59,9 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
             clock.offset, clock.skew
         )?;
     }
+    out.flush()?;
     server.run(&stop).map_err(|why| Failure::new(format!("serving on {address}"), why))?;
+    page::tell(&server.tally(), args.json, out)?;
     Ok(Outcome::Good)
 }
 

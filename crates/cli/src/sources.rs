@@ -42,6 +42,7 @@ fn mark(selection: Selection) -> char {
         Selection::Combined => '+',
         Selection::Truechimer => '-',
         Selection::Falseticker => 'x',
+        Selection::NoMajority => '≠',
         Selection::Smeared => '~',
         Selection::Unusable => '?',
     }
@@ -49,13 +50,14 @@ fn mark(selection: Selection) -> char {
 
 fn meaning(selection: Selection) -> &'static str {
     match selection {
-        Selection::Selected => {
-            "leads: has a part in the published time; another leads once its own is much larger"
-        }
-        Selection::Combined => "combined: has a part in the published time",
+        Selection::Selected => "leads",
+        Selection::Combined => "combined",
         Selection::Truechimer => "agrees with the majority, has no part in the published time",
         Selection::Smeared => "smears a leap second, which others do not: never mixed with them",
         Selection::Falseticker => "falseticker: is not where a majority agrees",
+        Selection::NoMajority => {
+            "disagrees: no majority of the servers agrees, so nobody is followed"
+        }
         Selection::Unusable => "nothing yet that counts: it, or others, have yet to answer",
     }
 }
@@ -96,7 +98,10 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
         }
     }
     writeln!(out, "* leads (until another's part is much larger)  + combined  - agrees, no part")?;
-    writeln!(out, "x falseticker  ~ smears  ? nothing yet  h nothing usable lately  ! held off")?;
+    writeln!(
+        out,
+        "x falseticker  ≠ no majority  ~ smears  ? nothing yet  h silent lately  ! held off"
+    )?;
     writeln!(out, "offset: {} (-v says why)", reference(sources))
 }
 
@@ -130,8 +135,34 @@ fn share(source: &SourceReport) -> String {
         // That of what it said before.
         _ if is_held_off(source) => "-".into(),
         Some(weight) if weight < 0.005 => "<1%".into(),
+        Some(weight) if weight >= 0.995 && !is_all(weight) => ">99%".into(),
         Some(weight) => format!("{:.0}%", 100.0 * weight),
         None => "-".into(),
+    }
+}
+
+/// Whether that share is the whole.
+fn is_all(weight: f64) -> bool {
+    weight > 1.0 - 1e-9
+}
+
+/// What its share comes to.
+fn by_it(source: &SourceReport) -> String {
+    if is_held_off(source) {
+        return String::new();
+    }
+    match (source.selection, source.weight) {
+        (Selection::Selected, None) => ": the published time is by this one alone".into(),
+        (Selection::Selected, Some(weight)) if is_all(weight) => {
+            ": the published time is by this one alone".into()
+        }
+        (Selection::Selected, Some(_)) => format!(
+            ": {} of where the published time stands is by it; another leads once its share is 2.5 \
+             times as large",
+            share(source)
+        ),
+        (_, Some(_)) => format!(": {} of where the published time stands is by it", share(source)),
+        (_, None) => String::new(),
     }
 }
 
@@ -143,11 +174,10 @@ fn part(source: &SourceReport) -> String {
         return format!("{} {why}: what was known by it before leads", marks(source));
     }
     let holdover = if source.holdover { "; in holdover" } else { "" };
-    let weight = source.weight.filter(|_| !is_held_off(source));
-    let weight = weight.map_or_else(String::new, |_| format!(": {}", share(source)));
+    let by_it = by_it(source);
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
     let meaning = meaning(source.selection);
-    format!("{} {meaning}{weight}{why}{holdover}", marks(source))
+    format!("{} {meaning}{by_it}{why}{holdover}", marks(source))
 }
 
 /// That the kernel did not stamp its packets, if so: it costs accuracy.
@@ -400,6 +430,29 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_said_as_people_say_it() {
+        let detail = |selection, weight| {
+            let source = SourceReport { selection, weight, ..source() };
+            text(|out| write_detail(&source, out)).lines().nth(1).unwrap().trim().to_owned()
+        };
+        let leads = |weight| detail(Selection::Selected, weight);
+        let alone = "part        * leads: the published time is by this one alone";
+        assert_eq!([leads(Some(1.0)), leads(None)], [alone, alone]);
+        assert_eq!(
+            leads(Some(0.837)),
+            "part        * leads: 84% of where the published time stands is by it; another leads \
+             once its share is 2.5 times as large"
+        );
+        assert!(leads(Some(0.997)).contains(": >99% of where"), "{}", leads(Some(0.997)));
+        let little = detail(Selection::Combined, Some(0.001));
+        assert_eq!(
+            little,
+            "part        + combined: <1% of where the published time stands is by it"
+        );
+        assert!(detail(Selection::Truechimer, None).ends_with("has no part in the published time"));
+    }
+
+    #[test]
     fn a_pulse_has_edges_and_no_server() {
         let pulse = SourceReport {
             name: "gps".into(),
@@ -483,7 +536,7 @@ mod tests {
     fn without_a_clock_offsets_say_what_they_are_shown_against() {
         let of = |name: &str, offset| SourceReport {
             name: name.into(),
-            selection: Selection::Falseticker,
+            selection: Selection::NoMajority,
             weight: None,
             offset: Some(offset),
             offset_to: Some("a:123".into()),
@@ -493,11 +546,16 @@ mod tests {
         let shown = text(|out| write_table(&split, out));
         assert!(shown.contains("offset: a:123's (in the middle) - the server's: no clock yet"));
         assert!(shown.lines().nth(2).unwrap().contains("-50.000 ms"), "{shown}");
+        assert!(shown.lines().nth(2).unwrap().starts_with("≠  b:123"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 85), "{shown}");
         let detail = text(|out| split.iter().try_for_each(|one| write_detail(one, out)));
         assert!(detail.contains("offset      the others' are shown against it; ± 13.000 ms"));
+        assert!(!detail.contains("falseticker"), "{detail}");
+        assert!(detail.contains("≠ disagrees: no majority of the servers agrees"), "{detail}");
         assert!(detail.contains("-50.000 ms ± 13.000 ms, of a:123, as there is no clock"));
         let json = |source: &SourceReport| serde_json::to_value(Json::of(source)).unwrap();
         assert_eq!(json(&split[1])["offset_to"], "a:123");
+        assert_eq!(json(&split[1])["selection"], "no-majority");
         assert_eq!(json(&source())["offset_to"], "clock");
         assert!(json(&silent())["offset_to"].is_null());
     }

@@ -253,7 +253,7 @@ fn part(voice: &dyn Voice, single: bool) -> Part {
     match (voice.selection(), voice.weight()) {
         (Selection::Unusable, _) => Part::Absent,
         (Selection::Smeared, _) => Part::Smeared,
-        (Selection::Falseticker, _) => Part::Falseticker,
+        (Selection::Falseticker | Selection::NoMajority, _) => Part::Falseticker,
         (_, (None, Some(_))) => Part::Idle,
         (Selection::Selected, _) => Part::Used,
         _ if single => Part::Idle,

@@ -50,7 +50,16 @@ impl Held {
         known: Option<(Count, Count)>,
     ) -> Held {
         let bound = (doubt.held.1 - time).abs().max((time - doubt.held.0).abs());
-        Held { counter, count: at, time, bound, since: doubt.since, step: doubt.step, server, known }
+        Held {
+            counter,
+            count: at,
+            time,
+            bound,
+            since: doubt.since,
+            step: doubt.step,
+            server,
+            known,
+        }
     }
 
     /// What is known of time by it, if it goes with this hand: unless they contradict each other. A hand

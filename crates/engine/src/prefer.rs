@@ -93,6 +93,12 @@ pub(crate) fn mark(voices: &mut [Said<'_>], id: u32) -> Option<(usize, Estimate)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{EstimatorKind, SourceConfig};
+    use crate::event::SourceId;
+    use crate::source::{Basis, Source};
+    use crate::voice::Voice;
+    use truechimer_feedforward::{RatePrior, Settings};
+    use truechimer_time::{CountSpan, Instant, Rate};
 
     fn at(seconds: u64) -> Count {
         Count(seconds * 1_000_000_000)
@@ -128,6 +134,37 @@ mod tests {
         assert_eq!(choose(&mut p, 10_000, &pair(10, 1000)), Some(2));
         assert_eq!(choose(&mut p, 18_001, &pair(10, 1000)), Some(2));
         assert_eq!(choose(&mut p, 18_003, &pair(10, 1000)), Some(1));
+    }
+
+    /// However it is preferred: what a source knows from an earlier daemon only is never fresh.
+    #[test]
+    fn one_that_has_said_nothing_itself_is_not_fresh() {
+        let (period, error) = (Period::NANOSECOND, Rate::from_ppb(500_000));
+        let settings = Settings {
+            nominal: period,
+            resolution: CountSpan(1),
+            max_wander: Rate::from_ppb(500),
+            accept_step_after: Span::from_secs(3600),
+            asymmetry: None,
+        };
+        let basis = Basis { settings, rate: RatePrior { period, error }, time: None, own: false };
+        let (id, config) = (SourceId(1), SourceConfig::new("s1"));
+        let source = Source::new(id, config, EstimatorKind::Published, &basis, true, at(0));
+        let estimate = Estimate {
+            base: at(100),
+            time: Instant::default(),
+            period,
+            difference: period,
+            difference_error: error,
+            bound: Span::ZERO,
+            path_bound: Span::ZERO,
+            growth: error,
+            deviation: Span::ZERO,
+            rtt_floor: Span::ZERO,
+            last_used: at(99),
+        };
+        assert!(!source.is_proven() && source.left(&estimate, at(100)).is_negative());
+        assert!(source.patience() > source.age(&estimate, at(100)), "it would be fresh");
     }
 
     #[test]

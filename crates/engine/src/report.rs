@@ -39,6 +39,8 @@ pub enum Selection {
     Unusable,
     /// Its interval does not meet the majority's, or what it says now does not.
     Falseticker,
+    /// There is no majority that agrees: nobody can say who is right.
+    NoMajority,
     /// It smears a leap second, and others do not: it tells another time.
     Smeared,
     /// Agrees with the majority, and has no part in the published time.
@@ -136,7 +138,9 @@ pub struct Doubted {
     /// For how long it has been so.
     pub age: Span,
     /// By how much it is off, where that is known. Of a step or drift: its time − what is held, positive
-    /// if it is ahead; of the other kinds: what lies between it and the others, ≥ 0.
+    /// if it is ahead; without a majority: what lies between it and the nearest of those that it
+    /// contradicts, > 0, none if it contradicts nobody; of the other kinds: what lies between it and the
+    /// others, ≥ 0.
     pub by: Option<Span>,
     /// How many of its replies have said so in a row, of a step or drift.
     pub replies: Option<u32>,
@@ -155,6 +159,8 @@ pub enum DoubtKind {
     ServerDrift,
     /// It, or what it says now, is not where the majority agrees.
     Falseticker,
+    /// No majority agrees on anything.
+    NoMajority,
     /// It contradicts whoever is followed.
     Contradiction,
     /// It is within what the majority leaves open, but not where most of the others probably are.

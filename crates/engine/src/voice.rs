@@ -73,6 +73,13 @@ pub(crate) trait Voice {
     /// How bad its path is, and how many exchanges say so, if its estimator is selected that way.
     fn penalty(&self, at: Count) -> Option<(Span, u64)>;
 
+    /// How much longer it is fresh without another word; not positive: it is not.
+    fn left(&self, estimate: &Estimate, at: Count) -> Span {
+        let left = self.patience() - self.age(estimate, at);
+        // What an earlier daemon left is no word of its own, however fresh.
+        if self.is_proven() { left } else { left.min(Span(-1)) }
+    }
+
     /// How long ago it said something usable.
     fn age(&self, estimate: &Estimate, at: Count) -> Span {
         estimate.period.span(at - estimate.last_used)
@@ -144,12 +151,17 @@ pub(crate) fn choose(
     let (servers, agreed) = agree(&|said| claims(said, origin, at));
     let held = || agree(&|said| known(said, origin, at)).1;
     let held = if voices.iter().any(|said| said.voice.held(at).is_some()) { held() } else { None };
+    let apart = if agreed.is_none() { apart(voices, origin, at) } else { Vec::new() };
     let mut parted = Vec::with_capacity(voices.len());
-    for Said { voice, estimate } in voices.iter_mut() {
+    for (place, Said { voice, estimate }) in voices.iter_mut().enumerate() {
         let (part, why) = match estimate {
             None => (Selection::Unusable, None),
             // Who is a falseticker shows when the others have had their chance.
             Some(_) if agreed.is_none() && to_come > 0 => (Selection::Unusable, None),
+            Some(_) if agreed.is_none() => {
+                let by = apart.get(place).copied().flatten();
+                (Selection::NoMajority, Some(Why::NoMajority(by)))
+            }
             Some(e) => part(&mut **voice, e, at, origin, servers.as_ref(), agreed.as_ref()),
         };
         if part != Selection::Truechimer || voice.selection() != Selection::Selected {
@@ -172,11 +184,7 @@ pub(crate) fn choose(
             said.voice.mark(Selection::Truechimer);
         }
     }
-    let left = |said: &Said<'_>| {
-        let left = said.voice.patience() - said.voice.age(&said.estimate?, at);
-        // What an earlier daemon left is no word of its own, however fresh.
-        Some(if said.voice.is_proven() { left } else { left.min(Span(-1)) })
-    };
+    let left = |said: &Said<'_>| Some(said.voice.left(&said.estimate?, at));
     let patience = parts.iter().filter_map(|p| left(voices.get(*p)?)).max()?;
     let mut estimate = voices.get(index)?.estimate?;
     let place = (time - origin).0.clamp(all.low, all.high);
@@ -217,7 +225,7 @@ fn part(
         (Some(servers), Some(_)) if !voice.is_pulse() => *servers,
         (_, Some(agreed)) if agreed.narrowed => Some(agreed.all),
         (_, Some(_)) => return (Selection::Falseticker, Some(Why::MeetsNone)),
-        (_, None) => return (Selection::Falseticker, Some(Why::NoMajority)),
+        (_, None) => return (Selection::NoMajority, Some(Why::NoMajority(None))),
     };
     let Some(with) = with else { return (Selection::Truechimer, None) };
     if !own.meets(&with) {
@@ -393,7 +401,10 @@ fn vouchers(
         let said = voices.iter().filter(|said| said.voice.is_pulse() == pulses);
         let believed = said.filter(|said| {
             !pulses
-                || !matches!(said.voice.selection(), Selection::Falseticker | Selection::Unusable)
+                || !matches!(
+                    said.voice.selection(),
+                    Selection::Falseticker | Selection::NoMajority | Selection::Unusable
+                )
         });
         believed.filter_map(|said| said.estimate).map(|e| claim(&e)).collect()
     };
@@ -418,11 +429,7 @@ fn reach(voices: &[Said<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Claim
 
 /// Where the servers put the time; `Some(None)` if there is no server to ask.
 #[allow(clippy::option_option)]
-fn vouched_by(
-    voices: &[Said<'_>],
-    claims: &Claims<'_>,
-    to_come: usize,
-) -> Option<Option<Claim>> {
+fn vouched_by(voices: &[Said<'_>], claims: &Claims<'_>, to_come: usize) -> Option<Option<Claim>> {
     let servers = voices.iter().filter(|said| !said.voice.is_pulse());
     let claims: Vec<Vec<Claim>> = servers.filter_map(claims).collect();
     if claims.is_empty() && to_come == 0 {
@@ -456,12 +463,21 @@ fn known(said: &Said<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
     Some(vec![said.voice.held(at).map_or(all, held)])
 }
 
+/// How far each is from the nearest of those that it contradicts.
+fn apart(voices: &[Said<'_>], origin: Instant, at: Count) -> Vec<Option<Span>> {
+    let all: Vec<Vec<Claim>> =
+        voices.iter().map(|said| claims(said, origin, at).unwrap_or_default()).collect();
+    let gap = |one: &[Claim], other: &[Claim]| {
+        one.iter().flat_map(|one| other.iter().map(|other| one.gap(other))).min()
+    };
+    let nearest = |one: &Vec<Claim>| {
+        all.iter().filter_map(|other| gap(one, other)).filter(|gap| *gap > 0).min().map(Span)
+    };
+    all.iter().map(nearest).collect()
+}
+
 /// What the pulses leave of that: a majority of those that lie within it.
-fn narrowed(
-    voices: &[Said<'_>],
-    claims: &Claims<'_>,
-    servers: &Option<Claim>,
-) -> Option<Agreed> {
+fn narrowed(voices: &[Said<'_>], claims: &Claims<'_>, servers: &Option<Claim>) -> Option<Agreed> {
     let within = |claim: &Claim| servers.as_ref().is_none_or(|servers| servers.meets(claim));
     let pulses = voices.iter().filter(|said| said.voice.is_pulse());
     let claims: Vec<Claim> = pulses.filter_map(claims).flatten().filter(within).collect();

@@ -9,8 +9,8 @@ use crate::report::DoubtKind;
 /// See the module's text. Spans are never negative.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
-    /// No majority agrees on anything.
-    NoMajority,
+    /// No majority agrees on anything; so far away is the nearest of those that it contradicts.
+    NoMajority(Option<Span>),
     /// A pulse that meets no majority.
     MeetsNone,
     /// Its interval is so far from where the majority agrees.
@@ -33,11 +33,10 @@ impl Why {
     /// Of which kind the doubt is.
     pub(crate) fn kind(&self) -> DoubtKind {
         match self {
-            Why::NoMajority
-            | Why::MeetsNone
-            | Why::Apart(_)
-            | Why::NewsApart(_)
-            | Why::LastApart => DoubtKind::Falseticker,
+            Why::NoMajority(_) => DoubtKind::NoMajority,
+            Why::MeetsNone | Why::Apart(_) | Why::NewsApart(_) | Why::LastApart => {
+                DoubtKind::Falseticker
+            }
             Why::Contradicts(..) => DoubtKind::Contradiction,
             Why::Improbable(_) => DoubtKind::Improbable,
             Why::Silent(_) => DoubtKind::Silent,
@@ -51,9 +50,8 @@ impl Why {
             Why::Apart(by) | Why::NewsApart(by) | Why::Contradicts(_, by) | Why::Improbable(by) => {
                 Some(*by)
             }
-            Why::NoMajority | Why::MeetsNone | Why::LastApart | Why::Silent(_) | Why::Smears => {
-                None
-            }
+            Why::NoMajority(by) => *by,
+            Why::MeetsNone | Why::LastApart | Why::Silent(_) | Why::Smears => None,
         }
     }
 }
@@ -61,7 +59,10 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::NoMajority => f.write_str("no majority agrees at all"),
+            Why::NoMajority(None) => f.write_str("no majority agrees at all"),
+            Why::NoMajority(Some(by)) => {
+                write!(f, "no majority agrees; the nearest that it contradicts is {by} away")
+            }
             Why::MeetsNone => f.write_str("it meets no majority"),
             Why::Apart(by) => write!(f, "it is {by} from where the majority agrees"),
             Why::NewsApart(by) => {

@@ -4,7 +4,7 @@
 
 mod world;
 
-use truechimer_engine::{Engine, Event, Saved, Selection, Start};
+use truechimer_engine::{DoubtKind, Engine, Event, Saved, Selection, Start};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::{Hand, Status};
 use world::{HONEST, Server, World, address, config, start};
@@ -68,7 +68,8 @@ fn the_page_gives_no_vote_to_servers_that_disagree() {
             assert!(error.abs() <= bound && bound < MS(5), "error {error}, bound {bound}");
         }
         assert_eq!(statuses(&warm), [Status::Holdover], "{} servers", servers.len());
-        assert!(selections(&warm).iter().all(|s| *s == Selection::Falseticker));
+        assert!(selections(&warm).iter().all(|s| *s == Selection::NoMajority));
+        nearest_by(&warm, servers);
         let report = warm.engine.report(warm.now);
         assert!(report.reason.starts_with("no majority of the "), "{}", report.reason);
         assert!(report.reason.contains("s2:123 is "), "{}", report.reason);
@@ -77,6 +78,20 @@ fn the_page_gives_no_vote_to_servers_that_disagree() {
         // A good one among them may be told by others that come.
         let each = report.sources.iter().map(|s| s.offset.unwrap());
         assert!(each.zip(servers).all(|(offset, (_, s))| (offset + s.offset).abs() < MS(2)));
+    }
+}
+
+/// Without a majority each says how far away the nearest is that it contradicts.
+fn nearest_by(world: &World, servers: &[(&str, Server)]) {
+    for (source, (name, one)) in world.engine.report(world.now).sources.iter().zip(servers) {
+        let others = servers.iter().filter(|(other, _)| other != name);
+        let apart = others.map(|(_, other)| (other.offset - one.offset).abs()).min().unwrap();
+        let doubt = source.doubt.unwrap();
+        let by = doubt.by.unwrap();
+        assert_eq!(doubt.kind, DoubtKind::NoMajority);
+        assert!(by < apart && apart - by < MS(5), "{name}: {by} of {apart}");
+        let why = source.why.as_ref().unwrap();
+        assert!(why.starts_with("no majority agrees; the nearest that it contradicts"), "{why}");
     }
 }
 
@@ -363,7 +378,8 @@ fn five_minutes() -> World {
 
 /// How many seconds from now on this server is held off.
 fn held_for(world: &mut World) -> i64 {
-    let seconds = |now: &World| i64::try_from(now.engine.report(now.now).at.0 / 1_000_000_000).unwrap();
+    let seconds =
+        |now: &World| i64::try_from(now.engine.report(now.now).at.0 / 1_000_000_000).unwrap();
     let begun = seconds(world);
     while world.engine.report(world.now).sources[0].accepted == 0 || held(world) {
         world.run(5);

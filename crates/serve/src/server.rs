@@ -13,7 +13,7 @@ use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_stamp::{PairLog, Received, Socket};
 use truechimer_time::{Count, Instant, Period, Span};
 
-use crate::{ServedClock, wait};
+use crate::{ServedClock, Tally, wait};
 
 /// The stratum claimed unless told otherwise: high, so that any real server is preferred.
 pub const DEFAULT_STRATUM: u8 = 10;
@@ -42,6 +42,7 @@ pub struct Server {
     pairs: PairLog,
     clock: ServedClock,
     state: ServerState,
+    received: u64,
     answered: Arc<AtomicU64>,
 }
 
@@ -74,6 +75,7 @@ impl Server {
                 reference_id: RefId([127, 127, 1, 1]),
                 reference_timestamp: Timestamp::UNKNOWN,
             },
+            received: 0,
             answered: Arc::default(),
         })
     }
@@ -90,6 +92,14 @@ impl Server {
         self.clock
     }
 
+    /// What became of all datagrams so far: how many there were, and how many were answered. Nothing
+    /// else is counted.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let answered = self.answered.load(Ordering::Relaxed);
+        Tally { received: self.received, answered, ..Tally::default() }
+    }
+
     /// Serves until `stop` is true, which is looked at ten times a second and after each signal.
     ///
     /// # Errors
@@ -104,6 +114,7 @@ impl Server {
             let _ = self.socket.on_error_queue(self.raw, &mut self.pairs);
             if let Ok(Some(received)) = self.socket.receive(self.raw, &mut self.pairs, &mut buffer)
             {
+                self.received = self.received.wrapping_add(1);
                 let request = buffer.get(..received.len).unwrap_or_default();
                 self.answer(request, &received);
             }

@@ -272,6 +272,7 @@ fn selection(selection: Selection) -> &'static str {
     match selection {
         Selection::Unusable => "unusable",
         Selection::Falseticker => "falseticker",
+        Selection::NoMajority => "no-majority",
         Selection::Smeared => "smeared",
         Selection::Truechimer => "truechimer",
         Selection::Combined => "combined",

@@ -271,19 +271,24 @@ impl Screen<'_> {
     }
 
     fn tally(&mut self, tally: &Tally) -> Result<(), Failure> {
-        if self.json {
-            let counts: std::collections::BTreeMap<_, _> = tally.iter().collect();
-            writeln!(self.out, "{}", json(&counts)?)?;
-        } else {
-            let counts: Vec<_> = tally
-                .iter()
-                .filter(|(name, n)| *n > 0 || ["received", "answered"].contains(name))
-                .map(|(name, n)| format!("{name} {n}"))
-                .collect();
-            writeln!(self.out, "{}", counts.join(", "))?;
-        }
-        Ok(self.out.flush()?)
+        tell(tally, self.json, self.out)
     }
+}
+
+/// Prints what became of all datagrams.
+pub fn tell(tally: &Tally, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    if as_json {
+        let counts: std::collections::BTreeMap<_, _> = tally.iter().collect();
+        writeln!(out, "{}", json(&counts)?)?;
+    } else {
+        let counts: Vec<_> = tally
+            .iter()
+            .filter(|(name, n)| *n > 0 || ["received", "answered"].contains(name))
+            .map(|(name, n)| format!("{name} {n}"))
+            .collect();
+        writeln!(out, "{}", counts.join(", "))?;
+    }
+    Ok(out.flush()?)
 }
 
 #[cfg(test)]

@@ -175,12 +175,36 @@ fn wait_for_trouble(page: &str) -> Value {
 }
 
 #[test]
+fn a_server_of_its_own_time_says_at_the_end_what_it_did() {
+    let dir = Dir::new();
+    let listen = ["serve", "--json", "--listen", "127.0.0.1:0"];
+    let mut server = Process::start(&dir, "serve.log", &listen);
+    server.wait_for("}\n");
+    let ready: serde_json::Value = serde_json::from_str(&server.output()).unwrap();
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(ready["listen"].as_str().unwrap()).unwrap();
+    client.set_read_timeout(Some(crate::support::SOON)).unwrap();
+    // One that is none, and a request of version 4.
+    client.send(&[1, 2, 3]).unwrap();
+    let mut request = [0; 48];
+    request[0] = 0x23;
+    client.send(&request).unwrap();
+    assert_eq!(client.recv(&mut [0; 64]).unwrap(), 48);
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let output = server.output();
+    let end: serde_json::Value = serde_json::from_str(output.lines().nth(1).unwrap()).unwrap();
+    assert_eq!((&end["received"], &end["answered"]), (&2.into(), &1.into()), "{output}");
+}
+
+#[test]
 fn a_signal_ends_a_server_that_nobody_asks() {
     let dir = Dir::new();
     let mut server = Process::start(&dir, "serve.log", &["serve", "--listen", "127.0.0.1:0"]);
     server.wait_for("serving on 127.0.0.1:");
     server.signal("INT");
     assert_eq!(server.wait().code(), Some(0));
+    assert!(server.output().ends_with("\nreceived 0, answered 0\n"), "{}", server.output());
 }
 
 #[test]

@@ -53,7 +53,8 @@ impl Engine {
                     let held = held.iter().find(|held| held.server == name);
                     let held = held.and_then(|held| held.prior(&self.hand));
                     let agreed = known.time.and_then(|_| known.agreed.get(&name).copied());
-                    let of_page = known.time.map(|time| TimePrior { known: agreed.flatten(), ..time });
+                    let of_page =
+                        known.time.map(|time| TimePrior { known: agreed.flatten(), ..time });
                     let (time, agreed) = (held.or(of_page), agreed.is_some());
                     let basis = Basis { time, own: agreed || held.is_some(), ..basis };
                     let mut source =
@@ -65,9 +66,8 @@ impl Engine {
             self.sources.push(source);
         }
         // What is held against those that go, or have yet to answer, is not lost.
-        let answered = |name: &str| {
-            self.sources.iter().any(|s| s.name() == name && s.estimate(at).is_some())
-        };
+        let answered =
+            |name: &str| self.sources.iter().any(|s| s.name() == name && s.estimate(at).is_some());
         self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
         let mut lost_selected = old.values().any(|s| s.selection == Selection::Selected);
         actions.extend(old.values().map(|s| Action::Close { source: s.id }));

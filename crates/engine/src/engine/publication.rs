@@ -272,7 +272,7 @@ impl Engine {
             let id = self.preferred.choose(&candidates, all, at, nominal)?;
             let (index, estimate) = prefer::mark(&mut voices, id)?;
             let voice = &voices.get(index)?.voice;
-            let patience = voice.patience() - voice.age(&estimate, at);
+            let patience = voice.left(&estimate, at);
             let disputed = Span::ZERO;
             return Some(Chosen { index, estimate, disputed, others: 0, patience });
         }
