@@ -100,7 +100,7 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
     writeln!(out, "* leads (until another's part is much larger)  + combined  - agrees, no part")?;
     writeln!(
         out,
-        "x falseticker  ≠ no majority  ~ smears  ? nothing yet  h silent lately  ! held off"
+        "x falseticker  ≠ no majority  ~ smears  ? nothing yet  h silent  ! held off"
     )?;
     writeln!(out, "offset: {} (-v says why)", reference(sources))
 }
@@ -547,7 +547,7 @@ mod tests {
         assert!(shown.contains("offset: a:123's (in the middle) - the server's: no clock yet"));
         assert!(shown.lines().nth(2).unwrap().contains("-50.000 ms"), "{shown}");
         assert!(shown.lines().nth(2).unwrap().starts_with("≠  b:123"), "{shown}");
-        assert!(shown.lines().all(|line| line.chars().count() <= 85), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
         let detail = text(|out| split.iter().try_for_each(|one| write_detail(one, out)));
         assert!(detail.contains("offset      the others' are shown against it; ± 13.000 ms"));
         assert!(!detail.contains("falseticker"), "{detail}");

@@ -214,6 +214,50 @@ fn a_reload_keeps_what_was_learnt_and_the_log_repeats_it() {
 }
 
 #[test]
+fn what_is_held_off_stays_so_over_a_restart_without_state() {
+    let (dir, other) = (Dir::new(), Dir::new());
+    let honest = Server::start(&dir, "127.0.0.1:0", "0s", "0");
+    let stepped = Server::start(&other, "127.0.0.1:0", "5s", "0");
+    let page = dir.join("clock");
+    let status = || truechimer(&["status", "--json", "--page", &page]).json();
+    let ends = |mut daemon: Process| {
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
+    };
+    let first = daemon(&dir, &[(&honest.address, 1)]);
+    assert_eq!(truechimer(&["waitsync", "--page", &page]).code, 0);
+    assert_eq!(int(&status(), "disputed_bound_ns"), 0);
+    ends(first);
+    let clock = Clock::open_at(&page).unwrap();
+    // The second daemon holds off what contradicts the page, the third what the second held off.
+    for _ in 0..2 {
+        let daemon = daemon(&dir, &[(&stepped.address, 1)]);
+        let end = Instant::now() + SOON;
+        let sources = || truechimer(&["sources", "--json", "--page", &page]).json();
+        while int(&sources()[0], "reach") < 0o37 {
+            for server in [&honest, &stepped] {
+                check(&clock, server);
+            }
+            assert!(Instant::now() < end, "{}", daemon.output());
+            sleep(Duration::from_millis(50));
+        }
+        assert_eq!(int(&sources()[0], "accepted"), 0);
+        let status = status();
+        assert_eq!(status["status"], "holdover");
+        let held = format!("held against {}, which says +", stepped.address);
+        assert!(status["reason"].as_str().unwrap().starts_with(&held), "{status}");
+        let disputed = int(&status, "disputed_bound_ns");
+        assert!((4_800_000_000..5_050_000_000).contains(&disputed), "{status}");
+        ends(daemon);
+        // The page alone says so too.
+        let now = truechimer(&["now", "--page", &page]);
+        assert!(now.code == 0 && now.out.contains(" + disputed "), "{now:?}");
+        let disputed = clock.view().unwrap().disputed().unwrap();
+        assert!(disputed > Span::from_millis(4_800), "{disputed}");
+    }
+}
+
+#[test]
 fn the_demonstration_is_good_and_says_why() {
     let seconds = Instant::now();
     let demo = truechimer(&["demo", "--seconds", "6", "--json", "--counter", "raw"]);
