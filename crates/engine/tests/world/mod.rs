@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod again;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

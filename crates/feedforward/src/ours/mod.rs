@@ -139,11 +139,15 @@ impl Ours {
         let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
         // What was in doubt before stays so, even if what is known has become as vague meanwhile.
         let again = |known: &Corridor, prior: &TimePrior| {
-            let step = own.clamp(middle) - (known.low + known.high) / 2.0;
+            let centre = (known.low + known.high) / 2.0;
+            let step = own.clamp(middle) - centre;
             match prior.doubted {
                 Some(Disputed::Step(_, before)) => (step - seconds(before)).abs() < step.abs(),
                 // Nearer to the end of what was covered then than to that of what was known.
-                Some(Disputed::Beyond(by)) => step.abs() > seconds(prior.bound) + seconds(by) / 2.0,
+                Some(Disputed::Beyond(by)) => {
+                    own.clamp(centre) != centre
+                        && step.abs() > seconds(prior.bound) + seconds(by) / 2.0
+                }
                 None => false,
             }
         };

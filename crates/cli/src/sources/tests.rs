@@ -1,0 +1,258 @@
+//! What `sources` shows, by example.
+
+use super::*;
+use truechimer_engine::Doubted;
+use truechimer_time::Rate;
+
+fn source() -> SourceReport {
+    SourceReport {
+        name: "ntp.example.org:123".into(),
+        is_pulse: false,
+        address: Some("192.0.2.7:123".parse().unwrap()),
+        selection: Selection::Selected,
+        weight: Some(0.837),
+        why: None,
+        holdover: false,
+        reach: 0o377,
+        poll: 16,
+        last_reply: Some(Span::from_millis(3_250)),
+        stratum: Some(2),
+        reference: Some("192.0.2.1".into()),
+        leap: Some(0),
+        root_distance: Some(Span::from_micros(12_345)),
+        rtt: Some(Span::from_micros(700)),
+        rtt_floor: Some(Span::from_micros(612)),
+        offset: Some(Span::from_nanos(-1_234)),
+        offset_to: None,
+        bound: Some(Span::from_micros(13_000)),
+        deviation: Some(Span::from_nanos(321)),
+        skew: Some(Rate::from_ppb(-12_345)),
+        sent_method: Some(StampMethod::Kernel),
+        received_method: Some(StampMethod::User),
+        stamp_errors: Some((Span::from_nanos(40), Span::from_micros(21))),
+        requests: 120,
+        accepted: 118,
+        timeouts: 2,
+        refused: BTreeMap::from([("wrong-origin".into(), 3), ("duplicate".into(), 1)]),
+        asymmetry: None,
+        trouble: None,
+        doubt: None,
+    }
+}
+
+/// One that never answered.
+fn silent() -> SourceReport {
+    SourceReport {
+        name: "nowhere.invalid:123".into(),
+        address: None,
+        selection: Selection::Unusable,
+        weight: None,
+        reach: 0,
+        last_reply: None,
+        stratum: None,
+        reference: None,
+        leap: None,
+        root_distance: None,
+        rtt: None,
+        rtt_floor: None,
+        offset: None,
+        bound: None,
+        deviation: None,
+        skew: None,
+        sent_method: None,
+        received_method: None,
+        stamp_errors: None,
+        requests: 0,
+        accepted: 0,
+        timeouts: 0,
+        refused: BTreeMap::new(),
+        trouble: Some("cannot resolve".into()),
+        ..source()
+    }
+}
+
+fn text(write: impl Fn(&mut Vec<u8>) -> io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_table_shows_who_is_followed_and_who_is_in_trouble() {
+    let shown = text(|out| write_table(&[source(), silent()], out));
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines[1].starts_with("*  ntp.example.org:123   84%   2  377  3.2 s"), "{shown}");
+    assert!(lines[1].ends_with("-1.234 µs  13.000 ms  612.000 µs"), "{shown}");
+    assert!(lines[2].starts_with("?  nowhere.invalid:123"));
+    assert!(lines[3].ends_with("replies are stamped in user space, as the kernel does not"));
+    assert_eq!(lines[4], "nowhere.invalid:123: cannot resolve");
+    assert!(lines[..3].iter().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+#[test]
+fn the_detail_counts_refusals_by_reason() {
+    let shown = text(|out| write_detail(&source(), out));
+    assert!(shown.contains("refused     duplicate 1, wrong-origin 3"), "{shown}");
+    assert!(shown.contains("kernel/user, sent to ± 40.000 ns, received to ± 21.000 µs"));
+    assert!(!shown.contains("trouble"));
+    assert!(text(|out| write_detail(&silent(), out)).contains("has not answered yet"));
+}
+
+#[test]
+fn a_share_is_said_as_people_say_it() {
+    let detail = |selection, weight| {
+        let source = SourceReport { selection, weight, ..source() };
+        text(|out| write_detail(&source, out)).lines().nth(1).unwrap().trim().to_owned()
+    };
+    let leads = |weight| detail(Selection::Selected, weight);
+    let alone = "part        * leads: the published time is by this one alone";
+    assert_eq!([leads(Some(1.0)), leads(None)], [alone, alone]);
+    assert_eq!(
+        leads(Some(0.837)),
+        "part        * leads: 84% of where the published time stands is by it; another leads \
+         once its share is 2.5 times as large"
+    );
+    assert!(leads(Some(0.997)).contains(": >99% of where"), "{}", leads(Some(0.997)));
+    let little = detail(Selection::Combined, Some(0.001));
+    assert_eq!(little, "part        + combined: <1% of where the published time stands is by it");
+    assert!(detail(Selection::Truechimer, None).ends_with("has no part in the published time"));
+}
+
+#[test]
+fn a_pulse_has_edges_and_no_server() {
+    let pulse = SourceReport {
+        name: "gps".into(),
+        is_pulse: true,
+        address: None,
+        poll: 1,
+        stratum: Some(0),
+        reference: Some("PPS".into()),
+        leap: None,
+        sent_method: None,
+        received_method: Some(StampMethod::Kernel),
+        ..source()
+    };
+    let shown = text(|out| write_detail(&pulse, out));
+    assert!(shown.starts_with("gps (pulse per second)\n"), "{shown}");
+    assert!(shown.contains("120 edges, 118 accepted, 2 missed"), "{shown}");
+    assert!(shown.contains("stamps      kernel, to ± 21.000 µs"), "{shown}");
+    assert!(!shown.contains("server") && !shown.contains("requests"), "{shown}");
+    let shown = text(|out| write_table(std::slice::from_ref(&pulse), out));
+    assert!(shown.lines().nth(1).unwrap().starts_with("*  gps      84%   0  377"), "{shown}");
+    let json = serde_json::to_value(Json::of(&pulse)).unwrap();
+    assert_eq!((&json["pulse"], &json["reference"]), (&true.into(), &"PPS".into()));
+}
+
+#[test]
+fn a_source_that_only_refuses_says_so_in_the_table() {
+    let refusing = SourceReport { trouble: None, refused: source().refused, ..silent() };
+    assert_eq!(trouble(&refusing).unwrap(), "refused: duplicate 1, wrong-origin 3");
+    let mute = SourceReport { trouble: None, timeouts: 4, ..silent() };
+    assert_eq!(trouble(&mute).unwrap(), "no answer to 4 requests");
+    assert_eq!(trouble(&source()), None);
+}
+
+#[test]
+fn who_has_no_part_says_why() {
+    let why = Some("it is 18.2 ms from where the majority agrees".to_owned());
+    let part = Selection::Falseticker;
+    let liar = SourceReport { selection: part, weight: None, why, ..source() };
+    let away = SourceReport { holdover: true, selection: Selection::Truechimer, ..liar.clone() };
+    let shown = text(|out| write_table(&[source(), liar.clone(), away.clone()], out));
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines[2].starts_with("x   ntp.example.org:123     -   2"), "{shown}");
+    assert!(lines[3].starts_with("-h  ntp.example.org:123     -   2"), "{shown}");
+    assert!(lines.iter().take(4).all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.lines().rev().take(3).all(|line| line.chars().count() <= 80), "{shown}");
+    let detail = text(|out| write_detail(&liar, out));
+    assert!(detail.contains("(it is 18.2 ms from where the majority agrees)"), "{detail}");
+    assert!(text(|out| write_detail(&away, out)).contains("; in holdover"));
+    let json = serde_json::to_value(Json::of(&liar)).unwrap();
+    assert_eq!((&json["selection"], json["weight"].is_null()), (&"falseticker".into(), true));
+}
+
+#[test]
+fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
+    let held = SourceReport {
+        doubt: Some(HELD),
+        why: Some("held off: its time moved by -150.000 ms".into()),
+        offset: Some(Span::from_millis(150)),
+        holdover: true,
+        weight: Some(1.0),
+        ..source()
+    };
+    let shown = text(|out| write_table(std::slice::from_ref(&held), out));
+    let row = shown.lines().nth(1).unwrap();
+    assert!(row.starts_with("*!  ntp.example.org:123     -   2  377"), "{shown}");
+    assert!(row.contains("+150.000 ms  13.000 ms"), "{shown}");
+    assert!(shown.contains("! held off"), "{shown}");
+    let detail = text(|out| write_detail(&held, out));
+    let part = "*! held off: its time moved by -150.000 ms: what was known by it before leads\n";
+    assert!(detail.contains(part), "{detail}");
+    let other = SourceReport { selection: Selection::Falseticker, ..held };
+    let detail = text(|out| write_detail(&other, out));
+    assert!(detail.contains("x! falseticker: is not where a majority agrees (held off: "));
+    let json = serde_json::to_value(Json::of(&other)).unwrap();
+    assert_eq!(json["why"], "held off: its time moved by -150.000 ms");
+}
+
+#[test]
+fn without_a_clock_offsets_say_what_they_are_shown_against() {
+    let of = |name: &str, offset| SourceReport {
+        name: name.into(),
+        selection: Selection::NoMajority,
+        weight: None,
+        offset: Some(offset),
+        offset_to: Some("a:123".into()),
+        ..source()
+    };
+    let split = [of("a:123", Span::ZERO), of("b:123", Span::from_millis(-50))];
+    let shown = text(|out| write_table(&split, out));
+    assert!(shown.contains("offset: a:123's (in the middle) - the server's: no clock yet"));
+    assert!(shown.lines().nth(2).unwrap().contains("-50.000 ms"), "{shown}");
+    assert!(shown.lines().nth(2).unwrap().starts_with("≠  b:123"), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let detail = text(|out| split.iter().try_for_each(|one| write_detail(one, out)));
+    assert!(detail.contains("offset      the others' are shown against it; ± 13.000 ms"));
+    assert!(!detail.contains("falseticker"), "{detail}");
+    assert!(detail.contains("≠ disagrees: no majority of the servers agrees"), "{detail}");
+    assert!(detail.contains("-50.000 ms ± 13.000 ms, of a:123, as there is no clock"));
+    let json = |source: &SourceReport| serde_json::to_value(Json::of(source)).unwrap();
+    assert_eq!(json(&split[1])["offset_to"], "a:123");
+    assert_eq!(json(&split[1])["selection"], "no-majority");
+    assert_eq!(json(&source())["offset_to"], "clock");
+    assert!(json(&silent())["offset_to"].is_null());
+}
+
+const HELD: Doubted = Doubted {
+    kind: DoubtKind::ServerStep,
+    age: Span::from_secs(190),
+    by: Some(Span::from_millis(-150)),
+    replies: Some(12),
+    left: Some(Span::from_secs(3410)),
+};
+
+#[test]
+fn a_doubt_is_for_programs_too() {
+    let held = HELD;
+    let json = serde_json::to_value(Json::of(&SourceReport { doubt: Some(held), ..source() }));
+    let expected = serde_json::json!({
+        "kind": "server-step", "age_ns": 190_000_000_000_i64, "by_ns": -150_000_000,
+        "replies": 12, "believed_in_ns": 3_410_000_000_000_i64,
+    });
+    assert_eq!(json.unwrap()["doubt"], expected);
+    let alone = Doubted { kind: DoubtKind::Silent, by: None, replies: None, left: None, ..held };
+    let json = serde_json::to_value(DoubtJson::of(&alone)).unwrap();
+    assert_eq!(json["kind"], "silent");
+    assert!(["by_ns", "replies", "believed_in_ns"].iter().all(|name| json[name].is_null()));
+    assert!(serde_json::to_value(Json::of(&source())).unwrap()["doubt"].is_null());
+}
+
+#[test]
+fn json_is_in_nanoseconds() {
+    let json = serde_json::to_value(Json::of(&source())).unwrap();
+    assert_eq!(json["offset_ns"], -1_234);
+    assert_eq!(json["skew_ppb"], -12_345.0);
+    assert_eq!(json["selection"], "selected");
+    assert_eq!(json["refused"]["wrong-origin"], 3);
+}
