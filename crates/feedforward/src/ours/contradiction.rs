@@ -82,7 +82,8 @@ impl Ours {
     /// clock known from an earlier run has the credit that it had there, or all if nobody has kept that.
     pub(super) fn wanted(&self, state: &State) -> f64 {
         let configured = seconds(self.settings.accept_step_after).max(0.0);
-        let known = if state.unproven { state.before } else { Some((state.begun, state.last_used)) };
+        let known =
+            if state.unproven { state.before } else { Some((state.begun, state.last_used)) };
         known.map_or(configured, |(since, until)| configured.min(self.seconds(since, until)))
     }
 
