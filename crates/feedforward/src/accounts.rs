@@ -85,10 +85,11 @@ impl Accounts {
         self.others.iter_mut().for_each(|account| f(&mut account.bank));
     }
 
-    /// See [`Bank::has_server_moved`]: no account explains it otherwise.
+    /// See [`Bank::has_server_moved`]: the accounts that explain it otherwise are the less likely ones.
     pub(crate) fn has_server_moved(&self, seen: Seen, gap: f64, slack: f64) -> bool {
-        let mut all = core::iter::once(&self.best).chain(&self.others);
-        all.all(|account| account.bank.has_server_moved(seen, gap, slack))
+        let all = core::iter::once(&self.best).chain(&self.others);
+        let otherwise = all.filter(|account| !account.bank.has_server_moved(seen, gap, slack));
+        otherwise.map(|account| libm::exp(account.log)).sum::<f64>() < 0.5
     }
 
     /// Takes in an exchange that has just arrived; the rate is known to `slack`. What comes back is

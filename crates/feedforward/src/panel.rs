@@ -41,6 +41,8 @@ const NEVER: f64 = -100.0;
 const SURE: f64 = 5.0;
 /// ... and the other follows it, if their clocks are so many standard deviations apart.
 const APART: f64 = 6.0;
+/// ... or if it knows so many times less: it may be anywhere by the time that it is believed again.
+const VAGUE: f64 = 100.0;
 
 /// See the module's text.
 #[derive(Clone, Debug)]
@@ -188,10 +190,11 @@ impl Panel {
     fn follow(&mut self, seen: Seen, slack: f64) {
         let (floored, even) = (self.floored(), self.even.now());
         let apart = (floored.theta - even.theta).abs();
-        if apart <= APART * libm::sqrt(floored.theta_var + even.theta_var) {
+        let sure = self.doubtful || self.even_log > SURE;
+        let vague = sure && floored.theta_var > VAGUE * VAGUE * even.theta_var;
+        if !vague && apart <= APART * libm::sqrt(floored.theta_var + even.theta_var) {
             return;
         }
-        let sure = self.doubtful || self.even_log > SURE;
         if self.even_log < -SURE && !sure {
             self.even.follow(&floored);
         } else if sure && self.sharp.best().started() {
