@@ -91,22 +91,23 @@ fn a_shorter_route_is_no_other_clock() {
 }
 
 /// By about as much as packets queue: the first that is early fits another rate of the oscillator as
-/// well, and who took it for that was off by up to 50 µs, in a quarter of the runs at 10 µs.
+/// well, and who took it for that was off by up to 50 µs, in a quarter of the runs at 10 µs. The last
+/// seeds are of 250 those that were worst for long.
 #[test]
 fn a_slightly_shorter_route_is_no_other_clock() {
     let mut far = 0;
-    for by in [-0.01, -0.015, -0.025] {
+    for by in [-0.01, -0.015, -0.02, -0.025] {
         let scenario = route(0.1, by, by);
-        for seed in 1..=12 {
+        for seed in (1..=12).chain([25, 72, 89]) {
             let run = simulate_alike(&scenario, EstimatorKind::Ours, seed).unwrap();
             let worst = largest(after(&run.trace, 0.0, 3000.0).map(|s| s.error));
             far += u32::from(worst > 20e-6);
-            assert!(worst < 50e-6, "{by} ms, seed {seed}: {worst}");
+            assert!(worst < 30e-6, "{by} ms, seed {seed}: {worst}");
             let outside = run.trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
             assert_eq!(outside, 0, "{by} ms, seed {seed}: seconds outside the bound");
         }
     }
-    assert!(far <= 2, "{far} of 36 above 20 µs");
+    assert!(far <= 2, "{far} of 60 above 20 µs");
 }
 
 #[test]

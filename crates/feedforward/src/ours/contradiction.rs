@@ -3,6 +3,7 @@
 use truechimer_time::{Count, Span};
 
 use super::measured::Measured;
+use super::promise::{Broken, Promise};
 use super::state::State;
 use super::{FLOOR_NOISE, Ours, RATE_SIGMAS, UNKNOWN_RATE};
 use crate::corridor::Corridor;
@@ -15,6 +16,10 @@ use crate::{Accepted, Doubt, Refusal};
 
 /// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last place.
 const ROUNDED: f64 = 8.0 * f64::EPSILON;
+
+/// While newcomers are held off, the oscillator is thought to stray as much as in so many seconds, however
+/// long that takes: else they would agree with what is known as soon as they have lasted.
+const STRAYS: f64 = 80.0;
 
 impl Ours {
     /// The rates by which newcomers may agree, `at` a count.
@@ -41,7 +46,12 @@ impl Ours {
                 let dt = self.seconds(q.newest.received, m.received);
                 q.take(*m, own, dt, rates, step);
             }
-            none => *none = Some(Quarantine::begin(*m, own, before, old.theta, step)),
+            none => {
+                *none = Some(Quarantine::begin(*m, own, before, old.theta, step));
+                let pair = self.slow.rate(state.floor_known());
+                let open = pair.error + fraction(self.settings.max_wander);
+                state.filter.confine(pair.rate - open, pair.rate + open);
+            }
         }
         let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
         let evidence = q.evidence(self.wanted(state), |from| self.seconds(from, m.received));
@@ -60,7 +70,11 @@ impl Ours {
         let gap = self.seconds(state.at, m.received);
         // Whoever does not hold out against a step need not look for small ones.
         let holds_out = self.settings.accept_step_after > Span::ZERO;
-        let moved = holds_out && state.filter.has_server_moved(m.seen(), gap, rates.slack);
+        let strays = match state.quarantine {
+            Some(_) => rates.slack * (STRAYS / gap.max(STRAYS)),
+            None => rates.slack,
+        };
+        let moved = holds_out && state.filter.has_server_moved(m.seen(), gap, strays);
         let Some(q) = &mut state.quarantine else { return moved };
         if moved {
             return true;
@@ -125,6 +139,7 @@ impl Ours {
         state.rtt.push(m.round_trip(rates.rate), dt);
         state.at = m.received;
         state.begun = m.received;
+        state.promise = Promise::new(m.received, state.corridor);
         state.likely = state.corridor;
         state.quarantine = None;
         state.unproven = false;
@@ -134,6 +149,62 @@ impl Ours {
         }
         self.slow.clear(state.floor_known());
         (step, m)
+    }
+
+    /// How far the rate may stray from its mean by the promise.
+    pub(super) fn promised_wander(&self, state: &State, at: Count) -> f64 {
+        let since = state.promise.broken().map_or(state.last_used, |broken| broken.since);
+        self.wander(self.seconds(since, at))
+    }
+
+    /// Where θ is at a count if the oscillator has kept its promise.
+    pub(super) fn promised(&self, state: &State, at: Count) -> Corridor {
+        let rate = state.promise.broken().map_or(self.slow.causal_rate(), |broken| broken.rate);
+        let dt = self.seconds(state.promise.at(), at);
+        state.promise.later(dt, rate, self.promised_wander(state, at))
+    }
+
+    /// An exchange contradicts those before it, which contradict the oscillator's promise. Perhaps it
+    /// keeps that: where θ is by both then.
+    pub(super) fn promised_again(&self, state: &State, m: &Measured) -> Option<(Broken, Corridor)> {
+        let broken = state.promise.broken()?;
+        let promised = self.promised(state, m.received);
+        let wander = self.promised_wander(state, m.received);
+        let own = m.corridor(broken.rate.rate, broken.rate.error + wander);
+        promised.intersection(&own).map(|both| (broken, both))
+    }
+
+    /// It was the server that drifted: the clock goes on from `both` and by the rate from before. What
+    /// comes back is the step.
+    pub(super) fn go_back(
+        &mut self,
+        state: &mut State,
+        m: &Measured,
+        both: Corridor,
+        broken: Broken,
+    ) -> Span {
+        let Broken { rate, .. } = broken;
+        let error = rate.error + self.promised_wander(state, m.received);
+        let old = state.filter.now().later(self.seconds(state.at, m.received));
+        let theta = both.clamp((m.forward + rate.rate * m.duration + m.backward) / 2.0);
+        let deviation = m.round_trip(rate.rate).max(0.0) / 2.0 + FLOOR_NOISE;
+        self.slow = Slow::new(SlowRate { rate: rate.rate, error });
+        state.filter = m.filter(
+            Known { mean: theta, deviation: deviation / 2.0 },
+            Known { mean: rate.rate, deviation: error / RATE_SIGMAS },
+        );
+        let excess = m.excess(state);
+        let _ = state.filter.take(m.seen(), error, excess);
+        state.rtt.push(m.round_trip(rate.rate), self.seconds(state.last_used, m.received));
+        state.at = m.received;
+        (state.corridor, state.likely) = (both, both);
+        state.promise = Promise::new(m.received, both);
+        state.quarantine = None;
+        state.directions = Floor::new();
+        if let Some(declared) = &mut state.declared {
+            declared.forget();
+        }
+        span(theta - old.theta)
     }
 
     /// See [`Estimator::doubt`](crate::Estimator::doubt).

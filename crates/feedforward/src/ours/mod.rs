@@ -16,12 +16,14 @@
 
 mod contradiction;
 mod measured;
+mod promise;
 mod rates;
 mod state;
 
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 pub(crate) use self::measured::Measured;
+use self::promise::{Course, Promise};
 use self::state::State;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
@@ -173,6 +175,7 @@ impl Ours {
             ),
             at: m.received,
             corridor,
+            promise: Promise::new(m.received, corridor),
             likely: corridor,
             quarantine: None,
             unproven: contradicted.is_some(),
@@ -214,6 +217,11 @@ impl Ours {
 
     /// What is left to do after an exchange was used.
     fn used(&mut self, state: &mut State, m: &Measured, slack: f64) {
+        if let Some(broken) = state.promise.broken()
+            && self.seconds(broken.since, m.received) >= self.wanted(state)
+        {
+            state.promise = Promise::new(m.received, state.corridor);
+        }
         state.push_width(self.seconds(state.last_used, m.received));
         state.root_distance = m.root_distance;
         state.last_used = m.received;
@@ -261,7 +269,14 @@ impl Estimator for Ours {
         let rates = Rates { slack, ..self.rates(state, at) };
         let reach =
             |q: Quarantine| q.corridor(self.seconds(q.newest.received, at), rates).reach(theta);
-        let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach))
+        // Where the exchanges left what the oscillator promises, that may still be where time is.
+        let promised = state.promise.broken().map(|broken| {
+            let open = (broken.rate.rate - filter.rate).abs() + broken.rate.error;
+            (self.promised(state, at).reach(theta), open + self.promised_wander(state, at))
+        });
+        let (promised, parting) = promised.unwrap_or_default();
+        let growth = growth.max(parting);
+        let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach)).max(promised)
             + seconds(self.settings.nominal.span(self.settings.resolution));
         let slow = self.slow.difference(state.floor_known());
         // Two independent limits of how far the slow rate may be from the rate of now: what its
@@ -321,6 +336,7 @@ impl Estimator for Ours {
             for corridor in [&mut state.corridor, &mut state.likely] {
                 (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
             }
+            state.promise.shift(by);
             self.slow.shift(by);
             state.declared = declared;
             if let Some(q) = &mut state.quarantine {
@@ -378,6 +394,15 @@ impl Ours {
                 } else {
                     state.filter.predict(since);
                 }
+                let promised = self.promised(state, m.received);
+                let mean = self.slow.causal_rate();
+                let course = Course {
+                    rate: mean,
+                    strayed: rate - mean.rate,
+                    seconds: |from, to| self.seconds(from, to),
+                    wander: |stale| self.wander(stale),
+                };
+                state.promise.go_on(m.received, promised, &both, &course);
                 let below = m.excess(state).min(0.0);
                 state.rtt.push(m.round_trip(rate), dt);
                 let likely_slack = self.likely_slack(&predicted, state.floor_known());
@@ -411,7 +436,13 @@ impl Ours {
                     }
                 }
             }
-            None => Accepted::Stepped(self.quarantine(state, &mut m, own, before)?),
+            None => {
+                if let Some((broken, both)) = self.promised_again(state, &m) {
+                    Accepted::Stepped(self.go_back(state, &m, both, broken))
+                } else {
+                    Accepted::Stepped(self.quarantine(state, &mut m, own, before)?)
+                }
+            }
         };
         self.used(state, &m, slack);
         Ok(accepted)

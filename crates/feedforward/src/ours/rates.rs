@@ -1,7 +1,7 @@
 //! How far the rate may be from what is believed of it.
 
 use super::state::State;
-use super::{Ours, RATE_SIGMAS};
+use super::{Ours, RATE_SIGMAS, WANDER_ROOM};
 use crate::bank::Belief;
 use crate::number::fraction;
 use crate::slow::FloorKnown;
@@ -30,11 +30,12 @@ impl Ours {
     }
 
     /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
-    /// what causality leaves open.
+    /// what causality leaves open, and no more than an oscillator may stray that breaks its promise.
     pub(super) fn rate_slack(&self, filter: &Belief, stale: f64) -> f64 {
         let causal = self.slow.causal_rate();
         let open = (causal.rate - filter.rate).abs() + causal.error;
-        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(open) + self.wander(stale)
+        let most = open + (WANDER_ROOM - 1.0) * fraction(self.settings.max_wander);
+        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).clamp(open, most) + self.wander(stale)
     }
 
     /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of them.

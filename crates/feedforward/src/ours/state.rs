@@ -2,6 +2,7 @@
 
 use truechimer_time::{Count, Instant};
 
+use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::floor::Floor;
@@ -20,6 +21,7 @@ pub(super) struct State {
     pub(super) filter: Panel,
     pub(super) at: Count,
     pub(super) corridor: Corridor,
+    pub(super) promise: Promise,
     /// The corridor if the filter's own idea of the rate is right: for the floors only.
     pub(super) likely: Corridor,
     pub(super) quarantine: Option<Quarantine>,

@@ -112,6 +112,16 @@ fn stubborn() -> Vec<Scenario> {
             ramp(on_lan(), -200.0),
         ),
         single(
+            "server-ramp-2ppm",
+            "the server's clock gains 2 ppm for ten minutes and is right again",
+            ramp(on_lan(), 2.0),
+        ),
+        single(
+            "server-ramp-5ppm-behind",
+            "the server's clock loses 5 ppm for ten minutes and is right again",
+            ramp(on_lan(), -5.0),
+        ),
+        single(
             "server-wrong-again",
             "the server is 150 ms wrong for ten minutes in every twenty, nine times",
             ServerSpec { lies: again.collect(), ..on_lan() },
