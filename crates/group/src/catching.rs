@@ -171,7 +171,7 @@ impl Engine {
             }
         };
         let state = State::restore(&self.group, transfer.snapshot);
-        self.commits.enter(state.point);
+        self.commits.enter(&state);
         self.commits.entered = state.point;
         self.commits.established = 0;
         self.counts.gaps += 1;
@@ -220,6 +220,7 @@ impl Engine {
         self.catching = Some(catching);
         for (from, at, message) in queue {
             self.place.mark = at;
+            self.heard(from, message.as_ref());
             self.apply(from, message.as_ref());
         }
         self.catching = None;
@@ -235,7 +236,8 @@ impl Engine {
         self.enter(Phase::Live);
         self.outbox.report_anew();
         self.check_commits();
-        if !self.place.admits() {
+        self.leave_if_outnumbered();
+        if self.phase == Phase::Live && !self.place.admits() {
             // The others take us to be in, but the layer below has changed its mind.
             self.go_outside();
             self.outbox.leaving = true;

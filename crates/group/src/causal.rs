@@ -34,6 +34,7 @@ impl Engine {
             return self.refuse(from, token, Refusal::StampTooFarAhead);
         }
         let decided = state.decide(&self.group, from, time);
+        state.record(&[token]);
         let its = state.held.iter().filter(|held| held.from == from);
         let (many, bytes) =
             its.fold((0, 0), |(many, bytes), held| (many + 1, bytes + held.payload.len()));

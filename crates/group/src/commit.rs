@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::course::Course;
 use crate::engine::Engine;
-use crate::event::Action;
+use crate::event::{Action, Notice};
+use crate::message::Message;
+use crate::state::State;
 use crate::types::{Member, Phase, Point};
 
 /// What has been heard of the others, and who waits for that.
@@ -11,6 +14,11 @@ use crate::types::{Member, Phase, Point};
 pub(crate) struct Commits {
     /// The last header of each live member in this or an earlier generation.
     pub(crate) heard: BTreeMap<Member, Heard>,
+    /// What we have come through since we were let in.
+    pub(crate) course: Course,
+    /// While somebody's stream differs from ours: when a header is due that lets all see what ours
+    /// is, and how many there have been.
+    doubt: Option<(i64, u32)>,
     /// The last generation in which more than half of the universe was heard as live.
     pub(crate) established: u64,
     /// The greatest index of this generation that any header delivered here acknowledged.
@@ -33,6 +41,8 @@ pub(crate) struct Heard {
     pub(crate) generation: u64,
     /// The last acknowledgement that counts.
     pub(crate) acknowledged: Point,
+    /// What it has delivered is not what was delivered here.
+    differs: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -44,6 +54,9 @@ struct Waiting {
 
 /// After this long an unanswered question is put again, ns.
 const AGAIN_NS: i64 = 1_000_000_000;
+/// After this long a member in doubt says again where it is, each time twice as long, ns; some seconds
+/// at most.
+const DOUBT_NS: i64 = 10_000_000;
 
 impl Commits {
     /// A new generation begins here.
@@ -51,13 +64,31 @@ impl Commits {
         self.confirmed = point.index;
     }
 
-    /// We are let in.
-    pub(crate) fn enter(&mut self, point: Point) {
+    /// We are let in, with this state.
+    pub(crate) fn enter(&mut self, state: &State) {
         self.heard.clear();
-        self.confirmed = point.index;
+        self.course.clear();
+        self.course.pass(state.point, state.history);
+        self.doubt = None;
+        self.confirmed = state.point.index;
         self.asked = None;
         self.said = Point::default();
         self.said_generation = 0;
+    }
+
+    /// When a member in doubt is to say where it is.
+    pub(crate) fn doubt_due(&self) -> Option<i64> {
+        Some(self.doubt?.0)
+    }
+
+    /// A header has been sent.
+    pub(crate) fn doubt_said(&mut self, now: i64) {
+        if let Some((due, times)) = &mut self.doubt
+            && *due <= now
+        {
+            *due = now.saturating_add(DOUBT_NS << *times);
+            *times = (*times + 1).min(9);
+        }
     }
 
     /// Nothing that waits can be known any more: the tokens.
@@ -118,24 +149,56 @@ impl Engine {
         self.check_commits();
     }
 
-    /// A live member's header was delivered.
-    pub(crate) fn heard(&mut self, from: Member, point: Point, established: bool) {
-        // Nobody has delivered what is not there yet.
-        let Some(state) = self.state.as_ref().filter(|state| point <= state.point) else { return };
-        if point.generation == state.point.generation {
+    /// The header of a live member's message, which comes next: whether it acknowledges what was
+    /// delivered here, or something else.
+    ///
+    /// The layer below may keep part of the stream from some members and not say so (Corosync 3.1
+    /// does where its own synchronisation is broken off by a further change of the ring). Who of
+    /// them is right only numbers can tell: see [`leave_if_outnumbered`](Engine::leave_if_outnumbered).
+    pub(crate) fn heard(&mut self, from: Member, message: Option<&Message>) {
+        let Some((state, message)) = self.state.as_ref().zip(message) else { return };
+        if !state.lives(from, message.incarnation) {
+            return;
+        }
+        let Message { point, history, established, .. } = *message;
+        let same = self.commits.course.same(point, history);
+        if same == Some(true) && point.generation == state.point.generation {
             self.commits.confirmed = self.commits.confirmed.max(point.index);
         }
         if !self.group.counts(from) {
             return;
         }
-        let heard = self
-            .commits
-            .heard
-            .entry(from)
-            .or_insert(Heard { generation: 0, acknowledged: Point::default() });
-        heard.generation = point.generation;
-        if established {
+        let unheard = Heard { generation: 0, acknowledged: Point::default(), differs: false };
+        let heard = self.commits.heard.entry(from).or_insert(unheard);
+        if same != Some(false) {
+            heard.generation = point.generation;
+        } else if from != self.own.member && !heard.differs {
+            heard.differs = true;
+            self.commits.doubt = Some((self.now.physical, 0));
+        }
+        if established && same == Some(true) {
             heard.acknowledged = heard.acknowledged.max(point);
+        }
+    }
+
+    /// Where so many live replicas have delivered something else that no majority can have what we
+    /// have, we come in anew. What a majority has acknowledged stays: whoever has that goes only if
+    /// enough others have gone another way since. Who goes another way alone does not throw out the
+    /// others, though it may have more messages than they.
+    pub(crate) fn leave_if_outnumbered(&mut self) {
+        let Some(state) = self.live() else { return };
+        let replicas = state.live.keys().filter(|&&member| self.group.counts(member)).count();
+        let differs = |member: &Member| self.commits.heard.get(member).is_some_and(|it| it.differs);
+        let differing: Vec<Member> =
+            state.live.keys().copied().filter(|member| differs(member)).collect();
+        let Some(&from) = differing.first() else {
+            self.commits.doubt = None;
+            return;
+        };
+        if !self.group.majority(replicas - differing.len()) {
+            self.notice(Notice::Missed { from });
+            self.go_outside();
+            self.consider_joining();
         }
     }
 
@@ -153,7 +216,7 @@ impl Engine {
         let own = self.own.member;
         self.commits.heard.retain(|member, _| state.live.contains_key(member));
         let here = self.commits.heard.iter().filter(|&(&member, heard)| {
-            member != own && heard.generation == state.point.generation
+            member != own && !heard.differs && heard.generation == state.point.generation
         });
         let mut established = self.commits.established;
         if self.group.majority(here.count() + usize::from(self.group.counts(own))) {

@@ -135,8 +135,7 @@ impl Engine {
         if stale || state.live.len() + self.place.joins.len() >= MOST_MEMBERS {
             return;
         }
-        state.live.remove(&from);
-        state.refresh(&self.group);
+        state.leave(&self.group, from);
         if let Some(standing) = join.standing
             && self.group.order == Order::Monotone
         {

@@ -7,6 +7,7 @@ mod causal;
 mod checkpoints;
 mod commit;
 mod compared;
+mod course;
 mod engine;
 mod event;
 mod joining;

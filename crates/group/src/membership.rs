@@ -82,13 +82,14 @@ impl Engine {
             let ended = state.point.generation;
             self.commits.established = self.commits.established.max(ended);
         }
-        state.point.generation = state.point.generation.saturating_add(1);
         state.live.retain(|member, _| stayed.contains(member));
+        state.begin_generation(state.point.generation.saturating_add(1));
         // The ring may have stood still for long: old reports would cut what is true by now.
         state.forget_reports();
         state.refresh(&self.group);
         self.outbox.report_anew();
         self.commits.generation(state.point);
+        self.passed();
         // Each for itself may have waited for one that is gone: the order of proposers begins anew.
         self.threads.wait_anew(self.now.physical, true);
         self.after_departure();
@@ -101,6 +102,7 @@ impl Engine {
             self.go_outside();
             self.consider_joining();
         }
+        self.leave_if_outnumbered();
     }
 
     pub(crate) fn quorum(&mut self, quorate: bool) {

@@ -30,6 +30,8 @@ pub(crate) struct Message {
     /// What the sender had delivered when it sent this; an acknowledgement. All 0 if it is not
     /// live.
     pub(crate) point: Point,
+    /// Digest of what that has come to, step by step. 0 if it is not live.
+    pub(crate) history: u64,
     /// Whether the sender has heard more than half of the universe as live members of
     /// `point.generation`: only then does `point` count as an acknowledgement.
     pub(crate) established: bool,
@@ -263,7 +265,7 @@ pub(crate) struct Snapshot {
     pub(crate) point: Point,
     /// The last value of the group's clock (with what leases reserved), ns.
     pub(crate) last: i64,
-    /// Digest of all values so far.
+    /// Digest of all that made it.
     pub(crate) history: u64,
     /// Whether the clock has been set by the members' UTC since the group began.
     pub(crate) tied: bool,

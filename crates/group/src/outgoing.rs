@@ -168,10 +168,14 @@ impl Engine {
 
     pub(crate) fn send(&mut self, entries: Vec<Entry>) {
         let live = self.phase == Phase::Live;
-        let point = if live { self.point() } else { Point::default() };
+        let (point, history) = match self.live() {
+            Some(state) => (state.point, state.history),
+            None => (Point::default(), 0),
+        };
         let established = self.is_established() && self.is_replica();
         if live {
             self.commits.said_generation = point.generation;
+            self.commits.doubt_said(self.now.physical);
             if established {
                 self.commits.said = point;
                 self.commits.asked = self.commits.asked.filter(|&asked| asked > point);
@@ -181,6 +185,7 @@ impl Engine {
             group: self.digest,
             incarnation: self.own.incarnation,
             point,
+            history,
             established,
             entries,
         };
@@ -200,6 +205,7 @@ impl Engine {
     fn owes_header(&self) -> bool {
         let Some(state) = self.live().filter(|_| self.is_replica()) else { return false };
         self.commits.said_generation != state.point.generation
+            || self.commits.doubt_due().is_some_and(|due| due <= self.now.physical)
             || (self.is_established()
                 && self.commits.asked.is_some_and(|asked| asked <= state.point))
     }
@@ -385,8 +391,10 @@ impl Engine {
         let ask = self.commits.next_due(self.own.stagger_ns);
         let parts = self.part_turns().filter(|_| replica).map(|(_, turn)| turn).min();
         let turn = self.turns().map(|(_, turn)| turn).min();
+        let at_once = at_once.then_some(now);
+        let doubt = self.commits.doubt_due().filter(|_| replica);
         let others =
-            [at_once.then_some(now), self.report_due(), ask, parts, turn, self.causal_turn()];
+            [at_once, self.report_due(), ask, doubt, parts, turn, self.causal_turn()];
         others.into_iter().flatten().min()
     }
 }

@@ -91,7 +91,7 @@ impl Engine {
             Order::Monotone => View::new(physical, own.max(start)),
         });
         self.guess = self.group.order == Order::Monotone && self.now.utc.is_none();
-        self.commits.enter(state.point);
+        self.commits.enter(&state);
         self.commits.entered = state.point;
         self.commits.established = 0;
         self.state = Some(state);
@@ -122,14 +122,14 @@ impl Engine {
             state.epoch = state.epoch.max(state.last).max(floor.unwrap_or(state.epoch));
             self.commits.established = 0;
         }
-        state.point = Point { generation: generation.saturating_add(1), index: state.point.index };
         let before = std::mem::replace(&mut state.live, peers);
         for (member, peer) in &mut state.live {
             peer.since = before.get(member).map_or(0, |peer| peer.since);
         }
+        state.begin_generation(generation.saturating_add(1));
         state.refresh(&self.group);
-        let (point, last) = (state.point, state.last);
-        self.commits.enter(point);
+        let last = state.last;
+        self.commits.enter(state);
         if let Some(view) = self.view.as_mut()
             && self.group.order == Order::Monotone
         {

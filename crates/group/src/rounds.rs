@@ -18,7 +18,11 @@ impl Engine {
         self.counts.delivered += 1;
         let message = self.decode(from, bytes);
         self.place.mark = Message::mark(from, message.as_ref());
-        if self.phase == Phase::Live && !self.has_missed(from, message.as_ref()) {
+        if self.phase == Phase::Live {
+            self.heard(from, message.as_ref());
+            self.leave_if_outnumbered();
+        }
+        if self.phase == Phase::Live {
             self.apply(from, message.as_ref());
         } else {
             self.listen(from, message);
@@ -46,10 +50,20 @@ impl Engine {
     pub(crate) fn apply(&mut self, from: Member, message: Option<&Message>) {
         let Some(state) = self.state.as_mut() else { return };
         state.point.index = state.point.index.saturating_add(1);
-        let Some(message) = message else { return };
-        if state.lives(from, message.incarnation) {
-            self.heard(from, message.point, message.established);
+        if let Some(message) = message {
+            self.take_up(from, message);
         }
+        self.passed();
+    }
+
+    /// We are at a new place of the stream.
+    pub(crate) fn passed(&mut self) {
+        if let Some(state) = &self.state {
+            self.commits.course.pass(state.point, state.history);
+        }
+    }
+
+    fn take_up(&mut self, from: Member, message: &Message) {
         let mut reported = false;
         for entry in &message.entries {
             let Some(state) = &self.state else { return };
@@ -77,24 +91,6 @@ impl Engine {
         self.check_commits();
     }
 
-    /// A live member sends nothing before it has delivered what it says it has, and neither do we
-    /// deliver that before we have delivered the same. If it has more, part of the stream has been
-    /// kept from us and the layer below has not said so (Corosync 3.1 does not where its own
-    /// synchronisation was broken off by a further configuration): we come in anew.
-    fn has_missed(&mut self, from: Member, message: Option<&Message>) -> bool {
-        let Some((state, message)) = self.live().zip(message) else { return false };
-        let here = state.point;
-        let more = message.point.generation > here.generation || message.point.index > here.index;
-        let counts = self.group.counts(from) && from != self.own.member;
-        if !more || !counts || !state.lives(from, message.incarnation) {
-            return false;
-        }
-        self.notice(Notice::Missed { from });
-        self.go_outside();
-        self.consider_joining();
-        true
-    }
-
     fn asked(&mut self, from: Member, point: Point) {
         if from != self.own.member && self.commits.said < point {
             self.commits.asked = self.commits.asked.max(Some(point));
@@ -103,8 +99,7 @@ impl Engine {
 
     fn left(&mut self, from: Member) {
         if let Some(state) = self.state.as_mut() {
-            state.live.remove(&from);
-            state.refresh(&self.group);
+            state.leave(&self.group, from);
         }
         if self.catching.is_none() {
             self.after_departure();

@@ -259,6 +259,12 @@ impl Digest {
         }
     }
 
+    /// The same for a number, quicker: each permutes what was before it.
+    pub(crate) fn word(&mut self, word: u64) {
+        let mixed = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 29;
+    }
+
     pub(crate) fn number(&mut self, number: u64) {
         self.bytes(&number.to_le_bytes());
     }

@@ -15,6 +15,9 @@ const STILL_NS: u64 = 60_000_000_000;
 /// The group's clock is never set beyond this (in the year 2116), so that it can always go on.
 const LATEST: i64 = i64::MAX / 2;
 
+/// Nanoseconds beyond that are all that it can go on by; no state has come as far as this.
+pub(crate) const NEVER: i64 = LATEST + LATEST / 2;
+
 /// What all live members have in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
@@ -24,8 +27,9 @@ pub(crate) struct State {
     pub(crate) point: Point,
     /// The last value, with what leases reserved.
     pub(crate) last: i64,
-    /// Digest of all values so far, with their places and whose they are: tells histories apart that
-    /// came to the same.
+    /// Digest of all that made this state what it is, in its order, each with its place: values and
+    /// whose they are, reports, who came and went. Whoever has another has another state, or may
+    /// have; messages that changed nothing do not count.
     pub(crate) history: u64,
     /// Whether the clock has been set by the members' UTC since the group began.
     pub(crate) tied: bool,
@@ -91,7 +95,7 @@ impl State {
         let floor = floor.min(LATEST);
         let mut state = State {
             epoch: floor,
-            point: Point { generation: 1, index: 0 },
+            point: Point::default(),
             last: floor,
             history: 0,
             tied: false,
@@ -107,6 +111,7 @@ impl State {
             vouched: None,
             ranks: Vec::new(),
         };
+        state.begin_generation(1);
         state.refresh(group);
         state
     }
@@ -141,6 +146,7 @@ impl State {
     /// Not below this any more, as far as that can be.
     pub(crate) fn at_least(&mut self, last: i64) {
         self.last = self.last.max(last.min(LATEST));
+        self.record(&[self.last as u64]);
     }
 
     /// What was reported holds no longer; who is suspected stays so until most have reported anew.
@@ -159,7 +165,17 @@ impl State {
                 report.compared.forget(place);
             }
         }
-        self.live.insert(peer.member, peer);
+        let Peer { member, incarnation, number, .. } = peer;
+        self.record(&[member.0.into(), incarnation, number]);
+        self.live.insert(member, peer);
+        self.refresh(group);
+    }
+
+    /// A member is live no longer.
+    pub(crate) fn leave(&mut self, group: &Group, member: Member) {
+        if self.live.remove(&member).is_some() {
+            self.record(&[member.0.into()]);
+        }
         self.refresh(group);
     }
 
@@ -168,11 +184,28 @@ impl State {
         self.live.get(&member).is_some_and(|peer| peer.incarnation == incarnation)
     }
 
+    /// A generation begins, with those that are live.
+    pub(crate) fn begin_generation(&mut self, generation: u64) {
+        self.point.generation = generation;
+        self.record(&[generation, self.epoch as u64, self.last as u64]);
+        let lives: Vec<u64> =
+            self.live.values().flat_map(|peer| [peer.member.0.into(), peer.incarnation]).collect();
+        self.record(&lives);
+    }
+
+    /// What changes the state goes into its history.
+    pub(crate) fn record(&mut self, what: &[u64]) {
+        let mut digest = Digest(self.history);
+        digest.word(self.point.index);
+        what.iter().for_each(|&word| digest.word(word));
+        self.history = digest.0;
+    }
+
     /// The value that this proposal makes, as the next of the group's clock. Moves it.
     pub(crate) fn decide(&mut self, group: &Group, from: Member, time: &Time) -> Decided {
         if group.order == Order::Published {
             self.last = time.group;
-            self.record(from, time.group);
+            self.record(&[from.0.into(), time.group as u64]);
             return Decided { value: time.group, cut: None, as_proposed: true, utc: time.utc };
         }
         let least = self.last.saturating_add(1);
@@ -190,23 +223,13 @@ impl State {
         let cut = limit.unwrap_or(LATEST).min(LATEST).min(time.group);
         let value = cut.max(least);
         self.last = value;
-        self.record(from, value);
+        self.record(&[from.0.into(), value as u64]);
         Decided {
             value,
             cut: (cut < time.group).then(|| time.group.saturating_sub(value)).filter(|&by| by > 0),
             as_proposed: value == time.group,
             utc: time.utc.filter(|_| !suspect),
         }
-    }
-
-    /// Of two histories, both with all that each of their senders sent up to some place, one message
-    /// is known by its place and sender.
-    fn record(&mut self, from: Member, value: i64) {
-        let mut digest = Digest(self.history);
-        digest.number(self.point.index);
-        digest.number(from.0.into());
-        digest.number(value as u64);
-        self.history = digest.0;
     }
 
     /// The next round of a thread.
@@ -223,6 +246,7 @@ impl State {
     pub(crate) fn advance(&mut self, group: &Group, thread: Thread) -> u64 {
         let round = self.next(thread);
         let at = self.point.index;
+        self.record(&[thread.0, round]);
         let before = self.threads.insert(thread, Progress { next: round.saturating_add(1), at });
         if thread < Thread::FIRST {
             return round;
@@ -247,6 +271,8 @@ impl State {
         }
         let Some(peer) = self.live.get_mut(&from) else { return done };
         let before = peer.report.replace(report);
+        let utc = report.utc.map_or(0, |utc| utc.best as u64);
+        self.record(&[from.0.into(), report.view as u64, utc]);
         // What the others heard of it was said by a clock that has been set since.
         if before.is_some_and(|before| report.is_set_since(&before))
             && let Some(place) = group.place(from)
@@ -343,7 +369,7 @@ impl State {
         let mut state = State {
             epoch,
             point,
-            last: last.min(LATEST),
+            last,
             history,
             tied,
             steering,

@@ -1,4 +1,4 @@
-//! The members' messages as bytes, version 2.
+//! The members' messages as bytes, version 3.
 //!
 //! All numbers are little-endian and of fixed length; a list or text has its length before it (4
 //! bytes), an option or a choice one byte that says which. What is written is read back the same,
@@ -10,8 +10,9 @@
 //!  6  8  digest of the group's settings
 //! 14  8  the sender's incarnation
 //! 22 16  what it has delivered: generation, index
-//! 38  1  whether that counts as an acknowledgement
-//! 39  4  how many entries follow; each begins with one byte that says its kind
+//! 38  8  digest of what that has come to
+//! 46  1  whether it counts as an acknowledgement
+//! 47  4  how many entries follow; each begins with one byte that says its kind
 //! ```
 //!
 //! Bytes from the network are hostile: whatever is wrong has a name, nothing is allocated that the
@@ -24,6 +25,7 @@ use crate::message::{
     MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Progress, Proposal, Report,
     Snapshot, Standing, Time, Transfer, User,
 };
+use crate::state::NEVER;
 use crate::steer::Steering;
 use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Round, Thread, Utc};
 
@@ -36,8 +38,11 @@ use form::{Form, Item, Reader, named, plain};
 
 const MAGIC: &[u8; 4] = b"TCGR";
 
+/// No group gets as far as this: from here on each place must still differ from the next.
+pub(crate) const FARTHEST: u64 = 1 << 61;
+
 /// The version of the protocol that this is.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {
@@ -119,7 +124,7 @@ pub fn check(bytes: &[u8]) {
 
 named!(Thread: u64, Round: u64, GroupTime: i64);
 
-plain!(Message { group, incarnation, point, established, entries });
+plain!(Message { group, incarnation, point, history, established, entries });
 plain!(Point { generation, index });
 plain!(Proposal { thread, round, call, time });
 plain!(Time { group, utc, last });
@@ -133,7 +138,11 @@ plain!(
     |join| join.number > 0,
     "a join without a number"
 );
-plain!(Standing { epoch, established, confirmed, point, last, digest });
+plain!(
+    Standing { epoch, established, confirmed, point, last, digest },
+    |standing| standing.point.generation.max(standing.point.index) < FARTHEST,
+    "a place in the stream that never comes"
+);
 plain!(
     Part { joiner, incarnation, number, attempt, at, part, parts, time, bytes },
     |part| part.number > 0
@@ -168,8 +177,10 @@ plain!(
     Snapshot { epoch, point, last, history, tied, steering, live, vouched, base, threads, held },
     |state| ascending(&state.live, |peer| peer.member)
         && ascending(&state.threads, |&(thread, _)| thread)
-        && state.held.iter().map(|held| held.payload.len()).sum::<usize>() <= MOST_HELD_BYTES,
-    "a state that is out of order or too large"
+        && state.held.iter().map(|held| held.payload.len()).sum::<usize>() <= MOST_HELD_BYTES
+        && state.last < NEVER
+        && state.point.generation.max(state.point.index) < 2 * FARTHEST,
+    "a state that is out of order, too large or from the end of time"
 );
 plain!(
     Steering { rate_ppb, trend_ppt, updated },

@@ -135,7 +135,7 @@ fn a_standing_that_cannot_be_does_not_stop_those_who_go_on() {
     net.start(2);
     net.join(&[1, 2, 3]);
     net.deliver();
-    let point = Point { generation: u64::MAX, index: u64::MAX };
+    let point = Point { generation: wire::FARTHEST - 1, index: wire::FARTHEST - 1 };
     let standing = Standing {
         epoch: i64::MIN,
         established: 0,

@@ -86,6 +86,7 @@ fn an_observers_header_is_no_proof_of_anything() {
         group: net.engine(1).digest,
         incarnation: net.nodes[&9].lives,
         point: Point { generation: u64::MAX, index: u64::MAX },
+        history: u64::MAX,
         established: false,
         entries: vec![],
     };

@@ -84,32 +84,33 @@ fn plain() -> Message {
         group: 0x0102_0304_0506_0708,
         incarnation: 9,
         point: Point { generation: 10, index: 11 },
+        history: 12,
         established: true,
         entries: vec![Entry::Propose(Proposal {
             thread: Thread(16),
-            round: Round(12),
+            round: Round(13),
             call: Call::Time,
-            time: Time { group: -2, utc: Some(Bound { earliest: 13, latest: 14 }), last: 15 },
+            time: Time { group: -2, utc: Some(Bound { earliest: 14, latest: 15 }), last: 16 },
         })],
     }
 }
 
 /// The layout is a contract between members of different builds.
 #[test]
-fn version_2_as_it_is() {
-    let mut expected = b"TCGR\x02\x00\x08\x07\x06\x05\x04\x03\x02\x01".to_vec();
-    for number in [9u64, 10, 11] {
+fn version_3_as_it_is() {
+    let mut expected = b"TCGR\x03\x00\x08\x07\x06\x05\x04\x03\x02\x01".to_vec();
+    for number in [9u64, 10, 11, 12] {
         expected.extend_from_slice(&number.to_le_bytes());
     }
     expected.push(1);
     expected.extend_from_slice(&1u32.to_le_bytes());
     expected.push(1);
     expected.extend_from_slice(&16u64.to_le_bytes());
-    expected.extend_from_slice(&12u64.to_le_bytes());
+    expected.extend_from_slice(&13u64.to_le_bytes());
     expected.push(3);
     expected.extend_from_slice(&(-2i64).to_le_bytes());
     expected.push(1);
-    for number in [13u64, 14, 15] {
+    for number in [14u64, 15, 16] {
         expected.extend_from_slice(&number.to_le_bytes());
     }
     assert_eq!(encode(&plain()), expected);
@@ -126,11 +127,11 @@ fn each_fault_has_its_name() {
     assert_eq!(decode(b""), Err(Broken::Foreign));
     assert_eq!(decode(b"\x7fELF and what not"), Err(Broken::Foreign));
     assert_eq!(with(4, 1), Broken::Version(1));
-    assert_eq!(with(38, 2), Broken::Wrong("neither yes nor no"));
-    assert_eq!(with(40, 0xff), Broken::Wrong("a list longer than can be"));
-    assert_eq!(with(43, 0), Broken::Wrong("an entry of no known kind"));
-    assert_eq!(with(60, 8), Broken::Wrong("a call that does not exist"));
-    assert_eq!(with(70, 200), Broken::Wrong("a bound the wrong way round"));
+    assert_eq!(with(46, 2), Broken::Wrong("neither yes nor no"));
+    assert_eq!(with(48, 0xff), Broken::Wrong("a list longer than can be"));
+    assert_eq!(with(51, 0), Broken::Wrong("an entry of no known kind"));
+    assert_eq!(with(68, 8), Broken::Wrong("a call that does not exist"));
+    assert_eq!(with(78, 200), Broken::Wrong("a bound the wrong way round"));
 }
 
 #[test]

@@ -7,8 +7,17 @@
 //! to that component, while the departed member has delivered it: delivery is not uniform. A member
 //! that is cut off may go on in the dead ring by itself before it learns of that (`late`), and may
 //! learn of it and of the merged ring in one breath.
+//!
+//! Members learn of a ring from Corosync's own *synchronisation*, which takes messages of its own and
+//! is broken off by the next change of the ring. Each node keeps whom it last synchronised with and
+//! whose processes it knows. At the end of a synchronisation, who was there then and did not come here
+//! together with it from the ring before *this* one is lost to it; the others say who is there, and who
+//! is not named has left. So whoever was away in a ring in between is told of that only if none of the
+//! synchronisations since was broken off (Corosync 3.1, exec/cpg.c and exec/sync.c). Until the end,
+//! what was queued in the old ring is sent and delivered to all who know the sender, and processes
+//! cannot send. With `slow` that end is a step of its own, else it comes at once.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use truechimer_group::Member;
@@ -16,7 +25,8 @@ use truechimer_group::Member;
 /// What a member takes from its inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Item {
-    Message { from: Member, bytes: Rc<[u8]> },
+    /// `ring`: in which it took its place.
+    Message { from: Member, bytes: Rc<[u8]>, ring: u32 },
     Configuration { members: Vec<Member>, lost: Vec<Member> },
 }
 
@@ -33,6 +43,15 @@ pub struct Link {
     pub dead: bool,
     pub outbox: VecDeque<Rc<[u8]>>,
     pub inbox: VecDeque<Item>,
+    /// Whether the ring's synchronisation is under way, and what its process cannot send meanwhile.
+    pub syncing: bool,
+    pub waiting: VecDeque<Rc<[u8]>>,
+    /// Whom the node last synchronised with, and who came with it from the ring before this one.
+    before: BTreeSet<usize>,
+    together: BTreeSet<usize>,
+    /// Whose processes it knows, and the number of its own.
+    known: BTreeMap<usize, u32>,
+    life: u32,
 }
 
 /// How much of what departed members sent reaches those who stay, where both is possible.
@@ -46,14 +65,28 @@ pub enum Fate {
 pub struct Network {
     /// By node, from member 1.
     pub links: Vec<Link>,
+    /// Whether synchronisations take time, and so can be broken off.
+    slow: bool,
     rings: u32,
 }
 
 impl Link {
     fn comes(&mut self, item: Item) {
-        if !self.dead {
+        if self.up && !self.dead {
             self.inbox.push_back(item);
         }
+    }
+
+    /// The process sends.
+    pub fn send(&mut self, bytes: Rc<[u8]>) {
+        if self.syncing { &mut self.waiting } else { &mut self.outbox }.push_back(bytes);
+    }
+
+    /// The process is told whom the node knows.
+    fn announce(&mut self, lost: &[usize]) {
+        let members = self.known.keys().copied().map(member).collect();
+        let lost = lost.iter().copied().map(member).collect();
+        self.comes(Item::Configuration { members, lost });
     }
 }
 
@@ -62,8 +95,9 @@ fn member(node: usize) -> Member {
 }
 
 impl Network {
-    pub fn new(nodes: usize) -> Network {
-        Network { links: vec![Link::default(); nodes], rings: 0 }
+    pub fn new(nodes: usize, slow: bool) -> Network {
+        let link = Link { before: (0..nodes).collect(), ..Link::default() };
+        Network { links: vec![link; nodes], slow, rings: 0 }
     }
 
     /// Those with a process in the ring of `node`, which see what it sends.
@@ -88,27 +122,19 @@ impl Network {
 
     pub fn quiet(&self) -> bool {
         let silent = |link: &Link| !link.up || link.inbox.is_empty() && link.outbox.is_empty();
-        let settled = |link: &Link| !link.late && !link.dead;
+        let settled = |link: &Link| !link.late && !link.dead && !link.syncing;
         self.links.iter().all(|link| silent(link) && settled(link))
     }
 
     /// The next message of `node` takes its place in the order.
     pub fn order(&mut self, node: usize) {
         let Some(bytes) = self.links[node].outbox.pop_front() else { return };
-        for other in self.together(node) {
-            let item = Item::Message { from: member(node), bytes: Rc::clone(&bytes) };
-            self.links[other].comes(item);
-        }
-    }
-
-    /// All who have a process in the ring of `node` learn who they are.
-    fn announce(&mut self, node: usize, lost: &[usize]) {
-        let together = self.together(node);
-        let members: Vec<Member> = together.iter().map(|&node| member(node)).collect();
-        let lost: Vec<Member> = lost.iter().map(|&node| member(node)).collect();
-        for other in together {
-            let (members, lost) = (members.clone(), lost.clone());
-            self.links[other].comes(Item::Configuration { members, lost });
+        for other in self.ring(node) {
+            let link = &mut self.links[other];
+            let ring = link.ring;
+            if link.known.contains_key(&node) {
+                link.comes(Item::Message { from: member(node), bytes: Rc::clone(&bytes), ring });
+            }
         }
     }
 
@@ -116,9 +142,15 @@ impl Network {
     pub fn attach(&mut self, node: usize) {
         let link = &mut self.links[node];
         link.up = true;
+        link.life += 1;
         link.inbox.clear();
         link.outbox.clear();
-        self.announce(node, &[]);
+        link.waiting.clear();
+        let life = link.life;
+        for other in self.ring(node) {
+            self.links[other].known.insert(node, life);
+            self.links[other].announce(&[]);
+        }
     }
 
     /// The process ends. What it had queued may still be sent.
@@ -135,16 +167,90 @@ impl Network {
                 self.order(node);
             }
         }
-        let others: Vec<usize> =
-            self.together(node).into_iter().filter(|&other| other != node).collect();
         let link = &mut self.links[node];
         link.up = false;
         link.dead = false;
         link.inbox.clear();
         link.outbox.clear();
-        if let Some(&other) = others.first() {
-            self.announce(other, &[]);
+        link.waiting.clear();
+        for other in self.ring(node) {
+            self.links[other].known.remove(&node);
+            self.links[other].announce(&[]);
         }
+    }
+
+    /// A new ring of these nodes.
+    fn form(&mut self, nodes: &[usize]) {
+        let came: Vec<BTreeSet<usize>> = nodes
+            .iter()
+            .map(|&node| self.ring(node).into_iter().filter(|it| nodes.contains(it)).collect())
+            .collect();
+        self.rings += 1;
+        for (&node, together) in nodes.iter().zip(came) {
+            let link = &mut self.links[node];
+            link.ring = self.rings;
+            link.late = false;
+            link.together = together;
+            link.syncing = true;
+        }
+        if !self.slow
+            && let Some(&node) = nodes.first()
+        {
+            self.sync(node);
+        }
+    }
+
+    /// The synchronisation of the ring of `node` comes to its end.
+    pub fn sync(&mut self, node: usize) {
+        let ring = self.ring(node);
+        let lives: BTreeMap<usize, u32> = ring
+            .iter()
+            .filter(|&&node| self.links[node].up)
+            .map(|&node| (node, self.links[node].life))
+            .collect();
+        for &node in &ring {
+            let link = &mut self.links[node];
+            link.syncing = false;
+            let waiting = std::mem::take(&mut link.waiting);
+            link.outbox.extend(waiting);
+            let gone = |it: &usize| link.before.contains(it) && !link.together.contains(it);
+            let lost: Vec<usize> = link.known.keys().copied().filter(gone).collect();
+            link.before = ring.iter().copied().collect();
+            if !lost.is_empty() {
+                link.known.retain(|node, _| !lost.contains(node));
+                link.announce(&lost);
+            }
+            for (&other, &life) in &lives {
+                if link.known.get(&other).is_some_and(|&known| known != life) {
+                    // Its process is another.
+                    link.known.remove(&other);
+                    link.announce(&[]);
+                }
+                if link.known.insert(other, life).is_none() {
+                    link.announce(&[]);
+                }
+            }
+            while let Some(&other) = link.known.keys().find(|&it| !lives.contains_key(it)) {
+                link.known.remove(&other);
+                link.announce(&[]);
+            }
+        }
+    }
+
+    /// The ring of `node` breaks and forms again, of the same nodes.
+    pub fn again(&mut self, node: usize) {
+        self.form(&self.ring(node));
+    }
+
+    /// Whether the ring of `node` came of several.
+    pub fn merged(&self, node: usize) -> bool {
+        self.links[node].together.len() < self.ring(node).len()
+    }
+
+    /// One node of each ring whose synchronisation is under way.
+    pub fn syncing(&self) -> Vec<usize> {
+        let first = |&node: &usize| self.ring(node).first() == Some(&node);
+        (0..self.links.len()).filter(first).filter(|&node| self.links[node].syncing).collect()
     }
 
     /// The ring of `nodes[0]` breaks: `nodes` go on together, the rest of it by itself. With
@@ -154,34 +260,17 @@ impl Network {
             self.ring(nodes[0]).into_iter().filter(|other| !nodes.contains(other)).collect();
         self.forget(nodes, &rest, here);
         self.forget(&rest, nodes, there);
-        self.rings += 1;
-        for &node in nodes {
-            self.links[node].ring = self.rings;
-        }
-        if let Some(&first) = nodes.iter().find(|&&node| self.links[node].up) {
-            let lost: Vec<usize> =
-                rest.iter().copied().filter(|&node| self.links[node].up).collect();
-            self.announce(first, &lost);
-        }
+        self.form(nodes);
         if late && rest.len() == 1 {
             self.links[rest[0]].late = true;
-        } else if let Some(&first) = rest.iter().find(|&&node| self.links[node].up) {
-            let lost: Vec<usize> =
-                nodes.iter().copied().filter(|&node| self.links[node].up).collect();
-            self.announce(first, &lost);
+        } else if !rest.is_empty() {
+            self.form(&rest);
         }
     }
 
     /// A node that was cut off and did not notice does.
     pub fn notice(&mut self, node: usize) {
-        self.rings += 1;
-        self.links[node].late = false;
-        self.links[node].ring = self.rings;
-        if self.links[node].up {
-            // Whom it takes to be lost: those of its last configuration.
-            let others: Vec<usize> = (0..self.links.len()).filter(|&other| other != node).collect();
-            self.announce(node, &others);
-        }
+        self.form(&[node]);
     }
 
     /// All nodes come together in one ring.
@@ -191,16 +280,8 @@ impl Network {
                 self.notice(node);
             }
         }
-        let rings: BTreeSet<u32> = self.links.iter().map(|link| link.ring).collect();
-        if rings.len() < 2 {
-            return;
-        }
-        self.rings += 1;
-        for link in &mut self.links {
-            link.ring = self.rings;
-        }
-        if let Some(first) = self.links.iter().position(|link| link.up) {
-            self.announce(first, &[]);
+        if !self.whole() {
+            self.form(&(0..self.links.len()).collect::<Vec<_>>());
         }
     }
 
@@ -218,11 +299,8 @@ impl Network {
             let from = member(sender);
             let waiting = |link: &Link| {
                 let of_sender = |item: &&Item| matches!(item, Item::Message { from: other, .. } if *other == from);
-                let in_ring = link.inbox.iter().rev();
-                in_ring
-                    .take_while(|item| matches!(item, Item::Message { .. }))
-                    .filter(of_sender)
-                    .count()
+                let in_ring = |item: &&Item| matches!(item, Item::Message { ring, .. } if *ring == link.ring);
+                link.inbox.iter().rev().take_while(in_ring).filter(of_sender).count()
             };
             let up = || nodes.iter().copied().filter(|&node| self.links[node].up);
             let untaken = up().map(|node| waiting(&self.links[node])).min().unwrap_or(0);

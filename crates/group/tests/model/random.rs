@@ -29,6 +29,8 @@ impl Run {
             parts: 0,
             heals: 0,
             late: false,
+            slow: false,
+            agains: 0,
             early_timers: 0,
             multicasts: 0,
             commits: 0,

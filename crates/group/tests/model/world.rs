@@ -45,6 +45,10 @@ pub struct Budget {
     pub heals: u8,
     /// Whether a part may leave a node behind that does not notice.
     pub late: bool,
+    /// Whether the synchronisation after a change of the ring takes time, and how many rings may break
+    /// during it and form again of the same nodes.
+    pub slow: bool,
+    pub agains: u8,
     /// Timers that may come early, while something else is still to be done.
     pub early_timers: u8,
     pub multicasts: u8,
@@ -60,6 +64,8 @@ impl Budget {
         parts: 0,
         heals: 0,
         late: false,
+        slow: false,
+        agains: 0,
         early_timers: 0,
         multicasts: 0,
         commits: 0,
@@ -156,6 +162,10 @@ pub enum Step {
     Notice { node: usize },
     /// All come together again.
     Heal,
+    /// The synchronisation of this node's ring comes to its end.
+    Sync { node: usize },
+    /// The ring of this node breaks during its synchronisation, and forms again of the same nodes.
+    Again { node: usize },
     /// Time passes everywhere (random runs only), ns.
     Pass { ns: i64 },
 }
@@ -290,8 +300,8 @@ impl World {
         };
         World {
             case: Rc::clone(case),
+            network: Network::new(case.nodes, budget.slow),
             budget,
-            network: Network::new(case.nodes),
             nodes: (0..case.nodes).map(node).collect(),
             history: History::new(case),
             told: None,
@@ -360,6 +370,11 @@ impl World {
         Reading { physical: here.physical, utc }
     }
 
+    /// Whether the engine would send, and its agent lets it: not where something waits to be sent.
+    fn may_flush(&self, node: usize) -> bool {
+        self.nodes[node].dirty && self.network.links[node].waiting.is_empty()
+    }
+
     /// Whether nothing goes on by itself, timers apart.
     pub fn quiet(&self) -> bool {
         self.network.quiet() && self.nodes.iter().all(|node| !node.dirty || node.engine.is_none())
@@ -385,8 +400,7 @@ impl World {
             told.push(format!("{step:?}"));
         }
         self.go(step)?;
-        let sound: Vec<bool> = self.nodes.iter().map(|node| node.live && !node.excluded).collect();
-        self.history.compare(&sound)
+        self.compare()
     }
 
     /// Whether the node has no majority around it.
@@ -480,6 +494,10 @@ impl World {
                 }
             }
             let mut moved = false;
+            for node in self.network.syncing() {
+                self.take(Step::Sync { node })?;
+                moved = true;
+            }
             for node in 0..self.nodes.len() {
                 if self.network.links[node].late {
                     self.take(Step::Notice { node })?;
@@ -492,7 +510,7 @@ impl World {
                 while self.nodes[node].engine.is_some() {
                     let step = if !self.network.links[node].inbox.is_empty() {
                         Step::Deliver { node }
-                    } else if self.nodes[node].dirty {
+                    } else if self.may_flush(node) {
                         Step::Flush { node }
                     } else if !self.network.links[node].outbox.is_empty() {
                         Step::Order { node }
@@ -536,12 +554,15 @@ impl World {
     }
 
     /// Lets all replicas that have a majority read all rounds that any has read, and one more: what
-    /// has happened before shows in what they get.
+    /// has happened before shows in what they get. Who was cut off and is back, and has not found out
+    /// by then, has no excuse any more.
     pub fn read_all(&mut self) -> Outcome {
+        let whole = self.network.whole();
         for thread in 0..self.case.threads {
             let reads = |world: &World, node: usize| {
                 let here = &world.nodes[node];
-                let may = here.live && !here.excluded && !here.doubts && !world.is_alone(node);
+                let counts = !here.excluded || whole;
+                let may = here.live && counts && !here.doubts && !world.is_alone(node);
                 here.callers.get(thread as usize).filter(|_| may).map(|caller| caller.read)
             };
             let Some(last) = (0..self.nodes.len()).filter_map(|node| reads(self, node)).max()
@@ -557,6 +578,15 @@ impl World {
                 self.settle()?;
             }
         }
-        Ok(())
+        if whole {
+            self.nodes.iter_mut().for_each(|node| node.excluded = false);
+        }
+        self.compare()
+    }
+
+    /// Compares what those have that see what counts.
+    fn compare(&mut self) -> Outcome {
+        let sound: Vec<bool> = self.nodes.iter().map(|node| node.live && !node.excluded).collect();
+        self.history.compare(&sound)
     }
 }

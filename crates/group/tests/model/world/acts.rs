@@ -14,7 +14,7 @@ impl World {
         let excluded = self.nodes[node].excluded || !self.nodes[node].live && self.parted(node);
         let here = &mut self.nodes[node];
         match action {
-            Action::Send(bytes) => self.network.links[node].outbox.push_back(bytes.into()),
+            Action::Send(bytes) => self.network.links[node].send(bytes.into()),
             Action::Return { thread, round, value } => {
                 if alone || here.doubts {
                     return Err(Violation::Minority(format!(

@@ -30,7 +30,8 @@ impl World {
     /// Whether the node has something to take that nothing else can take away from it. A partition
     /// can: what was sent by a node that parts from this one, since the last configuration.
     fn sure(&self, node: usize) -> bool {
-        if self.nodes[node].engine.is_none() {
+        let blocked = self.nodes[node].dirty && !self.may_flush(node);
+        if self.nodes[node].engine.is_none() || blocked {
             return false;
         }
         let inbox = &self.network.links[node].inbox;
@@ -50,7 +51,7 @@ impl World {
     fn local(&self, node: usize) -> Vec<Step> {
         let here = &self.nodes[node];
         let mut steps = Vec::new();
-        if here.dirty {
+        if self.may_flush(node) {
             steps.push(Step::Flush { node });
         }
         if !self.network.links[node].inbox.is_empty() {
@@ -92,7 +93,7 @@ impl World {
                 continue;
             }
             if here.engine.is_none() {
-                if budget.restarts > 0 {
+                if budget.restarts > 0 && !link.syncing {
                     steps.push(Step::Restart { node });
                 }
                 continue;
@@ -117,6 +118,12 @@ impl World {
         }
         if budget.heals > 0 && !self.network.whole() {
             steps.push(Step::Heal);
+        }
+        for node in self.network.syncing() {
+            steps.push(Step::Sync { node });
+            if budget.agains > 0 && self.network.merged(node) {
+                steps.push(Step::Again { node });
+            }
         }
         if !busy && !self.pending().is_empty() && self.behind().is_none() {
             steps.push(Step::Wait);
@@ -223,6 +230,15 @@ impl World {
                 self.network.heal();
                 Ok(())
             }
+            Step::Sync { node } => {
+                self.network.sync(node);
+                Ok(())
+            }
+            Step::Again { node } => {
+                self.budget.agains -= 1;
+                self.network.again(node);
+                Ok(())
+            }
             Step::Pass { ns } => {
                 self.pass(ns);
                 Ok(())
@@ -300,7 +316,7 @@ impl World {
         self.mutate(node);
         let Some(item) = self.network.links[node].inbox.pop_front() else { return Ok(()) };
         match item {
-            Item::Message { from, bytes } => {
+            Item::Message { from, bytes, .. } => {
                 self.handle(node, Event::Delivered { from, bytes: &bytes })
             }
             Item::Configuration { members, lost } => {
