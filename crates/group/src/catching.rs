@@ -23,8 +23,6 @@ const MOST_GATHERED: usize = MOST_PARTS as usize * LONGEST_PART;
 pub(crate) struct Catching {
     /// The state must have been taken here.
     at: u64,
-    /// Who was waiting then.
-    joins: BTreeMap<Member, Joined>,
     /// The messages since, each with its place.
     queue: Vec<(Member, u64, Option<Message>)>,
     queued: usize,
@@ -33,9 +31,8 @@ pub(crate) struct Catching {
 }
 
 impl Catching {
-    pub(crate) fn new(at: u64, joins: &BTreeMap<Member, Joined>) -> Catching {
-        let joins = joins.clone();
-        Catching { at, joins, queue: Vec::new(), queued: 0, parts: BTreeMap::new() }
+    pub(crate) fn new(at: u64) -> Catching {
+        Catching { at, queue: Vec::new(), queued: 0, parts: BTreeMap::new() }
     }
 }
 
@@ -79,7 +76,7 @@ impl Engine {
             }
         }
         if caught {
-            self.catching = Some(Catching::new(at, &self.place.joins));
+            self.catching = Some(Catching::new(at));
             self.outbox.catches(self.now.physical);
             self.outbox.join = None;
         } else if let Some(catching) = &mut self.catching {
@@ -188,7 +185,8 @@ impl Engine {
             }
             None => self.threads.skip(),
         }
-        self.place.joins = catching.joins.clone();
+        // Not those that were heard here: somebody's request may not have come here.
+        self.place.joins = transfer.joins.into_iter().collect();
         // A late copy of the join of one that is live is none.
         self.place.joins.retain(|&member, joined| !state.lives(member, joined.incarnation));
         let again = self.state.replace(state).is_some();

@@ -76,6 +76,11 @@ impl Commits {
         self.said_generation = 0;
     }
 
+    /// Whether this live member has delivered something else than what was delivered here.
+    pub(crate) fn differs(&self, member: Member) -> bool {
+        self.heard.get(&member).is_some_and(|heard| heard.differs)
+    }
+
     /// When a member in doubt is to say where it is.
     pub(crate) fn doubt_due(&self) -> Option<i64> {
         Some(self.doubt?.0)
@@ -188,9 +193,8 @@ impl Engine {
     pub(crate) fn leave_if_outnumbered(&mut self) {
         let Some(state) = self.live() else { return };
         let replicas = state.live.keys().filter(|&&member| self.group.counts(member)).count();
-        let differs = |member: &Member| self.commits.heard.get(member).is_some_and(|it| it.differs);
         let differing: Vec<Member> =
-            state.live.keys().copied().filter(|member| differs(member)).collect();
+            state.live.keys().copied().filter(|&member| self.commits.differs(member)).collect();
         let Some(&from) = differing.first() else {
             self.commits.doubt = None;
             return;

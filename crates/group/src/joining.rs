@@ -61,6 +61,8 @@ pub(crate) struct Serving {
     /// The number of the checkpoint.
     pub(crate) id: u64,
     pub(crate) state: State,
+    /// Who else was waiting.
+    pub(crate) joins: Vec<(Member, Joined)>,
     pub(crate) incarnation: u64,
     pub(crate) number: u64,
     pub(crate) attempt: u64,
@@ -93,7 +95,8 @@ impl Serving {
     pub(crate) fn encode(&mut self) {
         if self.bytes.is_empty() {
             let checkpoint = self.checkpoint.take();
-            let transfer = Transfer { snapshot: self.state.snapshot(), checkpoint };
+            let joins = std::mem::take(&mut self.joins);
+            let transfer = Transfer { snapshot: self.state.snapshot(), joins, checkpoint };
             self.bytes = wire::encode_transfer(&transfer);
         }
     }
@@ -170,6 +173,7 @@ impl Engine {
             let serving = Serving {
                 id,
                 state: state.clone(),
+                joins: self.place.joins.iter().map(|(&who, it)| (who, it.clone())).collect(),
                 incarnation: joined.incarnation,
                 number: joined.join.number,
                 attempt: joined.join.attempt,

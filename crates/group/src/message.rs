@@ -1,6 +1,7 @@
 //! What members say to each other, as plain structs; [`wire`](crate::wire) turns them into bytes.
 
 use crate::compared::Compared;
+use crate::joining::Joined;
 use crate::settings::Digest;
 use crate::steer::Steering;
 use crate::types::{Agreed, Bound, Call, Member, Point, Round, Thread, Utc};
@@ -134,7 +135,7 @@ pub(crate) struct User {
 /// Lets its sender in.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Join {
-    /// How often this life of the sender has been let in, and 1: a join that is not greater than
+    /// How often this life of the sender has been let in (or may have been), and 1: a join that is not greater than
     /// the one by which it was let in is a stale one.
     pub(crate) number: u64,
     /// How many joins this life of the sender has sent, this one counted.
@@ -196,6 +197,8 @@ pub(crate) struct Part {
 pub(crate) struct Transfer {
     /// The replicated state.
     pub(crate) snapshot: Snapshot,
+    /// Who had asked to be let in by then and had not been, ascending.
+    pub(crate) joins: Vec<(Member, Joined)>,
     /// The program's, if the newcomer wants it.
     pub(crate) checkpoint: Option<Checkpoint>,
 }

@@ -47,7 +47,7 @@ pub(crate) struct Outbox {
     pub(crate) joining: Option<i64>,
     /// The others are to be told that we do not take part.
     pub(crate) leaving: bool,
-    /// How often this member has been let in.
+    /// How often this member has been let in, or may have been.
     lets: u64,
     /// How many joins it has sent.
     pub(crate) attempts: u64,
@@ -117,6 +117,8 @@ impl Engine {
             self.complain();
             if self.stall_due().is_some_and(|due| due <= now) {
                 self.outbox.stalls += 1;
+                // They may have let us in by this number, and that has not come here.
+                self.outbox.lets += 1;
                 self.consider_joining();
             }
             if self.outbox.join_due().is_some_and(|due| due <= now) {

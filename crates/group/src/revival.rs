@@ -44,7 +44,7 @@ impl Engine {
         self.place.joins.values_mut().for_each(|joined| joined.at = at);
         if !chosen.contains(&self.own.member) {
             if self.place.joins.contains_key(&self.own.member) && self.place.admits() {
-                self.catching = Some(Catching::new(at, &self.place.joins));
+                self.catching = Some(Catching::new(at));
                 self.outbox.catches(self.now.physical);
             }
             return;

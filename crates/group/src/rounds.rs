@@ -120,6 +120,10 @@ impl Engine {
         let sound = (thread >= Thread::FIRST || thread == Thread::CAUSAL)
             && round.0 == next
             && self.group.counts(from);
+        if !sound && self.commits.differs(from) {
+            // It knows of rounds that we do not, or we of some that it does not.
+            return;
+        }
         if !sound {
             self.counts.foreign += 1;
             let what = "a proposal that no member makes";

@@ -20,6 +20,7 @@
 
 use crate::compared::Compared;
 use crate::event::LARGEST_PAYLOAD;
+use crate::joining::Joined;
 use crate::message::{
     Checkpoint, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD, MOST_HELD_BYTES,
     MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Progress, Proposal, Report,
@@ -164,7 +165,12 @@ plain!(
     |compared| compared.is_sound(),
     "a clock that is possible and is not"
 );
-plain!(Transfer { snapshot, checkpoint });
+plain!(
+    Transfer { snapshot, joins, checkpoint },
+    |transfer| ascending(&transfer.joins, |&(member, _)| member),
+    "requests that are out of order"
+);
+plain!(Joined { incarnation, at, join });
 plain!(
     Checkpoint { data, position, values },
     |checkpoint| ascending(&checkpoint.position, |&(thread, _)| thread)
@@ -214,6 +220,9 @@ impl Item for (Thread, Round) {
 impl Item for (Thread, Progress) {
     /// The group's own come on top.
     const MOST: usize = MOST_THREADS + Thread::FIRST.0 as usize;
+}
+impl Item for (Member, Joined) {
+    const MOST: usize = MOST_MEMBERS;
 }
 impl Item for Kept {
     const MOST: usize = u32::MAX as usize;

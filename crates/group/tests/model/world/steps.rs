@@ -306,7 +306,9 @@ impl World {
     /// Who has no majority around it must not count on what it sees from now on.
     fn exclude(&mut self) {
         for node in 0..self.nodes.len() {
-            if self.nodes[node].live && self.parted(node) {
+            // One that is being let in may not be told either, and be let in all the same.
+            let comes_in = self.budget.slow && self.nodes[node].engine.is_some();
+            if (self.nodes[node].live || comes_in) && self.parted(node) {
                 self.nodes[node].excluded = true;
             }
         }
@@ -328,6 +330,11 @@ impl World {
                 self.nodes[node].seen = members.clone();
                 if !hide {
                     self.handle(node, Event::Configuration { members: &members, lost: &lost })?;
+                }
+                if !self.nodes[node].live {
+                    // It begins anew.
+                    self.nodes[node].excluded = false;
+                    self.exclude();
                 }
                 let here = &self.nodes[node];
                 let phase = here.engine.as_ref().map(|engine| engine.phase());
