@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::course::Course;
+use crate::course::{Course, Way};
 use crate::engine::Engine;
 use crate::event::{Action, Notice};
 use crate::message::Message;
@@ -16,7 +16,10 @@ pub(crate) struct Commits {
     pub(crate) heard: BTreeMap<Member, Heard>,
     /// What we have come through since we were let in.
     pub(crate) course: Course,
-    /// While somebody's stream differs from ours: when a header is due that lets all see what ours
+    /// Replicas that speak as live members and are none here, or that are not where we are: since
+    /// when, and when they last did.
+    rivals: BTreeMap<Member, (i64, i64)>,
+    /// While somebody's stream differs from ours, or may: when a header is due that lets all see what ours
     /// is, and how many there have been.
     doubt: Option<(i64, u32)>,
     /// The last generation in which more than half of the universe was heard as live.
@@ -57,19 +60,23 @@ const AGAIN_NS: i64 = 1_000_000_000;
 /// After this long a member in doubt says again where it is, each time twice as long, ns; some seconds
 /// at most.
 const DOUBT_NS: i64 = 10_000_000;
+/// Who speaks for so long as one that is not with us is not, ns: what it had said before it was cut off
+/// or we were let in does not come for so long.
+const RIVAL_NS: i64 = 100_000_000;
 
 impl Commits {
     /// A new generation begins here.
     pub(crate) fn generation(&mut self, point: Point) {
         self.confirmed = point.index;
+        self.rivals.clear();
     }
 
     /// We are let in, with this state.
     pub(crate) fn enter(&mut self, state: &State) {
         self.heard.clear();
-        self.course.clear();
-        self.course.pass(state.point, state.history);
+        self.course.begin(state.point, state.history);
         self.doubt = None;
+        self.rivals.clear();
         self.confirmed = state.point.index;
         self.asked = None;
         self.said = Point::default();
@@ -79,6 +86,22 @@ impl Commits {
     /// Whether this live member has delivered something else than what was delivered here.
     pub(crate) fn differs(&self, member: Member) -> bool {
         self.heard.get(&member).is_some_and(|heard| heard.differs)
+    }
+
+    /// A replica speaks, from there, as one that is not with us; from nowhere if it is not live.
+    fn speaks(&mut self, member: Member, point: Point, now: i64) {
+        if point == Point::default() {
+            self.rivals.remove(&member);
+            return;
+        }
+        self.rivals.entry(member).or_insert((now, now)).1 = now;
+        self.doubt.get_or_insert((now, 0));
+    }
+
+    /// Whether it does so not only by what was under way.
+    fn rivals(&self, member: Member) -> bool {
+        let long = |(first, last): &(i64, i64)| last.saturating_sub(*first) > RIVAL_NS;
+        self.rivals.get(&member).is_some_and(long)
     }
 
     /// When a member in doubt is to say where it is.
@@ -162,44 +185,54 @@ impl Engine {
     /// them is right only numbers can tell: see [`leave_if_outnumbered`](Engine::leave_if_outnumbered).
     pub(crate) fn heard(&mut self, from: Member, message: Option<&Message>) {
         let Some((state, message)) = self.state.as_ref().zip(message) else { return };
+        let Message { point, history, established, .. } = *message;
+        let (now, counts) = (self.now.physical, self.group.counts(from));
         if !state.lives(from, message.incarnation) {
+            if counts {
+                self.commits.speaks(from, point, now);
+            }
             return;
         }
-        let Message { point, history, established, .. } = *message;
-        let same = self.commits.course.same(point, history);
-        if same == Some(true) && point.generation == state.point.generation {
+        let way = self.commits.course.way(point, history);
+        if way == Way::Same && point.generation == state.point.generation {
             self.commits.confirmed = self.commits.confirmed.max(point.index);
         }
-        if !self.group.counts(from) {
+        if !counts {
             return;
         }
         let unheard = Heard { generation: 0, acknowledged: Point::default(), differs: false };
         let heard = self.commits.heard.entry(from).or_insert(unheard);
-        if same != Some(false) {
+        if way != Way::Other {
             heard.generation = point.generation;
         } else if from != self.own.member && !heard.differs {
             heard.differs = true;
-            self.commits.doubt = Some((self.now.physical, 0));
+            self.commits.doubt = Some((now, 0));
         }
-        if established && same == Some(true) {
+        if established && way == Way::Same {
             heard.acknowledged = heard.acknowledged.max(point);
+        }
+        if way == Way::Before && from != self.own.member {
+            self.commits.speaks(from, point, now);
+        } else {
+            self.commits.rivals.remove(&from);
         }
     }
 
     /// Where so many live replicas have delivered something else that no majority can have what we
-    /// have, we come in anew. What a majority has acknowledged stays: whoever has that goes only if
+    /// have, or others go on by themselves and most are not with us, we come in anew. What a majority has acknowledged stays: whoever has that goes only if
     /// enough others have gone another way since. Who goes another way alone does not throw out the
     /// others, though it may have more messages than they.
     pub(crate) fn leave_if_outnumbered(&mut self) {
         let Some(state) = self.live() else { return };
         let replicas = state.live.keys().filter(|&&member| self.group.counts(member)).count();
-        let differing: Vec<Member> =
-            state.live.keys().copied().filter(|&member| self.commits.differs(member)).collect();
-        let Some(&from) = differing.first() else {
+        let apart = |member: &&Member| self.commits.differs(**member) || self.commits.rivals(**member);
+        let apart: Vec<Member> = state.live.keys().filter(apart).copied().collect();
+        let rival = self.commits.rivals.keys().copied().find(|&member| self.commits.rivals(member));
+        if apart.is_empty() && self.commits.rivals.is_empty() {
             self.commits.doubt = None;
-            return;
-        };
-        if !self.group.majority(replicas - differing.len()) {
+        }
+        let Some(&from) = apart.first().or(rival.as_ref()) else { return };
+        if !self.group.majority(replicas - apart.len()) {
             self.notice(Notice::Missed { from });
             self.go_outside();
             self.consider_joining();

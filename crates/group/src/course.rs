@@ -10,42 +10,63 @@ const MOST_PLACES: usize = 4096;
 
 /// The last places that this member was at since it was let in, and the state's history there.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Course(VecDeque<(Point, u64)>);
+pub(crate) struct Course {
+    /// Where it was let in.
+    start: Point,
+    places: VecDeque<(Point, u64)>,
+}
+
+/// How another's way stands to ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// It has come the same way, to where it is.
+    Same,
+    /// Another.
+    Other,
+    /// It is where we were not yet let in.
+    Before,
+    /// It is farther back than is remembered here.
+    Unknown,
+}
 
 /// The last place's history follows from those before it.
 impl core::hash::Hash for Course {
     fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
-        self.0.front().hash(hasher);
-        self.0.back().hash(hasher);
+        self.start.hash(hasher);
+        self.places.front().hash(hasher);
+        self.places.back().hash(hasher);
     }
 }
 
 impl Course {
-    /// Begins anew.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+    /// Begins anew, here.
+    pub(crate) fn begin(&mut self, point: Point, history: u64) {
+        self.start = point;
+        self.places.clear();
+        self.pass(point, history);
     }
 
     /// We are here now, beyond where we were.
     pub(crate) fn pass(&mut self, point: Point, history: u64) {
-        if self.0.len() == MOST_PLACES {
-            self.0.pop_front();
+        if self.places.len() == MOST_PLACES {
+            self.places.pop_front();
         }
-        self.0.push_back((point, history));
+        self.places.push_back((point, history));
     }
 
-    /// Whether a member that is there, with that history, has come the same way. None if it is not
-    /// known here how it was there, or nothing was to be said yet.
-    pub(crate) fn same(&self, point: Point, history: u64) -> Option<bool> {
-        let (&(first, _), &(last, _)) = self.0.front().zip(self.0.back())?;
-        if point < first {
-            return None;
+    /// How a member that is there, with that history, has come there.
+    pub(crate) fn way(&self, point: Point, history: u64) -> Way {
+        if point < self.start {
+            return Way::Before;
         }
-        if point > last {
-            return Some(false);
+        if self.places.front().is_none_or(|&(first, _)| point < first) {
+            return Way::Unknown;
         }
-        let place = self.0.binary_search_by_key(&point, |&(point, _)| point).ok();
-        // Never having been there at all is another way as well.
-        Some(place.and_then(|place| self.0.get(place)).is_some_and(|&(_, here)| here == history))
+        let place = self.places.binary_search_by_key(&point, |&(point, _)| point).ok();
+        // Never to have been there at all is another way as well.
+        match place.and_then(|place| self.places.get(place)) {
+            Some(&(_, here)) if here == history => Way::Same,
+            _ => Way::Other,
+        }
     }
 }

@@ -25,10 +25,15 @@ use truechimer_group::Member;
 /// What a member takes from its inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Item {
-    /// `ring`: in which it took its place.
-    Message { from: Member, bytes: Rc<[u8]>, ring: u32 },
+    /// `doubtful`: from one that was cut off and had not found out. `ring`: in which it took its place.
+    Message { from: Member, bytes: Rc<[u8]>, doubtful: bool, ring: u32 },
     Configuration { members: Vec<Member>, lost: Vec<Member> },
+    /// Nothing: here the node was cut off, and may never be told.
+    Away,
 }
+
+/// A message, and whether it is from one that was cut off and had not found out.
+type Sent = (Rc<[u8]>, bool);
 
 /// One node's connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -41,11 +46,11 @@ pub struct Link {
     pub late: bool,
     /// Whether the process has ended, and the others have yet to learn of it.
     pub dead: bool,
-    pub outbox: VecDeque<Rc<[u8]>>,
+    pub outbox: VecDeque<Sent>,
     pub inbox: VecDeque<Item>,
     /// Whether the ring's synchronisation is under way, and what its process cannot send meanwhile.
     pub syncing: bool,
-    pub waiting: VecDeque<Rc<[u8]>>,
+    pub waiting: VecDeque<Sent>,
     /// Whom the node last synchronised with, and who came with it from the ring before this one.
     before: BTreeSet<usize>,
     together: BTreeSet<usize>,
@@ -78,8 +83,9 @@ impl Link {
     }
 
     /// The process sends.
-    pub fn send(&mut self, bytes: Rc<[u8]>) {
-        if self.syncing { &mut self.waiting } else { &mut self.outbox }.push_back(bytes);
+    pub fn send(&mut self, bytes: Rc<[u8]>, doubtful: bool) {
+        let queue = if self.syncing { &mut self.waiting } else { &mut self.outbox };
+        queue.push_back((bytes, doubtful));
     }
 
     /// The process is told whom the node knows.
@@ -128,12 +134,13 @@ impl Network {
 
     /// The next message of `node` takes its place in the order.
     pub fn order(&mut self, node: usize) {
-        let Some(bytes) = self.links[node].outbox.pop_front() else { return };
+        let Some((bytes, doubtful)) = self.links[node].outbox.pop_front() else { return };
         for other in self.ring(node) {
             let link = &mut self.links[other];
             let ring = link.ring;
             if link.known.contains_key(&node) {
-                link.comes(Item::Message { from: member(node), bytes: Rc::clone(&bytes), ring });
+                let (from, bytes) = (member(node), Rc::clone(&bytes));
+                link.comes(Item::Message { from, bytes, doubtful, ring });
             }
         }
     }

@@ -53,7 +53,7 @@ impl Run {
         let told = self.world.told.get_or_insert_default();
         told.push(what);
         // The last things that happened.
-        told.drain(..told.len().saturating_sub(400));
+        told.drain(..told.len().saturating_sub(800));
     }
 
     fn step(&mut self) -> Result<(), Violation> {
@@ -247,7 +247,12 @@ fn runs(seeds: std::ops::Range<u64>, steps: usize, slow: bool) {
     for seed in seeds {
         let mut run = Run::new(seed, case(seed), true, seed % 8 > 4, slow);
         if let Err(violation) = run.go(steps) {
-            let told = run.world.told.unwrap_or_default();
+            let stand = |(k, node): (usize, &crate::world::Node)| {
+                format!("node {}: live {}, cut off {}", k + 1, node.live, node.excluded)
+            };
+            let stand: Vec<String> = run.world.nodes.iter().enumerate().map(stand).collect();
+            let mut told = run.world.told.unwrap_or_default();
+            told.extend(stand);
             panic!("seed {seed}: {violation}\nthe last steps:\n{}", told.join("\n"));
         }
         println!(

@@ -214,6 +214,8 @@ pub struct Node {
     pub seen: Vec<Member>,
     /// Parted from a majority; until the engine has said so itself.
     pub excluded: bool,
+    /// What it takes now was sent by one that was cut off and had not found out.
+    misled: bool,
     /// Has lost its memory and not been let in since.
     pub amnesiac: bool,
     pub live: bool,
@@ -253,6 +255,9 @@ impl Hash for World {
     }
 }
 
+/// In so long whoever was cut off and was not told finds out, once the others speak, ns.
+const FINDS_OUT_NS: i64 = 2_000_000_000;
+
 /// A message's short name.
 fn mark(bytes: &[u8]) -> String {
     format!("message {:06x} of {} bytes", print(&bytes) >> 40, bytes.len())
@@ -287,6 +292,7 @@ impl World {
             dirty: false,
             seen: Vec::new(),
             excluded: false,
+            misled: false,
             amnesiac: false,
             live: false,
             tokens: 0,
@@ -413,7 +419,7 @@ impl World {
     fn parted(&self, node: usize) -> bool {
         let few = |item: &Item| match item {
             Item::Configuration { members, .. } => self.case.few(members),
-            Item::Message { .. } => false,
+            Item::Message { .. } | Item::Away => false,
         };
         let link = &self.network.links[node];
         link.late || self.is_alone(node) || link.inbox.iter().any(few)
@@ -578,10 +584,23 @@ impl World {
                 self.settle()?;
             }
         }
+        if whole && self.budget.slow {
+            self.wait(FINDS_OUT_NS)?;
+        }
         if whole {
             self.nodes.iter_mut().for_each(|node| node.excluded = false);
         }
         self.compare()
+    }
+
+    /// Lets so much time pass, and all come to its end that happens meanwhile.
+    fn wait(&mut self, mut ns: i64) -> Outcome {
+        while let Some((wait, _)) = self.next_deadline().filter(|(wait, _)| *wait <= ns) {
+            ns -= wait.max(1);
+            self.take(Step::Wait)?;
+            self.settle()?;
+        }
+        Ok(())
     }
 
     /// Compares what those have that see what counts.

@@ -14,7 +14,9 @@ impl World {
         let excluded = self.nodes[node].excluded || !self.nodes[node].live && self.parted(node);
         let here = &mut self.nodes[node];
         match action {
-            Action::Send(bytes) => self.network.links[node].send(bytes.into()),
+            Action::Send(bytes) => {
+                self.network.links[node].send(bytes.into(), here.excluded);
+            },
             Action::Return { thread, round, value } => {
                 if alone || here.doubts {
                     return Err(Violation::Minority(format!(
@@ -196,7 +198,7 @@ impl World {
                 }
                 here.live = true;
                 // It may be let in by what came before a break that it has not seen yet.
-                here.excluded |= parted;
+                here.excluded |= parted || here.misled;
                 here.amnesiac = false;
                 if !here.installed {
                     return self.restart(node);

@@ -36,7 +36,7 @@ impl World {
         }
         let inbox = &self.network.links[node].inbox;
         match inbox.front() {
-            None => false,
+            None | Some(Item::Away) => false,
             Some(Item::Configuration { .. }) => true,
             Some(Item::Message { from, .. }) => {
                 let changes = |item: &Item| matches!(item, Item::Configuration { .. });
@@ -300,17 +300,33 @@ impl World {
     /// The nodes go on together, the rest by itself.
     pub fn part(&mut self, nodes: &[usize], here: Fate, there: Fate, late: bool) {
         self.network.part(nodes, here, there, late);
+        for node in 0..self.nodes.len() {
+            if self.budget.slow && self.nodes[node].engine.is_some() && self.is_alone(node) {
+                // Of what it has still to take from that ring something may be lost.
+                let inbox = &mut self.network.links[node].inbox;
+                let told = inbox.iter().rposition(|item| !matches!(item, Item::Message { .. }));
+                inbox.insert(told.map_or(0, |told| told + 1), Item::Away);
+                self.away(node);
+            }
+        }
         self.exclude();
     }
 
     /// Who has no majority around it must not count on what it sees from now on.
     fn exclude(&mut self) {
         for node in 0..self.nodes.len() {
-            // One that is being let in may not be told either, and be let in all the same.
-            let comes_in = self.budget.slow && self.nodes[node].engine.is_some();
-            if (self.nodes[node].live || comes_in) && self.parted(node) {
+            if self.nodes[node].live && self.parted(node) {
                 self.nodes[node].excluded = true;
             }
+        }
+    }
+
+    /// One that is being let in and was cut off may be let in all the same, by what was under way.
+    fn away(&mut self, node: usize) {
+        let inbox = &mut self.network.links[node].inbox;
+        while inbox.front() == Some(&Item::Away) {
+            inbox.pop_front();
+            self.nodes[node].excluded = true;
         }
     }
 
@@ -318,9 +334,14 @@ impl World {
         self.mutate(node);
         let Some(item) = self.network.links[node].inbox.pop_front() else { return Ok(()) };
         match item {
-            Item::Message { from, bytes, .. } => {
-                self.handle(node, Event::Delivered { from, bytes: &bytes })
+            Item::Message { from, bytes, doubtful, .. } => {
+                self.nodes[node].misled = doubtful;
+                self.handle(node, Event::Delivered { from, bytes: &bytes })?;
+                self.nodes[node].misled = false;
+                self.away(node);
+                Ok(())
             }
+            Item::Away => Ok(()),
             Item::Configuration { members, lost } => {
                 let hide = match self.case.mutation {
                     Some(Mutation::HideLoss) => !lost.is_empty(),
@@ -336,6 +357,7 @@ impl World {
                     self.nodes[node].excluded = false;
                     self.exclude();
                 }
+                self.away(node);
                 let here = &self.nodes[node];
                 let phase = here.engine.as_ref().map(|engine| engine.phase());
                 let few = self.case.few(&members);
