@@ -183,8 +183,8 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
             Warning,
             "missed",
             format!(
-                "node {from} has had messages that did not come here, and Corosync did not say that \
-                 this node was out: it comes in anew"
+                "other nodes (one is node {from}) have had other messages than this one, and \
+                 Corosync did not say that it was out: it comes in anew"
             ),
         ),
         Notice::NotLetIn { for_ns, checkpoint } => (

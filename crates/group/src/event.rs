@@ -247,10 +247,10 @@ pub enum Notice {
         /// Who waits.
         member: Member,
     },
-    /// Another member has delivered what has not come here, though nobody said that this one was
-    /// out: it comes in anew.
+    /// So many others have delivered something else than this member that no majority can have what
+    /// it has, though nobody said that it was out: it comes in anew.
     Missed {
-        /// Who has more.
+        /// One of them.
         from: Member,
     },
     /// This member has asked to be let in and nobody does: said again as long as it lasts.

@@ -1,7 +1,7 @@
 //! What must hold of the values that the replicas' programs get.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use truechimer_group::{Agreed, Member, Order, Point, Round, Thread};
@@ -53,6 +53,8 @@ pub struct History {
     got: Vec<BTreeMap<Place, Agreed>>,
     /// What a majority had at once, or was told to be settled: it stands for ever.
     settled: BTreeMap<Place, Agreed>,
+    /// What of that somebody was told to be.
+    committed: BTreeSet<Place>,
     /// By node, for each message: until when its lease is.
     leases: Vec<BTreeMap<Place, (i64, i64)>>,
     /// By node, for each message: what its program had got with it, if that can be known.
@@ -71,6 +73,7 @@ impl History {
             counted: case.group.universe.len(),
             got: vec![BTreeMap::new(); case.nodes],
             settled: BTreeMap::new(),
+            committed: BTreeSet::new(),
             leases: vec![BTreeMap::new(); case.nodes],
             logs: vec![BTreeMap::new(); case.nodes],
             stood: 0,
@@ -89,6 +92,7 @@ impl History {
         points.sort_unstable();
         let Some(&from) = points.iter().rev().nth(40) else { return };
         self.settled.retain(|_, value| value.point >= from);
+        self.committed.retain(|place| self.settled.contains_key(place));
         for got in &mut self.got {
             got.retain(|_, value| value.point >= from);
         }
@@ -113,6 +117,15 @@ impl History {
         let newest = self.settled.values().map(|value| value.time.0).max();
         self.top = self.top.max(newest);
         self.settled.clear();
+        self.committed.clear();
+    }
+
+    /// All have come in anew, as their streams differed: what a majority had is known to stand only
+    /// where somebody was told so.
+    pub fn doubt(&mut self) {
+        let newest = self.settled.values().map(|value| value.time.0).max();
+        self.top = self.top.max(newest);
+        self.settled.retain(|place, _| self.committed.contains(place));
     }
 
     pub fn returned(
@@ -239,6 +252,7 @@ impl History {
             self.got[node].iter().filter(upto).map(|(place, value)| (*place, *value)).collect();
         for (place, value) in all {
             self.stand(place, value)?;
+            self.committed.insert(place);
         }
         Ok(())
     }

@@ -603,6 +603,13 @@ impl World {
         Ok(())
     }
 
+    /// Whether somebody was cut off and is not known to have found out.
+    pub fn doubtful(&self) -> bool {
+        let away = |item: &Item| *item == Item::Away;
+        self.nodes.iter().any(|node| node.excluded)
+            || self.network.links.iter().any(|link| link.inbox.iter().any(away))
+    }
+
     /// Compares what those have that see what counts.
     fn compare(&mut self) -> Outcome {
         let sound: Vec<bool> = self.nodes.iter().map(|node| node.live && !node.excluded).collect();

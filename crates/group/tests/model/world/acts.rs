@@ -11,7 +11,8 @@ impl World {
     pub(super) fn act(&mut self, node: usize, action: Action) -> Outcome {
         let alone = self.case.few(&self.nodes[node].seen);
         // One that catches up gets what is due to it before it is live.
-        let excluded = self.nodes[node].excluded || !self.nodes[node].live && self.parted(node);
+        let here = &self.nodes[node];
+        let excluded = here.excluded || !here.live && (here.misled || self.parted(node));
         let here = &mut self.nodes[node];
         match action {
             Action::Send(bytes) => {
@@ -104,6 +105,8 @@ impl World {
                 let counted = &self.nodes[..self.case.group.universe.len()];
                 if first && counted.iter().any(amnesia) {
                     self.history.weaken();
+                } else if first && self.budget.slow {
+                    self.history.doubt();
                 }
             }
             // Who has missed something may take it for that, as long as it has not found out.
