@@ -19,8 +19,8 @@ pub(crate) struct Commits {
     /// Replicas that speak as live members and are none here, or that are not where we are: since
     /// when, and when they last did.
     rivals: BTreeMap<Member, (i64, i64)>,
-    /// While somebody's stream differs from ours, or may: when a header is due that lets all see what ours
-    /// is, and how many there have been.
+    /// While somebody's stream differs from ours, or may: when a header is due that lets all see
+    /// what ours is, and how many there have been.
     doubt: Option<(i64, u32)>,
     /// The last generation in which more than half of the universe was heard as live.
     pub(crate) established: u64,
@@ -57,11 +57,11 @@ struct Waiting {
 
 /// After this long an unanswered question is put again, ns.
 const AGAIN_NS: i64 = 1_000_000_000;
-/// After this long a member in doubt says again where it is, each time twice as long, ns; some seconds
-/// at most.
+/// After this long a member in doubt says again where it is, each time twice as long, ns; some
+/// seconds at most.
 const DOUBT_NS: i64 = 10_000_000;
-/// Who speaks for so long as one that is not with us is not, ns: what it had said before it was cut off
-/// or we were let in does not come for so long.
+/// Who speaks for so long as one that is not with us is not, ns: what it had said before it was cut
+/// off or we were let in does not come for so long.
 const RIVAL_NS: i64 = 100_000_000;
 
 impl Commits {
@@ -219,9 +219,10 @@ impl Engine {
     }
 
     /// Where so many live replicas have delivered something else that no majority can have what we
-    /// have, or others go on by themselves and most are not with us, we come in anew. What a majority has acknowledged stays: whoever has that goes only if
-    /// enough others have gone another way since. Who goes another way alone does not throw out the
-    /// others, though it may have more messages than they.
+    /// have, or others go on by themselves and most are not with us, we come in anew. What a majority
+    /// has acknowledged stays: whoever has that goes only if enough others have gone another way
+    /// since. Who goes another way alone does not throw out the others, though it may have more
+    /// messages than they.
     pub(crate) fn leave_if_outnumbered(&mut self) {
         let Some(state) = self.live() else { return };
         let replicas = state.live.keys().filter(|&&member| self.group.counts(member)).count();

@@ -135,8 +135,8 @@ pub(crate) struct User {
 /// Lets its sender in.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Join {
-    /// How often this life of the sender has been let in (or may have been), and 1: a join that is not greater than
-    /// the one by which it was let in is a stale one.
+    /// How often this life of the sender has been let in (or may have been), and 1: a join that is
+    /// not greater than the one by which it was let in is a stale one.
     pub(crate) number: u64,
     /// How many joins this life of the sender has sent, this one counted.
     pub(crate) attempt: u64,

@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    fn left(&mut self, from: Member) {
+    pub(crate) fn left(&mut self, from: Member) {
         if let Some(state) = self.state.as_mut() {
             state.leave(&self.group, from);
         }

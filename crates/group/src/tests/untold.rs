@@ -136,3 +136,182 @@ fn what_was_heard_of_a_clock_does_not_vouch_for_what_it_is_set_to() {
         assert!(off.abs() < 10 * S, "{phase}: {off} ns");
     }
 }
+
+/// From now on these hear each other alone, and nobody is told.
+fn apart(net: &mut Net, parts: &[&[u32]]) {
+    for part in parts {
+        for &id in *part {
+            net.nodes.get_mut(&id).unwrap().ring = part.to_vec();
+        }
+    }
+}
+
+/// A member reads in its thread 16, and what it says reaches who hears it.
+fn reads(net: &mut Net, id: u32) {
+    net.read(id, 16);
+    net.pass(MS);
+}
+
+fn comes_in_anew(net: &Net, id: u32) -> bool {
+    net.notices(id).iter().any(|it| matches!(it, Notice::Missed { .. }))
+}
+
+/// The others have not noticed anything, that one has, and all are of one mind.
+fn only_one_has_come_in_anew(net: &mut Net, id: u32, others: &[u32]) {
+    assert!(comes_in_anew(net, id));
+    for &other in others {
+        assert!(!comes_in_anew(net, other), "{other}");
+    }
+    let all = [&[id], others].concat();
+    net.all_live(&all);
+    net.all_read(&all, 30);
+}
+
+/// Corosync's synchronisation was broken off twice: nobody is told that 1 was away, and it has got
+/// as many messages as the others.
+#[test]
+fn who_has_got_as_many_messages_but_others_comes_in_anew() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.all_read(&[1, 2, 3], 20);
+    apart(&mut net, &[&[1], &[2, 3]]);
+    reads(&mut net, 1);
+    reads(&mut net, 2);
+    assert_eq!(net.engine(1).point(), net.engine(2).point());
+    apart(&mut net, &[&[1, 2, 3]]);
+    net.read(3, 20);
+    net.settle();
+    net.pass(20 * MS);
+    only_one_has_come_in_anew(&mut net, 1, &[2, 3]);
+}
+
+/// Whoever has more messages than the others is not right for that.
+#[test]
+fn who_has_got_more_messages_alone_throws_nobody_out() {
+    for more in 1..4 {
+        let mut net = Net::formed(&[1, 2, 3]);
+        net.all_read(&[1, 2, 3], 20);
+        apart(&mut net, &[&[1], &[2, 3]]);
+        for _ in 0..=more {
+            reads(&mut net, 1);
+        }
+        reads(&mut net, 2);
+        let value = *net.values(2).last().unwrap();
+        net.read(3, 16);
+        assert_eq!(net.values(3).last().unwrap(), &value);
+        apart(&mut net, &[&[1, 2, 3]]);
+        net.read(1, 20);
+        net.settle();
+        net.pass(20 * MS);
+        only_one_has_come_in_anew(&mut net, 1, &[2, 3]);
+    }
+}
+
+/// A member that has got something else acknowledges nothing.
+#[test]
+fn another_stream_as_long_is_no_acknowledgement() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.all_read(&[1, 2, 3], 20);
+    apart(&mut net, &[&[1], &[2, 3]]);
+    reads(&mut net, 1);
+    let (.., value) = *net.values(1).last().unwrap();
+    net.event(1, Event::Commit { token: 7, point: value.point });
+    reads(&mut net, 2);
+    apart(&mut net, &[&[1, 2, 3]]);
+    for id in [2, 3] {
+        net.read(id, 20);
+        net.flush(id);
+    }
+    net.settle();
+    net.pass(20 * MS);
+    let told = |net: &Net, action: Action| net.nodes[&1].actions.contains(&action);
+    assert!(!told(&net, Action::Committed { token: 7 }));
+    assert!(told(&net, Action::Uncommitted { token: 7 }));
+    only_one_has_come_in_anew(&mut net, 1, &[2, 3]);
+}
+
+/// Two that are all there is of a majority: neither has one alone, and they go on with one's.
+#[test]
+fn of_two_that_differ_one_comes_in_anew() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.kill(3);
+    net.settle();
+    apart(&mut net, &[&[1], &[2]]);
+    reads(&mut net, 1);
+    reads(&mut net, 2);
+    apart(&mut net, &[&[1, 2]]);
+    net.read(1, 20);
+    net.settle();
+    net.pass(20 * MS);
+    assert!(comes_in_anew(&net, 1) || comes_in_anew(&net, 2));
+    net.all_live(&[1, 2]);
+    net.all_read(&[1, 2], 30);
+}
+
+/// 2 was let in while it was away and is back, and was told of neither: its request is not a stale
+/// one though it has the number of the one that was granted.
+#[test]
+fn who_was_let_in_and_does_not_know_is_let_in_again() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.kill(2);
+    net.settle();
+    net.start(2);
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    net.flush(2);
+    net.deliver();
+    apart(&mut net, &[&[2], &[1, 3]]);
+    net.settle();
+    apart(&mut net, &[&[1, 2, 3]]);
+    assert!(net.engine(1).state.as_ref().unwrap().live.contains_key(&Member(2)));
+    assert_eq!(net.phase(2), Phase::Joining);
+    net.pass(30 * S);
+    net.all_live(&[1, 2, 3]);
+}
+
+/// 2 did not hear that 3 asks to be let in, and is let in itself: it takes 3 for live as the others do.
+#[test]
+fn a_newcomer_knows_of_requests_that_did_not_come_to_it() {
+    let mut net = Net::formed(&[1, 2, 3, 4, 5]);
+    net.kill(2);
+    net.kill(3);
+    net.settle();
+    net.start(2);
+    net.start(3);
+    net.join(&[1, 2, 3, 4, 5]);
+    net.deliver();
+    apart(&mut net, &[&[1, 3, 4, 5], &[2]]);
+    net.flush(3);
+    net.deliver();
+    apart(&mut net, &[&[1, 2, 3, 4, 5]]);
+    net.flush(2);
+    net.deliver();
+    net.settle();
+    net.pass(20 * MS);
+    assert_eq!((net.engine(2).gaps(), net.engine(3).gaps()), (1, 1));
+    net.all_live(&[1, 2, 3, 4, 5]);
+}
+
+/// Both sides go on by themselves and take each other's for none of theirs: the one without a
+/// majority gives in.
+#[test]
+fn who_is_live_alone_gives_in_to_rivals() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    // 3 takes itself for live with 2, which has left; 1 and 2 go on without 3.
+    apart(&mut net, &[&[1, 2], &[3]]);
+    let lost = Item::Configuration(vec![2, 3], vec![1]);
+    net.nodes.get_mut(&3).unwrap().inbox.push_back(lost);
+    net.deliver();
+    let join = Item::Configuration(vec![1, 2, 3], vec![]);
+    net.nodes.get_mut(&3).unwrap().inbox.push_back(join);
+    net.nodes.get_mut(&3).unwrap().engine.as_mut().unwrap().left(Member(2));
+    for id in [1, 2] {
+        let inbox = &mut net.nodes.get_mut(&id).unwrap().inbox;
+        inbox.push_back(Item::Configuration(vec![1, 2], vec![3]));
+        inbox.push_back(Item::Configuration(vec![1, 2, 3], vec![]));
+    }
+    net.deliver();
+    apart(&mut net, &[&[1, 2, 3]]);
+    assert!([1, 2, 3].iter().all(|&id| net.phase(id) == Phase::Live));
+    net.pass(3 * S);
+    only_one_has_come_in_anew(&mut net, 3, &[1, 2]);
+}
