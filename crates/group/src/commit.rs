@@ -95,7 +95,8 @@ impl Commits {
             return;
         }
         self.rivals.entry(member).or_insert((now, now)).1 = now;
-        self.doubt.get_or_insert((now, 0));
+        // Mostly that is over by then.
+        self.doubt.get_or_insert((now.saturating_add(2 * DOUBT_NS), 0));
     }
 
     /// Whether it does so not only by what was under way.
