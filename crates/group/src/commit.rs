@@ -227,7 +227,8 @@ impl Engine {
     pub(crate) fn leave_if_outnumbered(&mut self) {
         let Some(state) = self.live() else { return };
         let replicas = state.live.keys().filter(|&&member| self.group.counts(member)).count();
-        let apart = |member: &&Member| self.commits.differs(**member) || self.commits.rivals(**member);
+        let apart =
+            |member: &&Member| self.commits.differs(**member) || self.commits.rivals(**member);
         let apart: Vec<Member> = state.live.keys().filter(apart).copied().collect();
         let rival = self.commits.rivals.keys().copied().find(|&member| self.commits.rivals(member));
         if apart.is_empty() && self.commits.rivals.is_empty() {

@@ -395,8 +395,7 @@ impl Engine {
         let turn = self.turns().map(|(_, turn)| turn).min();
         let at_once = at_once.then_some(now);
         let doubt = self.commits.doubt_due().filter(|_| replica);
-        let others =
-            [at_once, self.report_due(), ask, doubt, parts, turn, self.causal_turn()];
+        let others = [at_once, self.report_due(), ask, doubt, parts, turn, self.causal_turn()];
         others.into_iter().flatten().min()
     }
 }

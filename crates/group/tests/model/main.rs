@@ -164,12 +164,11 @@ fn untold(reads: u8) -> Budget {
 /// Two replicas have proposed, and one node is parted from the others.
 fn parted(node: usize, reads: u8) -> World {
     let mut start = formed(&Rc::new(one()), untold(2 + reads), ALL);
-    for node in [0, 1] {
-        start.take(Step::Read { node, thread: 0 }).unwrap();
-        start.take(Step::Flush { node }).unwrap();
-    }
     let (here, there) = (Fate::Lost, Fate::Lost);
-    start.take(Step::Part { node, here, there, late: false }).unwrap();
+    let both = [0, 1].map(|node| [Step::Read { node, thread: 0 }, Step::Flush { node }]);
+    for step in both.into_iter().flatten().chain([Step::Part { node, here, there, late: false }]) {
+        start.take(step).unwrap_or_else(|why| panic!("{step:?}: {why}"));
+    }
     start
 }
 

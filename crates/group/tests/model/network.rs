@@ -26,8 +26,16 @@ use truechimer_group::Member;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Item {
     /// `doubtful`: from one that was cut off and had not found out. `ring`: in which it took its place.
-    Message { from: Member, bytes: Rc<[u8]>, doubtful: bool, ring: u32 },
-    Configuration { members: Vec<Member>, lost: Vec<Member> },
+    Message {
+        from: Member,
+        bytes: Rc<[u8]>,
+        doubtful: bool,
+        ring: u32,
+    },
+    Configuration {
+        members: Vec<Member>,
+        lost: Vec<Member>,
+    },
     /// Nothing: here the node was cut off, and may never be told.
     Away,
 }
@@ -306,7 +314,8 @@ impl Network {
             let from = member(sender);
             let waiting = |link: &Link| {
                 let of_sender = |item: &&Item| matches!(item, Item::Message { from: other, .. } if *other == from);
-                let in_ring = |item: &&Item| matches!(item, Item::Message { ring, .. } if *ring == link.ring);
+                let in_ring =
+                    |item: &&Item| matches!(item, Item::Message { ring, .. } if *ring == link.ring);
                 link.inbox.iter().rev().take_while(in_ring).filter(of_sender).count()
             };
             let up = || nodes.iter().copied().filter(|&node| self.links[node].up);

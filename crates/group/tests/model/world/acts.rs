@@ -17,7 +17,7 @@ impl World {
         match action {
             Action::Send(bytes) => {
                 self.network.links[node].send(bytes.into(), here.excluded);
-            },
+            }
             Action::Return { thread, round, value } => {
                 if alone || here.doubts {
                     return Err(Violation::Minority(format!(
