@@ -118,6 +118,12 @@ impl World {
             Action::Notice(Notice::OtherGroup { .. } | Notice::Version { .. }) => {
                 return Err(Violation::Stray("strangers in a group of friends".into()));
             }
+            Action::Notice(Notice::Missed { from })
+                if !self.budget.slow && self.case.mutation.is_none() =>
+            {
+                let what = format!("node {} differs from {from}, and has missed nothing", node + 1);
+                return Err(Violation::Stray(what));
+            }
             Action::TakeCheckpoint { join } => self.give(node, join),
             Action::InstallCheckpoint { data, position } => self.install(node, &data, &position)?,
             Action::Notice(_) => {}
