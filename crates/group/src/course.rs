@@ -70,3 +70,45 @@ impl Course {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(generation: u64, index: u64) -> Point {
+        Point { generation, index }
+    }
+
+    #[test]
+    fn ways_are_compared_by_place_and_history() {
+        let mut course = Course::default();
+        course.begin(at(3, 10), 100);
+        course.pass(at(3, 11), 101);
+        course.pass(at(4, 11), 102);
+        course.pass(at(4, 12), 103);
+        for (index, point) in [at(3, 10), at(3, 11), at(4, 11), at(4, 12)].into_iter().enumerate() {
+            assert_eq!(course.way(point, 100 + index as u64), Way::Same, "{point:?}");
+            assert_eq!(course.way(point, 99), Way::Other, "{point:?}");
+        }
+        // Where this member has never been: the boundary was elsewhere, or it is farther on.
+        for point in [at(3, 12), at(4, 10), at(4, 13), at(5, 0), at(u64::MAX, u64::MAX)] {
+            assert_eq!(course.way(point, 103), Way::Other, "{point:?}");
+        }
+        for point in [at(3, 9), at(2, u64::MAX), at(0, 0)] {
+            assert_eq!(course.way(point, 100), Way::Before, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_far_back_is_forgotten() {
+        let mut course = Course::default();
+        course.begin(at(1, 0), 0);
+        for index in 1..=MOST_PLACES as u64 {
+            course.pass(at(1, index), index);
+        }
+        assert_eq!(course.places.len(), MOST_PLACES);
+        assert_eq!(course.way(at(1, 0), 0), Way::Unknown);
+        assert_eq!(course.way(at(1, 1), 1), Way::Same);
+        assert_eq!(course.way(at(0, 9), 1), Way::Before);
+    }
+}

@@ -152,3 +152,21 @@ fn a_claimed_length_takes_no_memory() {
     message.entries = vec![Entry::User(User { payload: vec![0; LARGEST_PAYLOAD + 1], ..user })];
     assert_eq!(decode(&encode(&message)), Err(Broken::Wrong("a payload longer than can be")));
 }
+
+/// Whoever took such a state over could not go on with it, or not let anybody in.
+#[test]
+fn no_state_is_from_the_end_of_time() {
+    let with = |last, point| {
+        let mut transfer = transfer(1);
+        transfer.snapshot.last = last;
+        transfer.snapshot.point = point;
+        decode_transfer(&encode_transfer(&transfer)).map(|_| ())
+    };
+    let point = Point { generation: 1, index: 2 };
+    assert_eq!(with(NEVER - 1, point), Ok(()));
+    let wrong =
+        Err(Broken::Wrong("a state that is out of order, too large or from the end of time"));
+    assert_eq!(with(NEVER, point), wrong);
+    assert_eq!(with(0, Point { generation: 2 * FARTHEST, index: 2 }), wrong);
+    assert_eq!(with(0, Point { generation: 1, index: u64::MAX }), wrong);
+}
