@@ -6,7 +6,7 @@ use truechimer_group::{
     Action, Bound, Engine, Event, Group, Member, Own, Reading, Utc, check_wire,
 };
 
-const HEADER: usize = 43;
+const HEADER: usize = 51;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     check_wire(bytes);
@@ -36,7 +36,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             continue;
         }
         let mut message = Vec::with_capacity(HEADER + body.len());
-        message.extend_from_slice(b"TCGR\x01\x00");
+        message.extend_from_slice(b"TCGR\x03\x00");
         message.extend_from_slice(&digest.to_le_bytes());
         message.extend_from_slice(&1u64.to_le_bytes());
         message.extend_from_slice(body);

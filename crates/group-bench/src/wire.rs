@@ -17,7 +17,7 @@ use crate::bed::Bed;
 const MAGIC: &[u8; 4] = b"TCGR";
 /// From there to the sender's incarnation, to the first entry's kind.
 const INCARNATION: usize = 14;
-const FIRST_KIND: usize = 43;
+const FIRST_KIND: usize = 51;
 /// As much of the first entry as tells two messages of one sender apart: kind, thread, round.
 const TOLD_APART: usize = FIRST_KIND + 1 + 16;
 /// The kind of an entry that is a proposal.
@@ -140,6 +140,7 @@ mod tests {
         all.extend(life.to_le_bytes());
         all.extend(1_u64.to_le_bytes());
         all.extend(index.to_le_bytes());
+        all.extend([7; 8]);
         all.push(1);
         all.extend(1_u32.to_le_bytes());
         all.push(kind);
