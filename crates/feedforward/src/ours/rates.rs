@@ -35,7 +35,7 @@ impl Ours {
         let causal = self.slow.causal_rate();
         let open = (causal.rate - filter.rate).abs() + causal.error;
         let most = open + (WANDER_ROOM - 1.0) * fraction(self.settings.max_wander);
-        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).clamp(open, most) + self.wander(stale)
+        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).min(most).max(open) + self.wander(stale)
     }
 
     /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of them.
