@@ -17,12 +17,17 @@
 //! know better than whoever it was learnt from, and slowly, as paths change, if they know less: what
 //! a near server has taught of the others' leans outlives it.
 
+mod verdict;
+
 use std::collections::BTreeMap;
 
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Span};
 
 use truechimer_feedforward::number::{fraction, rate, seconds, span};
+
+use self::verdict::{judge, vote};
+use crate::drift::{Movement, Path};
 
 /// Standard deviation of a lean, as a share of the path's part of the bound. RADclock takes 0.2 of the
 /// round trip for the worst asymmetry there is; the bound has half of the round trip.
@@ -54,15 +59,10 @@ const LEFT_OVER: f64 = 256.0;
 const LEANS: f64 = 14_400.0;
 /// … and for how long an estimator's errors stay alike, s: that much is one measurement of it.
 const ALIKE: f64 = 256.0;
-/// So many deviations off, and the source has jumped, or the oscillator has: whoever can tell is
-/// asked …
-const JUMP: f64 = 6.0;
-/// … and so much beside, s.
-const JUMP_LEAST: f64 = 3e-6;
-/// Before its lean has been averaged for so long, what a source says next is no jump, s.
-const SETTLED: f64 = 1800.0;
-/// Whoever is asked must be so many times better than what is asked about.
-const ABLE: f64 = 4.0;
+/// Of whose rate so many times more is unknown than of another's: it has begun anew.
+const LOST: f64 = 64.0;
+/// Over how long it is averaged what a source is used to, for the vote on who drifts, s.
+const DAY: f64 = 86_400.0;
 
 /// A source that takes part.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,8 @@ pub(crate) struct Part {
     pub(crate) lean: Span,
     /// It only learns where it leans: there is something better, a pulse per second.
     pub(crate) silent: bool,
+    /// The newest round trip.
+    pub(crate) rtt: Option<Span>,
 }
 
 /// What they come to.
@@ -85,6 +87,8 @@ pub(crate) struct Combined {
     pub(crate) difference: Period,
     /// The parts' shares in where the time stands, in their order; they add up to 1.
     pub(crate) weights: Vec<f64>,
+    /// By how much they have moved against the majority of the others, if they are left out for it.
+    pub(crate) outvoted: Vec<Option<Span>>,
 }
 
 /// What is remembered from one combination to the next.
@@ -112,6 +116,9 @@ struct Member {
     lean: f64,
     /// How much is known of `lean`, in s / s².
     known: f64,
+    /// The same over a day, s, and for how long it has been averaged, s.
+    used_to: f64,
+    used: f64,
     /// How far it was from there after the last combination, s; `None` if it had no part in it.
     off: Option<f64>,
     /// Mean variance of its noise, s², and how long that has been averaged, s.
@@ -121,6 +128,24 @@ struct Member {
     jumped: f64,
     /// It was seen to jump at that count, and nobody has told yet whose jump it was.
     suspect: Option<Count>,
+    /// It is off by more than its noise, and came there slowly: it waits.
+    waits: bool,
+    /// A majority of the others stands where this one does not.
+    outvoted: Option<Outvoted>,
+    path: Path,
+    heard: Option<Count>,
+}
+
+/// Since when a source has been outvoted.
+#[derive(Clone, Copy, Debug)]
+struct Outvoted {
+    /// The count.
+    since: Count,
+    /// Since when it has been where it is now, and how far that is from what it was used to, s.
+    here: Count,
+    by: f64,
+    /// The others have said so again since it showed.
+    sure: bool,
 }
 
 /// A part, in seconds from where the time was foretold to be.
@@ -138,6 +163,9 @@ struct Put {
     /// Variance of what its lean may be, s².
     lean: f64,
     heard: Count,
+    /// What is not known of its rate, and the least of anybody's.
+    growth: f64,
+    surest: f64,
     silent: bool,
     member: Member,
 }
@@ -167,10 +195,15 @@ impl Combination {
         let dt = self.level.map_or(0.0, |l| since(l.at, l.period));
         let age = self.level.map_or(0.0, |l| since(l.begun, l.period));
         let mut put: Vec<Put> = parts.iter().map(|part| self.put(part, origin)).collect();
-        let speak = || put.iter().filter(|p| !p.silent).map(Put::level_variance);
+        let elapsed = |count: Count| self.level.map_or(0.0, |l| since(count, l.period));
+        if self.level.is_some() && age >= YOUNG {
+            vote(&mut put, at, elapsed);
+        }
+        let speak = || put.iter().filter(|p| p.speaks()).map(Put::level_variance);
         let variance = 1.0 / speak().map(|variance| 1.0 / variance).sum::<f64>();
         let best = speak().fold(f64::INFINITY, f64::min);
-        put.iter_mut().for_each(|p| p.best = best);
+        let surest = put.iter().map(|p| p.growth).fold(f64::INFINITY, f64::min);
+        put.iter_mut().for_each(|p| (p.best, p.surest) = (best, surest));
         let raw = weighted(&put, Put::level_weight, |p| p.offset);
         let grown = self.level.filter(|_| age >= YOUNG);
         let (stands, known) = match grown {
@@ -221,12 +254,18 @@ impl Combination {
         let difference = mean(|e| e.difference, &shares);
         let begun = self.level.map_or(at, |level| level.begun);
         self.level = Some(Level { begun, at, time, period, variance: known });
-        Some(Combined { time, period, difference, weights: share(&Put::level_weight) })
+        let outvoted =
+            put.iter().map(|p| (!p.speaks() && !p.silent).then(|| span(p.moved().abs())));
+        let (weights, outvoted) = (share(&Put::level_weight), outvoted.collect());
+        Some(Combined { time, period, difference, weights, outvoted })
     }
 
     fn lean_by(&mut self, put: &mut [Put], by: f64) {
         let all = self.members.values_mut().chain(put.iter_mut().map(|p| &mut p.member));
-        all.for_each(|member| member.lean += by);
+        all.for_each(|member| {
+            member.lean += by;
+            member.used_to += by;
+        });
     }
 
     fn put(&self, part: &Part, origin: Instant) -> Put {
@@ -236,14 +275,21 @@ impl Combination {
         let root = seconds(part.root_distance);
         let lean = LEAN * seconds(part.lean);
         // Whoever is new agrees with what is known, for all that is known.
-        let new = Member { lean: offset, ..Member::default() };
-        let member = self.members.get(&part.id).copied().unwrap_or(new);
+        let new = Member { lean: offset, used_to: offset, ..Member::default() };
+        let mut member = self.members.get(&part.id).copied().unwrap_or(new);
+        if let Some(rtt) = part.rtt
+            && member.heard != Some(e.last_used)
+        {
+            let before = member.heard.replace(e.last_used).unwrap_or(e.last_used);
+            member.path.take(seconds(rtt), seconds(e.period.span(e.last_used - before)).max(0.0));
+        }
         let with = |share: f64| own * own + share * share * root * root;
         let (noise, quick) = (with(LEAN), with(REFERENCE));
         let mean = member.noise.unwrap_or(quick).max(quick / SILENT);
         let (id, heard, silent) = (part.id, e.last_used, part.silent);
         let (lean, best) = (lean * lean, f64::INFINITY);
-        Put { id, offset, noise, quick, mean, best, lean, heard, silent, member }
+        let (growth, surest) = (fraction(e.growth), f64::INFINITY);
+        Put { id, offset, noise, quick, mean, best, lean, heard, growth, surest, silent, member }
     }
 }
 
@@ -268,8 +314,24 @@ impl Put {
         ALIKE / self.member.known.max(ALIKE * 1e-3)
     }
 
+    /// How far it is from what it was used to.
+    fn moved(&self) -> f64 {
+        self.offset - self.member.used_to
+    }
+
+    /// Whether it has a part.
+    fn speaks(&self) -> bool {
+        !self.silent && !self.member.outvoted.is_some_and(|outvoted| outvoted.sure)
+    }
+
+    /// Standard deviation of how far it is from what it was used to.
+    fn restless(&self) -> f64 {
+        (self.quick.max(self.mean) + self.unlearnt()).sqrt()
+    }
+
     fn news_weight(&self) -> f64 {
-        if self.silent || self.member.suspect.is_some() {
+        let lost = self.growth > LOST * self.surest;
+        if !self.speaks() || lost || self.member.suspect.is_some() || self.member.waits {
             0.0
         } else {
             1.0 / (self.mean + self.unlearnt())
@@ -283,7 +345,16 @@ impl Put {
 
     fn level_weight(&self) -> f64 {
         let variance = self.level_variance();
-        if self.silent { 0.0 } else { 1.0 / (variance * (1.0 + variance / (FAR * self.best))) }
+        if !self.speaks() { 0.0 } else { 1.0 / (variance * (1.0 + variance / (FAR * self.best))) }
+    }
+
+    fn movement(&self) -> Movement {
+        Movement {
+            by: self.moved(),
+            deviation: self.restless(),
+            hidden: self.member.path.change(),
+            outvoted: self.member.outvoted.is_some(),
+        }
     }
 
     /// Learns its lean from where the time stands now.
@@ -303,6 +374,7 @@ impl Put {
         if young {
             (member.lean, member.known, member.off) =
                 (member.lean + off, YOUNG * precision, Some(0.0));
+            (member.used_to, member.used) = (member.lean, YOUNG);
             return;
         }
         if member.suspect.is_some() {
@@ -310,59 +382,21 @@ impl Put {
             member.off = member.off.map(|before| before - stands);
             return;
         }
+        if member.waits || member.outvoted.is_some() {
+            // It teaches nothing while it is not known whose fault that is.
+            member.off = Some(off);
+            return;
+        }
         member.jumped *= 1.0 - (dt / SLOW).min(1.0);
+        member.used = (member.used + dt).min(DAY);
+        if member.used > 0.0 {
+            member.used_to += (self.offset - stands - member.used_to) * (dt / member.used).min(1.0);
+        }
         let news = dt * precision;
         member.known = (member.known + news).min(LEANS * precision);
         let learnt = if member.known > 0.0 { off * (news / member.known).min(1.0) } else { 0.0 };
         member.lean += learnt;
         member.off = Some(off - learnt);
-    }
-}
-
-/// A source that is suddenly elsewhere: was it its path, or is it our clock? The others tell by their
-/// next exchange, if they are good enough.
-fn judge(put: &mut [Put], at: Count) {
-    let before: Vec<Put> = put.to_vec();
-    for p in put.iter_mut() {
-        let off = p.off().abs();
-        let beyond = (off - JUMP_LEAST).max(0.0);
-        if beyond * beyond <= JUMP * JUMP * p.variance() {
-            p.member.suspect = None;
-            continue;
-        }
-        if p.member.off.is_none() {
-            // It is back, and not where it was when it went: as if it were new.
-            p.member.lean += p.off();
-            p.member.known = 0.0;
-            continue;
-        }
-        if p.member.known * p.noise < SETTLED {
-            p.member.suspect = None;
-            continue;
-        }
-        let able = before.iter().filter(|other| {
-            other.id != p.id
-                && other.member.suspect.is_none()
-                && other.variance() * (ABLE * ABLE) < off * off
-        });
-        let Some(witness) = able.max_by_key(|other| (other.heard - at).0) else {
-            p.member.suspect = None;
-            continue;
-        };
-        let since = *p.member.suspect.get_or_insert(p.heard);
-        if (witness.heard - since).0 <= 0 {
-            continue;
-        }
-        p.member.suspect = None;
-        if witness.off().abs() < off / ABLE {
-            // Its own: it leans by so much more, and how far it leans is less certain.
-            p.member.jumped += off * off;
-            p.member.lean += p.news();
-            p.member.known = 0.0;
-        }
-    }
-    if put.iter().all(|p| p.silent || p.member.suspect.is_some()) {
-        put.iter_mut().for_each(|p| p.member.suspect = None);
     }
 }
 
@@ -387,6 +421,8 @@ mod tests {
             best: 1e-12,
             lean: 0.0,
             heard: Count(0),
+            growth: 0.0,
+            surest: 0.0,
             silent: false,
             member: Member::default(),
         };

@@ -9,6 +9,7 @@ mod combination;
 mod config;
 mod disruption;
 mod doubt;
+mod drift;
 mod engine;
 mod event;
 mod kernel;

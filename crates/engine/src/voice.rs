@@ -52,6 +52,10 @@ pub(crate) trait Voice {
     fn lean_bound(&self, estimate: &Estimate) -> Span {
         estimate.path_bound.min(estimate.bound)
     }
+    /// The newest round trip, if there is such a thing.
+    fn rtt(&self) -> Option<Span> {
+        None
+    }
     /// Whether anything that it said was used, since the start or since the counter broke.
     fn is_proven(&self) -> bool {
         true
@@ -269,12 +273,29 @@ fn parts(
         let was = parted.get(place).copied().unwrap_or(false);
         Claim::around((e.time - origin).0, if was { half } else { half / 4 * 3 })
     };
+    // What such a one held until now was not followed, and what it says now is not known yet.
+    let torn = |place: &usize| {
+        let was = parted.get(*place).copied().unwrap_or(false);
+        !was && voices.get(*place).is_some_and(|said| said.voice.doubted(at).is_some())
+    };
+    let (mut torn, others): (Vec<usize>, Vec<usize>) = parts.iter().copied().partition(torn);
+    if others.is_empty() {
+        torn.clear();
+    } else {
+        parts = others;
+    }
+    for place in torn {
+        if let Some(said) = voices.get_mut(place) {
+            said.voice.weigh(None, Some(Why::Torn));
+        }
+    }
     let leader = leader(voices, parted, &parts, origin);
     let servers = parts.iter().filter_map(|p| Some((*p, voices.get(*p)?)));
     let servers = servers.filter(|(_, said)| !said.voice.is_pulse());
     let claims: Vec<Claim> =
         servers.filter_map(|(place, said)| Some(probable(place, said, &said.estimate?))).collect();
     let most = if claims.len() >= crowd { agreement(&claims, 0) } else { None };
+    let rates = rates(voices, &parts, crowd);
     let mut leave = |why: &dyn Fn(usize, &Said<'_>) -> Option<Why>| {
         let reasons: Vec<Option<Why>> =
             parts.iter().map(|p| voices.get(*p).and_then(|said| why(*p, said))).collect();
@@ -289,6 +310,12 @@ fn parts(
         let mut reasons = reasons.iter();
         parts.retain(|_| reasons.next().is_some_and(Option::is_none));
     };
+    leave(&|place, _| {
+        let (claims, most) = rates.as_ref()?;
+        let gap = claims.iter().find(|(of, _)| *of == place)?.1.gap(most);
+        let by = Rate(i64::try_from(gap).unwrap_or(i64::MAX));
+        (gap > 0).then_some(Why::OtherRate(by))
+    });
     leave(&|_, said| {
         let (name, leads) = leader.as_ref()?;
         let gap = claim(&said.estimate?, origin).gap(leads);
@@ -305,6 +332,26 @@ fn parts(
         stale(said).then_some(Why::Silent(age))
     });
     parts
+}
+
+/// The rates of the servers among these, and where a majority of them agrees.
+#[allow(clippy::type_complexity)]
+fn rates(
+    voices: &[Said<'_>],
+    parts: &[usize],
+    crowd: usize,
+) -> Option<(Vec<(usize, Claim)>, Claim)> {
+    let servers = parts.iter().filter_map(|p| Some((*p, voices.get(*p)?)));
+    let servers = servers.filter(|(_, said)| !said.voice.is_pulse());
+    let each: Vec<(usize, Estimate)> =
+        servers.filter_map(|(place, said)| Some((place, said.estimate?))).collect();
+    let first = each.first()?.1.period;
+    let claim =
+        |e: &Estimate| Claim::around(e.period.relative_to(first).0.into(), e.growth.0.into());
+    let claims: Vec<(usize, Claim)> = each.iter().map(|(place, e)| (*place, claim(e))).collect();
+    let only: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
+    let most = agreement(&only, 0).filter(|_| only.len() >= crowd)?;
+    Some((claims, most))
 }
 
 /// The one that the others must not contradict, where some of those that agree with a majority
@@ -350,14 +397,20 @@ fn combined(
         let silent = pulse && !said.voice.is_pulse();
         let (id, estimate) = (said.voice.id().0, said.estimate?);
         let lean = said.voice.lean_bound(&estimate);
-        Some(Part { id, estimate, root_distance, lean, silent })
+        let rtt = said.voice.rtt();
+        Some(Part { id, estimate, root_distance, lean, silent, rtt })
     };
     let taking: Vec<Part> = parts.iter().filter_map(of).collect();
     let within = (origin + Span(all.low), origin + Span(all.high));
     let done = combination.combine(&taking, at, within)?;
     let mut heaviest: Option<(f64, usize)> = None;
-    for (index, weight) in parts.iter().zip(&done.weights) {
+    let out = |part: usize| done.outvoted.get(part).copied().flatten();
+    for (part, (index, weight)) in parts.iter().zip(&done.weights).enumerate() {
         let said = voices.get_mut(*index)?;
+        if let Some(by) = out(part) {
+            said.voice.weigh(None, Some(Why::Improbable(by)));
+            continue;
+        }
         let was_selected = said.voice.selection() == Selection::Selected;
         let handicapped = if was_selected { weight * HEAVIER } else { *weight };
         if heaviest.is_none_or(|(most, _)| handicapped > most) {
@@ -367,7 +420,7 @@ fn combined(
         said.voice.weigh(Some(*weight), None);
     }
     let (_, index) = heaviest?;
-    for place in parts {
+    for (_, place) in parts.iter().enumerate().filter(|(part, _)| out(*part).is_none()) {
         let said = voices.get_mut(*place)?;
         said.voice.mark(if *place == index { Selection::Selected } else { Selection::Combined });
     }

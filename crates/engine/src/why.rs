@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use truechimer_time::Span;
+use truechimer_time::{Rate, Span};
 
 use crate::report::DoubtKind;
 
@@ -23,6 +23,10 @@ pub(crate) enum Why {
     Contradicts(String, Span),
     /// Within the majority's interval, but so far from where most of the others probably are.
     Improbable(Span),
+    /// Its time has moved, and what it was before had no part.
+    Torn,
+    /// It runs at another rate than a majority of the servers, by at least so much.
+    OtherRate(Rate),
     /// Nothing usable from it for so long.
     Silent(Span),
     /// It smears a leap second, and others do not.
@@ -37,7 +41,7 @@ impl Why {
             Why::MeetsNone | Why::Apart(_) | Why::NewsApart(_) | Why::LastApart => {
                 DoubtKind::Falseticker
             }
-            Why::Contradicts(..) => DoubtKind::Contradiction,
+            Why::Contradicts(..) | Why::Torn | Why::OtherRate(_) => DoubtKind::Contradiction,
             Why::Improbable(_) => DoubtKind::Improbable,
             Why::Silent(_) => DoubtKind::Silent,
             Why::Smears => DoubtKind::Smear,
@@ -51,7 +55,12 @@ impl Why {
                 Some(*by)
             }
             Why::NoMajority(by) => *by,
-            Why::MeetsNone | Why::LastApart | Why::Silent(_) | Why::Smears => None,
+            Why::MeetsNone
+            | Why::LastApart
+            | Why::Torn
+            | Why::OtherRate(_)
+            | Why::Silent(_)
+            | Why::Smears => None,
         }
     }
 }
@@ -74,6 +83,10 @@ impl fmt::Display for Why {
             }
             Why::Improbable(by) => {
                 write!(f, "it is {by} from where most of the others probably are")
+            }
+            Why::Torn => f.write_str("its time has moved, and what it said before had no part"),
+            Why::OtherRate(by) => {
+                write!(f, "its rate is {by} from where the majority's is")
             }
             Why::Silent(age) => write!(f, "nothing usable from it for {age}"),
             Why::Smears => f.write_str("it smears the leap second; others do not"),

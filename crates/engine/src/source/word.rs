@@ -52,6 +52,10 @@ impl Voice for Source {
         self.last.map_or(Span::ZERO, |last| last.exchange.root_distance)
     }
 
+    fn rtt(&self) -> Option<Span> {
+        self.last.map(|last| last.rtt)
+    }
+
     fn lean_bound(&self, estimate: &Estimate) -> Span {
         let most = estimate.path_bound.min(estimate.bound);
         match self.last {
