@@ -43,7 +43,7 @@ fn half_a_day(name: &str, about: &str, servers: Vec<ServerSpec>) -> Scenario {
 }
 
 pub(super) fn all() -> Vec<Scenario> {
-    [liars(), handed_over(), smears()].concat()
+    [liars(), unlike(), handed_over(), smears()].concat()
 }
 
 /// A minority that lies.
@@ -102,6 +102,73 @@ fn liars() -> Vec<Scenario> {
             "liar-boasts",
             "a near liar, 3 ms off, claims to be exact; the others claim 5 ms",
             vec![modest("first"), modest("second"), boasts],
+        ),
+    ]
+}
+
+/// A minority that is nearer than the others and lies, where distances are unlike.
+fn unlike() -> Vec<Scenario> {
+    let path = PathSpec::exponential;
+    let city = |name: &str| ServerSpec {
+        forward: path(0.6, 0.05),
+        backward: path(0.5, 0.05),
+        root_dispersion_us: 60.0,
+        ..named(name)
+    };
+    let far = |name: &str, there: f64, back: f64| ServerSpec {
+        stratum: 2,
+        root_delay_us: 500.0,
+        root_dispersion_us: 200.0,
+        forward: path(there, 0.4),
+        backward: path(back, 0.4),
+        ..named(name)
+    };
+    // There and back again, so that it is right in the end.
+    let drifts = |server: ServerSpec, ppm: f64| ServerSpec {
+        ramps: vec![Ramp { from_s: FOUR, to_s: FOUR + LONG, ppm }],
+        steps: vec![Step { at_s: FOUR + LONG, by_ms: -ppm * LONG * 1e-3 }],
+        ..server
+    };
+    let three = |liar: ServerSpec| vec![liar, city("city"), far("far", 7.0, 6.0)];
+    let five = |liar: ServerSpec, accomplice: ServerSpec| {
+        let honest = [far("far", 7.0, 6.0), far("farther", 9.0, 9.0), city("city")];
+        [liar, accomplice].into_iter().chain(honest).collect()
+    };
+    vec![
+        half_a_day(
+            "unlike-liar-400us",
+            "near, same city, far: the near one is 0.4 ms wrong for two hours",
+            three(lies(named("liar"), 0.4)),
+        ),
+        half_a_day(
+            "unlike-liar-1ms",
+            "near, same city, far: the near one is 1.2 ms wrong for two hours",
+            three(lies(named("liar"), 1.2)),
+        ),
+        half_a_day(
+            "unlike-drift",
+            "near, same city, far: the near one gains 1 ppm for two hours and is right again",
+            three(drifts(named("liar"), 1.0)),
+        ),
+        half_a_day(
+            "unlike-drift-slow",
+            "near, same city, far: the near one gains 0.3 ppm for two hours and is right again",
+            three(drifts(named("liar"), 0.3)),
+        ),
+        half_a_day(
+            "unlike-two-of-five",
+            "five servers; the near one and one of the city's are 3 ms wrong together",
+            five(lies(named("liar"), 3.0), lies(city("accomplice"), 3.0)),
+        ),
+        half_a_day(
+            "unlike-two-of-five-drift",
+            "five servers; the near one and one of the city's gain 1 ppm together for two hours",
+            five(drifts(named("liar"), 1.0), drifts(city("accomplice"), 1.0)),
+        ),
+        half_a_day(
+            "unlike-two-of-five-200ppm",
+            "five servers; the near one and one of the city's gain 200 ppm together for two hours",
+            five(drifts(named("liar"), 200.0), drifts(city("accomplice"), 200.0)),
         ),
     ]
 }
