@@ -29,6 +29,11 @@ impl Corridor {
         (both.low <= both.high).then_some(both)
     }
 
+    /// From its lower to its upper end.
+    pub(crate) fn width(&self) -> f64 {
+        self.high - self.low
+    }
+
     /// The value nearest to `theta` that is allowed.
     pub(crate) fn clamp(&self, theta: f64) -> f64 {
         theta.max(self.low).min(self.high)

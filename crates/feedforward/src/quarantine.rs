@@ -53,6 +53,11 @@ impl Run {
     }
 }
 
+/// Whether so many in a row that have lasted for so long are believed, if that is to take `wanted` s.
+pub(crate) fn enough(count: u32, lasted: f64, wanted: f64) -> bool {
+    lasted >= wanted && (count >= LEAST || count >= FEW && lasted >= LONG)
+}
+
 /// The rate of θ, how far it may be off, and how far the rate of any counter may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
@@ -204,9 +209,7 @@ impl Quarantine {
     /// Whether they have lasted for `wanted` seconds. `seconds` is how long ago a count was, by the
     /// newest.
     pub(crate) fn evidence(&self, wanted: f64, seconds: impl Fn(Count) -> f64) -> Evidence {
-        let enough = |run: &Run, lasted: f64| {
-            lasted >= wanted && (run.count >= LEAST || run.count >= FEW && lasted >= LONG)
-        };
+        let enough = |run: &Run, lasted: f64| enough(run.count, lasted, wanted);
         let (steady, loose) = (seconds(self.steady.since), seconds(self.loose.since));
         if enough(&self.steady, steady) {
             Evidence::Step

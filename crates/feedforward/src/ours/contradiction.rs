@@ -215,7 +215,11 @@ impl Ours {
         let dt = self.seconds(q.newest.received, at);
         let rates = self.rates(state, at);
         let newcomers = q.corridor(dt, rates);
-        let held = state.corridor.later(self.seconds(state.at, at), rates.rate, rates.slack);
+        let mut held = state.corridor.later(self.seconds(state.at, at), rates.rate, rates.slack);
+        if state.promise.broken().is_some() {
+            let promised = self.promised(state, at);
+            (held.low, held.high) = (held.low.min(promised.low), held.high.max(promised.high));
+        }
         let time = |theta: f64| state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta);
         let ends = |corridor: Corridor| (time(corridor.low), time(corridor.high));
         let left = self.wanted(state) - self.seconds(q.counts_from(), at);

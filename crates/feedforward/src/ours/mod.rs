@@ -217,10 +217,12 @@ impl Ours {
 
     /// What is left to do after an exchange was used.
     fn used(&mut self, state: &mut State, m: &Measured, slack: f64) {
-        if let Some(broken) = state.promise.broken()
-            && self.seconds(broken.since, m.received) >= self.wanted(state)
-        {
-            state.promise = Promise::new(m.received, state.corridor);
+        if let Some(broken) = state.promise.broken() {
+            let known = self.seconds(state.begun, broken.since);
+            let wanted = seconds(self.settings.accept_step_after).max(0.0).min(known);
+            if state.promise.is_given_up(wanted, |since| self.seconds(since, m.received)) {
+                state.promise = Promise::new(m.received, state.corridor);
+            }
         }
         state.push_width(self.seconds(state.last_used, m.received));
         state.root_distance = m.root_distance;

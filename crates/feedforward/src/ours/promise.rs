@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use truechimer_time::Count;
 
 use crate::corridor::Corridor;
+use crate::quarantine::enough;
 use crate::slow::SlowRate;
 
 /// So often what is promised is remembered, s, ...
@@ -20,11 +21,15 @@ const EVERY: f64 = 128.0;
 const MOST: usize = 64;
 /// By how much sooner than it seems the server may have begun to drift.
 const SOONER: f64 = 2.0;
+/// While what is promised is narrower than so much of what it mostly is, it may have begun already.
+const NARROWER: f64 = 0.75;
 
 /// When the exchanges left what is promised, and the mean rate of the past as it was known then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Broken {
     pub(super) since: Count,
+    /// How many exchanges have come since.
+    count: u32,
     pub(super) rate: SlowRate,
 }
 
@@ -76,8 +81,14 @@ impl Promise {
         course: &Course<impl Fn(Count, Count) -> f64, impl Fn(f64) -> f64>,
     ) {
         self.at = at;
+        if let Some(broken) = &mut self.broken {
+            // What is promised grows until it meets anything: that is no proof that it was kept.
+            broken.count = broken.count.saturating_add(1);
+            self.corridor = promised;
+            return;
+        }
         if let Some(both) = promised.intersection(seen) {
-            (self.corridor, self.broken) = (both, None);
+            self.corridor = both;
             let due = |(then, _): &(Count, Corridor)| (course.seconds)(*then, at) >= EVERY;
             if self.past.back().is_none_or(due) {
                 self.past.push_back((at, both));
@@ -87,21 +98,28 @@ impl Promise {
             }
             return;
         }
-        self.corridor = promised;
-        if self.broken.is_some() {
-            return;
-        }
-        self.broken = Some(Broken { since: at, rate: course.rate });
+        self.broken = Some(Broken { since: at, count: 1, rate: course.rate });
         // It is out since the two do not meet any more, and false since it began to drift.
-        let apart = (promised.high - promised.low) + (seen.high - seen.low);
+        let apart = promised.width() + seen.width();
         let faster = course.strayed.abs() - course.rate.error - (course.wander)(0.0);
         let lasted = SOONER * apart / faster.max(f64::MIN_POSITIVE);
         let age = |then: Count| (course.seconds)(then, at);
-        let before = |(then, _): &&(Count, Corridor)| age(*then) >= lasted;
-        if let Some((then, past)) = self.past.iter().rev().find(before).or(self.past.front()) {
+        // A drift uses up what is promised: where that was still as wide as usual there was none.
+        let usual = self.past.iter().map(|(_, past)| past.width()).sum::<f64>();
+        let least = NARROWER * usual / self.past.len().max(1) as f64;
+        let before =
+            |(then, past): &&(Count, Corridor)| age(*then) >= lasted && past.width() >= least;
+        let long_ago = self.past.iter().rev().find(before).or(self.past.front());
+        self.corridor = long_ago.map_or(promised, |(then, past)| {
             let slack = course.rate.error + (course.wander)(age(*then));
-            self.corridor = past.later(age(*then), course.rate.rate, slack);
-        }
+            past.later(age(*then), course.rate.rate, slack)
+        });
+    }
+
+    /// Whether the exchanges have left it for so long that it counts as broken for good: for `wanted`
+    /// seconds, `lasted` until now, and by enough of them.
+    pub(super) fn is_given_up(&self, wanted: f64, lasted: impl Fn(Count) -> f64) -> bool {
+        self.broken.is_some_and(|broken| enough(broken.count, lasted(broken.since), wanted))
     }
 
     /// What is known is `by` higher on the scale of θ, s.
