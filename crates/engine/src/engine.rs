@@ -210,6 +210,9 @@ impl Engine {
                         let text = format!("{name}: {text} the leap second");
                         note(&mut actions, Level::Warning, text);
                     }
+                    if let Some(text) = source.news_of_straying() {
+                        note(&mut actions, Level::Warning, format!("{name}: {text}"));
+                    }
                     if let Some(text) = source.news_of_asymmetry() {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }

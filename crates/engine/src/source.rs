@@ -2,6 +2,7 @@
 
 mod asymmetry;
 mod reply;
+mod stray;
 mod word;
 
 use std::collections::BTreeMap;
@@ -116,6 +117,8 @@ pub(crate) struct Source {
     impossible: Option<Span>,
     /// The user has been told what is wrong with it.
     asymmetry_told: bool,
+    /// The user has been told that it strays.
+    stray_told: bool,
 }
 
 /// What a source does next.
@@ -203,6 +206,7 @@ impl Source {
             resettles: 0,
             impossible: None,
             asymmetry_told: false,
+            stray_told: false,
         }
     }
 
@@ -430,7 +434,7 @@ impl Source {
         if let Some(doubt) = self.doubt(at) {
             return Some(doubt::told(&doubt, at, self.nominal, utc));
         }
-        self.trouble.clone().or_else(|| self.asymmetry_trouble())
+        self.trouble.clone().or_else(|| self.stray_trouble()).or_else(|| self.asymmetry_trouble())
     }
 
     /// The server wants fewer requests.

@@ -217,3 +217,22 @@ fn a_doubt_is_no_older_than_the_epoch() {
     assert_eq!(lies.kind, DoubtKind::Falseticker);
     assert!(lies.age <= Span::from_secs(101), "{}", lies.age);
 }
+
+/// A few ppm could be the oscillator's. The clock goes along, and says so.
+#[test]
+fn a_lone_server_that_drifts_is_told_of_until_it_is_right_again() {
+    let mut world = World::new(&["s1"], start());
+    world.run(7200);
+    assert!(told(&world, "drifts").is_empty(), "{:?}", world.notes);
+    let ran = world.now.0 as i64 / 1_000_000_000;
+    let begun = -Span::from_nanos(ran * 3_000);
+    *world.server("s1") = Server { skew: 3_000, offset: begun, ..HONEST };
+    world.run(600);
+    assert_eq!(told(&world, "s1:123: it drifts against our counter").len(), 1, "{:?}", world.notes);
+    let report = world.engine.report(world.now);
+    assert!(format!("{report:?}").contains("max-wander-ppm"), "{report:?}");
+    *world.server("s1") = HONEST;
+    world.run(120);
+    assert_eq!(told(&world, "s1:123: it no longer drifts").len(), 1, "{:?}", world.notes);
+    world.assert_true();
+}

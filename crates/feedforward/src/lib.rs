@@ -284,6 +284,12 @@ pub trait Estimator: fmt::Debug + Send {
         false
     }
 
+    /// Whether the exchanges contradict [`Settings::max_wander`], by the server's fault or the
+    /// oscillator's: the bound covers both then.
+    fn strays(&self) -> bool {
+        false
+    }
+
     /// The poll interval from now on, s, for estimators whose windows or gains depend on it.
     fn set_poll(&mut self, seconds: u32) {
         let _ = seconds;

@@ -352,6 +352,10 @@ impl Estimator for Ours {
         self.state.as_ref().and_then(|state| state.declared.as_ref()).is_some_and(Declared::broken)
     }
 
+    fn strays(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.promise.broken().is_some())
+    }
+
     fn doubt(&self, at: Count) -> Option<Doubt> {
         self.in_doubt(at)
     }
