@@ -26,7 +26,7 @@ const PATH_ELSEWHERE: f64 = 15.0;
 const PATH_AGAIN: f64 = 8.0;
 /// That nothing has changed, and a restless oscillator strayed so far, is less likely by so much than
 /// the bank thinks where floors are sharp and proven: routes change more often than crystals run away.
-const STRAYED: f64 = 2.0;
+const STRAYED: f64 = 1.0;
 /// That must show in the round trip, by so many standard deviations, or be hidden by a queue.
 const SHORT: f64 = 2.0;
 /// That the oscillator changes just after the path is less likely by so much (logarithm).

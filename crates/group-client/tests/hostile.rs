@@ -91,7 +91,9 @@ impl Raw {
             message.msg_controllen = size_of_val(&control) as _;
             let length = libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, 0);
             packet.truncate(length.max(0) as usize);
-            let count = (message.msg_controllen as usize).saturating_sub(16) / 4;
+            // Where nothing came, that length is still the room there was.
+            let came = if length > 0 { message.msg_controllen as usize } else { 0 };
+            let count = came.saturating_sub(16) / 4;
             let numbers = control.as_ptr().cast::<i32>().add(4);
             let descriptors =
                 (0..count.min(2)).map(|i| OwnedFd::from_raw_fd(*numbers.add(i))).collect();

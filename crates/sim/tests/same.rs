@@ -134,7 +134,7 @@ const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
     ("wifi", EstimatorKind::Published, "e7c12b71175a0186"),
     ("wifi", EstimatorKind::Pi, "3366ae8832dd8ad6"),
     ("wifi", EstimatorKind::NtpPll, "58426d80cbd4d377"),
-    ("five-servers", EstimatorKind::Ours, "10e54965d6c41066"),
+    ("five-servers", EstimatorKind::Ours, "976b80a0c7d78abd"),
     ("five-servers", EstimatorKind::Published, "b33c42f8a8c9efc0"),
     ("five-servers", EstimatorKind::Pi, "8b9bfed26566fb14"),
     ("five-servers", EstimatorKind::NtpPll, "008360b4d6975ad2"),
