@@ -85,11 +85,12 @@ impl Accounts {
         self.others.iter_mut().for_each(|account| f(&mut account.bank));
     }
 
-    /// See [`Bank::has_server_moved`]: the accounts that explain it otherwise are the less likely ones.
-    pub(crate) fn has_server_moved(&self, seen: Seen, gap: f64, slack: f64) -> bool {
+    /// How far ahead the server is, s, if it is likely to have moved.
+    pub(crate) fn ahead(&self) -> Option<f64> {
         let all = core::iter::once(&self.best).chain(&self.others);
-        let otherwise = all.filter(|account| !account.bank.has_server_moved(seen, gap, slack));
-        otherwise.map(|account| libm::exp(account.log)).sum::<f64>() < 0.5
+        let moved = all.filter_map(|account| Some((libm::exp(account.log), account.bank.ahead()?)));
+        let (share, sum) = moved.fold((0.0, 0.0), |(w, sum), (v, by)| (w + v, sum + v * by));
+        (share > 0.5).then(|| sum / share)
     }
 
     /// Takes in an exchange that has just arrived; the rate is known to `slack`. What comes back is
@@ -102,8 +103,23 @@ impl Accounts {
         }
         self.quiet = if new.is_empty() { self.quiet.saturating_add(1) } else { 0 };
         self.others.append(&mut new);
+        self.rule_out();
         self.prune();
         shift
+    }
+
+    /// An oscillator goes no further than it may: where the server may have moved, accounts that would
+    /// have the clock go there are out of the question.
+    fn rule_out(&mut self) {
+        let all = core::iter::once(&self.best).chain(&self.others);
+        let suspects = all.filter(|account| account.bank.suspects());
+        let Some(steady) = suspects.max_by(|a, b| a.log.total_cmp(&b.log)) else { return };
+        let steady = steady.bank.without_past();
+        for account in core::iter::once(&mut self.best).chain(&mut self.others) {
+            if !account.bank.may_come_from(&steady) {
+                account.log = f64::NEG_INFINITY;
+            }
+        }
     }
 
     /// Puts the likeliest first, drops those that are out of the question, and lets the rest
@@ -151,7 +167,7 @@ mod tests {
             let (theta, rate) = (known(0.0, 50e-6), known(0.0, 1e-6));
             let floor = known(FLOOR, FLOOR / 2.0);
             let mut bank = Bank::new(theta, rate, floor, [0.3e-6; 2], false, Parts::ALL);
-            bank.set_sharp(true);
+            bank.expect(true, Some(0.5e-6));
             let mut world = World { accounts: Accounts::new(bank), count: 0 };
             for k in 0..340 {
                 if k > 0 {
@@ -204,6 +220,26 @@ mod tests {
         let Belief { theta, floors, .. } = world.accounts.now();
         assert!(theta.abs() < 5e-6, "{theta}");
         assert!(floors.iter().all(|floor| (floor - FLOOR + SHORTER).abs() < 5e-6), "{floors:?}");
+    }
+
+    #[test]
+    fn a_server_that_moves_does_not_move_the_clock() {
+        for ahead in [60e-6, -90e-6] {
+            let mut world = World::new();
+            let mut see = |ahead: f64, count: usize| {
+                for _ in 0..count {
+                    let [forward, backward] = world.queues();
+                    world.next(0.0, [forward + ahead, backward - ahead], 0.0);
+                    let Belief { theta, floors, .. } = world.accounts.now();
+                    assert!(theta.abs() < 6e-6, "{ahead}: {theta}");
+                    assert!(floors.iter().all(|floor| (floor - FLOOR).abs() < 5e-6), "{floors:?}");
+                }
+                world.accounts.ahead()
+            };
+            let told = see(ahead, 40);
+            assert!(told.is_some_and(|by| (by - ahead).abs() < 8e-6), "{ahead}: {told:?}");
+            assert_eq!(see(0.0, 3), None, "it is right again");
+        }
     }
 
     #[test]

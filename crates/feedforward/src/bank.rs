@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::delay::{Law, Weights, read};
 use crate::filter::{FLOORS, Filter, Known, RATE, THETA, Vector, sums};
+use crate::moved::Suspicion;
 use crate::parts::Parts;
 use crate::past::INTERVAL;
 use crate::shift::Recent;
@@ -91,6 +92,10 @@ pub(crate) struct Bank {
     /// The first of these after the path has changed last.
     pub(super) changed: Option<u32>,
     pub(super) start: Option<Start>,
+    /// It may be the server that has moved.
+    pub(super) suspicion: Option<Suspicion>,
+    /// How far our rate may stray; none, if steps of the server are not looked for.
+    pub(super) strays: Option<f64>,
 }
 
 /// What all of them together know at one instant.
@@ -205,6 +210,8 @@ impl Bank {
             count: 0,
             changed: None,
             start: Some(start),
+            suspicion: None,
+            strays: None,
         };
         if !parts.start {
             bank.start = None;
@@ -233,7 +240,8 @@ impl Bank {
     pub(crate) fn predict(&mut self, dt: f64) {
         self.advance(dt);
         self.time += dt;
-        self.gap = dt;
+        // What is not learnt from leaves the clock to itself.
+        self.gap = if self.suspects() { self.gap + dt } else { dt };
         self.combine();
     }
 
@@ -243,6 +251,10 @@ impl Bank {
     pub(crate) fn take(&mut self, seen: Seen, slack: f64) -> (Option<f64>, Vec<Bank>) {
         if self.start.is_some() {
             self.take_first(seen);
+            return (None, Vec::new());
+        }
+        if let Some(evidence) = self.suspect(seen) {
+            self.evidence = evidence;
             return (None, Vec::new());
         }
         self.hold(seen);
@@ -360,9 +372,10 @@ impl Bank {
         self.combine();
     }
 
-    /// Whether floors are known to be sharp on this path.
-    pub(crate) fn set_sharp(&mut self, sharp: bool) {
-        self.sharp = sharp;
+    /// Whether floors are known to be sharp on this path, and how far our rate may stray, if steps of the
+    /// server are to be told from that.
+    pub(crate) fn expect(&mut self, sharp: bool, strays: Option<f64>) {
+        (self.sharp, self.strays) = (sharp, strays);
     }
 
     pub(super) fn is_soft(&self) -> bool {

@@ -5,32 +5,186 @@
 //! oscillator goes no further in a moment than it may. What is earlier than all of these allow is the
 //! server's doing, or a jump of the counter, or both directions have changed at once by opposite
 //! amounts. In none of these cases is it the time that has moved.
+//!
+//! So that is one more account of a surprise. By it clock, floors and laws stay what they were, and how
+//! far ahead the server is is a hidden state: nothing, or one of some steps, each believed as far as both
+//! directions' packets are where it has them. One packet that is early for it rules it out. So a server
+//! that is right again is known by the same means as one that is wrong, and as soon.
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
 use crate::bank::{Bank, Seen};
+use crate::delay::read;
 use crate::filter::{BOTH_FLOORS, sums};
 
 /// Earlier by so many standard deviations than the floor ...
 const EARLY: f64 = 6.0;
+/// ... or so many, where floors are sharp and proven; the accounts are weighed, after all ...
+const EARLY_SHARP: f64 = 4.0;
 /// ... and than so many times what the oscillator may have strayed since the exchange before.
 const ROOM: f64 = 4.0;
+/// Logarithm of how unlikely it is beforehand that the server has moved, ...
+const MOVED: f64 = 8.0;
+/// ... and that it does so again: it may drift.
+const AGAIN: f64 = 1.0;
+/// The first early packet may have met a queue as well: of up to so many times what is typical, ...
+const QUEUED: f64 = 4.0;
+/// ... or of so many standard deviations of the clock; ...
+const VAGUE: f64 = 12.0;
+/// ... in so many steps.
+const STEPS: usize = 24;
+/// Probability that the server is right again by the next exchange.
+const BACK: f64 = 1.0 / 64.0;
+/// From here on it is right again for certain.
+const RIGHT: f64 = 0.99;
+
+/// How far ahead the server may be: nothing, or one of some steps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suspicion {
+    /// The smallest of them, and from one to the next, s; negative if the server is behind.
+    first: f64,
+    step: f64,
+    /// How likely each is, and that it is right again.
+    ahead: [f64; STEPS],
+    right: f64,
+    /// When it was last where it belongs, s since the bank's first exchange.
+    since: f64,
+}
+
+impl Suspicion {
+    fn new(first: f64, step: f64, since: f64) -> Suspicion {
+        Suspicion { first, step, ahead: [1.0 / STEPS as f64; STEPS], right: 0.0, since }
+    }
+
+    /// How far ahead the server is by the k-th, give or take half a step, s.
+    fn by(&self, k: usize) -> (f64, f64) {
+        (self.first + k as f64 * self.step, self.step / 2.0)
+    }
+
+    /// What is known after an exchange, of which `likely` says how likely it is (logarithm) if the server is so
+    /// far ahead, give or take so much; and how likely it was by all that was known before.
+    fn after(mut self, likely: impl Fn((f64, f64)) -> f64) -> (Suspicion, f64) {
+        let logs: [f64; STEPS] = core::array::from_fn(|k| likely(self.by(k)));
+        let log_right = likely((0.0, 0.0));
+        let top = logs.iter().copied().fold(log_right, f64::max);
+        let stays = |k: usize| (1.0 - BACK) * self.ahead[k] * libm::exp(logs[k] - top);
+        let shares: [f64; STEPS] = core::array::from_fn(stays);
+        let right = (self.right + BACK * (1.0 - self.right)) * libm::exp(log_right - top);
+        let sum = right + shares.iter().sum::<f64>();
+        self.ahead = shares.map(|share| share / sum);
+        self.right = right / sum;
+        (self, top + libm::log(sum))
+    }
+
+    /// How far ahead the server is if it is not right, s.
+    fn mean(&self) -> f64 {
+        let sum: f64 = (0..STEPS).map(|k| self.ahead[k] * self.by(k).0).sum();
+        sum / (1.0 - self.right)
+    }
+}
 
 impl Bank {
-    /// Whether an exchange that arrives `gap` seconds after the one before is earlier than anything
-    /// explains but a step of the server's time.
-    pub(crate) fn has_server_moved(&self, seen: Seen, gap: f64, slack: f64) -> bool {
-        if !self.started() {
-            return false;
+    /// What it would be if the server has moved, if an exchange is a sign of that.
+    pub(super) fn with_another_server(&self, seen: Seen) -> Option<Bank> {
+        let early = if self.sharp { EARLY_SHARP } else { EARLY };
+        let ahead = self.server_ahead(seen, early, ROOM * self.strays? * self.gap)?;
+        let (suspicion, evidence) = self.suspicion_of(ahead).after(|by| self.likely(seen, by));
+        let mut bank = self.without_past();
+        bank.suspicion = Some(suspicion);
+        bank.set_evidence(evidence - MOVED);
+        Some(bank)
+    }
+
+    /// Takes in an exchange while the server may have moved. What comes back is how likely it was
+    /// (logarithm); nothing, if the server is right again, or it is something else: the exchange is one as any other then.
+    pub(super) fn suspect(&mut self, seen: Seen) -> Option<f64> {
+        let before = self.suspicion.take()?;
+        let strayed = ROOM * self.strays? * (self.time - before.since);
+        let (mut suspicion, mut evidence) = before.after(|by| self.likely(seen, by));
+        if let Some(ahead) = self.server_ahead(seen, EARLY, strayed) {
+            let again = Suspicion { since: before.since, ..self.suspicion_of(ahead) };
+            let (again, likely) = again.after(|by| self.likely(seen, by));
+            if likely - AGAIN > evidence {
+                (suspicion, evidence) = (again, likely - AGAIN);
+            }
         }
-        let mut best = *self.best();
-        best.predict(gap, 0.0);
-        let rtt = seen.late[0] + seen.late[1] + self.now().rate * seen.duration;
-        let short = (best.project(&BOTH_FLOORS).mean - rtt).max(0.0);
-        sums(seen.duration).iter().enumerate().any(|(d, sum)| {
-            let known = best.project(sum);
-            let early = known.mean - seen.late[d] - short;
-            early > EARLY * libm::sqrt(known.variance + self.laws[d].noise) + ROOM * slack * gap
+        let nowhere = (0..STEPS).all(|k| self.is_early(seen, suspicion.by(k)));
+        if suspicion.right >= RIGHT || nowhere && self.is_early(seen, (0.0, 0.0)) {
+            return None;
+        }
+        self.suspicion = Some(suspicion);
+        Some(evidence)
+    }
+
+    /// Whether the server may have moved.
+    pub(super) fn suspects(&self) -> bool {
+        self.suspicion.is_some()
+    }
+
+    /// How far ahead the server is, s, if it has moved.
+    pub(super) fn ahead(&self) -> Option<f64> {
+        self.suspicion.filter(|suspicion| suspicion.right < 0.5).map(|suspicion| suspicion.mean())
+    }
+
+    /// Whether our oscillator may have gone where this bank has it, if it was where `steady` has it when
+    /// the server was last where it belongs.
+    pub(super) fn may_come_from(&self, steady: &Bank) -> bool {
+        let (Some(suspicion), Some(strays)) = (steady.suspicion, steady.strays) else {
+            return true;
+        };
+        let (one, other) = (&self.now, &steady.now);
+        let known = |variance: f64| EARLY * libm::sqrt(variance);
+        let room = ROOM * strays;
+        (one.rate - other.rate).abs() <= room + known(other.rate_var)
+            && (one.theta - other.theta).abs()
+                <= room * (self.time - suspicion.since) + known(other.theta_var)
+    }
+
+    /// How far ahead the server must be at least, s (negative: behind), if an exchange is early by more than `sigmas`
+    /// standard deviations and `room`, and its round trip is not.
+    fn server_ahead(&self, seen: Seen, sigmas: f64, room: f64) -> Option<f64> {
+        let rtt = seen.late[0] + seen.late[1] + self.now.rate * seen.duration;
+        let short = (self.best().project(&BOTH_FLOORS).mean - rtt).max(0.0);
+        let both = self.late(seen, (0.0, 0.0));
+        let early = |d: usize| {
+            let (late, deviation) = both[d];
+            let least = (-late - short - EARLY * deviation).max(0.0);
+            (-late - short > sigmas * deviation + room).then_some(least)
+        };
+        early(1).or_else(|| early(0).map(|least| -least))
+    }
+
+    /// That it has just moved, by that at least.
+    fn suspicion_of(&self, ahead: f64) -> Suspicion {
+        let idle = (self.laws[0].idle() + self.laws[1].idle()) / 2.0;
+        let deviation = libm::sqrt(self.now.theta_var);
+        let range = (QUEUED * idle).max(VAGUE * deviation).copysign(ahead);
+        Suspicion::new(ahead, range / STEPS as f64, self.time - self.gap)
+    }
+
+    /// How late both directions are if the server is so far ahead, give or take so much, and how well that is
+    /// known, s.
+    fn late(&self, seen: Seen, (ahead, blur): (f64, f64)) -> [(f64, f64); 2] {
+        let (sums, toward) = (sums(seen.duration), [ahead, -ahead]);
+        [0, 1].map(|d| {
+            let known = self.best().project(&sums[d]);
+            let variance = known.variance + self.laws[d].noise + blur * blur;
+            (seen.late[d] - known.mean - toward[d], libm::sqrt(variance))
         })
+    }
+
+    /// How likely they are then (logarithm).
+    fn likely(&self, seen: Seen, by: (f64, f64)) -> f64 {
+        let both = self.late(seen, by);
+        let one = |d: usize| {
+            let (late, deviation) = both[d];
+            read(&self.laws[d].long_run(), late / deviation, deviation).log_density
+        };
+        one(0) + one(1)
+    }
+
+    /// Whether one of them is too early then.
+    fn is_early(&self, seen: Seen, by: (f64, f64)) -> bool {
+        self.late(seen, by).iter().any(|(late, deviation)| *late < -EARLY * deviation)
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Panel {
     doubtful: bool,
     /// For how long they have not, and the filters have been the same, s.
     certain_for: f64,
+    /// How far our rate may stray, if steps of the server are to be told from that.
+    strays: Option<f64>,
     now: Belief,
 }
 
@@ -93,12 +95,18 @@ impl Panel {
             calm: 0,
             doubtful: false,
             certain_for: 0.0,
+            strays: None,
         }
     }
 
     /// What is known now.
     pub(crate) fn now(&self) -> &Belief {
         &self.now
+    }
+
+    /// Steps of the server are to be told from what our clock does, whose rate may stray so far.
+    pub(crate) fn hold_out(&mut self, strays: Option<f64>) {
+        self.strays = strays;
     }
 
     /// Moves on by `dt` seconds, to the arrival of the next exchange.
@@ -117,8 +125,18 @@ impl Panel {
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
         let sharp = self.soft_log < 0.0;
-        self.sharp.each(|bank| bank.set_sharp(sharp));
-        let shifts = (self.sharp.take(seen, slack), self.soft.take(seen, slack));
+        // Where queues that are alike count, or nothing is certain, the floors do not tell.
+        let steps = self.strays.filter(|_| !self.doubtful && self.even_log < 0.0);
+        self.sharp.each(|bank| bank.expect(sharp, steps));
+        self.soft.each(|bank| bank.expect(false, None));
+        let soft_leads = self.soft_log > 0.0;
+        let shift = self.banks(soft_leads).0.take(seen, slack);
+        if self.ahead().is_some() {
+            // What the server says is nothing to learn from.
+            self.combine();
+            return None;
+        }
+        let other_shift = self.banks(soft_leads).1.take(seen, slack);
         let better = self.soft.evidence() - self.sharp.evidence();
         let better = if self.sharp.open() { better.clamp(-SOFT_STEP, SOFT_STEP) } else { better };
         let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
@@ -135,16 +153,14 @@ impl Panel {
         self.combine();
         // One of the two may see it first; the other's word is no news then.
         self.since_shift = self.since_shift.saturating_add(1);
-        let shift = shifts.0.or(shifts.1).filter(|_| self.since_shift > SAME_SHIFT)?;
+        let shift = shift.or(other_shift).filter(|_| self.since_shift > SAME_SHIFT)?;
         self.since_shift = 0;
         Some(shift)
     }
 
-    /// See [`Bank::has_server_moved`]. Where queues that are alike count, or nothing is certain, the
-    /// floors do not tell.
-    pub(crate) fn has_server_moved(&self, seen: Seen, gap: f64, slack: f64) -> bool {
-        let bank = if self.soft_log > 0.0 { &self.soft } else { &self.sharp };
-        !self.doubtful && self.even_log < 0.0 && bank.has_server_moved(seen, gap, slack)
+    /// How far ahead the server is, s, if its time has moved.
+    pub(crate) fn ahead(&self) -> Option<f64> {
+        if self.soft_log > 0.0 { self.soft.ahead() } else { self.sharp.ahead() }
     }
 
     /// Whether what is known of the last 1000 s is as good as what is known of now: round trips did not
@@ -178,6 +194,14 @@ impl Panel {
             return true;
         }
         if self.soft_log > 0.0 { self.soft.best().lost() } else { self.sharp.best().lost() }
+    }
+
+    /// The one whose word counts, and the other.
+    fn banks(&mut self, soft_leads: bool) -> (&mut Accounts, &mut Accounts) {
+        match soft_leads {
+            false => (&mut self.sharp, &mut self.soft),
+            true => (&mut self.soft, &mut self.sharp),
+        }
     }
 
     fn each(&mut self, mut f: impl FnMut(&mut Bank)) {
@@ -221,6 +245,10 @@ impl Panel {
     }
 
     fn combine(&mut self) {
+        if self.ahead().is_some() {
+            self.now = if self.soft_log > 0.0 { self.soft.now() } else { self.sharp.now() };
+            return;
+        }
         let (floored, mut even) = (self.floored(), self.even.now());
         even.floors = floored.floors;
         let share = if self.doubtful { 1.0 } else { share(self.even_log) };

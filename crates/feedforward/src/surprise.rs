@@ -123,6 +123,7 @@ impl Bank {
         if hidden && !settling && (0..2).any(|d| early[d] == 0.0 && self.hides(d, early)) {
             consider(self.with_shorter_path(early, Other::Opened), path);
         }
+        others.extend(self.with_another_server(seen));
         others
     }
 

@@ -290,6 +290,39 @@ fn a_declared_asymmetry_moves_the_clock_and_narrows_the_bound() {
     }
 }
 
+/// Of a step of one or two milliseconds the queues of that path hide most exchanges. What they do not hide tells,
+/// and nothing that was learnt meanwhile makes the truth look wrong afterwards.
+#[test]
+fn a_step_that_queues_hide_is_told_as_well() {
+    const SEEDS: usize = 20;
+    for by_ms in [1.0, -2.0] {
+        let mut scenario = scenario("wan", 6.0);
+        scenario.servers[0].lies = vec![Lie { from_s: NOON, to_s: NOON + WRONG, by_ms }];
+        let mut most: Vec<_> =
+            (1..=SEEDS as u64).map(|seed| figures(&run(&scenario, seed))[0]).collect();
+        most.sort_by(f64::total_cmp);
+        println!("{by_ms} ms: {most:.0?} µs");
+        assert!(most[SEEDS - 3] < 150.0 && most[SEEDS - 1] < 600.0, "{by_ms} ms: {most:?} µs");
+    }
+}
+
+/// If it stays, it is believed after an hour, in one step.
+#[test]
+fn a_step_that_queues_hide_is_believed_when_it_stays() {
+    let mut scenario = scenario("wan", 8.0);
+    scenario.servers[0].steps = vec![Step { at_s: NOON, by_ms: 2.0 }];
+    for seed in 1..=3 {
+        let run = run(&scenario, seed);
+        let at = |hour: f64| {
+            let samples = || settled(&run).filter(|s| (s.at - hour * HOUR).abs() < 300.0);
+            samples().map(|s| s.error).sum::<f64>() / samples().count() as f64
+        };
+        let (before, after) = (at(4.8), at(7.5));
+        assert!(before.abs() < 400.0 * US, "seed {seed}: it only goes on: {before}");
+        assert!((after - 2e-3).abs() < 150.0 * US, "seed {seed}: {after}");
+    }
+}
+
 /// Declarations that are true, on paths of all kinds: the truth is inside in every second.
 #[test]
 fn the_bound_of_a_true_declaration_holds() {

@@ -17,10 +17,6 @@ use crate::{Accepted, Doubt, Refusal};
 /// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last place.
 const ROUNDED: f64 = 8.0 * f64::EPSILON;
 
-/// While newcomers are held off, the oscillator is thought to stray as much as in so many seconds, however
-/// long that takes: else they would agree with what is known as soon as they have lasted.
-const STRAYS: f64 = 80.0;
-
 impl Ours {
     /// The rates by which newcomers may agree, `at` a count.
     pub(super) fn rates(&self, state: &State, at: Count) -> Rates {
@@ -64,21 +60,12 @@ impl Ours {
     }
 
     /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not, that
-    /// is the end of them, unless it could be theirs.
+    /// is the end of them, unless it could be theirs. Where it is the filter that holds them off, it tells.
     pub(super) fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
         let rates = self.rates(state, m.received);
         let gap = self.seconds(state.at, m.received);
-        // Whoever does not hold out against a step need not look for small ones.
-        let holds_out = self.settings.accept_step_after > Span::ZERO;
-        let strays = match state.quarantine {
-            Some(_) => rates.slack * (STRAYS / gap.max(STRAYS)),
-            None => rates.slack,
-        };
-        let moved = holds_out && state.filter.has_server_moved(m.seen(), gap, strays);
-        let Some(q) = &mut state.quarantine else { return moved };
-        if moved {
-            return true;
-        }
+        let told = state.filter.ahead().is_some();
+        let Some(q) = state.quarantine.as_mut().filter(|_| !told) else { return false };
         let now = state.filter.now().later(gap);
         let likely = Known { mean: now.theta, deviation: libm::sqrt(now.theta_var) };
         let middle = (m.forward + now.rate * m.duration + m.backward) / 2.0;

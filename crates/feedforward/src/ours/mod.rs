@@ -14,6 +14,7 @@
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
 //! the departure F = θ + forward delay, at the arrival B = θ − backward delay.
 
+mod agreement;
 mod contradiction;
 mod measured;
 mod promise;
@@ -22,8 +23,9 @@ mod state;
 
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
+use self::agreement::Carried;
 pub(crate) use self::measured::Measured;
-use self::promise::{Course, Promise};
+use self::promise::Promise;
 use self::state::State;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
@@ -42,8 +44,6 @@ use crate::{
 const RATE_SIGMAS: f64 = 4.0;
 /// Noise of a measurement that nothing else explains: clock reads, interrupt entry, s.
 const FLOOR_NOISE: f64 = 0.5e-6;
-/// Share of the newest exchange in the running mean of the excess delay.
-const EXCESS_GAIN: f64 = 1.0 / 16.0;
 /// The filter's rate may stray by so many times what the oscillator is promised to stray by at
 /// most: the bound rests on the promise, but the estimate need not fail with it.
 const WANDER_ROOM: f64 = 4.0;
@@ -382,66 +382,10 @@ impl Ours {
         if m.impossible(state.filter.now().rate) {
             return Err(Refusal::ImpossibleRoundTrip);
         }
-        let dt = self.seconds(state.last_used, m.received);
-        let since = self.seconds(state.at, m.received);
-        let (rate, predicted) = (state.filter.now().rate, state.filter.now().later(since));
-        let slack = self.rate_slack(&predicted, dt);
-        let before = state.corridor.later(since, rate, slack);
-        let own = m.corridor(rate, slack);
+        let carried = self.carried(state, &m);
+        let Carried { before, own, slack, .. } = carried;
         let accepted = match before.intersection(&own).filter(|_| !self.doubted(state, &m, own)) {
-            Some(both) => {
-                if core::mem::take(&mut state.unproven) {
-                    // The filter has yet to see an exchange: its first is this one.
-                    let deviation = [predicted.theta_var, predicted.rate_var].map(libm::sqrt);
-                    state.filter = m.filter(
-                        Known { mean: predicted.theta, deviation: deviation[0] },
-                        Known { mean: predicted.rate, deviation: deviation[1] },
-                    );
-                } else {
-                    state.filter.predict(since);
-                }
-                let promised = self.promised(state, m.received);
-                let mean = self.slow.causal_rate();
-                let course = Course {
-                    rate: mean,
-                    strayed: rate - mean.rate,
-                    seconds: |from, to| self.seconds(from, to),
-                    wander: |stale| self.wander(stale),
-                };
-                state.promise.go_on(m.received, promised, &both, &course);
-                let below = m.excess(state).min(0.0);
-                state.rtt.push(m.round_trip(rate), dt);
-                let likely_slack = self.likely_slack(&predicted, state.floor_known());
-                let likely = state.likely.later(since, rate, likely_slack).intersection(&both);
-                state.at = m.received;
-                let late = (m.round_trip(rate) / 2.0 - state.one_way()).max(0.0);
-                state.excess += EXCESS_GAIN * (late - state.excess);
-                let excess = if below < 0.0 { below } else { m.excess(state).max(0.0) };
-                let shifted = state.filter.take(m.seen(), slack, excess);
-                state.corridor = both;
-                if let Some(declared) = &mut state.declared {
-                    let carry = |known: &Corridor| known.later(since, rate, slack);
-                    declared.take(m.round_trip(rate), state.excess, &both, carry);
-                }
-                state.likely = likely.unwrap_or_else(|| {
-                    // It was not likely after all, and neither is the floor that came of it.
-                    state.directions = Floor::new();
-                    both
-                });
-                state.clamp(slack);
-                self.confine(state, &m, slack);
-                match shifted {
-                    None => Accepted::Refined,
-                    Some(rise) => {
-                        // The old floors are of another path.
-                        state.rtt = Floor::new();
-                        state.rtt.push(m.round_trip(rate), 0.0);
-                        state.directions = Floor::new();
-                        state.outdated = true;
-                        Accepted::Shifted(span(rise))
-                    }
-                }
-            }
+            Some(both) => self.agree(state, &mut m, &carried, both)?,
             None => {
                 if let Some((broken, both)) = self.promised_again(state, &m) {
                     Accepted::Stepped(self.go_back(state, &m, both, broken))
@@ -452,24 +396,6 @@ impl Ours {
         };
         self.used(state, &m, slack);
         Ok(accepted)
-    }
-
-    /// Keeps the filter's rate where causality allows it, and starts again if it is lost.
-    fn confine(&self, state: &mut State, m: &Measured, slack: f64) {
-        let causal = self.slow.causal_rate();
-        let open = causal.error + WANDER_ROOM * fraction(self.settings.max_wander);
-        state.filter.confine(causal.rate - open, causal.rate + open);
-        if !state.filter.lost() {
-            return;
-        }
-        let Corridor { low, high } = state.corridor;
-        state.filter = m.filter(
-            Known { mean: (low + high) / 2.0, deviation: (high - low) / 4.0 },
-            Known { mean: causal.rate, deviation: open / 2.0 },
-        );
-        let excess = m.excess(state);
-        let _ = state.filter.take(m.seen(), slack, excess);
-        state.clamp(slack);
     }
 
     /// Shows an exchange to the slow rates.
