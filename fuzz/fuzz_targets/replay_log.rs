@@ -25,8 +25,12 @@ fn beginning() -> String {
         saved: None,
     };
     let config = Config { sources: vec![SourceConfig::new("192.0.2.1")], ..Config::default() };
-    let line = serde_json::json!({ "start": start, "config": config });
-    format!("{{\"truechimer-replay\":3,\"version\":\"0\"}}\n{line}\n")
+    // As text at once: a `serde_json::Value` holds no number of 128 bits.
+    let start = serde_json::to_string(&start).expect("plain numbers");
+    let config = serde_json::to_string(&config).expect("plain numbers");
+    format!(
+        "{{\"truechimer-replay\":3,\"version\":\"0\"}}\n{{\"start\":{start},\"config\":{config}}}\n"
+    )
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
