@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, EstimatorKind, Event, HostCheck, PpsConfig, SourceConfig, SourceId, Start,
-    Steer, SystemReading,
+    Action, Config, Engine, EstimatorKind, Event, HostCheck, PpsConfig, SourceConfig, SourceId,
+    Start, Steer, SystemReading,
 };
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leap, Leaps, Period, Rate, Span, Stamp,
-    StampMethod,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leap, Leaps, Period, Rate, Span,
+    Stamp, StampMethod,
 };
 use truechimer_timehands::{Made, pack, unpack};
 
@@ -90,7 +90,13 @@ impl World {
                 }
                 Action::Publish(hand) => {
                     // Readers find nothing wrong with it, whatever came in.
-                    let made = Made { count: self.at, monotonic_ns: 0, raw_ns: 0, suspended_ns: 0, device: None };
+                    let made = Made {
+                        count: self.at,
+                        monotonic_ns: 0,
+                        raw_ns: 0,
+                        suspended_ns: 0,
+                        device: None,
+                    };
                     assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
                     let _ = (hand.time_at(self.at), hand.bound_at(self.at));
                 }
@@ -201,7 +207,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             14 => {
                 let count = world.at;
                 let (unix_ns, raw_ns) = (input.number() as i64, input.number() as i64);
-                world.happens(Event::SystemClock(SystemReading { count, unix_ns, raw_ns, frequency: None }));
+                world.happens(Event::SystemClock(SystemReading {
+                    count,
+                    unix_ns,
+                    raw_ns,
+                    frequency: None,
+                }));
             }
             15 if step & 0x40 != 0 => {
                 let second = nominal.counts(Span::from_secs(1)).0.max(1);

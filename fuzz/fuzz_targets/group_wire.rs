@@ -22,7 +22,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(mut engine) = Engine::new(group, own) else { panic!("the settings are good") };
     let mut physical = 1_000;
     let mut sent = Vec::new();
-    deliver(&mut engine, &mut physical, Event::Configuration { members: &members, lost: &[] }, &mut sent);
+    deliver(
+        &mut engine,
+        &mut physical,
+        Event::Configuration { members: &members, lost: &[] },
+        &mut sent,
+    );
     // Each part of the input is a message: who from, how long, and the message from its point on.
     let mut rest = bytes;
     while let [from, length, tail @ ..] = rest {
@@ -32,7 +37,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         if *from & 0x80 != 0 && !sent.is_empty() {
             // One of the engine's own comes back.
             let own: Vec<u8> = sent.remove(0);
-            deliver(&mut engine, &mut physical, Event::Delivered { from: Member(1), bytes: &own }, &mut sent);
+            deliver(
+                &mut engine,
+                &mut physical,
+                Event::Delivered { from: Member(1), bytes: &own },
+                &mut sent,
+            );
             continue;
         }
         let mut message = Vec::with_capacity(HEADER + body.len());
@@ -41,9 +51,19 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         message.extend_from_slice(&1u64.to_le_bytes());
         message.extend_from_slice(body);
         check_wire(&message);
-        deliver(&mut engine, &mut physical, Event::Delivered { from: from_member, bytes: &message }, &mut sent);
+        deliver(
+            &mut engine,
+            &mut physical,
+            Event::Delivered { from: from_member, bytes: &message },
+            &mut sent,
+        );
         if *from & 0x40 != 0 {
-            deliver(&mut engine, &mut physical, Event::Configuration { members: &members, lost: &[Member(3)] }, &mut sent);
+            deliver(
+                &mut engine,
+                &mut physical,
+                Event::Configuration { members: &members, lost: &[Member(3)] },
+                &mut sent,
+            );
         }
     }
 });

@@ -3,9 +3,12 @@
 #![no_main]
 
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate,
+    Span,
 };
-use truechimer_timehands::{ByRaw, Device, Glance, Hand, Made, Packed, Status, WORDS, Word, pack, unpack};
+use truechimer_timehands::{
+    ByRaw, Device, Glance, Hand, Made, Packed, Status, WORDS, Word, pack, unpack,
+};
 
 /// Numbers out of the fuzzer's bytes, zeros when they are used up.
 struct Input<'a>(&'a [u8]);
