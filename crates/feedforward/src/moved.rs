@@ -17,12 +17,12 @@ use crate::bank::{Bank, Seen};
 use crate::delay::read;
 use crate::filter::{BOTH_FLOORS, sums};
 
-/// Earlier by so many standard deviations than the floor ...
-const EARLY: f64 = 6.0;
-/// ... or so many, where floors are sharp and proven; the accounts are weighed, after all ...
-const EARLY_SHARP: f64 = 4.0;
+/// Earlier by so many standard deviations than the floor: the accounts are weighed, after all ...
+const EARLY: f64 = 4.0;
 /// ... and than so many times what the oscillator may have strayed since the exchange before.
 const ROOM: f64 = 4.0;
+/// What is earlier by so many standard deviations is ruled out.
+const NEVER: f64 = 6.0;
 /// Logarithm of how unlikely it is beforehand that the server has moved, ...
 const MOVED: f64 = 8.0;
 /// ... and that it does so again: it may drift.
@@ -68,7 +68,8 @@ impl Suspicion {
         let log_right = likely((0.0, 0.0));
         let top = logs.iter().copied().fold(log_right, f64::max);
         let stays = |k: usize| (1.0 - BACK) * self.ahead[k] * libm::exp(logs[k] - top);
-        let shares: [f64; STEPS] = core::array::from_fn(stays);
+        // None is ever ruled out so far that nothing would be left.
+        let shares: [f64; STEPS] = core::array::from_fn(|k| stays(k).max(f64::MIN_POSITIVE));
         let right = (self.right + BACK * (1.0 - self.right)) * libm::exp(log_right - top);
         let sum = right + shares.iter().sum::<f64>();
         self.ahead = shares.map(|share| share / sum);
@@ -86,8 +87,7 @@ impl Suspicion {
 impl Bank {
     /// What it would be if the server has moved, if an exchange is a sign of that.
     pub(super) fn with_another_server(&self, seen: Seen) -> Option<Bank> {
-        let early = if self.sharp { EARLY_SHARP } else { EARLY };
-        let ahead = self.server_ahead(seen, early, ROOM * self.strays? * self.gap)?;
+        let ahead = self.server_ahead(seen, EARLY, ROOM * self.strays? * self.gap)?;
         let (suspicion, evidence) = self.suspicion_of(ahead).after(|by| self.likely(seen, by));
         let mut bank = self.without_past();
         bank.suspicion = Some(suspicion);
@@ -101,7 +101,7 @@ impl Bank {
         let before = self.suspicion.take()?;
         let strayed = ROOM * self.strays? * (self.time - before.since);
         let (mut suspicion, mut evidence) = before.after(|by| self.likely(seen, by));
-        if let Some(ahead) = self.server_ahead(seen, EARLY, strayed) {
+        if let Some(ahead) = self.server_ahead(seen, NEVER, strayed) {
             let again = Suspicion { since: before.since, ..self.suspicion_of(ahead) };
             let (again, likely) = again.after(|by| self.likely(seen, by));
             if likely - AGAIN > evidence {
@@ -133,7 +133,7 @@ impl Bank {
             return true;
         };
         let (one, other) = (&self.now, &steady.now);
-        let known = |variance: f64| EARLY * libm::sqrt(variance);
+        let known = |variance: f64| NEVER * libm::sqrt(variance);
         let room = ROOM * strays;
         (one.rate - other.rate).abs() <= room + known(other.rate_var)
             && (one.theta - other.theta).abs()
@@ -148,7 +148,7 @@ impl Bank {
         let both = self.late(seen, (0.0, 0.0));
         let early = |d: usize| {
             let (late, deviation) = both[d];
-            let least = (-late - short - EARLY * deviation).max(0.0);
+            let least = (-late - short - NEVER * deviation).max(0.0);
             (-late - short > sigmas * deviation + room).then_some(least)
         };
         early(1).or_else(|| early(0).map(|least| -least))
@@ -185,6 +185,6 @@ impl Bank {
 
     /// Whether one of them is too early then.
     fn is_early(&self, seen: Seen, by: (f64, f64)) -> bool {
-        self.late(seen, by).iter().any(|(late, deviation)| *late < -EARLY * deviation)
+        self.late(seen, by).iter().any(|(late, deviation)| *late < -NEVER * deviation)
     }
 }

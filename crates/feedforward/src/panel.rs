@@ -125,8 +125,8 @@ impl Panel {
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
         let sharp = self.soft_log < 0.0;
-        // Where queues that are alike count, or nothing is certain, the floors do not tell.
-        let steps = self.strays.filter(|_| !self.doubtful && self.even_log < 0.0);
+        // Where floors are blurred, queues that are alike count, or nothing is certain, floors do not tell.
+        let steps = self.strays.filter(|_| sharp && !self.doubtful && self.even_log < 0.0);
         self.sharp.each(|bank| bank.expect(sharp, steps));
         self.soft.each(|bank| bank.expect(false, None));
         let soft_leads = self.soft_log > 0.0;

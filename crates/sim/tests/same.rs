@@ -130,7 +130,7 @@ impl Checksum {
 }
 
 const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
-    ("wifi", EstimatorKind::Ours, "79e84b6362e77252"),
+    ("wifi", EstimatorKind::Ours, "413a882a677f3def"),
     ("wifi", EstimatorKind::Published, "e7c12b71175a0186"),
     ("wifi", EstimatorKind::Pi, "3366ae8832dd8ad6"),
     ("wifi", EstimatorKind::NtpPll, "58426d80cbd4d377"),
