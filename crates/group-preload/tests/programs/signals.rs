@@ -87,9 +87,14 @@ fn a_storm_of_signals() {
         "{HEAD}
 static volatile sig_atomic_t rung;
 static volatile int bad;
+/* On a busy machine a read takes longer than it is to the next signal: then so many wait in each other. */
+static volatile sig_atomic_t depth;
 static void handler(int _) {{
     (void)_; rung++; struct timespec t; int e = errno;
+    if (depth >= 5) return;
+    depth++;
     if (clock_gettime(CLOCK_REALTIME, &t) || errno != e) bad = 1;
+    depth--;
 }}
 int main(void) {{
     struct sigaction action = {{ .sa_handler = handler, .sa_flags = SA_NODEFER }};
