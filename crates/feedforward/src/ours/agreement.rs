@@ -63,7 +63,7 @@ impl Ours {
             state.filter.predict(*since);
         }
         let below = m.excess(state).min(0.0);
-        state.rtt.push(m.round_trip(*rate), *stale);
+        state.rtt.push(m.round_trip(*rate), *since);
         let likely_slack = self.likely_slack(predicted, state.floor_known());
         let likely = state.likely.later(*since, *rate, likely_slack);
         let late = (m.round_trip(*rate) / 2.0 - state.one_way()).max(0.0);
