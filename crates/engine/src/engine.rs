@@ -25,7 +25,7 @@ use crate::leap::Announced;
 use crate::prefer::Preferred;
 use crate::pulse::Pulse;
 use crate::report::Selection;
-use crate::source::{Clock, Source};
+use crate::source::{Clock, Source, canonical};
 use crate::steer::Servo;
 use crate::voice::Voice;
 use crate::{kernel, steer};
@@ -200,11 +200,19 @@ impl Engine {
                 let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
                 let about = known.then(|| self.hand.time_at(received.count));
                 let reckoned = about.and_then(|about| self.reckoned(source, received.count, about));
+                let tells = |voice: &dyn Voice| {
+                    voice.id() != source
+                        && matches!(voice.selection(), Selection::Selected | Selection::Combined)
+                };
+                let others = self.voices().any(tells);
                 if let Some(source) = self.source(source) {
-                    let clock = Clock { leaps, about, reckoned };
+                    let clock = Clock { leaps, about, reckoned, others };
                     let smeared = source.smears();
                     let heard = source.heard(from, sent, received, &packet, &clock);
                     let name = source.name();
+                    if let Some(text) = source.news() {
+                        note(&mut actions, Level::Info, format!("{name}: {text}"));
+                    }
                     if source.smears() != smeared {
                         let text = if smeared { "no longer smears" } else { "smears" };
                         let text = format!("{name}: {text} the leap second");
@@ -409,11 +417,6 @@ impl Engine {
         let word = self.kernel.word(&self.hand, reading.count, offset);
         actions.extend(steers.into_iter().chain([word]).map(Action::Steer));
     }
-}
-
-/// An IPv4 address that is written as one of IPv6 is the same server.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// What a daemon before has left of the time, and which servers agreed with that, with since when and

@@ -50,6 +50,8 @@ pub(crate) struct Clock {
     pub(crate) about: Option<Instant>,
     /// The same by dead reckoning since a leap second came near.
     pub(crate) reckoned: Option<(Instant, Span)>,
+    /// Other sources tell it as well.
+    pub(crate) others: bool,
 }
 
 /// What all sources are built with.
@@ -72,6 +74,10 @@ pub(crate) struct Source {
     addresses: Vec<SocketAddr>,
     address_index: usize,
     association: Option<Association>,
+    /// Whom the estimator has heard last.
+    known_at: Option<SocketAddr>,
+    /// What the user is to be told of it.
+    news: Option<String>,
     estimator: Box<dyn Estimator>,
     plan: Plan,
     ramp: Ramp,
@@ -181,6 +187,8 @@ impl Source {
             addresses: Vec::new(),
             address_index: 0,
             association: None,
+            known_at: None,
+            news: None,
             plan: Plan::Resolve(at),
             slow_down: 1,
             resolve_wait: RESOLVE_RETRY.0,
@@ -384,6 +392,30 @@ impl Source {
         }
     }
 
+    /// A usable reply came from this address. If the one before came from another, it is another machine
+    /// that its name leads to now, and another path: `others` tell the time as well.
+    fn recognise(&mut self, from: SocketAddr, at: Count, others: bool) {
+        let from = canonical(from);
+        let Some(before) = self.known_at.replace(from).filter(|before| *before != from) else {
+            return;
+        };
+        self.news = Some(format!("answers from {from} now, another server than {before}"));
+        self.estimator.change_server(others);
+        // What that one wanted, smeared or was accused of is not this one's doing.
+        (self.slow_down, self.smear, self.resettles) = (1, Smear::default(), 0);
+        (self.accused, self.moved, self.agreed, self.trouble) = (false, None, false, None);
+        self.estimator.set_poll(self.steady_interval());
+        if self.config.burst && matches!(self.plan, Plan::Poll(_)) {
+            self.ramp = Ramp::WHOLE;
+            self.plan = Plan::Poll(self.after(at, self.interval()));
+        }
+    }
+
+    /// What there is to be told of it and was not yet.
+    pub(crate) fn news(&mut self) -> Option<String> {
+        self.news.take()
+    }
+
     /// The look-up's answer.
     pub(crate) fn resolved(&mut self, result: Result<Vec<SocketAddr>, String>, at: Count) {
         if self.plan != Plan::Resolving {
@@ -481,6 +513,11 @@ impl Source {
             Plan::Resolving | Plan::Stopped => {}
         }
     }
+}
+
+/// An IPv4 address that is written as one of IPv6 is the same server.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// A new estimator of this kind, as the engine gives to every source, for exchanges every `poll`

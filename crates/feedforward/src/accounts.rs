@@ -79,6 +79,12 @@ impl Accounts {
         self.evidence
     }
 
+    /// Nothing is open any more: the likeliest stands alone.
+    pub(crate) fn settle(&mut self) {
+        self.others.clear();
+        self.best.log = 0.0;
+    }
+
     /// Does the same to all of them.
     pub(crate) fn each(&mut self, mut f: impl FnMut(&mut Bank)) {
         f(&mut self.best.bank);

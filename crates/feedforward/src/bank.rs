@@ -66,6 +66,8 @@ pub(crate) struct Bank {
     /// How many of the members are in use: at the very start one will do.
     active: usize,
     logs: [f64; MEMBERS],
+    /// What was known of them before the path began.
+    walks: [f64; MEMBERS],
     weights: [f64; MEMBERS],
     pub(super) laws: [Law; 2],
     /// The floor is thought to be blurred, not sharp.
@@ -193,6 +195,7 @@ impl Bank {
             members: [filter; MEMBERS],
             active: MEMBERS,
             logs: PRIOR,
+            walks: PRIOR,
             weights: [1.0 / MEMBERS as f64; MEMBERS],
             laws: start.laws(rate.mean, soft),
             soft,
@@ -312,6 +315,31 @@ impl Bank {
         self.combine();
     }
 
+    /// See [`Panel::begin_path`](crate::panel::Panel::begin_path).
+    pub(crate) fn begin_path(
+        &mut self,
+        floors: [Known; 2],
+        theta: Option<Known>,
+        noise: [f64; 2],
+        rtt: f64,
+    ) {
+        for filter in &mut self.members {
+            if let Some(theta) = theta {
+                let by = theta.mean - filter.x[THETA];
+                filter.correct(&[1.0, 0.0, 0.0, 0.0], by, theta.deviation * theta.deviation);
+            }
+            filter.begin_path(floors, theta.is_some());
+        }
+        (self.recent, self.quiet, self.suspicion) = (VecDeque::new(), 0.0, None);
+        if self.start.is_none() {
+            self.walks = self.logs;
+        }
+        let start = Start::new(*self.best(), noise, rtt);
+        self.laws = start.laws(self.now.rate, self.soft);
+        self.start = Some(start);
+        self.combine();
+    }
+
     /// The rate is proven to lie in `low..=high`.
     pub(crate) fn confine(&mut self, low: f64, high: f64) {
         for filter in &mut self.members {
@@ -367,7 +395,7 @@ impl Bank {
         let walks = if self.parts.walks { WALKS } else { [ONE_WALK; MEMBERS] };
         self.members = walks.map(|walk| Filter { walk, ..self.members[0] });
         self.active = MEMBERS;
-        self.logs = PRIOR;
+        self.logs = self.walks;
         self.weigh();
         self.combine();
     }

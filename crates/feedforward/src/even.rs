@@ -49,6 +49,8 @@ pub(crate) struct Even {
     constant: f64,
     share: f64,
     evidence: f64,
+    /// By how much the middle is ahead of θ, s, on a path that is known not to be symmetric.
+    askew: Option<f64>,
 }
 
 impl Even {
@@ -63,7 +65,23 @@ impl Even {
             constant: noise * noise,
             share: SHARE * SHARE,
             evidence: 0.0,
+            askew: None,
         }
+    }
+
+    /// The path is another one from now on, whose round trip takes so long, s. θ is `theta` by its
+    /// standard, or none if it stays what it was: then its directions may differ.
+    pub(crate) fn begin_path(&mut self, rtt: f64, theta: Option<Known>, noise: [f64; 2]) {
+        for filter in &mut self.members {
+            if let Some(theta) = theta {
+                let by = theta.mean - filter.x[THETA];
+                filter.correct(&[1.0, 0.0, 0.0, 0.0], by, theta.deviation * theta.deviation);
+            }
+        }
+        let noise = (noise[0] + noise[1]) / 2.0;
+        self.law = Law::new(fitted(&[], rtt), 0, noise);
+        (self.constant, self.share) = (noise * noise, SHARE * SHARE);
+        self.askew = theta.is_none().then_some(0.0);
     }
 
     /// Logarithm of how likely the newest exchange was.
@@ -94,7 +112,7 @@ impl Even {
             }
         }
         let sum = [1.0, -seen.duration / 2.0, 0.0, 0.0];
-        let middle = (seen.late[0] - seen.late[1]) / 2.0;
+        let middle = (seen.late[0] - seen.late[1]) / 2.0 - self.askew.unwrap_or(0.0);
         let noise = self.constant + self.share * excess * excess;
         let weights = self.weights();
         let (mut likely, mut strayed) = (0.0, 0.0);
@@ -129,6 +147,7 @@ impl Even {
 
     /// Goes on from what is known better.
     pub(crate) fn follow(&mut self, belief: &Belief) {
+        self.askew = self.askew.map(|_| (belief.floors[0] - belief.floors[1]) / 2.0);
         for filter in &mut self.members {
             filter.forget_past();
             filter.x[THETA] = belief.theta;

@@ -108,6 +108,25 @@ impl Filter {
         self.inflate(direction, variance);
     }
 
+    /// The path is another one from now on, whose floors are these: each to its deviation by itself,
+    /// or both to the same, if they are `alike`.
+    pub(crate) fn begin_path(&mut self, floors: [Known; 2], alike: bool) {
+        for (i, floor) in FLOORS.into_iter().zip(floors) {
+            self.x[i] = floor.mean;
+            for j in 0..STATES {
+                (self.p[i][j], self.p[j][i]) = (0.0, 0.0);
+            }
+            self.past.forget(i);
+        }
+        let [first, second] = floors.map(|floor| floor.deviation);
+        if alike {
+            self.inflate(&[0.0, 0.0, first, second], 1.0);
+        } else {
+            self.inflate(&[0.0, 0.0, first, 0.0], 1.0);
+            self.inflate(&[0.0, 0.0, 0.0, second], 1.0);
+        }
+    }
+
     /// Nothing is known of where it was.
     pub(crate) fn forget_past(&mut self) {
         self.past = Past::default();

@@ -248,6 +248,13 @@ pub trait Estimator: fmt::Debug + Send {
     /// other. Forgets all but a rough idea of the rate.
     fn new_epoch(&mut self);
 
+    /// The exchanges to come are with another server, over another path: its name has another address
+    /// now. What is known of the oscillator stays, and what is known of time, unless `others` tell that as
+    /// well: then the new server's word is to be its own.
+    fn change_server(&mut self, others: bool) {
+        let _ = others;
+    }
+
     /// Changes the bound of the oscillator's wander from now on.
     fn set_max_wander(&mut self, max_wander: Rate);
 

@@ -181,6 +181,30 @@ impl Panel {
         self.each(|bank| bank.turn(by));
     }
 
+    /// The exchange to come is with another server, over another path. θ is `theta` by its standard, or
+    /// none if it stays what it was; the floors are its own in any case.
+    pub(crate) fn begin_path(&mut self, seen: Seen, theta: Option<Known>) {
+        let (was, rate) = (self.now.theta, self.now.rate);
+        let rtt = (seen.late[0] + seen.late[1] + rate * seen.duration).max(0.0);
+        let floor = |late: f64| Known {
+            mean: late,
+            deviation: late.abs() / 4.0 + self.noise[0] + self.noise[1],
+        };
+        let floors = match theta {
+            Some(_) => [floor(rtt / 2.0); 2],
+            None => [floor(seen.late[0] + rate * seen.duration - was), floor(seen.late[1] + was)],
+        };
+        let noise = self.noise;
+        for accounts in [&mut self.sharp, &mut self.soft] {
+            accounts.settle();
+            accounts.each(|bank| bank.begin_path(floors, theta, noise, rtt));
+        }
+        self.even.begin_path(rtt, theta, noise);
+        (self.soft_log, self.even_log) = (SOFT_PRIOR, EVEN_PRIOR);
+        (self.trend, self.calm, self.doubtful, self.since_shift) = (Trend::new(), 0, false, 0);
+        self.combine();
+    }
+
     /// See [`Bank::confine`].
     pub(crate) fn confine(&mut self, low: f64, high: f64) {
         self.even.confine(low, high);

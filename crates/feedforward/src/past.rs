@@ -98,6 +98,13 @@ impl Past {
         }
     }
 
+    /// One of the states is another one from now on: where θ was says nothing of it.
+    pub(crate) fn forget(&mut self, state: usize) {
+        for copy in self.copies_mut() {
+            copy.with[state] = 0.0;
+        }
+    }
+
     /// The rate's covariances are less by a factor.
     pub(crate) fn scale_rate(&mut self, factor: f64) {
         for copy in self.copies_mut() {

@@ -59,6 +59,8 @@ pub(crate) struct Point {
     pub(crate) noise: f64,
     /// The round trip's floor when the path was another one, s.
     pub(crate) floor: Option<f64>,
+    /// The how manyth server it came from.
+    pub(crate) server: u32,
 }
 
 /// The round trip's floor, and by how much it may still be too high, s.
@@ -90,6 +92,8 @@ pub(crate) struct Slow {
     causal_prior: SlowRate,
     /// The floor as it was known last.
     floor: FloorKnown,
+    /// The how manyth server this is.
+    server: u32,
     /// Variance of what points are off by beside queueing, s².
     noise: f64,
     slots: VecDeque<Point>,
@@ -108,6 +112,10 @@ impl Pair {
             rate: (self.near.theta - self.far.theta) / self.baseline,
             error: (error(&self.far) + error(&self.near)) / self.baseline,
         }
+    }
+
+    fn is_of_one_server(&self) -> bool {
+        self.far.server == self.near.server
     }
 
     /// The rate if the floor is right. A round trip below it is of another path: no less strange
@@ -152,6 +160,7 @@ impl Slow {
             recent_prior: prior,
             causal_prior: prior,
             floor: FloorKnown { rtt: f64::INFINITY, error: 0.0 },
+            server: 0,
             noise: LEAST_NOISE * LEAST_NOISE,
             slots: VecDeque::with_capacity(SLOTS + 1),
             old: VecDeque::with_capacity(OLD_SLOTS + 1),
@@ -168,6 +177,14 @@ impl Slow {
         let (causal_prior, recent_prior) = (self.causal_rate(), self.difference(floor));
         let noise = self.noise;
         *self = Slow { causal_prior, recent_prior, noise, ..Slow::new(self.rate(floor)) };
+    }
+
+    /// The exchanges to come are with another server. Those before stay good for what causality says,
+    /// which holds for either; but a rate between the two would have in it what their paths differ by.
+    pub(crate) fn change_server(&mut self, floor: FloorKnown) {
+        (self.prior, self.recent_prior) = (self.rate(floor), self.difference(floor));
+        (self.best, self.recent) = (None, None);
+        self.server += 1;
     }
 
     /// All that is kept is `by` higher on the scale of the points to come, s.
@@ -212,6 +229,7 @@ impl Slow {
         seconds: impl Fn(Count, Count) -> f64,
     ) {
         self.change_path(floor);
+        let point = Point { server: self.server, ..point };
         match &mut self.current {
             Some((start, best)) if seconds(*start, point.at) < SLOT_SECONDS => {
                 if point.rtt < best.rtt {
@@ -267,6 +285,9 @@ impl Slow {
         let (Some(c), Some(b), Some(a)) = (newest.next(), newest.next(), newest.next()) else {
             return;
         };
+        if a.server != c.server {
+            return;
+        }
         let (before, after) = (seconds(a.at, b.at), seconds(b.at, c.at));
         if before <= 0.0 || after <= 0.0 {
             return;
@@ -317,13 +338,15 @@ impl Slow {
             let age = seconds(near.at, newest.at).max(0.0);
             for far in &self.slots {
                 let pair = pair(far, near);
-                least(&mut self.best, pair, |pair| pair.rate(floor).error);
-                least(&mut self.recent, pair, |pair| pair.variance(floor, noise, age));
+                let same = pair.filter(Pair::is_of_one_server);
+                least(&mut self.best, same, |pair| pair.rate(floor).error);
+                least(&mut self.recent, same, |pair| pair.variance(floor, noise, age));
                 least(&mut self.causal, pair, |pair| pair.causal_rate().error);
             }
             for far in &self.old {
                 let pair = pair(far, near);
-                least(&mut self.recent, pair, |pair| pair.variance(floor, noise, age));
+                let same = pair.filter(Pair::is_of_one_server);
+                least(&mut self.recent, same, |pair| pair.variance(floor, noise, age));
                 least(&mut self.causal, pair, |pair| pair.causal_rate().error);
             }
         }
@@ -356,7 +379,8 @@ mod tests {
             let late = if k % 10 == 0 { 1e-7 } else { 1e-3 * (k % 7 + 1) as f64 / 7.0 };
             let (at, rtt) = (Count(k * 16), 1e-4 + late);
             let theta = 5e-6 * (k * 16) as f64 + late / 2.0;
-            let point = Point { at, theta, rtt, reach: rtt / 2.0, noise: 0.0, floor: None };
+            let point =
+                Point { at, theta, rtt, reach: rtt / 2.0, noise: 0.0, floor: None, server: 0 };
             slow.push(point, floor, 500e-6, seconds);
         }
         let found = slow.rate(floor);

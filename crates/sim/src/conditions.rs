@@ -3,6 +3,7 @@
 use crate::oscillator::{Oscillator, OscillatorSpec};
 use crate::path::{PathSpec, When};
 use crate::scenario::Scenario;
+use crate::server::ServerSpec;
 
 /// How far the counter may be from its nominal rate (docs/bound.md, condition 2).
 const RATE: f64 = 500e-6;
@@ -102,17 +103,24 @@ impl Scenario {
         all.extend(host.request_delays.iter().map(|d| d.from_s));
         all.extend(self.pulses.iter().flat_map(|pulse| pulse.beginnings()));
         for server in &self.servers {
-            all.extend(server.steps.iter().map(|s| s.at_s));
-            all.extend(server.ramps.iter().map(|r| r.from_s));
-            all.extend(server.lies.iter().map(|l| l.from_s));
-            all.extend(server.restarts.iter().map(|r| r.at_s));
-            all.extend(server.silences.iter().map(|s| s.from_s));
-            all.extend(server.refusals.iter().map(|r| r.from_s));
-            all.extend(beginnings(&server.forward));
-            all.extend(beginnings(&server.backward));
+            all.extend(server.addresses.iter().map(|a| a.from_s));
+            server.machines().for_each(|machine| all.extend(of_server(machine)));
         }
         all
     }
+}
+
+fn of_server(server: &ServerSpec) -> Vec<f64> {
+    let mut all: Vec<f64> = Vec::new();
+    all.extend(server.steps.iter().map(|s| s.at_s));
+    all.extend(server.ramps.iter().map(|r| r.from_s));
+    all.extend(server.lies.iter().map(|l| l.from_s));
+    all.extend(server.restarts.iter().map(|r| r.at_s));
+    all.extend(server.silences.iter().map(|s| s.from_s));
+    all.extend(server.refusals.iter().map(|r| r.from_s));
+    all.extend(beginnings(&server.forward));
+    all.extend(beginnings(&server.backward));
+    all
 }
 
 fn beginnings(path: &PathSpec) -> Vec<f64> {

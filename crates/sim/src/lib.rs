@@ -32,7 +32,7 @@ pub use path::{DelayError, Passage, Path, PathSpec, parse_delays};
 pub use pps::PpsSpec;
 pub use random::Random;
 pub use scenario::{Scenario, ScenarioError};
-pub use server::ServerSpec;
+pub use server::{AddressSpec, ServerSpec};
 pub use stamps::{Reference, Stamped, write_stamps};
 pub use statistics::Statistics;
 pub use system_clock::SystemClockSpec;

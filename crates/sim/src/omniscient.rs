@@ -80,6 +80,9 @@ impl Omniscient {
         let [server] = scenario.servers.as_slice() else {
             return Err("it has several servers".into());
         };
+        if !server.addresses.is_empty() {
+            return Err("its server has several addresses".into());
+        }
         let delays = [moments(&server.forward)?, moments(&server.backward)?];
         let stamps = scenario.host.stamps.noise_ns * 1e-9;
         let prior = fraction(prior.error);

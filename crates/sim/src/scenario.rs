@@ -231,13 +231,9 @@ impl Scenario {
     ) -> Result<Scenario, ScenarioError> {
         let mut scenario: Scenario = text::parse(text)?;
         for (i, server) in scenario.servers.iter_mut().enumerate() {
-            for (way, path) in
-                [("forward", &mut server.forward), ("backward", &mut server.backward)]
-            {
-                path.resolve(&mut read).map_err(|why| {
-                    text::located(text, format!("server {}: {way}: {why}", i + 1))
-                })?;
-            }
+            server
+                .resolve(&mut read)
+                .map_err(|why| text::located(text, format!("server {}: {why}", i + 1)))?;
         }
         scenario.check_fields().map_err(|what| text::located(text, what))?;
         Ok(scenario)

@@ -1,5 +1,7 @@
 //! Servers: what time they tell, how they come to be wrong about it, and what they claim.
 
+mod address;
+
 use serde::{Deserialize, Serialize};
 use truechimer_engine::{Asymmetry, POLL_RANGE};
 use truechimer_ntp::server::{ServerState, respond};
@@ -7,9 +9,11 @@ use truechimer_ntp::{HEADER_LEN, LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{Instant, Leaps, Span};
 
 use crate::limits::{TIME, each, interval, within};
-use crate::path::{Path, PathSpec, Shift};
+use crate::path::{Path, PathSpec, Recording, Shift};
 use crate::random::Random;
 use truechimer_feedforward::number::{seconds, span};
+
+pub use address::AddressSpec;
 
 /// Steps of a wandering server's clock are so far apart, s; between them it is a straight line.
 const WANDER_STEP: f64 = 16.0;
@@ -83,6 +87,12 @@ pub struct ServerSpec {
     pub declared_asymmetry_us: Option<f64>,
     /// ... to within this, µs.
     pub declared_error_us: f64,
+    /// Until when look-ups of its name give its own address, s; all the time if it is not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_address_until_s: Option<f64>,
+    /// The other addresses of its name.
+    #[serde(rename = "address", skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<AddressSpec>,
     /// The way there.
     pub forward: PathSpec,
     /// The way back.
@@ -213,6 +223,8 @@ impl Default for ServerSpec {
             refusals: Vec::new(),
             declared_asymmetry_us: None,
             declared_error_us: 0.0,
+            own_address_until_s: None,
+            addresses: Vec::new(),
             forward: PathSpec::default(),
             backward: PathSpec::default(),
         }
@@ -295,8 +307,32 @@ impl ServerSpec {
             }
             Err(format!("code = {:?}: must be four capital letters, as in \"RATE\"", refuse.code))
         })?;
+        self.check_addresses()?;
         self.forward.check().map_err(|e| format!("forward: {e}"))?;
         self.backward.check().map_err(|e| format!("backward: {e}"))
+    }
+
+    /// Reads the recorded delays of the ways to it, at each address. `read` gets the name of a file.
+    pub(crate) fn resolve(
+        &mut self,
+        read: &mut impl FnMut(&str) -> Result<Recording, String>,
+    ) -> Result<(), String> {
+        self.resolve_paths(read)?;
+        for (i, address) in self.addresses.iter_mut().enumerate() {
+            let resolved = address.machine.resolve_paths(read);
+            resolved.map_err(|why| format!("address {}: machine: {why}", i + 1))?;
+        }
+        Ok(())
+    }
+
+    fn resolve_paths(
+        &mut self,
+        read: &mut impl FnMut(&str) -> Result<Recording, String>,
+    ) -> Result<(), String> {
+        for (way, path) in [("forward", &mut self.forward), ("backward", &mut self.backward)] {
+            path.resolve(&mut *read).map_err(|why| format!("{way}: {why}"))?;
+        }
+        Ok(())
     }
 
     /// What the daemon is told of the path, if anything.
@@ -306,9 +342,14 @@ impl ServerSpec {
         Some(Asymmetry { by, error: us(self.declared_error_us) })
     }
 
-    /// Whether the path is what the daemon is told, at all times.
+    /// Whether the path is what the daemon is told, at all times and at all addresses.
     pub(crate) fn is_as_declared(&self) -> bool {
         let Some(declared) = self.declared_asymmetry_us else { return true };
+        self.machines().all(|m| m.has_asymmetry(declared, self.declared_error_us))
+    }
+
+    /// Whether the way there takes so much longer than the way back at all times, to within `error`, µs.
+    fn has_asymmetry(&self, declared: f64, error: f64) -> bool {
         let floor = |path: &PathSpec, t: f64| {
             let on = |s: &&Shift| s.at_s <= t && s.until_s.is_none_or(|until| t < until);
             let shifted = path.shifts.iter().filter(on).map(|s| s.by_ms);
@@ -318,7 +359,7 @@ impl ServerSpec {
         let changes = shifts.flat_map(|s| [Some(s.at_s), s.until_s]).flatten();
         changes.chain([0.0]).all(|t| {
             let asymmetry = floor(&self.forward, t) - floor(&self.backward, t);
-            (asymmetry - declared).abs() <= self.declared_error_us + 1e-9
+            (asymmetry - declared).abs() <= error + 1e-9
         })
     }
 
@@ -365,9 +406,13 @@ impl ServerSpec {
     }
 
     /// Whether its time will be right to within its root distance for `length` seconds from the
-    /// start on, by what is said here. `leap` is when there is a leap second.
+    /// start on, at each of its addresses, by what is said here. `leap` is when there is a leap second.
     #[must_use]
     pub fn is_honest(&self, length: f64, leap: Option<f64>) -> bool {
+        self.machines().all(|machine| machine.is_right(length, leap))
+    }
+
+    fn is_right(&self, length: f64, leap: Option<f64>) -> bool {
         let claimed = seconds(self.root_distance(self.dispersion(0.0)));
         // Between these the offset is a straight line.
         let edges = (self.steps.iter().map(|s| s.at_s))

@@ -28,7 +28,7 @@ fn truth(scenario: &Scenario) -> Option<Truth> {
     let only_walks =
         oscillator.sines.is_empty() && oscillator.ramps.is_empty() && oscillator.steps.is_empty();
     let [server] = scenario.servers.as_slice() else { return None };
-    if !only_walks {
+    if !only_walks || !server.addresses.is_empty() {
         return None;
     }
     Some(Truth {

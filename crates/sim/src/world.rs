@@ -147,6 +147,8 @@ enum Happening {
 #[derive(Clone, Copy, Debug)]
 struct Request {
     source: usize,
+    /// To which of its machines.
+    machine: usize,
     number: u64,
     departure: Departure,
     packet: [u8; HEADER_LEN],
@@ -160,7 +162,8 @@ struct World<'s> {
     queue: Queue<Happening>,
     host: Host,
     system: Option<SystemClock>,
-    servers: Vec<Server>,
+    /// The machines of each server: its own, and those at the other addresses of its name.
+    servers: Vec<Vec<Server>>,
     pulses: Vec<Pulse>,
     config: Config,
     daemon: Option<Daemon>,
@@ -183,8 +186,7 @@ struct World<'s> {
 impl<'s> World<'s> {
     fn new(scenario: &'s Scenario, options: &'s Options) -> World<'s> {
         let seed = options.seed;
-        let server = |(i, spec): (usize, &crate::server::ServerSpec)| {
-            let name = format!("server {i}");
+        let machine = |name: &str, spec: &crate::server::ServerSpec| {
             Server::new(
                 spec.clone(),
                 Path::new(&spec.forward, seed, &format!("{name}/forward")),
@@ -193,6 +195,11 @@ impl<'s> World<'s> {
                 Random::new(seed, &format!("{name}/wander")),
                 scenario.leap_second(),
             )
+        };
+        let machines = |(i, spec): (usize, &crate::server::ServerSpec)| -> Vec<Server> {
+            let named =
+                |k: usize| if k == 0 { format!("server {i}") } else { format!("server {i}.{k}") };
+            spec.machines().enumerate().map(|(k, spec)| machine(&named(k), spec)).collect()
         };
         let source = |spec: &crate::server::ServerSpec| SourceConfig {
             poll: spec.poll.unwrap_or(scenario.poll),
@@ -220,7 +227,7 @@ impl<'s> World<'s> {
             end: scenario.hours * 3600.0,
             queue: Queue::new(),
             host: Host::new(&scenario.host, &scenario.oscillator, seed),
-            servers: scenario.servers.iter().enumerate().map(server).collect(),
+            servers: scenario.servers.iter().enumerate().map(machines).collect(),
             pulses: scenario.pulses.iter().enumerate().map(pulse).collect(),
             system: None,
             config: Config {
@@ -378,7 +385,8 @@ impl<'s> World<'s> {
 
     /// A request arrives at its server.
     fn serve(&mut self, t: f64, request: Request) {
-        let Some(server) = self.servers.get_mut(request.source) else { return };
+        let machines = self.servers.get_mut(request.source);
+        let Some(server) = machines.and_then(|m| m.get_mut(request.machine)) else { return };
         let Truth { origin, leaps } = self.truth;
         let Some(answered) = server.answer(t, &request.packet, origin, &leaps) else { return };
         for at in server.backward.pass(answered.left).arrivals() {
@@ -427,7 +435,8 @@ impl<'s> World<'s> {
         trace.notes.iter_mut().for_each(|note| note.at -= begun);
         self.marks.iter_mut().for_each(|mark| mark.at -= begun);
         trace.system.iter_mut().for_each(|sample| sample.at -= begun);
-        let honest: Vec<bool> = self.servers.iter().map(|server| server.honest).collect();
+        let is_honest = |machines: &Vec<Server>| machines.iter().all(|machine| machine.honest);
+        let honest: Vec<bool> = self.servers.iter().map(is_honest).collect();
         trace.honest = honest.iter().all(|honest| *honest);
         Run {
             trace: self.trace,

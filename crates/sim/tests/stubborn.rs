@@ -167,6 +167,26 @@ fn a_server_that_drifts_by_a_few_ppm_is_right_again_at_once() {
     }
 }
 
+/// So slow a drift is followed: it may be the oscillator's. But it steps back to just where the clock would be if it had
+/// not been followed, and no lie hits that by chance (the truth was held off for an hour, to 2 or 3 ms).
+#[test]
+fn a_server_that_drifts_as_slowly_as_an_oscillator_is_believed_when_it_is_back() {
+    for ppm in [0.5, -0.5, 1.0, -1.0] {
+        let mut scenario = scenario("server-ramp-2ppm", 7.0);
+        let server = &mut scenario.servers[0];
+        server.ramps[0].ppm = ppm;
+        server.steps[0].by_ms = -ppm * WRONG * 1e-3;
+        for seed in 1..=3 {
+            let run = run(&scenario, seed);
+            let worst = most(settled(&run), |s| s.error);
+            assert!(worst < (ppm.abs() * WRONG + 30.0) * US, "{ppm} ppm, seed {seed}: {worst}");
+            let again = NOON + WRONG + 60.0;
+            let late = most(settled(&run).filter(|s| s.at > again), |s| s.error);
+            assert!(late < 50.0 * US, "{ppm} ppm, seed {seed}: {late}");
+        }
+    }
+}
+
 /// It drifts and then stands still: what is promised grows until it meets that, but it is no proof.
 #[test]
 fn a_server_that_has_drifted_away_is_covered_until_it_is_believed() {

@@ -8,13 +8,13 @@ use truechimer_time::{Count, Instant, Span};
 use truechimer_timehands::{Hand, Status};
 
 use super::account::held_against;
-use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, canonical, note};
+use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, note};
 use crate::config::EstimatorKind;
 use crate::doubt::{Moved, Opinion};
 use crate::event::{Action, Level};
 use crate::pulse::Numbering;
 use crate::report::Selection;
-use crate::source::{Heard, Source};
+use crate::source::{Heard, Source, canonical};
 use crate::voice::{Chosen, Said, Voice};
 use crate::why::Why;
 use crate::{doubt, prefer, voice};

@@ -22,7 +22,7 @@ impl Source {
         packet: &[u8],
         clock: &Clock,
     ) -> Heard {
-        let Clock { leaps, about, reckoned } = clock;
+        let Clock { leaps, about, reckoned, others } = clock;
         let Some(association) = &mut self.association else { return Heard::Refused(None) };
         let reply = match association.accept(packet, from) {
             Ok(reply) => reply,
@@ -59,6 +59,7 @@ impl Source {
                 });
             }
         };
+        self.recognise(from, received.count, *others);
         let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
         let mut exchange = Exchange {
             sent,

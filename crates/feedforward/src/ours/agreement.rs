@@ -25,7 +25,7 @@ pub(super) struct Carried {
     since: f64,
     stale: f64,
     /// The rate of θ, and how far it may be off.
-    rate: f64,
+    pub(super) rate: f64,
     pub(super) slack: f64,
     predicted: Belief,
     pub(super) before: Corridor,
@@ -62,6 +62,10 @@ impl Ours {
         } else {
             state.filter.predict(*since);
         }
+        let was_ahead = state.filter.ahead().is_some();
+        if core::mem::take(&mut self.elsewhere) {
+            self.begin_path(state, m, carried, &both);
+        }
         let below = m.excess(state).min(0.0);
         state.rtt.push(m.round_trip(*rate), *since);
         let likely_slack = self.likely_slack(predicted, state.floor_known());
@@ -69,7 +73,6 @@ impl Ours {
         let late = (m.round_trip(*rate) / 2.0 - state.one_way()).max(0.0);
         state.excess += EXCESS_GAIN * (late - state.excess);
         let excess = if below < 0.0 { below } else { m.excess(state).max(0.0) };
-        let was_ahead = state.filter.ahead().is_some();
         let strays = likely_slack + self.wander(*stale) - self.wander(0.0);
         let holds_out = self.settings.accept_step_after > Span::ZERO && *since < SILENCE;
         state.filter.hold_out(holds_out.then_some(strays.min(*slack)));
@@ -97,6 +100,8 @@ impl Ours {
             wander: |stale| self.wander(stale),
         };
         state.promise.go_on(m.received, promised, &both, &course);
+        let seconds = |from, to| self.seconds(from, to);
+        state.hindsight.remember(m.received, state.filter.now(), mean, seconds);
         state.likely = likely.intersection(&both).unwrap_or_else(|| {
             // It was not likely after all, and neither is the floor that came of it.
             state.directions = Floor::new();

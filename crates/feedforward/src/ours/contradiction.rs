@@ -16,6 +16,8 @@ use crate::{Accepted, Doubt, Refusal};
 
 /// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last place.
 const ROUNDED: f64 = 8.0 * f64::EPSILON;
+/// So many exchanges in a row show that a server is back where it was left.
+const RETURNS: u32 = 2;
 
 impl Ours {
     /// The rates by which newcomers may agree, `at` a count.
@@ -50,6 +52,9 @@ impl Ours {
             }
         }
         let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
+        if let Some(step) = self.comes_back(state, m, &own, &q) {
+            return Ok(step);
+        }
         let evidence = q.evidence(self.wanted(state), |from| self.seconds(from, m.received));
         if evidence == Evidence::Wanting {
             return Err(Refusal::ServerStep);
@@ -127,6 +132,7 @@ impl Ours {
         state.at = m.received;
         state.begun = m.received;
         state.promise = Promise::new(m.received, state.corridor);
+        state.hindsight.forget();
         state.likely = state.corridor;
         state.quarantine = None;
         state.unproven = false;
@@ -161,6 +167,27 @@ impl Ours {
         promised.intersection(&own).map(|both| (broken, both))
     }
 
+    /// Whether newcomers are where an earlier clock would be now: then it was the server that drifted, and we
+    /// with it. What comes back is the step.
+    fn comes_back(
+        &mut self,
+        state: &mut State,
+        m: &Measured,
+        own: &Corridor,
+        q: &Quarantine,
+    ) -> Option<Span> {
+        if q.count() < RETURNS || q.restless() {
+            return None;
+        }
+        let now = state.filter.now().later(self.seconds(state.at, m.received));
+        let queued = m.excess(state).max(0.0) / 2.0 + state.excess + m.stamp_errors();
+        let seconds = |from, to| self.seconds(from, to);
+        let recalled = state.hindsight.explains(m.received, now.theta, q.step, queued, seconds)?;
+        let rate = SlowRate { rate: recalled.rate.mean, error: recalled.causal.error };
+        let broken = Broken::recalled(recalled.at, rate);
+        Some(self.go_back(state, m, *own, broken))
+    }
+
     /// It was the server that drifted: the clock goes on from `both` and by the rate from before. What
     /// comes back is the step.
     pub(super) fn go_back(
@@ -186,6 +213,7 @@ impl Ours {
         state.at = m.received;
         (state.corridor, state.likely) = (both, both);
         state.promise = Promise::new(m.received, both);
+        state.hindsight.forget();
         state.quarantine = None;
         state.directions = Floor::new();
         if let Some(declared) = &mut state.declared {

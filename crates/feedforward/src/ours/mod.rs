@@ -16,6 +16,8 @@
 
 mod agreement;
 mod contradiction;
+mod elsewhere;
+mod hindsight;
 mod measured;
 mod promise;
 mod rates;
@@ -24,6 +26,7 @@ mod state;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use self::agreement::Carried;
+use self::hindsight::Hindsight;
 pub(crate) use self::measured::Measured;
 use self::promise::Promise;
 use self::state::State;
@@ -61,6 +64,8 @@ pub struct Ours {
     state: Option<State>,
     time_prior: Option<TimePrior>,
     slow: Slow,
+    /// The exchange to come is with another server.
+    elsewhere: bool,
     parts: Parts,
 }
 
@@ -78,6 +83,7 @@ impl Ours {
             state: None,
             time_prior: time,
             slow: Slow::new(slow),
+            elsewhere: false,
             parts: Parts::ALL,
         }
     }
@@ -186,6 +192,7 @@ impl Ours {
             excess: rtt / 2.0,
             root_distance: m.root_distance,
             declared: self.declared(),
+            hindsight: Hindsight::default(),
             first: m.received,
             begun: self.time_prior.and_then(|p| p.known).map_or(m.received, |(since, _)| since),
             last_used: m.received,
@@ -303,6 +310,7 @@ impl Estimator for Ours {
     }
 
     fn new_epoch(&mut self) {
+        self.elsewhere = false;
         if let Some(state) = self.state.take() {
             self.prior.period = self.settings.nominal.scaled(rate(state.filter.now().rate));
         }
@@ -315,6 +323,10 @@ impl Estimator for Ours {
             rate: fraction(self.prior.period.relative_to(self.settings.nominal)),
             error: fraction(self.prior.error),
         });
+    }
+
+    fn change_server(&mut self, others: bool) {
+        self.leave_server(others);
     }
 
     fn set_max_wander(&mut self, max_wander: Rate) {
@@ -339,6 +351,7 @@ impl Estimator for Ours {
                 (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
             }
             state.promise.shift(by);
+            state.hindsight.shift(by);
             self.slow.shift(by);
             state.declared = declared;
             if let Some(q) = &mut state.quarantine {
@@ -408,6 +421,7 @@ impl Ours {
             reach: (own.high - own.low) / 2.0,
             noise: m.stamp_errors() / 2.0 + FLOOR_NOISE,
             floor: None,
+            server: 0,
         };
         let nominal = self.settings.nominal;
         let worst = fraction(UNKNOWN_RATE);

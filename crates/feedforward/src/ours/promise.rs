@@ -33,6 +33,13 @@ pub(super) struct Broken {
     pub(super) rate: SlowRate,
 }
 
+impl Broken {
+    /// It turned out that it was the server, since then.
+    pub(super) fn recalled(since: Count, rate: SlowRate) -> Broken {
+        Broken { since, count: 0, rate }
+    }
+}
+
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(super) struct Promise {

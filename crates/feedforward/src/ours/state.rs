@@ -2,6 +2,7 @@
 
 use truechimer_time::{Count, Instant};
 
+use super::hindsight::Hindsight;
 use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
@@ -39,6 +40,7 @@ pub(super) struct State {
     pub(super) excess: f64,
     pub(super) root_distance: f64,
     pub(super) declared: Option<Declared>,
+    pub(super) hindsight: Hindsight,
     /// The first exchange, and that of what is believed now.
     pub(super) first: Count,
     pub(super) begun: Count,

@@ -1,6 +1,7 @@
 //! The scenarios themselves, by what is the matter: the reference figures, paths, servers, the
 //! host, distances, and what is hard on a bound.
 
+mod address;
 mod host;
 mod path;
 mod pulse;
@@ -23,6 +24,7 @@ pub(super) fn all() -> Vec<Scenario> {
         reference::all(),
         path::all(),
         server::all(),
+        address::all(),
         several::all(),
         pulse::all(),
         host::all(),

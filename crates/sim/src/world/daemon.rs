@@ -70,6 +70,7 @@ struct Link {
 #[derive(Clone, Debug)]
 pub(super) struct Datagram {
     pub(super) source: usize,
+    machine: usize,
     number: u64,
     pub(super) answered: Answered,
     /// True delays there and back, s.
@@ -94,6 +95,7 @@ impl Datagram {
     ) -> Datagram {
         Datagram {
             source: request.source,
+            machine: request.machine,
             number: request.number,
             answered: answered.clone(),
             delays: (received - request.departure.wire, back - answered.left),
@@ -101,15 +103,16 @@ impl Datagram {
     }
 }
 
-/// The address of the server of this number.
-fn address(source: usize) -> SocketAddr {
-    let last = u8::try_from(source + 1).unwrap_or(u8::MAX);
-    SocketAddr::from(([192, 0, 2, last], truechimer_engine::NTP_PORT))
+/// The address of a machine of the server of this number.
+fn address(source: usize, machine: usize) -> SocketAddr {
+    let byte = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+    SocketAddr::from(([192, 0, byte(2 + machine), byte(source + 1)], truechimer_engine::NTP_PORT))
 }
 
-fn source_of(address: &SocketAddr) -> usize {
+/// Which machine of a server has this address.
+fn machine_at(address: &SocketAddr) -> usize {
     match address {
-        SocketAddr::V4(v4) => usize::from(v4.ip().octets()[3]).wrapping_sub(1),
+        SocketAddr::V4(v4) => usize::from(v4.ip().octets()[2]).wrapping_sub(2),
         SocketAddr::V6(_) => usize::MAX,
     }
 }
@@ -203,14 +206,9 @@ impl World<'_> {
 
     /// A look-up has an answer.
     pub(super) fn resolved(&mut self, t: f64, life: u64, source: u32) {
-        let fails = t < self.scenario.resolve.fails_until_s + self.scenario.resolve.takes_s;
+        let result = self.looked_up(t - self.scenario.resolve.takes_s, source);
         let Some(daemon) = self.daemon.as_mut().filter(|daemon| daemon.life == life) else {
             return;
-        };
-        let result = if fails {
-            Err("the look-up failed".to_owned())
-        } else {
-            Ok(vec![address(source as usize)])
         };
         daemon.events.push_back(Event::Resolved { source: SourceId(source), result });
         self.drain(t);
@@ -404,6 +402,16 @@ impl World<'_> {
         }
     }
 
+    /// What a look-up gives that begins at `t`.
+    fn looked_up(&self, t: f64, source: u32) -> Result<Vec<SocketAddr>, String> {
+        if t < self.scenario.resolve.fails_until_s {
+            return Err("the look-up failed".to_owned());
+        }
+        let source = source as usize;
+        let machines = self.scenario.servers.get(source).map(|server| server.looked_up(t));
+        Ok(machines.unwrap_or_default().into_iter().map(|m| address(source, m)).collect())
+    }
+
     fn resolve(&mut self, t: f64, source: SourceId) {
         let life = self.lives;
         let resolve = self.scenario.resolve;
@@ -412,11 +420,7 @@ impl World<'_> {
             self.queue.push(t + resolve.takes_s, Happening::Resolved { life, source });
             return;
         }
-        let result = if t < resolve.fails_until_s {
-            Err("the look-up failed".to_owned())
-        } else {
-            Ok(vec![address(source.0 as usize)])
-        };
+        let result = self.looked_up(t, source.0);
         if let Some(daemon) = &mut self.daemon {
             daemon.events.push_back(Event::Resolved { source, result });
         }
@@ -433,11 +437,12 @@ impl World<'_> {
         if let Some(place) = links.and_then(|links| links.get_mut(source.0 as usize)) {
             *place = Some(link);
         }
-        let source = source_of(to);
+        let (source, machine) = (source.0 as usize, machine_at(to));
         let Some(packet) = packet.first_chunk::<HEADER_LEN>().copied() else { return };
-        let Some(server) = self.servers.get_mut(source) else { return };
+        let machines = self.servers.get_mut(source);
+        let Some(server) = machines.and_then(|m| m.get_mut(machine)) else { return };
         for at in server.forward.pass(departure.wire).arrivals() {
-            let request = Request { source, number, departure, packet };
+            let request = Request { source, machine, number, departure, packet };
             self.queue.push(at, Happening::Request(request));
         }
     }
@@ -459,7 +464,7 @@ impl World<'_> {
             t,
             Event::Reply {
                 source: SourceId(source as u32),
-                from: address(source),
+                from: address(source, datagram.machine),
                 sent: departure.stamp,
                 received,
                 packet: datagram.answered.packet.to_vec(),

@@ -11,7 +11,7 @@ use truechimer_sim::server::{
     self, Lapse, Lie, Refuse, ServerRestart, ServerSpec, Stretch, Wander,
 };
 use truechimer_sim::system_clock::{Set, SystemClockSpec};
-use truechimer_sim::{Scenario, ScenarioError, parse_delays};
+use truechimer_sim::{AddressSpec, Scenario, ScenarioError, parse_delays};
 
 const REFERENCE: &str = include_str!("../../../../docs/scenarios.md");
 
@@ -73,6 +73,8 @@ fn everything() -> Scenario {
         declared_asymmetry_us: Some(1.0),
         declared_error_us: 1.0,
         refusals: vec![Refuse { from_s, to_s, code: "RATE".into() }],
+        own_address_until_s: Some(1.0),
+        addresses: vec![AddressSpec { from_s, to_s: Some(to_s), machine: Box::default() }],
         forward: forward.clone(),
         backward: PathSpec::default(),
     };

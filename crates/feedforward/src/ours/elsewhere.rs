@@ -1,0 +1,57 @@
+//! Another server takes the place of the one that was asked, on another path.
+//!
+//! What is known of the oscillator has nothing to do with servers. What is known of time does: each word
+//! is as good as its path and its root distance. A far server cannot tell where time is as well as a near one
+//! did, but how its path is shared shows by what the near one said; a nearer one tells better, and the clock
+//! goes there at once. Either way no more of θ is left open than both allow.
+
+use super::Ours;
+use super::agreement::Carried;
+use super::measured::Measured;
+use super::state::State;
+use crate::RatePrior;
+use crate::corridor::Corridor;
+use crate::filter::Known;
+use crate::floor::Floor;
+use crate::number::rate;
+use crate::slow::{Slow, SlowRate};
+
+/// A word has to be so many times as narrow to tell better.
+const NEARER: f64 = 2.0;
+
+impl Ours {
+    /// See [`Estimator::change_server`](crate::Estimator::change_server).
+    pub(super) fn leave_server(&mut self, others: bool) {
+        self.elsewhere = self.state.is_some() && !others;
+        let Some(state) = self.state.take_if(|_| others) else { return };
+        let error = self.likely_slack(state.filter.now(), state.floor_known());
+        let known = SlowRate { rate: state.filter.now().rate, error };
+        let period = self.settings.nominal.scaled(rate(known.rate));
+        self.prior = RatePrior { period, error: rate(error) };
+        self.time_prior = None;
+        self.slow = Slow::new(known);
+    }
+
+    /// The exchange is the first with another server; it leaves `both` of what was known open.
+    pub(super) fn begin_path(
+        &mut self,
+        state: &mut State,
+        m: &Measured,
+        carried: &Carried,
+        both: &Corridor,
+    ) {
+        let Carried { rate, before, own, .. } = carried;
+        let rtt = m.round_trip(*rate).max(0.0);
+        let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
+        let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.stamp_errors() };
+        let nearer = NEARER * own.width() < before.width();
+        state.filter.begin_path(m.seen(), nearer.then_some(theta));
+        self.slow.change_server(state.floor_known());
+        (state.rtt, state.directions) = (Floor::new(), Floor::new());
+        (state.excess, state.outdated) = (rtt / 2.0, true);
+        state.hindsight.forget();
+        if let Some(declared) = &mut state.declared {
+            declared.forget();
+        }
+    }
+}
