@@ -17,12 +17,16 @@ const SURE: f64 = 10.0;
 /// After so many exchanges without a surprise the likeliest is left alone: what has not told them
 /// apart by then (an offset, and a direction that differs by as much) never will.
 const PATIENCE: u32 = 16;
+/// Whether it is the server that has moved, or the clock that drifts, shows as long as it does.
+const OPEN: u32 = 256;
 
 /// A bank, and the logarithm of how likely it is.
 #[derive(Clone, Debug)]
 struct Account {
     bank: Bank,
     log: f64,
+    /// What of it was taken off as our oscillator would have strayed.
+    debt: f64,
 }
 
 impl Account {
@@ -32,7 +36,9 @@ impl Account {
         let before = self.log;
         let (shift, others) = self.bank.take(seen, slack);
         self.log = before + self.bank.evidence();
-        (shift, others.into_iter().map(move |bank| Account { log: before + bank.evidence(), bank }))
+        let debt = self.debt;
+        let other = move |bank: Bank| Account { log: before + bank.evidence(), bank, debt };
+        (shift, others.into_iter().map(other))
     }
 }
 
@@ -52,7 +58,7 @@ impl Accounts {
     /// As long as nothing happens there is one.
     pub(crate) fn new(bank: Bank) -> Accounts {
         let evidence = bank.evidence();
-        Accounts { best: Account { bank, log: 0.0 }, others: Vec::new(), quiet: 0, evidence }
+        Accounts { best: Account { bank, log: 0.0, debt: 0.0 }, others: Vec::new(), quiet: 0, evidence }
     }
 
     /// The likeliest.
@@ -91,12 +97,18 @@ impl Accounts {
         self.others.iter_mut().for_each(|account| f(&mut account.bank));
     }
 
-    /// How far ahead the server is, s, if it is likely to have moved.
-    pub(crate) fn ahead(&self) -> Option<f64> {
+    /// How well it is known how far ahead the server is, s², if anybody holds that it is.
+    pub(crate) fn ahead_variance(&self) -> Option<f64> {
+        let mut all = core::iter::once(&self.best).chain(&self.others);
+        all.find_map(|account| account.bank.ahead_variance())
+    }
+
+    /// How likely it is that the server has moved, and how far ahead it is then, s.
+    pub(crate) fn ahead(&self) -> (f64, f64) {
         let all = core::iter::once(&self.best).chain(&self.others);
         let moved = all.filter_map(|account| Some((libm::exp(account.log), account.bank.ahead()?)));
         let (share, sum) = moved.fold((0.0, 0.0), |(w, sum), (v, by)| (w + v, sum + v * by));
-        (share > 0.5).then(|| sum / share)
+        (share, if share > 0.0 { sum / share } else { 0.0 })
     }
 
     /// Takes in an exchange that has just arrived; the rate is known to `slack`. What comes back is
@@ -109,23 +121,42 @@ impl Accounts {
         }
         self.quiet = if new.is_empty() { self.quiet.saturating_add(1) } else { 0 };
         self.others.append(&mut new);
-        self.rule_out();
+        self.charge();
         self.prune();
         shift
     }
 
-    /// An oscillator goes no further than it may: where the server may have moved, accounts that would
-    /// have the clock go there are out of the question.
-    fn rule_out(&mut self) {
+    /// An oscillator hardly goes further than it may: where the server may have moved, accounts that would
+    /// have the clock go there are the less likely the further it went.
+    fn charge(&mut self) {
         let all = core::iter::once(&self.best).chain(&self.others);
         let suspects = all.filter(|account| account.bank.suspects());
         let Some(steady) = suspects.max_by(|a, b| a.log.total_cmp(&b.log)) else { return };
         let steady = steady.bank.without_past();
         for account in core::iter::once(&mut self.best).chain(&mut self.others) {
-            if !account.bank.may_come_from(&steady) {
-                account.log = f64::NEG_INFINITY;
-            }
+            let debt = account.bank.strayed_from(&steady);
+            account.log -= debt - account.debt;
+            account.debt = debt;
         }
+    }
+
+    /// Drops what will never be told apart from something likelier. Whether it is the server that has moved, or the
+    /// clock that drifts, shows as long as it does.
+    fn keep_the_telling(&mut self) {
+        let all = core::iter::once(&self.best).chain(&self.others);
+        if self.quiet >= OPEN || !all.clone().any(|account| account.bank.suspects()) {
+            self.others.clear();
+            return;
+        }
+        let mut kept = vec![self.best.bank.now()];
+        self.others.retain(|account| {
+            let now = account.bank.now();
+            let tells = kept.iter().all(|other| now.is_apart(other));
+            if tells {
+                kept.push(now);
+            }
+            tells
+        });
     }
 
     /// Puts the likeliest first, drops those that are out of the question, and lets the rest
@@ -138,7 +169,10 @@ impl Accounts {
             core::mem::swap(first, &mut self.best);
         }
         let top = self.best.log;
-        self.others.truncate(if self.quiet < PATIENCE { MOST - 1 } else { 0 });
+        if self.quiet >= PATIENCE {
+            self.keep_the_telling();
+        }
+        self.others.truncate(MOST - 1);
         self.others.retain(|account| account.log >= top - SURE);
         let beside: f64 = self.others.iter().map(|account| libm::exp(account.log - top)).sum();
         self.evidence = top + libm::log(1.0 + beside);

@@ -138,6 +138,12 @@ impl Belief {
         }
     }
 
+    /// Whether two clocks will be told apart by where they go.
+    pub(super) fn is_apart(&self, other: &Belief) -> bool {
+        let by = self.theta - other.theta;
+        by * by > self.theta_var.min(other.theta_var)
+    }
+
     /// What is known if each of some beliefs is right with a probability.
     pub(crate) fn mixed(beliefs: impl Iterator<Item = (f64, Belief)> + Clone) -> Belief {
         let mut all = Belief::default();
@@ -256,15 +262,18 @@ impl Bank {
             self.take_first(seen);
             return (None, Vec::new());
         }
+        let suspicion = self.suspicion;
         if let Some(evidence) = self.suspect(seen) {
             self.evidence = evidence;
             return (None, Vec::new());
         }
+        let besides = suspicion.and_then(|suspicion| self.on_a_shorter_path(seen, suspicion));
         self.hold(seen);
         self.count = self.count.saturating_add(1);
         let mut after = self.without_past();
         after.evidence = after.absorb(seen);
         let mut others = self.surprise(seen, slack, &mut after);
+        others.extend(besides);
         let recent = core::mem::take(&mut self.recent);
         *self = after;
         if others.is_empty() {
@@ -303,6 +312,15 @@ impl Bank {
         for filter in &mut self.members {
             filter.correct(&[by, 0.0, 0.0, 0.0], -1.0, 1.0);
             filter.inflate(&[0.0, slack, 0.0, 0.0], 1.0);
+        }
+        self.combine();
+    }
+
+    /// See [`Panel::go_ahead`](crate::panel::Panel::go_ahead).
+    pub(crate) fn go_ahead(&mut self, by: f64, variance: f64) {
+        self.suspicion = None;
+        for filter in &mut self.members {
+            filter.correct(&[1.0, 0.0, 0.0, 0.0], by, variance);
         }
         self.combine();
     }

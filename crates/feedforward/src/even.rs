@@ -167,6 +167,13 @@ impl Even {
         }
     }
 
+    /// See [`Panel::go_ahead`](crate::panel::Panel::go_ahead).
+    pub(crate) fn go_ahead(&mut self, by: f64, variance: f64) {
+        for filter in &mut self.members {
+            filter.correct(&[1.0, 0.0, 0.0, 0.0], by, variance);
+        }
+    }
+
     /// See [`Panel::turn`](crate::panel::Panel::turn).
     pub(crate) fn turn(&mut self, by: f64) {
         for filter in &mut self.members {

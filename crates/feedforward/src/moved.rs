@@ -16,6 +16,7 @@
 use crate::bank::{Bank, Seen};
 use crate::delay::read;
 use crate::filter::{BOTH_FLOORS, sums};
+use crate::surprise::{Other, PATH};
 
 /// Earlier by so many standard deviations than the floor: the accounts are weighed, after all ...
 const EARLY: f64 = 4.0;
@@ -24,7 +25,7 @@ const ROOM: f64 = 4.0;
 /// What is earlier by so many standard deviations is ruled out.
 const NEVER: f64 = 6.0;
 /// Logarithm of how unlikely it is beforehand that the server has moved, ...
-const MOVED: f64 = 8.0;
+const MOVED: f64 = 10.0;
 /// ... and that it does so again: it may drift.
 const AGAIN: f64 = 1.0;
 /// The first early packet may have met a queue as well: of up to so many times what is typical, ...
@@ -47,15 +48,15 @@ pub(super) struct Suspicion {
     /// How likely each is, and that it is right again.
     ahead: [f64; STEPS],
     right: f64,
-    /// When it was last where it belongs, s since the bank's first exchange.
+    /// When it was last where it belongs, s since the bank's first exchange, and how long before that
+    /// exchange the one before was, s.
     since: f64,
+    gap: f64,
+    /// How far our rate may stray.
+    strays: f64,
 }
 
 impl Suspicion {
-    fn new(first: f64, step: f64, since: f64) -> Suspicion {
-        Suspicion { first, step, ahead: [1.0 / STEPS as f64; STEPS], right: 0.0, since }
-    }
-
     /// How far ahead the server is by the k-th, give or take half a step, s.
     fn by(&self, k: usize) -> (f64, f64) {
         (self.first + k as f64 * self.step, self.step / 2.0)
@@ -77,6 +78,13 @@ impl Suspicion {
         (self, top + libm::log(sum))
     }
 
+    /// How well that is known, s².
+    fn variance(&self) -> f64 {
+        let (mean, sum) = (self.mean(), self.ahead.iter().sum::<f64>());
+        let by = |k: usize| (self.by(k).0 - mean) * (self.by(k).0 - mean);
+        self.step * self.step / 12.0 + (0..STEPS).map(|k| self.ahead[k] * by(k)).sum::<f64>() / sum
+    }
+
     /// How far ahead the server is if it is not right, s.
     fn mean(&self) -> f64 {
         let sum: f64 = (0..STEPS).map(|k| self.ahead[k] * self.by(k).0).sum();
@@ -87,8 +95,9 @@ impl Suspicion {
 impl Bank {
     /// What it would be if the server has moved, if an exchange is a sign of that.
     pub(super) fn with_another_server(&self, seen: Seen) -> Option<Bank> {
-        let ahead = self.server_ahead(seen, EARLY, ROOM * self.strays? * self.gap)?;
-        let (suspicion, evidence) = self.suspicion_of(ahead).after(|by| self.likely(seen, by));
+        let strays = self.strays?;
+        let ahead = self.server_ahead(seen, EARLY, ROOM * strays * self.gap)?;
+        let (suspicion, evidence) = self.suspicion_of(ahead, strays).after(|by| self.likely(seen, by));
         let mut bank = self.without_past();
         bank.suspicion = Some(suspicion);
         bank.set_evidence(evidence - MOVED);
@@ -99,10 +108,11 @@ impl Bank {
     /// (logarithm); nothing, if the server is right again, or it is something else: the exchange is one as any other then.
     pub(super) fn suspect(&mut self, seen: Seen) -> Option<f64> {
         let before = self.suspicion.take()?;
-        let strayed = ROOM * self.strays? * (self.time - before.since);
+        let strayed = ROOM * before.strays * (self.time - before.since);
         let (mut suspicion, mut evidence) = before.after(|by| self.likely(seen, by));
         if let Some(ahead) = self.server_ahead(seen, NEVER, strayed) {
-            let again = Suspicion { since: before.since, ..self.suspicion_of(ahead) };
+            let Suspicion { since, gap, strays, .. } = before;
+            let again = Suspicion { since, gap, ..self.suspicion_of(ahead, strays) };
             let (again, likely) = again.after(|by| self.likely(seen, by));
             if likely - AGAIN > evidence {
                 (suspicion, evidence) = (again, likely - AGAIN);
@@ -116,6 +126,21 @@ impl Bank {
         Some(evidence)
     }
 
+    /// The server has moved, and the path has become shorter besides, if the exchange is early for all that the
+    /// server may have done.
+    pub(super) fn on_a_shorter_path(&self, seen: Seen, suspicion: Suspicion) -> Option<Bank> {
+        if suspicion.right >= RIGHT {
+            return None;
+        }
+        let late = self.late(seen, (suspicion.mean(), 0.0));
+        let by = late.map(|(late, deviation)| if late < -NEVER * deviation { -late } else { 0.0 });
+        let mut bank = self.with_shorter_path(by, Other::Kept);
+        let (suspicion, evidence) = suspicion.after(|by| bank.likely(seen, by));
+        bank.suspicion = Some(suspicion);
+        bank.set_evidence(evidence - PATH);
+        by.iter().any(|by| *by > 0.0).then_some(bank)
+    }
+
     /// Whether the server may have moved.
     pub(super) fn suspects(&self) -> bool {
         self.suspicion.is_some()
@@ -126,18 +151,29 @@ impl Bank {
         self.suspicion.filter(|suspicion| suspicion.right < 0.5).map(|suspicion| suspicion.mean())
     }
 
-    /// Whether our oscillator may have gone where this bank has it, if it was where `steady` has it when
-    /// the server was last where it belongs.
-    pub(super) fn may_come_from(&self, steady: &Bank) -> bool {
-        let (Some(suspicion), Some(strays)) = (steady.suspicion, steady.strays) else {
-            return true;
-        };
+    /// How well that is known, s².
+    pub(super) fn ahead_variance(&self) -> Option<f64> {
+        self.suspicion.map(|suspicion| suspicion.variance())
+    }
+
+    /// How unlikely it is (logarithm) that our oscillator has gone where this bank has it, if it was where
+    /// `steady` has it when the server was last where it belongs.
+    ///
+    /// It may have begun to go earlier than that: where queues are long they hide it. At a rate r it
+    /// was x off after x / r seconds, and none of the packets of that time waited for less than that: with queues of
+    /// the mean s, and one packet every g seconds, that has the probability exp(−x² / 2rgs).
+    pub(super) fn strayed_from(&self, steady: &Bank) -> f64 {
+        let Some(suspicion) = steady.suspicion else { return 0.0 };
         let (one, other) = (&self.now, &steady.now);
-        let known = |variance: f64| NEVER * libm::sqrt(variance);
-        let room = ROOM * strays;
-        (one.rate - other.rate).abs() <= room + known(other.rate_var)
-            && (one.theta - other.theta).abs()
-                <= room * (self.time - suspicion.since) + known(other.theta_var)
+        let beyond = |by: f64, variance: f64, room: f64| {
+            (by.abs() - room - NEVER * libm::sqrt(variance)).max(0.0)
+        };
+        let by = one.rate - other.rate;
+        let rate = beyond(by, other.rate_var, suspicion.strays) / (ROOM * suspicion.strays);
+        let gone = by.abs() * (self.time - suspicion.since);
+        let theta = beyond(one.theta - other.theta, other.theta_var, gone);
+        let hides = suspicion.strays.max(by.abs().min(ROOM * suspicion.strays)) * suspicion.gap * steady.idle();
+        theta * theta / (2.0 * hides).max(f64::MIN_POSITIVE) + rate * rate / 2.0
     }
 
     /// How far ahead the server must be at least, s (negative: behind), if an exchange is early by more than `sigmas`
@@ -155,11 +191,23 @@ impl Bank {
     }
 
     /// That it has just moved, by that at least.
-    fn suspicion_of(&self, ahead: f64) -> Suspicion {
-        let idle = (self.laws[0].idle() + self.laws[1].idle()) / 2.0;
+    fn suspicion_of(&self, ahead: f64, strays: f64) -> Suspicion {
         let deviation = libm::sqrt(self.now.theta_var);
-        let range = (QUEUED * idle).max(VAGUE * deviation).copysign(ahead);
-        Suspicion::new(ahead, range / STEPS as f64, self.time - self.gap)
+        let range = (QUEUED * self.idle()).max(VAGUE * deviation).copysign(ahead);
+        Suspicion {
+            first: ahead,
+            step: range / STEPS as f64,
+            ahead: [1.0 / STEPS as f64; STEPS],
+            right: 0.0,
+            since: self.time - self.gap,
+            gap: self.gap,
+            strays,
+        }
+    }
+
+    /// The typical delay on the idle path, s.
+    fn idle(&self) -> f64 {
+        (self.laws[0].idle() + self.laws[1].idle()) / 2.0
     }
 
     /// How late both directions are if the server is so far ahead, give or take so much, and how well that is

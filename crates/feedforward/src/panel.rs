@@ -125,10 +125,11 @@ impl Panel {
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
         let sharp = self.soft_log < 0.0;
-        // Where floors are blurred, queues that are alike count, or nothing is certain, floors do not tell.
-        let steps = self.strays.filter(|_| sharp && !self.doubtful && self.even_log < 0.0);
+        // Where floors surely are blurred, queues that are alike count, or nothing is certain, floors do not tell.
+        let tells = self.soft_log < SURE && self.even_log < 0.0 && !self.doubtful;
+        let steps = self.strays.filter(|_| tells);
         self.sharp.each(|bank| bank.expect(sharp, steps));
-        self.soft.each(|bank| bank.expect(false, None));
+        self.soft.each(|bank| bank.expect(false, steps));
         let soft_leads = self.soft_log > 0.0;
         let shift = self.banks(soft_leads).0.take(seen, slack);
         if self.ahead().is_some() {
@@ -160,7 +161,21 @@ impl Panel {
 
     /// How far ahead the server is, s, if its time has moved.
     pub(crate) fn ahead(&self) -> Option<f64> {
-        if self.soft_log > 0.0 { self.soft.ahead() } else { self.sharp.ahead() }
+        let ((a, by), (b, other)) = (self.sharp.ahead(), self.soft.ahead());
+        let soft = share(self.soft_log);
+        let (a, b) = (a * (1.0 - soft), b * soft);
+        (a + b > 0.5).then(|| (a * by + b * other) / (a + b))
+    }
+
+    /// The server is believed, which is `by` ahead: floors and laws stay.
+    pub(crate) fn go_ahead(&mut self, by: f64) {
+        let variance = self.sharp.ahead_variance().or(self.soft.ahead_variance()).unwrap_or(0.0);
+        for accounts in [&mut self.sharp, &mut self.soft] {
+            accounts.settle();
+            accounts.each(|bank| bank.go_ahead(by, variance));
+        }
+        self.even.go_ahead(by, variance);
+        self.combine();
     }
 
     /// Whether what is known of the last 1000 s is as good as what is known of now: round trips did not
@@ -236,6 +251,7 @@ impl Panel {
 
     /// Whoever is left behind goes on from the other's clock.
     fn follow(&mut self, seen: Seen, slack: f64) {
+        self.turn_the_other();
         let (floored, even) = (self.floored(), self.even.now());
         let apart = (floored.theta - even.theta).abs();
         let sure = self.doubtful || self.even_log > SURE;
@@ -261,6 +277,21 @@ impl Panel {
         }
     }
 
+    /// Of the two that know floors, the one that surely is the worse may have taken for floors what the clock
+    /// did. Its packets do not tell the difference: it is where the other has it.
+    fn turn_the_other(&mut self) {
+        let (sharp, soft) = (self.sharp.now(), self.soft.now());
+        let by = sharp.theta - soft.theta;
+        if by.abs() <= APART * libm::sqrt(sharp.theta_var + soft.theta_var) {
+            return;
+        }
+        if self.soft_log > SURE {
+            self.sharp.each(|bank| bank.turn(by));
+        } else if self.soft_log < -SURE {
+            self.soft.each(|bank| bank.turn(-by));
+        }
+    }
+
     /// What the two that know floors say.
     fn floored(&self) -> Belief {
         let soft = share(self.soft_log);
@@ -270,7 +301,7 @@ impl Panel {
 
     fn combine(&mut self) {
         if self.ahead().is_some() {
-            self.now = if self.soft_log > 0.0 { self.soft.now() } else { self.sharp.now() };
+            self.now = self.floored();
             return;
         }
         let (floored, mut even) = (self.floored(), self.even.now());

@@ -18,8 +18,10 @@ const EARLY_ELSEWHERE: f64 = 6.0;
 /// Logarithm of how unlikely it is beforehand that the oscillator has changed just now, beyond what
 /// the bank allows for ...
 const CLOCK: f64 = 20.0;
+/// ... or if it is that or the server (what it would have to have done is charged besides), ...
+const INSTEAD: f64 = 10.0;
 /// ... and that the path became shorter, ...
-const PATH: f64 = 13.0;
+pub(super) const PATH: f64 = 13.0;
 /// ... where what looks like it may be chance ...
 const PATH_ELSEWHERE: f64 = 15.0;
 /// ... and where it did so a moment ago, so that its floors are hardly known: it is the same change.
@@ -40,7 +42,7 @@ const PROVEN: u32 = 256;
 
 /// What becomes of the floor of a direction that was not early.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Other {
+pub(super) enum Other {
     /// It may be another one as well, as this packet may have met a queue.
     Opened,
     /// It is what it was.
@@ -105,7 +107,10 @@ impl Bank {
         if early == [0.0; 2] {
             return others;
         }
-        consider(self.with_another_clock(early[0].max(early[1]), slack), CLOCK + doubt);
+        // Where it is the server or the clock, it is for what the clock does then to tell.
+        let server = self.with_another_server(seen);
+        let clock = if server.is_some() { INSTEAD } else { CLOCK + doubt };
+        consider(self.with_another_clock(early[0].max(early[1]), slack), clock);
         // A queue of the other direction may hide what the round trip does not show, but what waited
         // long hides everything.
         let hidden = sure && !self.held;
@@ -123,7 +128,7 @@ impl Bank {
         if hidden && !settling && (0..2).any(|d| early[d] == 0.0 && self.hides(d, early)) {
             consider(self.with_shorter_path(early, Other::Opened), path);
         }
-        others.extend(self.with_another_server(seen));
+        others.extend(server);
         others
     }
 
@@ -152,7 +157,7 @@ impl Bank {
     /// the path is then taken to be symmetric, and half of it goes to the offset. After an hour of
     /// packets at the old floor it is a change of route rather: the clock is where it was, and knows
     /// enough to go on by itself until the new floors are found.
-    fn with_shorter_path(&self, by: [f64; 2], other: Other) -> Bank {
+    pub(super) fn with_shorter_path(&self, by: [f64; 2], other: Other) -> Bank {
         let mut bank = self.without_past();
         bank.changed = Some(bank.count);
         let hidden = self.count < PROVEN;

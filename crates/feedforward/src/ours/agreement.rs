@@ -16,8 +16,9 @@ use crate::{Accepted, Refusal};
 /// Share of the newest exchange in the running mean of the excess delay.
 const EXCESS_GAIN: f64 = 1.0 / 16.0;
 
-/// After so long without an exchange, s, more than the longest poll, an oscillator may be anywhere.
-const SILENCE: f64 = 1200.0;
+/// After so long without an exchange, s, an oscillator may be anywhere: at the longest poll, if two in a row
+/// are lost.
+const SILENCE: f64 = 3100.0;
 
 /// What was known, carried forward to the arrival of an exchange, and what that says itself.
 pub(super) struct Carried {

@@ -64,6 +64,31 @@ impl Ours {
         Ok(step)
     }
 
+    /// The newcomers are believed, which the filter has held off: it knows how far ahead they are better than any
+    /// packet of theirs, and the path is what it was. What comes back is the step.
+    fn go_ahead(&mut self, state: &mut State, q: &Quarantine, by: f64) -> Span {
+        let rates = self.rates(state, q.newest.received);
+        state.filter.go_ahead(by);
+        state.corridor = q.corridor(self.seconds(q.newest.received, state.at), rates);
+        self.begin_again(state, state.at);
+        span(by)
+    }
+
+    /// What was known of time is another server's, as it were, from `at` on.
+    fn begin_again(&mut self, state: &mut State, at: Count) {
+        state.begun = at;
+        state.promise = Promise::new(at, state.corridor);
+        state.hindsight.forget();
+        state.likely = state.corridor;
+        state.quarantine = None;
+        state.unproven = false;
+        state.directions = Floor::new();
+        if let Some(declared) = &mut state.declared {
+            declared.forget();
+        }
+        self.slow.clear(state.floor_known());
+    }
+
     /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not, that
     /// is the end of them, unless it could be theirs. Where it is the filter that holds them off, it tells.
     pub(super) fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
@@ -102,6 +127,9 @@ impl Ours {
         evidence: Evidence,
     ) -> (Span, Measured) {
         let mut m = q.newest;
+        if let (Some(by), Evidence::Step) = (state.filter.ahead(), evidence) {
+            return (self.go_ahead(state, q, by), m);
+        }
         let rates = self.rates(state, m.received);
         let old = state.filter.now().later(self.seconds(state.at, m.received));
         let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
@@ -130,17 +158,7 @@ impl Ours {
         let dt = self.seconds(state.last_used, m.received);
         state.rtt.push(m.round_trip(rates.rate), dt);
         state.at = m.received;
-        state.begun = m.received;
-        state.promise = Promise::new(m.received, state.corridor);
-        state.hindsight.forget();
-        state.likely = state.corridor;
-        state.quarantine = None;
-        state.unproven = false;
-        state.directions = Floor::new();
-        if let Some(declared) = &mut state.declared {
-            declared.forget();
-        }
-        self.slow.clear(state.floor_known());
+        self.begin_again(state, m.received);
         (step, m)
     }
 
