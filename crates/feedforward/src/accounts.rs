@@ -58,7 +58,12 @@ impl Accounts {
     /// As long as nothing happens there is one.
     pub(crate) fn new(bank: Bank) -> Accounts {
         let evidence = bank.evidence();
-        Accounts { best: Account { bank, log: 0.0, debt: 0.0 }, others: Vec::new(), quiet: 0, evidence }
+        Accounts {
+            best: Account { bank, log: 0.0, debt: 0.0 },
+            others: Vec::new(),
+            quiet: 0,
+            evidence,
+        }
     }
 
     /// The likeliest.

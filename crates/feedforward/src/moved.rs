@@ -24,8 +24,10 @@ const EARLY: f64 = 4.0;
 const ROOM: f64 = 4.0;
 /// What is earlier by so many standard deviations is ruled out.
 const NEVER: f64 = 6.0;
+/// How well an account knows its own rate, in standard deviations.
+const SPREAD: f64 = 1.0;
 /// Logarithm of how unlikely it is beforehand that the server has moved, ...
-const MOVED: f64 = 10.0;
+const MOVED: f64 = 8.0;
 /// ... and that it does so again: it may drift.
 const AGAIN: f64 = 1.0;
 /// The first early packet may have met a queue as well: of up to so many times what is typical, ...
@@ -97,7 +99,8 @@ impl Bank {
     pub(super) fn with_another_server(&self, seen: Seen) -> Option<Bank> {
         let strays = self.strays?;
         let ahead = self.server_ahead(seen, EARLY, ROOM * strays * self.gap)?;
-        let (suspicion, evidence) = self.suspicion_of(ahead, strays).after(|by| self.likely(seen, by));
+        let (suspicion, evidence) =
+            self.suspicion_of(ahead, strays).after(|by| self.likely(seen, by));
         let mut bank = self.without_past();
         bank.suspicion = Some(suspicion);
         bank.set_evidence(evidence - MOVED);
@@ -165,14 +168,17 @@ impl Bank {
     pub(super) fn strayed_from(&self, steady: &Bank) -> f64 {
         let Some(suspicion) = steady.suspicion else { return 0.0 };
         let (one, other) = (&self.now, &steady.now);
+        let Suspicion { since, gap, strays, .. } = suspicion;
         let beyond = |by: f64, variance: f64, room: f64| {
             (by.abs() - room - NEVER * libm::sqrt(variance)).max(0.0)
         };
-        let by = one.rate - other.rate;
-        let rate = beyond(by, other.rate_var, suspicion.strays) / (ROOM * suspicion.strays);
-        let gone = by.abs() * (self.time - suspicion.since);
+        let by = (one.rate - other.rate).abs();
+        let rate = beyond(by, other.rate_var, strays) / (ROOM * strays);
+        // It knows its own rate no better than it does.
+        let likely = (by + SPREAD * libm::sqrt(one.rate_var)).min(ROOM * strays).max(strays);
+        let gone = likely * (self.time - since) + libm::sqrt(one.theta_var);
         let theta = beyond(one.theta - other.theta, other.theta_var, gone);
-        let hides = suspicion.strays.max(by.abs().min(ROOM * suspicion.strays)) * suspicion.gap * steady.idle();
+        let hides = likely * gap * steady.idle();
         theta * theta / (2.0 * hides).max(f64::MIN_POSITIVE) + rate * rate / 2.0
     }
 
