@@ -24,8 +24,6 @@ const EARLY: f64 = 4.0;
 const ROOM: f64 = 4.0;
 /// What is earlier by so many standard deviations is ruled out.
 const NEVER: f64 = 6.0;
-/// How well an account knows its own rate, in standard deviations.
-const SPREAD: f64 = 1.0;
 /// Logarithm of how unlikely it is beforehand that the server has moved, ...
 const MOVED: f64 = 8.0;
 /// ... and that it does so again: it may drift.
@@ -175,7 +173,7 @@ impl Bank {
         let by = (one.rate - other.rate).abs();
         let rate = beyond(by, other.rate_var, strays) / (ROOM * strays);
         // It knows its own rate no better than it does.
-        let likely = (by + SPREAD * libm::sqrt(one.rate_var)).min(ROOM * strays).max(strays);
+        let likely = (by + libm::sqrt(one.rate_var)).min(ROOM * strays).max(strays);
         let gone = likely * (self.time - since) + libm::sqrt(one.theta_var);
         let theta = beyond(one.theta - other.theta, other.theta_var, gone);
         let hides = likely * gap * steady.idle();

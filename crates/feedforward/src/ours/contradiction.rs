@@ -201,7 +201,7 @@ impl Ours {
         let queued = m.excess(state).max(0.0) / 2.0 + state.excess + m.stamp_errors();
         let seconds = |from, to| self.seconds(from, to);
         let recalled = state.hindsight.explains(m.received, now.theta, q.step, queued, seconds)?;
-        let rate = SlowRate { rate: recalled.rate.mean, error: recalled.causal.error };
+        let rate = SlowRate { rate: recalled.rate, error: recalled.causal.error };
         let broken = Broken::recalled(recalled.at, rate);
         Some(self.go_back(state, m, *own, broken))
     }

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use truechimer_time::Count;
 
 use crate::bank::Belief;
-use crate::filter::Known;
 use crate::slow::SlowRate;
 
 /// So often what the clock is is remembered, s, ...
@@ -34,8 +33,7 @@ struct Memory {
 /// Where an earlier clock would be now, and the mean rate as it was known then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recalled {
-    pub(super) theta: Known,
-    pub(super) rate: Known,
+    pub(super) rate: f64,
     pub(super) causal: SlowRate,
     /// Since when it has not been followed.
     pub(super) at: Count,
@@ -92,12 +90,7 @@ impl Hindsight {
             let room = SIGMAS * deviation + queued;
             let likely = libm::log(deviation + queued)
                 + off * off / (2.0 * (deviation + queued) * (deviation + queued));
-            let recalled = Recalled {
-                theta: Known { mean: clock.theta, deviation },
-                rate: Known { mean: clock.rate, deviation: libm::sqrt(clock.rate_var) },
-                causal: memory.causal,
-                at: memory.at,
-            };
+            let recalled = Recalled { rate: clock.rate, causal: memory.causal, at: memory.at };
             (off.abs() <= room && room <= SHARE * step.abs()).then_some((likely, recalled))
         });
         recalled.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, recalled)| recalled)
