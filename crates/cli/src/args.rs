@@ -129,7 +129,8 @@ Examples:
   truechimer run --server 127.0.0.1:11123 --poll 1 --page /tmp/clock
 
 Signals: TERM and INT end the daemon cleanly; HUP reads the configuration again without losing
-what was learnt. The system clock is left alone unless the configuration says otherwise.
+what was learnt, and looks up again who no longer answers. The system clock is left alone
+unless the configuration says otherwise.
 
 Environment:
   TRUECHIMER_PAGE              the clock page, if --page does not name it

@@ -184,14 +184,12 @@ impl Engine {
                     others.filter_map(Source::address).map(canonical).collect();
                 if let Some(source) = self.source(source) {
                     let name = source.name();
-                    let failed = result.as_ref().err().cloned();
                     // Names of a pool may have the same addresses: each source takes one of its own.
                     let result = result.map(|mut addresses| {
                         addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
                         addresses
                     });
-                    source.resolved(result, at);
-                    if let Some(error) = failed {
+                    if let Some(error) = source.resolved(result, at) {
                         note(&mut actions, Level::Warning, format!("{name}: {error}"));
                     }
                 }

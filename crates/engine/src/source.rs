@@ -86,6 +86,8 @@ pub(crate) struct Source {
     /// What the poll interval is multiplied with because the server wants fewer requests.
     slow_down: u32,
     resolve_wait: u32,
+    /// Why the last look-up failed.
+    unresolvable: Option<String>,
     /// Requests in a row without a usable reply, to this address and in all.
     misses: u32,
     silence: u32,
@@ -93,6 +95,8 @@ pub(crate) struct Source {
     chances: u32,
     /// Whether the server answered the newest request, if only to refuse.
     answered: bool,
+    /// Whether the network said that it could not be delivered.
+    undelivered: bool,
     reach: u8,
     last: Option<Last>,
     /// The newest reply that could be understood, whether it was used or is held off.
@@ -192,10 +196,12 @@ impl Source {
             plan: Plan::Resolve(at),
             slow_down: 1,
             resolve_wait: RESOLVE_RETRY.0,
+            unresolvable: None,
             misses: 0,
             silence: 0,
             chances: if awaited { CHANCE } else { 0 },
             answered: true,
+            undelivered: false,
             reach: 0,
             last: None,
             newest: None,
@@ -223,7 +229,8 @@ impl Source {
         (&self.config.host, self.config.port) == (&config.host, config.port)
     }
 
-    /// Takes over another poll interval without forgetting anything.
+    /// Takes over another poll interval without forgetting anything; a server that is lost is looked
+    /// up at once.
     pub(crate) fn reconfigure(&mut self, config: SourceConfig, at: Count) {
         let faster = config.poll < self.config.poll;
         if config.asymmetry != self.config.asymmetry {
@@ -236,6 +243,13 @@ impl Source {
         if let (true, Plan::Poll(next)) = (faster, self.plan) {
             let soon = self.after(at, self.interval());
             self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
+        }
+        // Whoever has the configuration read again may have mended the name.
+        let lost = self.reach == 0 && self.silence >= MISSES_PER_ADDRESS;
+        match self.plan {
+            Plan::Poll(_) if lost => self.look_up(at),
+            Plan::Resolve(_) => self.plan = Plan::Resolve(at),
+            _ => {}
         }
     }
 
@@ -337,7 +351,7 @@ impl Source {
             self.misses = self.misses.saturating_add(1);
             self.silence = self.silence.saturating_add(1);
             self.chances = self.chances.saturating_sub(1);
-            if !self.answered {
+            if !self.answered && !self.undelivered {
                 self.timeouts = self.timeouts.saturating_add(1);
                 self.trouble = Some("no reply: server down, or packets lost or blocked".into());
                 if self.silence == CHANCE {
@@ -345,7 +359,9 @@ impl Source {
                     notes.push(Action::Note { level: Level::Warning, text });
                 }
             }
-            // A server that refuses is there: it is left only for another of its addresses.
+            // A server that refuses is there: it is left only for another of its addresses. Where
+            // the network refuses there is none, or somebody forged that: it is worth no more than
+            // silence, and so hurries nobody.
             let elsewhere = !self.answered || self.address_index + 1 < self.addresses.len();
             if self.misses >= MISSES_PER_ADDRESS && elsewhere {
                 self.move_on(at);
@@ -359,7 +375,7 @@ impl Source {
         let packet = association.request(random());
         let to = association.server();
         self.requests = self.requests.saturating_add(1);
-        self.answered = false;
+        (self.answered, self.undelivered) = (false, false);
         self.reach <<= 1;
         self.ramp.step();
         // Up to 1/64 early, so that many clients do not ask in step and polls do not beat with
@@ -376,20 +392,23 @@ impl Source {
 
     /// The address does not answer: the next one, or look the name up again.
     fn move_on(&mut self, at: Count) {
-        self.misses = 0;
         self.address_index += 1;
         match (self.addresses.get(self.address_index), &mut self.association) {
             (Some(&address), Some(association)) => {
+                self.misses = 0;
                 association.move_to(address);
                 self.plan = Plan::Poll(at);
             }
-            (_, association) => {
-                if let Some(association) = association {
-                    association.give_up();
-                }
-                self.plan = Plan::Resolve(at);
-            }
+            _ => self.look_up(at),
         }
+    }
+
+    fn look_up(&mut self, at: Count) {
+        self.misses = 0;
+        if let Some(association) = &mut self.association {
+            association.give_up();
+        }
+        self.plan = Plan::Resolve(at);
     }
 
     /// A usable reply came from this address. If the one before came from another, it is another machine
@@ -416,26 +435,30 @@ impl Source {
         self.news.take()
     }
 
-    /// The look-up's answer.
-    pub(crate) fn resolved(&mut self, result: Result<Vec<SocketAddr>, String>, at: Count) {
+    /// The look-up's answer. Returns why it failed, if that is new.
+    pub(crate) fn resolved(
+        &mut self,
+        result: Result<Vec<SocketAddr>, String>,
+        at: Count,
+    ) -> Option<String> {
         if self.plan != Plan::Resolving {
-            return;
+            return None;
         }
         let failure = match result {
             Ok(addresses) if addresses.is_empty() => "the name has no address".to_owned(),
             Ok(addresses) => {
-                self.resolve_wait = RESOLVE_RETRY.0;
+                (self.resolve_wait, self.unresolvable) = (RESOLVE_RETRY.0, None);
                 // Only a source whose addresses have all failed is looked up again: begin anew.
                 self.address_index = 0;
                 self.addresses = addresses;
-                let Some(&address) = self.addresses.first() else { return };
+                let address = *self.addresses.first()?;
                 match &mut self.association {
                     Some(association) if association.server() == address => {}
                     Some(association) => association.move_to(address),
                     none => *none = Some(Association::new(address)),
                 }
                 self.plan = Plan::Poll(at);
-                return;
+                return None;
             }
             Err(error) => error,
         };
@@ -443,15 +466,27 @@ impl Source {
         self.chances = 0;
         self.trouble = Some(format!("cannot look up {}: {failure}", self.config.host));
         *self.refused.entry("unresolvable".into()).or_insert(0) += 1;
-        self.plan = Plan::Resolve(self.after(at, self.resolve_wait));
+        let (wait, soon) = (self.after(at, self.resolve_wait), self.after(at, self.interval()));
+        self.plan = match (self.addresses.first(), &mut self.association) {
+            // Without a name service, what is known may yet come back: another round.
+            (Some(&address), Some(association)) => {
+                self.address_index = 0;
+                association.move_to(address);
+                Plan::Poll(if wait.at_or_after(soon) { soon } else { wait })
+            }
+            _ => Plan::Resolve(wait),
+        };
         self.resolve_wait = (self.resolve_wait * 2).min(RESOLVE_RETRY.1);
+        let new = self.unresolvable.as_ref() != Some(&failure);
+        self.unresolvable = Some(failure);
+        self.unresolvable.clone().filter(|_| new)
     }
 
     /// A request did not get through. The poll goes on; returns the trouble if it is new.
     pub(crate) fn undelivered(&mut self, error: &str) -> Option<String> {
         *self.refused.entry("undelivered".into()).or_insert(0) += 1;
-        // The network answered: "no reply" would say less.
-        self.answered = true;
+        // "No reply" would say less.
+        self.undelivered = true;
         self.note_trouble(format!("request not delivered: {error}"))
     }
 

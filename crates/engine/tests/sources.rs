@@ -101,6 +101,110 @@ fn a_dead_address_is_left_for_the_next() {
     assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s1")));
 }
 
+/// Runs for so long; requests to a server that is down are refused by the network at once.
+fn run_refused(world: &mut World, seconds: i64) {
+    let mut seen = world.sent.len();
+    for _ in 0..seconds {
+        world.run(1);
+        for i in seen..world.sent.len() {
+            let source = world.sent[i].1;
+            let at = world.engine.report(world.now).sources[0].address;
+            if at.is_some_and(|at| !world.servers.get(&at).is_some_and(|server| server.up)) {
+                let error = "connection refused".into();
+                world.event(Event::Undelivered { source, error });
+            }
+        }
+        seen = world.sent.len();
+    }
+}
+
+fn looked_up(world: &World) -> usize {
+    world.log.iter().filter(|(_, e)| matches!(e, Event::Resolved { .. })).count()
+}
+
+#[test]
+fn an_address_that_refuses_is_looked_up_again() {
+    let mut world = World::new(&["s1"], start());
+    run_refused(&mut world, 300);
+    world.assert_true();
+    world.server("s1").up = false;
+    let sent = world.sent.len();
+    run_refused(&mut world, 1000);
+    let sent = world.sent.len() - sent;
+    let again = looked_up(&world) - 1;
+    assert!(again >= 3 && again <= sent / 8, "{again} look-ups, {sent} requests");
+    let source = &world.engine.report(world.now).sources[0];
+    assert!(source.trouble.as_ref().unwrap().contains("not delivered"), "{:?}", source.trouble);
+    assert_eq!(source.timeouts, 0, "the network answered");
+    // The name leads elsewhere now.
+    world.servers.insert(address("s2"), HONEST);
+    world.moved = Some(address("s2"));
+    run_refused(&mut world, 300);
+    world.assert_true();
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s2")));
+}
+
+#[test]
+fn a_second_address_that_refuses_leads_back_to_the_first() {
+    let mut world = World::new(&["s1"], start());
+    world.more_addresses = vec![address("s2")];
+    world.event(Event::Configure(config(&[])));
+    world.event(Event::Configure(config(&["s1"])));
+    run_refused(&mut world, 100);
+    world.server("s1").up = false;
+    run_refused(&mut world, 160);
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s2")));
+    world.server("s1").up = true;
+    run_refused(&mut world, 300);
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s1")));
+    world.assert_true();
+}
+
+#[test]
+fn a_refusal_does_not_make_a_server_that_answers_be_left() {
+    let mut world = World::new(&["s1"], start());
+    world.run(300);
+    for _ in 0..100 {
+        let source = world.sent.last().unwrap().1;
+        world.event(Event::Undelivered { source, error: "forged".into() });
+        world.run(16);
+    }
+    assert_eq!(looked_up(&world), 1);
+    world.assert_true();
+}
+
+#[test]
+fn a_server_that_is_lost_is_looked_up_when_the_configuration_is_read_again() {
+    let mut world = World::new(&["s1"], start());
+    run_refused(&mut world, 300);
+    world.event(Event::Configure(config(&["s1"])));
+    assert_eq!(looked_up(&world), 1, "it is there");
+    world.server("s1").up = false;
+    run_refused(&mut world, 160);
+    let before = looked_up(&world);
+    world.servers.insert(address("s2"), HONEST);
+    world.moved = Some(address("s2"));
+    world.event(Event::Configure(config(&["s1"])));
+    assert_eq!(looked_up(&world), before + 1);
+    world.run(1);
+    assert_eq!(world.engine.report(world.now).sources[0].address, Some(address("s2")));
+    world.assert_true();
+}
+
+#[test]
+fn known_addresses_are_asked_while_their_name_cannot_be_looked_up() {
+    let mut world = World::new(&["s1"], start());
+    world.run(300);
+    world.server("s1").up = false;
+    world.nameless = true;
+    run_refused(&mut world, 4000);
+    let told = world.notes.iter().filter(|text| text.contains("no name service")).count();
+    assert_eq!(told, 1, "{:?}", world.notes);
+    world.server("s1").up = true;
+    run_refused(&mut world, 20);
+    world.assert_true();
+}
+
 #[test]
 fn an_unresolvable_name_is_shown_and_tried_again() {
     let mut world = World::new(&["s1"], start());

@@ -93,6 +93,10 @@ pub struct World {
     pub notes: Vec<String>,
     /// What every name resolves to besides its own address.
     pub more_addresses: Vec<SocketAddr>,
+    /// What every name resolves to instead of its own address.
+    pub moved: Option<SocketAddr>,
+    /// There is no name service.
+    pub nameless: bool,
     /// Stamps to give to replies instead of the true ones.
     pub stamps: Option<(Stamp, Stamp)>,
 }
@@ -113,6 +117,8 @@ impl World {
             steers: Vec::new(),
             notes: Vec::new(),
             more_addresses: Vec::new(),
+            moved: None,
+            nameless: false,
             stamps: None,
         };
         world.carry_out(actions);
@@ -136,10 +142,12 @@ impl World {
                     self.hosts.insert(source, host.clone());
                     let result = if host == "nowhere" {
                         Err("no such name".into())
+                    } else if self.nameless {
+                        Err("no name service".into())
                     } else if host == "mapped" {
                         Ok(vec!["[::ffff:192.0.2.1]:123".parse().unwrap()])
                     } else {
-                        let first = std::iter::once(address(&host));
+                        let first = std::iter::once(self.moved.unwrap_or(address(&host)));
                         Ok(first.chain(self.more_addresses.iter().copied()).collect())
                     };
                     self.event(Event::Resolved { source, result });
