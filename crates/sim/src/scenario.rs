@@ -180,6 +180,16 @@ fn begin() -> i64 {
     BEGIN
 }
 
+/// Which day of its month (from 1) a day since 1970-01-01 is.
+fn day_of_month(day: i64) -> i64 {
+    // Years that begin in March end with the leap day; 400 of them have 146 097 days.
+    let day = (day + 719_468).rem_euclid(146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    day - (153 * month + 2) / 5 + 1
+}
+
 impl Scenario {
     /// A scenario of the reference figures: 28 hours of which the first four do not count, an
     /// oscillator 10 ppm fast that walks by 10⁻⁹ per √s, poll 16 s, these servers.
@@ -314,6 +324,15 @@ impl Scenario {
         if let Some(leap) = self.leap {
             if leap.midnight.rem_euclid(86_400) != 0 {
                 return Err(format!("leap: midnight = {}: not a midnight, UTC", leap.midnight));
+            }
+            // No server can announce any other.
+            let day = day_of_month(leap.midnight.div_euclid(86_400));
+            if day != 1 {
+                return Err(format!(
+                    "leap: midnight = {}: the midnight before day {day} of a month; must be that \
+                     before the first, as leap seconds come at a month's end",
+                    leap.midnight
+                ));
             }
             let apart = leap.midnight.saturating_sub(self.begin) as f64;
             within("leap: midnight − begin", apart, 0.0, TIME)?;

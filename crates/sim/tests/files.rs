@@ -63,6 +63,7 @@ fn what_is_wrong_is_named_with_its_line() {
         ("poll = 64", "poll = 64\nbegin = 5", 6, "begin = 5"),
         ("poll = 64", "adaptive = [64, 16]", 5, "the smaller one comes first"),
         ("poll = 64", "[leap]\nmidnight = 1814400001", 6, "not a midnight"),
+        ("poll = 64", "[leap]\nmidnight = 1814313600", 6, "the midnight before day 30 of a month"),
         ("poll = 64", "[host]\ntick-ms = 0", 6, "host: tick-ms = 0"),
         ("poll = 64", "[[restart]]\nat-s = -1", 6, "restart 1: at-s = -1"),
         ("poll = 64", "[[host.suspend]]\nfrom-s = 9\nto-s = 3", 7, "must be after from-s = 9"),
