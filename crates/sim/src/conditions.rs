@@ -3,7 +3,7 @@
 use crate::oscillator::{Oscillator, OscillatorSpec};
 use crate::path::{PathSpec, When};
 use crate::scenario::Scenario;
-use crate::server::ServerSpec;
+use crate::server::{ServerSpec, is_absent};
 
 /// How far the counter may be from its nominal rate (docs/bound.md, condition 2).
 const RATE: f64 = 500e-6;
@@ -24,6 +24,15 @@ impl Scenario {
         let honest = self.honest();
         if honest.iter().filter(|honest| **honest).count() * 2 <= honest.len() {
             broken.push("a server is wrong by more than it claims, and no majority is not".into());
+        } else if !self.has_honest_word() {
+            let text = "a server is wrong by more than it claims, and for a while no majority of those \
+                        that answer is not";
+            broken.push(text.into());
+        }
+        if self.leaps_unannounced() {
+            let text = "a leap second comes that neither a list nor a majority of the servers, honest \
+                        ones, announces";
+            broken.push(text.into());
         }
         if !self.servers.iter().all(|server| server.is_as_declared()) {
             broken.push("an asymmetry is declared that the path has not".into());
@@ -40,6 +49,37 @@ impl Scenario {
         }
         broken.extend(self.broken_by_oscillator());
         broken
+    }
+
+    /// Whether a majority of the servers that answer is honest, all the time. Who is wrong once has a
+    /// say all the time: the word of a server that falls silent counts on, ever wider, and so agrees
+    /// with whomever.
+    pub(crate) fn has_honest_word(&self) -> bool {
+        let honest = self.honest();
+        let wrong = honest.iter().filter(|honest| !**honest).count();
+        let most = self.changes.iter().filter_map(|change| change.poll);
+        let most = most.chain(self.adaptive.map(|[_, high]| high)).max().unwrap_or(0);
+        let right = self.servers.iter().zip(&honest).filter(|(_, honest)| **honest);
+        let right: Vec<_> =
+            right.map(|(s, _)| s.absences(s.poll.unwrap_or(self.poll).max(most).into())).collect();
+        // Fewest answer at the beginning of somebody's absence.
+        let begins = right.iter().flatten().map(|(from, _)| *from);
+        let length = self.hours * 3600.0;
+        wrong == 0
+            || begins
+                .chain([0.0])
+                .filter(|t| *t < length)
+                .all(|t| right.iter().filter(|absences| !is_absent(absences, t)).count() > wrong)
+    }
+
+    /// Whether a leap second comes of which the daemon can learn neither by a list nor for sure by
+    /// the servers.
+    pub(crate) fn leaps_unannounced(&self) -> bool {
+        let length = self.hours * 3600.0;
+        let comes = self.leap_second().is_some_and(|leap| leap.at < length);
+        let servers = self.servers.iter().zip(self.honest());
+        let announce = servers.filter(|(s, honest)| *honest && s.announces && !s.smears).count();
+        comes && !self.leap_list && announce * 2 <= self.servers.len()
     }
 
     /// Condition 2: the rate, and how far it strays from its recent mean.
@@ -158,9 +198,46 @@ mod tests {
             change(&mut scenario);
             scenario.broken_conditions()
         };
+        let unannounced = |s: &mut Scenario| s.servers[0].announces = false;
+        let mut leap = find("leap-second-announced").unwrap();
+        assert_eq!(leap.broken_conditions(), Vec::<String>::new());
+        unannounced(&mut leap);
+        assert!(leap.broken_conditions()[0].contains("nor a majority"));
+        assert!(!leap.must_hold());
+        leap.leap_list = true;
+        assert_eq!(leap.broken_conditions(), Vec::<String>::new());
         assert!(with(|s| s.oscillator.walk_per_root_s = 1e-8)[0].contains("walks"));
         assert!(with(|s| s.oscillator.skew_ppm = -600.0)[0].contains("500 ppm"));
         assert!(with(|s| s.max_wander_ppm = 0.05)[0].contains("walks"));
+    }
+
+    #[test]
+    fn who_says_nothing_is_no_part_of_a_majority() {
+        let file = |more: &str| {
+            let head =
+                "name = \"mine\"\n[[server]]\nname = \"a\"\n[[server]]\nname = \"b\"\n[[server]]\n";
+            Scenario::from_toml(&format!("{head}name = \"c\"\n{more}")).unwrap()
+        };
+        let lie = "[[server.lie]]\nfrom-s = 50000\nto-s = 60000\nby-ms = 3\n";
+        let rest = "[[server]]\nname = \"d\"\n[[server.silence]]\nfrom-s = 9\nto-s = 90\n";
+        assert!(file(lie).must_hold());
+        assert!(file(&format!("{lie}{rest}")).must_hold(), "two of three say what is right");
+        for gone in [
+            "[[server.silence]]\nfrom-s = 9\nto-s = 90\n",
+            "[[server.restart]]\nat-s = 9\nsilent-s = 9\n",
+            "[[server.refuse]]\nfrom-s = 9\nto-s = 90\ncode = \"DENY\"\n",
+            "[[server.lapse]]\nfrom-s = 9\nlost-s = 9\nsilent-s = 9\nppm = 1\nclaimed-ppm = 1\n",
+            "[[server.backward.outage]]\nfrom-s = 9\nto-s = 90\n",
+        ] {
+            let alone = format!("[[server]]\nname = \"d\"\n{gone}[[server]]\nname = \"e\"\n{lie}");
+            let scenario = file(&format!("{lie}{alone}"));
+            assert_eq!(scenario.honest().iter().filter(|honest| **honest).count(), 3);
+            let broken = scenario.broken_conditions();
+            assert!(broken[0].contains("that answer"), "{gone}: {broken:?}");
+            assert!(!scenario.must_hold(), "{gone}");
+        }
+        // A silence of who is right does no harm where nobody is wrong.
+        assert!(file("[[server.silence]]\nfrom-s = 9\nto-s = 90\n").must_hold());
     }
 
     #[test]

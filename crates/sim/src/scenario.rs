@@ -401,16 +401,18 @@ impl Scenario {
         self.honest().into_iter().all(|honest| honest)
     }
 
-    /// Whether the bound has to hold: a majority of the servers is honest all the time, no pulse is
-    /// wrong by so little that it is believed, and the counter never jumps unseen. (Where it jumps, or the host sleeps, the promise is void
-    /// until the daemon's next look, at most a second later.)
+    /// Whether the bound has to hold: a majority of the servers, and all the time of those that
+    /// answer, is honest, no pulse is wrong by so little that it is believed, a leap second is
+    /// known of, and the counter never jumps unseen. (Where it jumps, or the host sleeps, the
+    /// promise is void until the daemon's next look, at most a second later.)
     #[must_use]
     pub fn must_hold(&self) -> bool {
         let honest = self.honest();
         let majority = honest.iter().filter(|honest| **honest).count() * 2 > honest.len();
         let pulses = self.pulses.iter().all(PpsSpec::is_harmless);
         let declared = self.servers.iter().all(ServerSpec::is_as_declared);
-        majority && declared && pulses && !self.host.jumps.iter().any(|jump| jump.raw_too)
+        let told = self.has_honest_word() && !self.leaps_unannounced();
+        majority && told && declared && pulses && !self.host.jumps.iter().any(|jump| jump.raw_too)
     }
 
     /// Whether the counter runs on without a break. After one, the old promise stands until the

@@ -1,5 +1,6 @@
 //! Servers: what time they tell, how they come to be wrong about it, and what they claim.
 
+mod absence;
 mod address;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::path::{Path, PathSpec, Recording, Shift};
 use crate::random::Random;
 use truechimer_feedforward::number::{seconds, span};
 
+pub(crate) use absence::is_absent;
 pub use address::AddressSpec;
 
 /// Steps of a wandering server's clock are so far apart, s; between them it is a straight line.
