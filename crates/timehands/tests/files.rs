@@ -184,6 +184,13 @@ fn short_and_long_files_are_refused() {
         let errors = refused(&vec![0; length]);
         assert!(matches!(errors, (PageError::Unfinished { .. }, PageError::Foreign { .. })));
     }
+    // Something else altogether, as anybody's file of text.
+    for content in [&b"x"[..], b"root:*:19000:0:99999:7:::\n"] {
+        let errors = refused(content);
+        assert!(matches!(errors, (PageError::Foreign { .. }, PageError::Foreign { .. })));
+    }
+    let cut = changed(|file| file.set_len(100).unwrap());
+    assert!(matches!(refused(&cut).0, PageError::Unfinished { length: 100, .. }));
     // The page of a version with more to it; to a reader only what the header says matters.
     let mut long = changed(|file| file.write_all_at(&2u32.to_ne_bytes(), 8).unwrap());
     long.resize(2 * layout::SIZE, 0);

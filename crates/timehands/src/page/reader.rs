@@ -3,14 +3,14 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use truechimer_time::Count;
 
 use super::Kept;
 use super::error::PageError;
-use super::layout::{Kind, SIZE};
+use super::layout::{Kind, MAGIC, SIZE};
 use super::map::{self, Lock, Mapping};
 use crate::{Corrupt, Hand, HandRing, Made};
 
@@ -60,6 +60,13 @@ impl PageReader {
             return Err(PageError::Writable { path, mode });
         }
         if meta.len() < SIZE as u64 {
+            // A page that is being made is short only while nothing is in it.
+            let mut begins = [0; 8];
+            let read = file.read_at(&mut begins, 0).map_err(|e| system("read", e))?;
+            let ours = u64::from_ne_bytes(begins) == MAGIC && read == begins.len();
+            if !ours && begins != [0; 8] {
+                return Err(PageError::Foreign { path });
+            }
             return Err(PageError::Unfinished { path, length: meta.len() });
         }
         let mapping = Mapping::of(&file, false).map_err(|e| system("map", e))?;
