@@ -32,7 +32,9 @@ fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<
     );
     page.render_title(out)?;
     page.render_name_section(out)?;
-    page.render_synopsis_section(out)?;
+    let mut synopsis = Vec::new();
+    page.render_synopsis_section(&mut synopsis)?;
+    out.write_all(with_values(command, &String::from_utf8_lossy(&synopsis)).as_bytes())?;
     page.render_description_section(out)?;
     // What is no section of its own says more about the whole.
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -56,6 +58,21 @@ fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<
     }
     paragraph("See also: truechimer(1)", out)?;
     page.render_version_section(out)
+}
+
+/// A synopsis in which options show what their values are: the generator leaves that out.
+fn with_values(command: &clap::Command, synopsis: &str) -> String {
+    command.get_arguments().fold(synopsis.to_owned(), |synopsis, argument| {
+        let (Some(long), Some(names)) = (argument.get_long(), argument.get_value_names()) else {
+            return synopsis;
+        };
+        if !argument.get_action().takes_values() {
+            return synopsis;
+        }
+        let option = format!("\\fB{}\\fR", escaped(&format!("--{long}")));
+        let names: Vec<String> = names.iter().map(|name| escaped(name)).collect();
+        synopsis.replace(&option, &format!("{option} \\fI{}\\fR", names.join(" ")))
+    })
 }
 
 /// The titles that make a section, as they are known from other manual pages. All other paragraphs
@@ -126,6 +143,18 @@ mod tests {
         assert_eq!(made("Columns:\n  a  b"), ".PP\n.B \"Columns:\"\n.nf\na  b\n.fi\n");
         assert_eq!(made("A long line without one"), ".PP\nA long line without one\n");
         assert_eq!(made(".hidden"), ".PP\n\\&.hidden\n");
+    }
+
+    #[test]
+    fn a_synopsis_shows_values() {
+        let mut root = args::command().disable_help_subcommand(true);
+        root.build();
+        let mut page = Vec::new();
+        super::page(root.find_subcommand("run").unwrap(), "truechimer-run", &mut page).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        for says in ["[\\fB\\-\\-replay\\-log\\fR \\fIFILE\\fR]", "[\\fB\\-\\-check\\fR]"] {
+            assert!(page.contains(says), "{says} is not in {page}");
+        }
     }
 
     /// A page without its roff: the text of it, and sections' titles as in the help.
