@@ -395,7 +395,7 @@ mod tests {
                 "accept-step-after = 3600",
                 "t:1: `accept-step-after` must be a time with its unit in quotes, as in \"1h\"",
             ),
-            ("accept-step-after = \"-1s\"", "= \"-1s\": must be 0s to 168h (a week)"),
+            ("accept-step-after = \"-1s\"", "= \"-1s\": must be 0s to 7d (168h)"),
             ("max-wander-ppm = 0", "t:1: `max-wander-ppm` = 0: must be 0.001 to 100"),
             ("max-wander-ppm = -1", "must be 0.001 to 100"),
             ("max-wander-ppm = nan", "t:1: `max-wander-ppm` = nan: not a decimal number"),

@@ -5,7 +5,7 @@ use truechimer_time::Span;
 /// The longest: a week.
 const LONGEST: Span = Span::from_secs(7 * 86_400);
 
-/// A length of time with its unit: a whole or decimal number of `h`, `min`, `s` or less, not
+/// A length of time with its unit: a whole or decimal number of `d`, `h`, `min`, `s` or less, not
 /// negative, up to a week.
 ///
 /// # Errors
@@ -19,13 +19,14 @@ pub(crate) fn parse(text: &str) -> Result<Span, String> {
         let span: Span = format!("{}s", number.trim()).parse().map_err(|why| format!("{why}"))?;
         Ok(Span(span.0.saturating_mul(seconds)))
     };
-    let span = match (text.strip_suffix("min"), text.strip_suffix('h')) {
-        (Some(minutes), _) => of(minutes, 60)?,
-        (_, Some(hours)) => of(hours, 3600)?,
-        _ => text.parse().map_err(|why| format!("{why} (or min, or h)"))?,
+    let long = [("min", 60), ("h", 3600), ("d", 86_400)].into_iter();
+    let mut long = long.filter_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let span = match long.next() {
+        Some((number, seconds)) => of(number, seconds)?,
+        None => text.parse().map_err(|why| format!("{why} (or min, h or d)"))?,
     };
     if span.is_negative() || span > LONGEST {
-        return Err("must be 0s to 168h (a week)".into());
+        return Err("must be 0s to 7d (168h)".into());
     }
     Ok(span)
 }
@@ -43,6 +44,9 @@ mod tests {
             ("600s", 600),
             ("0", 0),
             ("168h", 604_800),
+            ("3d", 259_200),
+            ("0.5 d", 43_200),
+            ("7d", 604_800),
         ] {
             assert_eq!(parse(text), Ok(Span::from_secs(seconds)), "{text}");
         }
@@ -50,10 +54,11 @@ mod tests {
         for (text, says) in [
             ("", "unit"),
             ("1", "unit"),
-            ("1 day", "(or min, or h)"),
+            ("1 day", "(or min, h or d)"),
             ("h", "number"),
-            ("-1h", "0s to 168h"),
-            ("169h", "0s to 168h"),
+            ("-1h", "0s to 7d"),
+            ("8d", "0s to 7d"),
+            ("169h", "0s to 7d"),
             ("99999999999999999999h", ""),
         ] {
             let why = parse(text).unwrap_err();
