@@ -174,7 +174,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// Text from a file, cut to a sensible length and without control characters, for a message.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut short: String =
         text.chars().take(60).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(60).is_some() {

@@ -62,11 +62,19 @@ impl Options {
         self.places(&mut settings);
         if problems.is_empty() && settings.engine.sources.is_empty() {
             problems.push(match &self.config {
-                _ if !settings.engine.pps.is_empty() => Problem::option(
-                    "--pps",
-                    "a pulse says when a second begins, and not which: add a server (--server, or \
-                     [[source]] with host)",
-                ),
+                Some(path) if !settings.engine.pps.is_empty() && self.pps.is_empty() => {
+                    Problem::in_file(
+                        &path.display().to_string(),
+                        None,
+                        &format!(
+                            "no [[source]] but with `pps`: {}",
+                            lonely("[[source]] with host = \"…\", or --server")
+                        ),
+                    )
+                }
+                _ if !settings.engine.pps.is_empty() => {
+                    Problem::option("--pps", &lonely("server (--server, or [[source]] with host)"))
+                }
                 Some(path) => Problem::in_file(
                     &path.display().to_string(),
                     None,
@@ -82,9 +90,15 @@ impl Options {
     }
 
     fn servers(&self, settings: &mut Settings, problems: &mut Vec<Problem>) {
+        let mut seen = Vec::new();
         for text in &self.servers {
             match config::host_and_port(text) {
+                Ok(server) if seen.contains(&server) => {
+                    let why = format!("{} is there twice", config::printable(text));
+                    problems.push(Problem::option("--server", &why));
+                }
                 Ok((host, port)) => {
+                    seen.push((host.clone(), port));
                     let source = SourceConfig { port, ..SourceConfig::new(host) };
                     let sources = &mut settings.engine.sources;
                     // The same server as in the file is no mistake here: it is the same wish.
@@ -140,6 +154,11 @@ impl Options {
     }
 }
 
+/// What is said of pulses without a server, and what to add.
+fn lonely(add: &str) -> String {
+    format!("a pulse says when a second begins, and not which: add a {add}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +211,15 @@ mod tests {
         );
         let lonely = Options { pps: vec!["/dev/pps0".into()], ..Options::default() };
         assert!(error(&lonely).starts_with("--pps: a pulse says when"));
+        let pulse = b"[[source]]\npps = \"/dev/pps0\"\n";
+        with_file("pulse", pulse, |path| {
+            let found = error(&Options { config: Some(path.clone()), ..Options::default() });
+            let says = format!("{}: no [[source]] but with `pps`: a pulse", path.display());
+            assert!(found.starts_with(&says), "{found}");
+        });
+        let twice = vec!["a".into(), "b".into(), "a:123".into()];
+        let twice = Options { servers: twice, ..Options::default() };
+        assert_eq!(error(&twice), "--server: a:123 is there twice");
         let nowhere = Options { pps: vec![String::new()], ..Options::default() };
         assert!(error(&nowhere).starts_with("--pps: must be a path"));
         let missing = Options { config: Some("/nonexistent".into()), ..Options::default() };
