@@ -179,7 +179,7 @@ pub struct Run {
     /// Write every event and every hand to FILE, for 'truechimer replay'
     #[arg(long, value_name = "FILE")]
     pub replay_log: Option<PathBuf>,
-    /// Check the configuration, say what is wrong with it, and end
+    /// Check the configuration and the files that it names, say what is wrong, and end
     #[arg(long)]
     pub check: bool,
     /// Say more about what is going on

@@ -22,7 +22,9 @@ pub fn run(args: args::Run, out: &mut dyn Write) -> Ended {
         ..Options::default()
     };
     if args.check {
-        let settings = options.settings().map_err(|why| Failure::Said(why.to_string()))?;
+        let (settings, warnings) = options.check().map_err(|why| Failure::Said(why.to_string()))?;
+        let mut note = note(Level::Warning);
+        warnings.iter().for_each(|text| note(Level::Warning, text));
         let good = what_is_followed(settings.engine.sources.len(), settings.engine.pps.len());
         writeln!(out, "the configuration is good: {good}")?;
         return Ok(Outcome::Good);

@@ -2,7 +2,7 @@
 //! kernel.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use truechimer_time::{Leap, Leaps};
 
@@ -33,16 +33,12 @@ struct List {
 /// # Errors
 /// What is wrong with the list, in a form for the user.
 pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<Leaps>, String> {
-    let (path, wanted) = match place {
-        Place::Default => (PathBuf::from(DEFAULT_LIST), false),
-        Place::At(path) => (path.clone(), true),
+    let path = match place {
+        Place::Default => PathBuf::from(DEFAULT_LIST),
+        Place::At(path) => path.clone(),
         Place::None => return Ok(None),
     };
-    let list = match text::read(&path, MAX_LIST) {
-        Err(error) if error.kind() == ErrorKind::NotFound && !wanted => return Ok(None),
-        Err(error) => Err(format!("{}: {error}", path.display())),
-        Ok(text) => parse(&text).map_err(|why| format!("{}: {why}", path.display())),
-    }?;
+    let Some(list) = read(&path, matches!(place, Place::At(_)))? else { return Ok(None) };
     if now >= list.expires {
         return Err(format!("{} has expired; a newer tzdata mends it", path.display()));
     }
@@ -51,6 +47,26 @@ pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<Leaps>, String> {
         return Err(format!("{} was made after what this machine takes for now", path.display()));
     }
     Ok(Some(list.around(now)))
+}
+
+/// Whether there is a list at this place, if one is asked for.
+///
+/// # Errors
+/// As [`listed`], whatever the time.
+pub(crate) fn readable(place: &Place) -> Result<(), String> {
+    match place {
+        Place::At(path) => read(path, true).map(|_| ()),
+        Place::Default | Place::None => Ok(()),
+    }
+}
+
+/// The list in a file; `None` if there is no file and none is `wanted`.
+fn read(path: &Path, wanted: bool) -> Result<Option<List>, String> {
+    match text::read(path, MAX_LIST) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !wanted => Ok(None),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+        Ok(text) => parse(&text).map(Some).map_err(|why| format!("{}: {why}", path.display())),
+    }
 }
 
 /// TAI − UTC alone, if anybody has told the kernel.

@@ -18,6 +18,7 @@
 //! * [`replay`] repeats a daemon's decisions from its log.
 #![deny(unsafe_code)]
 
+mod check;
 mod clock_set;
 pub mod config;
 pub mod control;

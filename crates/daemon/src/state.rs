@@ -81,7 +81,10 @@ impl Keeping {
     fn if_writable(self) -> Keeping {
         let Keeping::In(path) = self else { return self };
         let beside = beside(&path);
-        let made = OpenOptions::new().write(true).create(true).truncate(false).open(&beside);
+        let made = match path.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => OpenOptions::new().write(true).create(true).truncate(false).open(&beside),
+        };
         match made.and_then(|_| fs::remove_file(&beside)) {
             Ok(()) => Keeping::In(path),
             Err(why) => {
