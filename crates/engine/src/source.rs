@@ -76,6 +76,8 @@ pub(crate) struct Source {
     association: Option<Association>,
     /// Whom the estimator has heard last.
     known_at: Option<SocketAddr>,
+    /// Whose path is declared.
+    declared_at: Option<SocketAddr>,
     /// What the user is to be told of it.
     news: Option<String>,
     estimator: Box<dyn Estimator>,
@@ -192,6 +194,7 @@ impl Source {
             address_index: 0,
             association: None,
             known_at: None,
+            declared_at: None,
             news: None,
             plan: Plan::Resolve(at),
             slow_down: 1,
@@ -236,6 +239,7 @@ impl Source {
         if config.asymmetry != self.config.asymmetry {
             self.estimator.set_asymmetry(config.asymmetry.map(declared));
             (self.asymmetry, self.impossible) = (config.asymmetry, None);
+            self.declared_at = self.known_at;
             self.asymmetry_told = false;
         }
         self.config = config;
@@ -412,14 +416,25 @@ impl Source {
     }
 
     /// A usable reply came from this address. If the one before came from another, it is another machine
-    /// that its name leads to now, and another path: `others` tell the time as well.
+    /// that its name leads to now, and another path: `others` tell the time as well. What it is known by goes on
+    /// with the name, unless others tell another time. What is declared of the path does not.
     fn recognise(&mut self, from: SocketAddr, at: Count, others: bool) {
         let from = canonical(from);
+        let declared_at = *self.declared_at.get_or_insert(from);
         let Some(before) = self.known_at.replace(from).filter(|before| *before != from) else {
             return;
         };
-        self.news = Some(format!("answers from {from} now, another server than {before}"));
-        self.estimator.change_server(others);
+        let mut news = format!("answers from {from} now, another server than {before}");
+        self.asymmetry = self.config.asymmetry.filter(|_| from == declared_at);
+        if self.config.asymmetry.is_some() && self.asymmetry.is_none() {
+            news += "; the declared asymmetry is not of the path to it, and not used";
+        }
+        (self.news, self.impossible, self.asymmetry_told) = (Some(news), None, false);
+        let agrees = matches!(
+            self.selection,
+            Selection::Selected | Selection::Combined | Selection::Truechimer
+        );
+        self.estimator.change_server(others && !agrees, self.asymmetry.map(declared));
         // What that one wanted, smeared or was accused of is not this one's doing.
         (self.slow_down, self.smear, self.resettles) = (1, Smear::default(), 0);
         (self.accused, self.moved, self.agreed, self.trouble) = (false, None, false, None);

@@ -250,9 +250,11 @@ pub trait Estimator: fmt::Debug + Send {
 
     /// The exchanges to come are with another server, over another path: its name has another address
     /// now. What is known of the oscillator stays, and what is known of time, unless `others` tell that as
-    /// well: then the new server's word is to be its own.
-    fn change_server(&mut self, others: bool) {
+    /// well: then the new server's word is to be its own. Its path has this `asymmetry`
+    /// ([`Settings::asymmetry`]).
+    fn change_server(&mut self, others: bool, asymmetry: Option<Asymmetry>) {
         let _ = others;
+        self.set_asymmetry(asymmetry);
     }
 
     /// Changes the bound of the oscillator's wander from now on.

@@ -1,7 +1,7 @@
 //! Names that lead to other machines: another server, another path, and the clock goes on.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_sim::{Options, Run, Sample, Scenario, find, simulate};
+use truechimer_sim::{Options, Run, Sample, Scenario, ServerSpec, find, simulate};
 use truechimer_timehands::Status;
 
 const HOUR: f64 = 3600.0;
@@ -108,13 +108,41 @@ fn the_next_address_stands_in_for_a_silent_one() {
     }
 }
 
+/// What is declared of the path to one machine says nothing of the path to another.
 #[test]
-fn one_of_three_begins_anew_elsewhere() {
+fn a_declaration_does_not_move_along() {
+    let mut scenario = scenario("address-far", 5.0);
+    scenario.servers[0].declared_asymmetry_us = Some(0.0);
+    scenario.servers[0].declared_error_us = 10.0;
+    for (seed, run) in runs(&scenario) {
+        let worst = most(&run, HOUR, 5.0 * HOUR, |s| s.error);
+        assert!(worst < 200.0, "seed {seed}: {worst} µs");
+        assert!(run.trace.notes.iter().any(|n| n.text.contains("not of the path to it")));
+    }
+}
+
+/// Nobody is left who could tell them the time: it is what they said before.
+#[test]
+fn three_that_move_at_once_take_the_time_along() {
+    let mut scenario = scenario("address-of-three", 4.0);
+    for i in 1..3 {
+        let name = scenario.servers[i].name.clone();
+        scenario.servers[i] = ServerSpec { name, ..scenario.servers[0].clone() };
+    }
+    for (seed, run) in runs(&scenario) {
+        let worst = most(&run, HOUR, 4.0 * HOUR, |s| s.error);
+        println!("seed {seed}: {worst:.1} µs");
+        assert!(worst < 150.0, "seed {seed}: {worst} µs");
+    }
+}
+
+#[test]
+fn one_of_three_goes_on_elsewhere() {
     for (seed, run) in runs(&scenario("address-of-three", 4.0)) {
         let worst = most(&run, HOUR, 4.0 * HOUR, |s| s.error);
         println!("seed {seed}: {worst:.1} µs");
         assert!(worst < 15.0, "seed {seed}: {worst} µs");
-        // By its own word it is askew by 6.5 ms, and nobody's else is taken for its.
+        // By its own word alone it would be askew by 6.5 ms.
         let far = run.trace.exchanges.iter().filter(|x| x.source == 0 && x.at > NOTICED);
         let used = far.clone().filter(|x| x.used).count();
         assert!(used as f64 > 0.95 * far.count() as f64, "seed {seed}: {used}");

@@ -138,3 +138,21 @@ fn a_server_that_is_believed_at_last_is_believed_on_the_whole() {
         assert!(one.most < 4000.0, "{one:?}");
     }
 }
+
+/// The oscillator changes, and a quarter of an hour later the server lies by as much as would have come of that: nothing tells
+/// this from a server that drifted and is back. (The bound did not cover the other case, and the truth was held off for an
+/// hour after the lie.)
+#[test]
+fn a_lie_that_hits_where_the_old_clock_would_be_is_covered() {
+    let step = "[[oscillator.step]]\nat-s = 13500\nppm = 0.6\n";
+    let lie = "[[server.lie]]\nfrom-s = 14400\nto-s = 16200\nby-ms = 0.54\n";
+    let scenario = scenario(0.1, 0.01, step, lie);
+    for seed in 1..=10 {
+        let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
+        let outside = run.trace.samples.iter().filter(|s| s.status.bound_holds());
+        assert_eq!(outside.filter(|s| s.error.abs() > s.bound).count(), 0, "seed {seed}");
+        let after = run.trace.samples.iter().filter(|s| s.at > 16_260.0);
+        let most = after.map(|s| s.error.abs() * 1e6).fold(0.0, f64::max);
+        assert!(most < 60.0, "seed {seed}: {most} µs once it is right again");
+    }
+}

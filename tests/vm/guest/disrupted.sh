@@ -8,8 +8,8 @@
 
 wait_for_tsc
 ok "network" network
-# So that the next reply, and the end of the disruption, is some time away.
-ok "a path" path delay 2ms
+# So that the next reply, and the end of the disruption, is some looks of whoever watches away.
+ok "a path" path delay 10ms
 ok "chronyd" start_chronyd
 daemon raw raw 1
 daemon tsc tsc 1

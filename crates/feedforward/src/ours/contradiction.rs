@@ -2,6 +2,7 @@
 
 use truechimer_time::{Count, Span};
 
+use super::hindsight::Recalled;
 use super::measured::Measured;
 use super::promise::{Broken, Promise};
 use super::state::State;
@@ -201,9 +202,16 @@ impl Ours {
         let queued = m.excess(state).max(0.0) / 2.0 + state.excess + m.stamp_errors();
         let seconds = |from, to| self.seconds(from, to);
         let recalled = state.hindsight.explains(m.received, now.theta, q.step, queued, seconds)?;
-        let rate = SlowRate { rate: recalled.rate, error: recalled.causal.error };
-        let broken = Broken::recalled(recalled.at, rate);
-        Some(self.go_back(state, m, *own, broken))
+        let Recalled { rate, causal, at } = recalled;
+        let strayed = self.wander(self.seconds(at, m.received)) - self.wander(0.0);
+        let known = SlowRate { rate, error: causal.error + (rate - causal.rate).abs() + strayed };
+        // It may be chance after all, and the server lie from now on: the clock that is left stays open.
+        let slack = self.rates(state, m.received).slack;
+        let left = state.corridor.later(self.seconds(state.at, m.received), now.rate, slack);
+        let left = Promise::left(m.received, left, SlowRate { rate: now.rate, error: slack });
+        let step = self.go_back(state, m, *own, Broken::recalled(at, known));
+        state.promise = left;
+        Some(step)
     }
 
     /// It was the server that drifted: the clock goes on from `both` and by the rate from before. What

@@ -50,8 +50,6 @@ impl Ours {
         (state.rtt, state.directions) = (Floor::new(), Floor::new());
         (state.excess, state.outdated) = (rtt / 2.0, true);
         state.hindsight.forget();
-        if let Some(declared) = &mut state.declared {
-            declared.forget();
-        }
+        state.declared = self.declared();
     }
 }

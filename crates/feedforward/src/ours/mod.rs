@@ -325,7 +325,9 @@ impl Estimator for Ours {
         });
     }
 
-    fn change_server(&mut self, others: bool) {
+    fn change_server(&mut self, others: bool, asymmetry: Option<Asymmetry>) {
+        // It is of another path: what is known of time has nothing to do with it.
+        self.settings.asymmetry = asymmetry;
         self.leave_server(others);
     }
 

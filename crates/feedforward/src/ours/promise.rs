@@ -65,6 +65,13 @@ impl Promise {
         Promise { corridor, at, broken: None, past: VecDeque::new() }
     }
 
+    /// A clock that is left at a count, and may have been right: it stays open as what is promised does where the
+    /// exchanges have left that.
+    pub(super) fn left(at: Count, corridor: Corridor, rate: SlowRate) -> Promise {
+        let broken = Some(Broken { since: at, count: 0, rate });
+        Promise { corridor, at, broken, past: VecDeque::new() }
+    }
+
     pub(super) fn at(&self) -> Count {
         self.at
     }
