@@ -17,9 +17,6 @@ use crate::corridor::Corridor;
 /// The smallest of n round trips is at most so many times the mean wait / √n above S: more with a
 /// probability of 4·10⁻⁶.
 const SMALLEST: f64 = 5.0;
-/// And however many there were, it may be once the mean wait above it: where several queues follow one
-/// another, hardly any packet finds them all empty.
-const NEVER_EMPTY: f64 = 1.0;
 
 /// See the module's text. All in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +62,7 @@ impl Declared {
             self.known = known.and_then(|known| known.intersection(corridor));
             return;
         }
-        let doubt = |n: u32| (SMALLEST / libm::sqrt(f64::from(n))).max(NEVER_EMPTY) * excess;
+        let doubt = |n: u32| SMALLEST * excess / libm::sqrt(f64::from(n));
         self.rtt = match self.rtt {
             // A floor that is lower by more than was thought possible is of another path.
             Some((least, n)) if rtt < least - doubt(n) => Some((rtt, 1)),

@@ -125,8 +125,8 @@ impl Panel {
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
         let sharp = self.soft_log < 0.0;
-        // Where floors surely are blurred, queues that are alike count, or nothing is certain, floors do not tell.
-        let tells = self.soft_log < SURE && self.even_log < 0.0 && !self.doubtful;
+        // Where floors are blurred by more than a single exchange's word, queues that are alike count, or nothing is certain, floors do not tell.
+        let tells = self.soft_log < SOFT_STEP && self.even_log < 0.0 && !self.doubtful;
         let steps = self.strays.filter(|_| tells);
         self.sharp.each(|bank| bank.expect(sharp, steps));
         self.soft.each(|bank| bank.expect(false, steps));
