@@ -30,6 +30,8 @@ const SOFT_MOST: f64 = 8.0;
 /// What a single exchange says of it at most while it is open what has happened on a sharp path: that
 /// something has is the price of either idea, which only one of them has paid by then.
 const SOFT_STEP: f64 = 2.0;
+/// What floors of this path usually are is remembered for so many exchanges: an hour at 16 s.
+const USUALLY: f64 = 256.0;
 /// The same for like queues; and how much a single exchange may say of them. Several must agree.
 const EVEN_MOST: f64 = 12.0;
 const EVEN_STEP: f64 = 1.0;
@@ -54,6 +56,8 @@ pub(crate) struct Panel {
     /// than either.
     soft_log: f64,
     even_log: f64,
+    /// The former as it usually is.
+    usually_soft: f64,
     noise: [f64; 2],
     parts: Parts,
     /// Exchanges since the path was last said to have shifted.
@@ -88,6 +92,7 @@ impl Panel {
             even: Even::new(theta, rate, floor, noise),
             soft_log: SOFT_PRIOR,
             even_log: EVEN_PRIOR,
+            usually_soft: SOFT_PRIOR,
             noise,
             parts,
             since_shift: SAME_SHIFT,
@@ -125,8 +130,10 @@ impl Panel {
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
         let sharp = self.soft_log < 0.0;
-        // Where floors are blurred by more than a single exchange's word, queues that are alike count, or nothing is certain, floors do not tell.
-        let tells = self.soft_log < SOFT_STEP && self.even_log < 0.0 && !self.doubtful;
+        // Where floors are blurred, queues that are alike count, or nothing is certain, floors do not tell. Now and then
+        // some packets in a row look sharp on the most blurred of paths, so it takes more than what is likely just now.
+        let blurred = self.soft_log >= SOFT_STEP || self.usually_soft >= 0.0;
+        let tells = !blurred && self.even_log < 0.0 && !self.doubtful;
         let steps = self.strays.filter(|_| tells);
         self.sharp.each(|bank| bank.expect(sharp, steps));
         self.soft.each(|bank| bank.expect(false, steps));
@@ -142,6 +149,7 @@ impl Panel {
         let better = if self.sharp.open() { better.clamp(-SOFT_STEP, SOFT_STEP) } else { better };
         let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
         self.soft_log = if self.parts.blurred { log.clamp(-SOFT_MOST, SOFT_MOST) } else { NEVER };
+        self.usually_soft += (self.soft_log - self.usually_soft) / USUALLY;
         // Later on a floor is renewed by what the old one forgot, and teaches nothing new.
         let early = self.doubtful || !self.sharp.best().started();
         self.even.take(seen, if early { excess } else { excess.max(0.0) });
@@ -216,6 +224,7 @@ impl Panel {
         }
         self.even.begin_path(rtt, theta, noise);
         (self.soft_log, self.even_log) = (SOFT_PRIOR, EVEN_PRIOR);
+        self.usually_soft = SOFT_PRIOR;
         (self.trend, self.calm, self.doubtful, self.since_shift) = (Trend::new(), 0, false, 0);
         self.combine();
     }

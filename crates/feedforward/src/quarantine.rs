@@ -71,6 +71,8 @@ pub(crate) struct Rates {
 pub(crate) struct Quarantine {
     /// The newest exchange.
     pub(crate) newest: Measured,
+    /// Where that puts θ by itself.
+    own: Corridor,
     steady: Run,
     loose: Run,
     /// What was known when they began, from the estimate: lower and upper end, s.
@@ -112,12 +114,13 @@ impl Quarantine {
     ) -> Quarantine {
         let run = Run::new(newest.received, own);
         let known = Corridor { low: known.low - theta, high: known.high - theta };
-        Quarantine { newest, steady: run, loose: run, known, step, between: 0 }
+        Quarantine { newest, own, steady: run, loose: run, known, step, between: 0 }
     }
 
     /// All that is kept is `by` higher on the scale of θ, s.
     pub(crate) fn shift(&mut self, by: f64) {
-        for corridor in [&mut self.steady.corridor, &mut self.loose.corridor, &mut self.known] {
+        let runs = [&mut self.steady.corridor, &mut self.loose.corridor];
+        for corridor in runs.into_iter().chain([&mut self.own, &mut self.known]) {
             (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
         }
     }
@@ -141,7 +144,7 @@ impl Quarantine {
         let anew = Run::new(newest.received, own);
         let steady = self.steady.with(&own, dt, rate, slack);
         let loose = self.loose.with(&own, dt, rate, unknown);
-        (self.newest, self.step) = (newest, step);
+        (self.newest, self.own, self.step) = (newest, own, step);
         match loose {
             Some(loose) => {
                 self.loose = loose;
@@ -200,10 +203,13 @@ impl Quarantine {
         if self.restless() { self.loose.since } else { self.steady.since }
     }
 
-    /// Where they put θ, `dt` seconds after the newest.
+    /// Where they put θ, `dt` seconds after the newest. As long as nobody knows whether they agree because the known
+    /// rate is theirs, or only nearly, what the newest says by itself counts as well.
     pub(crate) fn corridor(&self, dt: f64, rates: Rates) -> Corridor {
         let slack = if self.restless() { rates.slack.max(rates.unknown) } else { rates.slack };
-        self.steady.later(dt, rates.rate, slack)
+        let agreed = self.steady.later(dt, rates.rate, slack);
+        let own = self.own.later(dt, rates.rate, slack);
+        Corridor { low: agreed.low.min(own.low), high: agreed.high.max(own.high) }
     }
 
     /// Whether they have lasted for `wanted` seconds. `seconds` is how long ago a count was, by the
