@@ -80,11 +80,6 @@ impl Accounts {
         Belief::mixed(all.map(|account| (libm::exp(account.log), account.bank.now())))
     }
 
-    /// Whether there is more than one.
-    pub(crate) fn open(&self) -> bool {
-        !self.others.is_empty()
-    }
-
     /// Logarithm of how likely the newest exchange was, 0 at the start.
     pub(crate) fn evidence(&self) -> f64 {
         self.evidence

@@ -27,8 +27,9 @@ const PROVEN: u32 = 256;
 const MEMORY: f64 = 64.0;
 /// However badly a blurred floor foretold, it is soon believed again if it does better.
 const SOFT_MOST: f64 = 8.0;
-/// What a single exchange says of it at most while it is open what has happened on a sharp path: that
-/// something has is the price of either idea, which only one of them has paid by then.
+/// What a single exchange says of it at most. Some in a row must agree: on the most blurred of paths one packet or two look
+/// sharp now and then; and that something has happened on a sharp path is the price of either idea, which only one of
+/// them has paid at first.
 const SOFT_STEP: f64 = 2.0;
 /// What floors of this path usually are is remembered for so many exchanges: an hour at 16 s.
 const USUALLY: f64 = 256.0;
@@ -145,8 +146,7 @@ impl Panel {
             return None;
         }
         let other_shift = self.banks(soft_leads).1.take(seen, slack);
-        let better = self.soft.evidence() - self.sharp.evidence();
-        let better = if self.sharp.open() { better.clamp(-SOFT_STEP, SOFT_STEP) } else { better };
+        let better = (self.soft.evidence() - self.sharp.evidence()).clamp(-SOFT_STEP, SOFT_STEP);
         let log = self.soft_log + (SOFT_PRIOR - self.soft_log) / MEMORY + better;
         self.soft_log = if self.parts.blurred { log.clamp(-SOFT_MOST, SOFT_MOST) } else { NEVER };
         self.usually_soft += (self.soft_log - self.usually_soft) / USUALLY;

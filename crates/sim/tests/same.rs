@@ -130,11 +130,11 @@ impl Checksum {
 }
 
 const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
-    ("wifi", EstimatorKind::Ours, "413a882a677f3def"),
+    ("wifi", EstimatorKind::Ours, "6e4a772ee7a8dd22"),
     ("wifi", EstimatorKind::Published, "e7c12b71175a0186"),
     ("wifi", EstimatorKind::Pi, "3366ae8832dd8ad6"),
     ("wifi", EstimatorKind::NtpPll, "58426d80cbd4d377"),
-    ("five-servers", EstimatorKind::Ours, "976b80a0c7d78abd"),
+    ("five-servers", EstimatorKind::Ours, "d4fdc71b245f1874"),
     ("five-servers", EstimatorKind::Published, "b33c42f8a8c9efc0"),
     ("five-servers", EstimatorKind::Pi, "8b9bfed26566fb14"),
     ("five-servers", EstimatorKind::NtpPll, "008360b4d6975ad2"),
