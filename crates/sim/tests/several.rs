@@ -217,9 +217,9 @@ fn where_all_servers_smear_the_smear_is_taken_off() {
             within.map(|s| s.bound).fold(0.0, f64::max)
         };
         let noon = 2.0 * HOUR;
-        // By the time that it is known it has come to a millisecond.
+        // By the time that it is known it has come to a millisecond: so far the newest reply may be off, and so far away is it.
         let first = widest(noon, noon + 600.0);
-        assert!(first < 1.5e-3, "{name}: {first}");
+        assert!(first < 2.0e-3, "{name}: {first}");
         // From then on a thousandth of the smear is left.
         let later = widest(noon + 600.0, noon + HOUR);
         assert!(later < 0.3e-3, "{name}: {later}");
