@@ -238,9 +238,13 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
     let sources = &answer.report.sources;
     let agreeing = sources.iter().filter(|s| {
         use Selection::{Combined, Selected, Truechimer};
-        matches!(s.selection, Selected | Combined | Truechimer) && !is_held_off(s)
+        matches!(s.selection, Selected | Combined | Truechimer) && !is_held_off(s) && !s.holdover
     });
-    let agreeing = format!("(agreeing: {} of {})", agreeing.count(), sources.len());
+    let silent = match sources.iter().filter(|s| s.holdover).count() {
+        0 => String::new(),
+        silent => format!(", silent: {silent}"),
+    };
+    let agreeing = format!("(agreeing: {} of {}{silent})", agreeing.count(), sources.len());
     let source = match leading(answer) {
         Some(s) if is_held_off(s) => {
             format!("what was known by {}, which is held off now {agreeing}", s.name)

@@ -268,6 +268,7 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part) -> Option<Line
     if single {
         return told_of_single(why, before, now);
     }
+    let lapsed = matches!(why, Some(Why::Lapsed(_)));
     let why = why.map(Why::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
@@ -293,6 +294,9 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part) -> Option<Line
         (_, Part::Idle) => (Level::Info, format!("has no part in the time: {why}")),
         (Part::Used, Part::Absent) => {
             (Level::Info, "has no part in the time any more: it says nothing that counts".into())
+        }
+        (_, Part::Absent) if lapsed => {
+            (Level::Warning, format!("{why}; the time is where those that answer put it"))
         }
         (_, Part::Absent | Part::Smeared) => return None,
     })

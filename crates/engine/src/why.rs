@@ -29,6 +29,8 @@ pub(crate) enum Why {
     OtherRate(Rate),
     /// Nothing usable from it for so long.
     Silent(Span),
+    /// And for so long that the others are believed without it.
+    Lapsed(Span),
     /// It smears a leap second, and others do not.
     Smears,
 }
@@ -43,7 +45,7 @@ impl Why {
             }
             Why::Contradicts(..) | Why::Torn | Why::OtherRate(_) => DoubtKind::Contradiction,
             Why::Improbable(_) => DoubtKind::Improbable,
-            Why::Silent(_) => DoubtKind::Silent,
+            Why::Silent(_) | Why::Lapsed(_) => DoubtKind::Silent,
             Why::Smears => DoubtKind::Smear,
         }
     }
@@ -60,6 +62,7 @@ impl Why {
             | Why::Torn
             | Why::OtherRate(_)
             | Why::Silent(_)
+            | Why::Lapsed(_)
             | Why::Smears => None,
         }
     }
@@ -89,6 +92,9 @@ impl fmt::Display for Why {
                 write!(f, "its rate is {by} from where the majority's is")
             }
             Why::Silent(age) => write!(f, "nothing usable from it for {age}"),
+            Why::Lapsed(age) => {
+                write!(f, "nothing usable from it for {age}: no vote until it answers again")
+            }
             Why::Smears => f.write_str("it smears the leap second; others do not"),
         }
     }

@@ -389,3 +389,57 @@ fn a_closed_port_is_told_of_once() {
     assert_eq!(told, 1, "{:?}", world.notes);
     assert!(world.engine.report(world.now).sources[0].refused["undelivered"] > 5);
 }
+
+/// What two servers said an hour ago is worth less than what one says now. (They kept their votes for ever: the bound grew as if
+/// nobody answered, to a second in a day.)
+#[test]
+fn servers_that_are_silent_for_long_have_no_vote() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    world.run(7200);
+    let usual = world.hand().bound();
+    world.server("s1").up = false;
+    world.server("s2").up = false;
+    world.run(3500);
+    assert!(
+        world.hand().bound() > usual * 8,
+        "until then they outvote it: {}",
+        world.hand().bound()
+    );
+    world.assert_true();
+    world.run(700);
+    assert!(world.hand().bound() < usual * 2, "{usual} {}", world.hand().bound());
+    let report = world.engine.report(world.now);
+    let parts: Vec<Selection> = report.sources.iter().map(|s| s.selection).collect();
+    assert_eq!(parts, [Selection::Unusable, Selection::Unusable, Selection::Selected]);
+    let why = report.sources[0].why.clone().unwrap();
+    assert!(why.ends_with("no vote until it answers again"), "{why}");
+    assert_eq!(world.notes.iter().filter(|n| n.contains("no vote until")).count(), 2);
+    // Alone, it is held off like one that always was.
+    world.server("s3").offset = Span::from_millis(150);
+    world.run(3500);
+    assert!(world.error().abs() < Span::from_millis(1), "{}", world.error());
+    world.run(400);
+    assert!((world.error().abs() - Span::from_millis(150)).abs() < Span::from_millis(1));
+    // Those that answer again have their votes at once.
+    world.server("s1").up = true;
+    world.server("s2").up = true;
+    world.run(120);
+    world.assert_true();
+    assert!(world.error().abs() < Span::from_millis(1), "{}", world.error());
+}
+
+/// Where nobody answers all that is known is what they said.
+#[test]
+fn servers_that_are_all_silent_keep_their_votes() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    world.run(7200);
+    for host in ["s1", "s2", "s3"] {
+        world.server(host).up = false;
+    }
+    world.run(3 * 3600);
+    assert_eq!(world.hand().status, Status::Holdover);
+    assert!(world.error().abs() <= world.hand().bound());
+    let report = world.engine.report(world.now);
+    assert!(report.sources.iter().all(|s| s.selection != Selection::Unusable));
+    assert!(world.notes.iter().all(|note| !note.contains("no vote")), "{:?}", world.notes);
+}

@@ -52,8 +52,8 @@ impl Scenario {
     }
 
     /// Whether a majority of the servers that answer is honest, all the time. Who is wrong once has a
-    /// say all the time: the word of a server that falls silent counts on, ever wider, and so agrees
-    /// with whomever.
+    /// say all the time: the word of a server that falls silent counts on for an hour, ever wider, and so agrees
+    /// with whomever; then it counts no more, as long as others speak.
     pub(crate) fn has_honest_word(&self) -> bool {
         let honest = self.honest();
         let wrong = honest.iter().filter(|honest| !**honest).count();

@@ -280,6 +280,12 @@ impl Engine {
         let chosen = voice::choose(&mut voices, combination, to_come, at);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
+        let lapsed = self.lapsed(at);
+        for (source, age) in self.sources.iter_mut().zip(lapsed) {
+            if let Some(age) = age {
+                source.weigh(None, Some(Why::Lapsed(age)));
+            }
+        }
         for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
             source.mark(Selection::Smeared);
             source.weigh(None, Some(Why::Smears));
@@ -319,13 +325,25 @@ impl Engine {
         self.sources.iter().filter(|s| s.is_to_come(at)).count()
     }
 
-    /// What each source says. Two that turn out to be the same server have one vote.
+    /// For how long each source has been silent, if that is for so long that the others are believed without it: what it
+    /// said has become ever vaguer meanwhile, and so agrees with whomever. Where that is so of all, it is so of none.
+    fn lapsed(&self, at: Count) -> Vec<Option<Span>> {
+        let most = self.settings.accept_step_after;
+        let silent = |source: &Source| source.is_silent_for(at, most);
+        let speaks = |source: &Source| source.is_proven() && silent(source).is_none();
+        let anyone = self.sources.iter().any(speaks);
+        self.sources.iter().map(|source| silent(source).filter(|_| anyone)).collect()
+    }
+
+    /// What each source says. Two that turn out to be the same server have one vote, and one that has been silent
+    /// for long has none.
     pub(super) fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
+        let lapsed = self.lapsed(at);
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
         // Those that smear are not mixed with those that do not.
         let plain = |source: &Source| !source.smears() && source.estimate(at).is_some();
         let unmixed = self.sources.iter().any(plain);
-        let vote = |source: &mut Source| {
+        let vote = |(source, lapsed): (&mut Source, Option<Span>)| {
             let estimate = source.estimate(at).filter(|_| !unmixed || !source.smears())?;
             let address = canonical(source.address()?);
             if let Some(first) = seen.get(&address) {
@@ -333,9 +351,9 @@ impl Engine {
                 return None;
             }
             seen.insert(address, source.name());
-            Some(estimate)
+            Some(estimate).filter(|_| lapsed.is_none())
         };
-        self.sources.iter_mut().map(vote).collect()
+        self.sources.iter_mut().zip(lapsed).map(vote).collect()
     }
 
     /// Renews a hand that no reply has renewed for a while.

@@ -118,6 +118,12 @@ impl Source {
         self.last.is_some_and(|last| age(last) <= self.patience())
     }
 
+    /// For how long it has said nothing usable, if that is longer than `most`, and than its patience.
+    pub(crate) fn is_silent_for(&self, at: Count, most: Span) -> Option<Span> {
+        let age = self.age(&self.estimate(at)?, at);
+        (self.is_proven() && age > most.max(self.patience())).then_some(age)
+    }
+
     /// Where it puts the time, and the bound of that: by what it says now, if that is held off.
     pub(crate) fn says(&self, at: Count, estimate: &Estimate) -> (Instant, Span) {
         let newest = self.doubt(at).map(|doubt| doubt.newcomers);
