@@ -241,7 +241,7 @@ Columns:
              until another's part is 2.5 times as large
   part       its share in where the published time stands
   st         stratum: the server's distance from a reference clock
-  rch        reach: the last eight polls in octal, 377 = all answered
+  rch        reach: the last eight polls in octal, 377 = a usable reply to all
   last       time since the last reply that was used, or is held off
   offset     published clock - this server's estimate, positive = published is ahead, and the
              bound of that estimate; of one that is held off, by what it says now. While there

@@ -28,6 +28,12 @@ impl Options {
             ConfigError::unless_empty(vec![problem])?;
         }
         let mut warnings = self.relative(&settings);
+        let beside =
+            [("replay-log", settings.replay_log.as_deref()), ("control", at(&settings.control))];
+        warnings.extend(beside.into_iter().filter_map(|(key, path)| {
+            let why = path.and_then(no_folder)?;
+            Some(format!("the daemon would run without its `{key}`: {why}"))
+        }));
         // Nothing is made where nobody has named a place: that is for the daemon to do.
         if let Place::At(path) = &settings.state
             && let Keeping::Cannot(_, why) = Keeping::at(&settings.state, path, &settings.engine)
@@ -40,12 +46,6 @@ impl Options {
     /// What the file names by a path that depends on where the daemon is started. On the command line
     /// that is what is meant.
     fn relative(&self, settings: &Settings) -> Vec<String> {
-        fn at(place: &Place) -> Option<&Path> {
-            match place {
-                Place::At(path) => Some(path),
-                Place::Default | Place::None => None,
-            }
-        }
         let named = [
             ("page", settings.page.as_deref(), &self.page),
             ("control", at(&settings.control), &self.control),
@@ -66,6 +66,24 @@ impl Options {
             })
             .collect()
     }
+}
+
+fn at(place: &Place) -> Option<&Path> {
+    match place {
+        Place::At(path) => Some(path),
+        Place::Default | Place::None => None,
+    }
+}
+
+/// Why nothing can be made at a path: the folder in which it is to be is none.
+fn no_folder(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    let why = match folder.metadata() {
+        Ok(found) if found.is_dir() => return None,
+        Ok(_) => "no folder".to_owned(),
+        Err(why) => why.to_string(),
+    };
+    Some(format!("cannot make {}: {}: {why}", path.display(), folder.display()))
 }
 
 #[cfg(test)]
@@ -108,6 +126,14 @@ mod tests {
         assert!(warnings[0].contains("directory"), "{warnings:?}");
         assert_eq!(checked("state", "state = \"HERE/rate.json\""), Ok(vec![]));
         assert_eq!(checked("none", "state = \"none\"\nleap-file = \"none\""), Ok(vec![]));
+        let error = checked("nopage", "page = \"HERE/no/clock\"").unwrap_err();
+        assert!(error.contains("c.toml: `page`: cannot make ") && error.contains("/no: No such"));
+        let named =
+            "page = \"HERE/clock\"\nreplay-log = \"HERE/c.toml/a\"\ncontrol = \"HERE/no/c\"";
+        let warnings = checked("noplaces", named).unwrap();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(warnings[0].contains("`replay-log`") && warnings[0].ends_with("c.toml: no folder"));
+        assert!(warnings[1].contains("`control`") && warnings[1].contains("No such"));
         let warnings = checked("relative", "page = \"clock\"\ncontrol = \"none\"").unwrap();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].starts_with("`page` = \"clock\" depends"), "{warnings:?}");

@@ -117,7 +117,14 @@ impl Agreed {
 const EXCHANGES: u32 = 2;
 
 /// What there is to say of a doubt, in one line, when it is `utc` by the clock that is held.
-pub(crate) fn told(doubt: &Doubt, at: Count, nominal: Period, utc: Option<Utc>) -> String {
+/// One that is `outvoted` is wrong by the others' word, also when its estimator believes it.
+pub(crate) fn told(
+    doubt: &Doubt,
+    at: Count,
+    nominal: Period,
+    utc: Option<Utc>,
+    outvoted: bool,
+) -> String {
     let Doubt { step, exchanges, .. } = doubt;
     let since = time(nominal.span(at - doubt.since));
     let replies = match exchanges {
@@ -125,7 +132,10 @@ pub(crate) fn told(doubt: &Doubt, at: Count, nominal: Period, utc: Option<Utc>) 
         _ => format!(", for {since} ({exchanges} replies)"),
     };
     let moves = if doubt.steady { "is" } else { "moves, now" };
-    let accepted = accepted(doubt, utc);
+    let accepted = match outvoted {
+        true => "outvoted by the others, and no part until it agrees with them".into(),
+        false => accepted(doubt, utc),
+    };
     format!(
         "server-step: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
     )
@@ -397,7 +407,7 @@ mod tests {
             held: (here, here),
         };
         assert_eq!(
-            told(&doubt, count(1190), Period::NANOSECOND, None),
+            told(&doubt, count(1190), Period::NANOSECOND, None, false),
             "server-step: its time is +150.000 ms off what was known, for 3 min 10 s \
              (12 replies): not used; accepted in 56 min 50 s, unless it goes back"
         );
@@ -408,10 +418,10 @@ mod tests {
              goes back"
         );
         let week = Doubt { left: Span::from_secs(600_000), ..doubt };
-        let text = told(&week, count(1190), Period::NANOSECOND, utc(1_800_010_000));
+        let text = told(&week, count(1190), Period::NANOSECOND, utc(1_800_010_000), false);
         assert!(text.contains("accepted in 166 h 40 min, unless"), "which day? {text}");
         let first = Doubt { exchanges: 1, steady: false, left: Span::ZERO, ..doubt };
-        let text = told(&first, count(8900), Period::NANOSECOND, None);
+        let text = told(&first, count(8900), Period::NANOSECOND, None, false);
         assert_eq!(in_short(&first), "held off: its time moves by +150.000 ms");
         assert!(text.contains("time moves, now +150.000 ms"), "{text}");
         assert!(text.contains("off what was known (1 reply so far): not used"), "{text}");

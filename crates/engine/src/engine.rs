@@ -75,6 +75,8 @@ pub struct Engine {
     kernel: Kernel,
     hand: Hand,
     reason: String,
+    /// Who said nothing usable since when, if that is the reason.
+    quiet: Option<(String, Count)>,
     /// How many have a part in the published time beside the one that leads.
     others: usize,
     renew_at: Option<Count>,
@@ -141,6 +143,7 @@ impl Engine {
             inherited: Vec::new(),
             kept_rate: None,
             split_told: false,
+            quiet: None,
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
         // What was known, without what the page covers because somebody was held off.

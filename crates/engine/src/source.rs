@@ -512,9 +512,14 @@ impl Source {
     }
 
     /// What is wrong with it now, which is `utc` if that is known.
-    fn trouble(&self, at: Count, utc: Option<Utc>) -> Option<String> {
+    pub(crate) fn trouble(&self, at: Count, utc: Option<Utc>) -> Option<String> {
+        let outvoted = self.selection == Selection::Falseticker;
         if let Some(doubt) = self.doubt(at) {
-            return Some(doubt::told(&doubt, at, self.nominal, utc));
+            return Some(doubt::told(&doubt, at, self.nominal, utc, outvoted));
+        }
+        let why = self.why.as_ref().filter(|_| outvoted);
+        if let Some(why) = why {
+            return Some(format!("falseticker: {why}: no part until it agrees again"));
         }
         self.trouble.clone().or_else(|| self.stray_trouble()).or_else(|| self.asymmetry_trouble())
     }

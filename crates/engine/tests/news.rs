@@ -10,6 +10,7 @@ use truechimer_engine::{
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Leap, Leaps, Span};
 
+use world::again::begun;
 use world::{HONEST, ORIGIN, Server, World, address, config, start};
 
 /// Three servers of which the second is nearest and leads.
@@ -235,4 +236,54 @@ fn a_lone_server_that_drifts_is_told_of_until_it_is_right_again() {
     world.run(120);
     assert_eq!(told(&world, "s1:123: it no longer drifts").len(), 1, "{:?}", world.notes);
     world.assert_true();
+}
+
+/// (It said that no source had answered.)
+#[test]
+fn why_no_reply_could_be_used_is_the_reason() {
+    let lost = Server { leap: LeapIndicator::Unsynchronised, ..HONEST };
+    let mut world = begun(start(), &[("s1", lost), ("s2", lost)]);
+    world.run(120);
+    let reason = world.engine.report(world.now).reason;
+    assert!(reason.starts_with("no usable reply yet: s1:123: "), "{reason}");
+    assert!(reason.contains("not synchronised") && reason.ends_with("; and 1 more"), "{reason}");
+}
+
+/// (It said how long it was when the hand was made, up to 64 s before.)
+#[test]
+fn for_how_long_nothing_came_is_said_as_of_now() {
+    let mut world = World::new(&["s1"], start());
+    world.run(1200);
+    world.server("s1").up = false;
+    world.run(600);
+    let age = |world: &World| {
+        let reason = world.engine.report(world.now).reason;
+        let age = reason.strip_prefix("no usable reply from s1:123 for ").map(str::to_owned);
+        age.and_then(|age| age.strip_suffix(" s")?.parse::<f64>().ok()).expect(&reason)
+    };
+    let before = age(&world);
+    world.run(10);
+    assert!((age(&world) - before - 10.0).abs() < 1.0, "{before} {}", age(&world));
+}
+
+/// (It was said to be accepted in an hour, and then nothing.)
+#[test]
+fn a_falseticker_is_in_trouble_as_long_as_it_is_one() {
+    let mut world = three();
+    world.server("s2").offset = Span::from_millis(20);
+    world.run(300);
+    let trouble =
+        |world: &World| world.engine.report(world.now).sources[1].trouble.clone().unwrap();
+    let text = trouble(&world);
+    assert!(text.starts_with("server-step: its time is +"), "{text}");
+    assert!(
+        text.ends_with("not used; outvoted by the others, and no part until it agrees with them")
+    );
+    world.run(4000);
+    let text = trouble(&world);
+    assert!(text.starts_with("falseticker: it is 19."), "{text}");
+    assert!(text.ends_with(" from where the majority agrees: no part until it agrees again"));
+    world.server("s2").offset = Span::ZERO;
+    world.run(300);
+    assert_eq!(world.engine.report(world.now).sources[1].trouble, None);
 }

@@ -141,7 +141,9 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> Resul
          ## The reference scenarios\n\n\
          RMS error in µs, the largest in brackets. The columns chrony and ntpsec are what those\n\
          daemons (chrony 4.8-dev, ntpsec) did in a clock simulator with the same oscillator and\n\
-         delays, at the same poll unless it says otherwise; they are quoted, not run again here.\n",
+         delays, at the same poll unless it says otherwise; they are quoted, not run again here:\n\
+         other random numbers, so no comparison to the last digits. [compare.md](compare.md) runs the\n\
+         daemons themselves side by side.\n",
         command(),
         env!("CARGO_PKG_VERSION"),
     )?;

@@ -95,6 +95,10 @@ impl Engine {
                 format!("{}, but not what {who} says now: {says}", self.reason)
             }
             (Some(held), _) => held_against(&held),
+            (None, Status::Holdover) => self.quiet.as_ref().map_or_else(
+                || self.reason.clone(),
+                |(what, since)| format!("{what} {}", self.settings.nominal.span(now - *since)),
+            ),
             (None, _) => self.reason.clone(),
         }
     }

@@ -136,9 +136,12 @@ impl Engine {
             _ if held.is_some() => held.as_ref().map_or_else(String::new, held_against),
             (Status::Synchronised, _, 0) => format!("following {}", source.name()),
             (Status::Synchronised, ..) => format!("following {} and {others} more", source.name()),
-            (_, false, _) => format!("no usable reply from {} for {age}", source.name()),
-            (_, true, _) => format!("no usable edge from {} for {age}", source.name()),
+            (_, false, _) => format!("no usable reply from {} for", source.name()),
+            (_, true, _) => format!("no usable edge from {} for", source.name()),
         };
+        let quiet = (status == Status::Holdover && held.is_none())
+            .then(|| (reason.clone(), estimate.last_used));
+        let reason = if quiet.is_some() { format!("{reason} {age}") } else { reason };
         let smears = self.sources.get(index).is_some_and(Source::smears);
         let smears =
             if smears { "; all smear the leap second: the smear is taken off" } else { "" };
@@ -146,6 +149,7 @@ impl Engine {
         // Sooner if patience ends before, so that holdover is said when it begins.
         let renew = source.renew_after();
         (self.reason, self.others) = (reason, others);
+        self.quiet = quiet;
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
@@ -202,8 +206,9 @@ impl Engine {
         } else if usable > 0 {
             format!("no majority of the {usable} servers agrees{}", self.split(at))
         } else {
-            "no source has answered yet".into()
+            self.unanswered(at)
         };
+        self.quiet = None;
         let split = usable > 0 && !waits;
         if self.hand.status == Status::Synchronised {
             let before = self.hand.status;
@@ -216,6 +221,19 @@ impl Engine {
         }
         self.split_told |= split;
         self.renew_at = None;
+    }
+
+    /// Why nobody's word could be used so far.
+    fn unanswered(&self, at: Count) -> String {
+        let troubles =
+            || self.sources.iter().filter_map(|s| Some((s.name(), s.trouble(at, None)?)));
+        match (troubles().next(), troubles().count()) {
+            (None, _) => "no source has answered yet".into(),
+            (Some((name, trouble)), 1) => format!("no usable reply yet: {name}: {trouble}"),
+            (Some((name, trouble)), n) => {
+                format!("no usable reply yet: {name}: {trouble}; and {} more", n - 1)
+            }
+        }
     }
 
     /// The server in the middle of those that have an estimate (of an even number, the earlier one):

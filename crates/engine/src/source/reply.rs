@@ -9,6 +9,7 @@ use truechimer_time::{Instant, Leaps, Span, Stamp};
 
 use super::{Clock, ERA_PIVOT, Heard, Last, Plan, RESETTLES, Source};
 use crate::leap::later_reading;
+use crate::report::Selection;
 use crate::smear::Smear;
 use crate::{doubt, smear};
 
@@ -113,7 +114,10 @@ impl Source {
                 let doubt = self.estimator.doubt(received.count);
                 let utc = about.map(|about| leaps.utc(about));
                 Heard::Doubted(text.map(|text| match doubt {
-                    Some(doubt) => doubt::told(&doubt, received.count, self.nominal, utc),
+                    Some(doubt) => {
+                        let outvoted = self.selection == Selection::Falseticker;
+                        doubt::told(&doubt, received.count, self.nominal, utc, outvoted)
+                    }
                     None => text,
                 }))
             }
