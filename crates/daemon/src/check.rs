@@ -28,6 +28,11 @@ impl Options {
             ConfigError::unless_empty(vec![problem])?;
         }
         let mut warnings = self.relative(&settings);
+        // A service's folder may be made when it starts.
+        if let Some(why) = settings.page.as_deref().and_then(no_folder) {
+            warnings
+                .push(format!("the daemon does not start before its `page` has a folder: {why}"));
+        }
         let beside =
             [("replay-log", settings.replay_log.as_deref()), ("control", at(&settings.control))];
         warnings.extend(beside.into_iter().filter_map(|(key, path)| {
