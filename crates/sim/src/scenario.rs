@@ -305,7 +305,7 @@ impl Scenario {
         within("hours", self.hours, 1e-3, HOURS)?;
         if !(self.warm_up_hours >= 0.0 && self.warm_up_hours < self.hours) {
             return Err(format!(
-                "warm-up-hours = {}: must be at least 0 and less than hours = {}",
+                "warm-up-hours = {} (4 unless said): must be at least 0 and less than hours = {}",
                 self.warm_up_hours, self.hours
             ));
         }

@@ -307,6 +307,8 @@ struct Row<'a> {
     honest: bool,
     /// Which conditions of the bound do not hold, in words.
     broken_conditions: Vec<String>,
+    /// What the scenario is about and its end comes before: when that begins, h.
+    not_reached_hours: Vec<f64>,
     hours: f64,
     poll_s: u32,
     #[serde(flatten)]
@@ -325,6 +327,7 @@ impl<'a> Row<'a> {
             estimator: name(estimator.kind()),
             honest,
             broken_conditions: scenario.broken_conditions(),
+            not_reached_hours: scenario.not_reached(),
             hours: scenario.hours,
             poll_s: scenario.poll,
             statistics,

@@ -55,10 +55,14 @@ pub fn remarks(scenario: &Scenario) -> Vec<String> {
         let why = broken.join("; ");
         remarks.push(format!("the conditions of the bound do not hold all the time: {why}"));
     }
-    match scenario.not_reached() {
+    let late = scenario.not_reached();
+    let last = number(late.iter().copied().fold(0.0, f64::max));
+    match late.len() {
         0 => {}
-        1 => remarks.push("one thing that it is about happens after its end: more hours".into()),
-        n => remarks.push(format!("{n} things that it is about happen after its end: more hours")),
+        1 => remarks.push(format!("one thing that it is about happens after its end, at {last} h")),
+        n => remarks.push(format!(
+            "{n} things that it is about happen after its end, the last at {last} h"
+        )),
     }
     remarks
 }

@@ -199,12 +199,13 @@ impl Engine {
         let mut bulletin = std::mem::take(&mut self.bulletin);
         bulletin.look(self.voices(), self.follows_one(), at);
         self.bulletin = bulletin;
-        let usable = self.sources.iter().filter(|s| s.estimate(at).is_some()).count();
+        let votes = self.votes(at);
+        let usable = votes.iter().flatten().count();
         let waits = self.to_come(at) > 0;
         self.reason = if waits {
             format!("{usable} of {} sources answered so far", self.sources.len())
         } else if usable > 0 {
-            format!("no majority of the {usable} servers agrees{}", self.split(at))
+            format!("no majority of the {usable} servers agrees{}", self.split(at, &votes))
         } else {
             self.unanswered(at)
         };
@@ -247,9 +248,11 @@ impl Engine {
     }
 
     /// How far the servers are apart.
-    fn split(&self, at: Count) -> String {
+    fn split(&self, at: Count, votes: &[Option<Estimate>]) -> String {
         let Some((middle, reference)) = self.middle(at) else { return String::new() };
-        let others = self.sources.iter().filter(|source| source.name() != middle);
+        // One that is another's address says nothing of its own.
+        let own = self.sources.iter().zip(votes).filter(|(_, vote)| vote.is_some());
+        let others = own.map(|(source, _)| source).filter(|source| source.name() != middle);
         let apart = others.filter_map(|s| {
             let ahead = s.says(at, &s.estimate(at)?).0 - reference;
             let which = if ahead.is_negative() { "behind" } else { "ahead of" };
