@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use truechimer_stamp::pps::Pps;
+
 use crate::config::{ConfigError, Place, Problem, Settings};
 use crate::leaps;
 use crate::options::Options;
@@ -38,6 +40,10 @@ impl Options {
         warnings.extend(beside.into_iter().filter_map(|(key, path)| {
             let why = path.and_then(no_folder)?;
             Some(format!("the daemon would run without its `{key}`: {why}"))
+        }));
+        warnings.extend(settings.engine.pps.iter().filter_map(|pulse| {
+            let why = Pps::open(Path::new(&pulse.path)).err()?;
+            Some(format!("the daemon would wait for the pulse `{}`: {why}", pulse.name))
         }));
         // Nothing is made where nobody has named a place: that is for the daemon to do.
         if let Place::At(path) = &settings.state
@@ -142,6 +148,12 @@ mod tests {
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(warnings[0].contains("`replay-log`") && warnings[0].ends_with("c.toml: no folder"));
         assert!(warnings[1].contains("`control`") && warnings[1].contains("No such"));
+        let [warning] =
+            &checked("nopulse", "[[source]]\npps = \"HERE/no\"\nname = \"gps\"").unwrap()[..]
+        else {
+            panic!("one thing is wrong")
+        };
+        assert!(warning.contains("the pulse `gps`: ") && warning.contains("No such"), "{warning}");
         let warnings = checked("relative", "page = \"clock\"\ncontrol = \"none\"").unwrap();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].starts_with("`page` = \"clock\" depends"), "{warnings:?}");

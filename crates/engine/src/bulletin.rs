@@ -185,7 +185,7 @@ impl Bulletin {
         if member.told == now {
             return None;
         }
-        let line = told(voice, single, member.told, now);
+        let line = told(voice, single, member.told, now, at);
         if line.is_some() && !member.lines.take(at, nominal) {
             return None;
         }
@@ -263,7 +263,7 @@ fn part(voice: &dyn Voice, single: bool) -> Part {
 
 /// The line about one that had a part, or none, and now has another. Of a `single` one that is followed
 /// the line about the leader tells.
-fn told(voice: &dyn Voice, single: bool, before: Part, now: Part) -> Option<Line> {
+fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> Option<Line> {
     let (weight, why) = voice.weight();
     if single {
         return told_of_single(why, before, now);
@@ -286,7 +286,7 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part) -> Option<Line
             Level::Info,
             format!("agrees with the majority again, but has no part in the time: {why}"),
         ),
-        (_, Part::Used) => (Level::Info, format!("has a part in the time from now on{with}")),
+        (_, Part::Used) => (Level::Info, joins(voice, at) + &with),
         (Part::Used, Part::Idle) => (
             Level::Info,
             format!("has no part in the time any more: {why}; the others keep it where it is"),
@@ -300,6 +300,17 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part) -> Option<Line
         }
         (_, Part::Absent | Part::Smeared) => return None,
     })
+}
+
+/// Who has said nothing for long has a part only while nobody else says anything either.
+fn joins(voice: &dyn Voice, at: Count) -> String {
+    let last = voice.estimate(at).map(|e| (voice.left(&e, at), voice.age(&e, at)));
+    match last {
+        Some((left, age)) if left <= Span::ZERO && voice.is_proven() => {
+            format!("has a part in the time by what it said {age} ago, as nobody answers now")
+        }
+        _ => "has a part in the time from now on".into(),
+    }
 }
 
 /// The same where one source is followed at a time, and the others have no part anyway.

@@ -113,6 +113,8 @@ pub(crate) struct Source {
     /// Refusals of estimator and network; those of the protocol are in `association`.
     refused: BTreeMap<String, u64>,
     trouble: Option<String>,
+    /// The server that it turned out to be.
+    twin: Option<Twin>,
     /// Its share in the published time, and why it has none.
     weight: Option<f64>,
     why: Option<Why>,
@@ -144,6 +146,13 @@ enum Plan {
     Poll(Count),
     /// The server refused service: nothing more.
     Stopped,
+}
+
+/// Another source's server.
+#[derive(Debug)]
+struct Twin {
+    of: String,
+    told: bool,
 }
 
 /// The last usable reply.
@@ -215,6 +224,7 @@ impl Source {
             timeouts: 0,
             refused: BTreeMap::new(),
             trouble: None,
+            twin: None,
             weight: None,
             why: None,
             accused: false,
@@ -329,7 +339,26 @@ impl Source {
 
     /// It turned out to be the server that `other` is already.
     pub(crate) fn is_the_same_as(&mut self, other: &str) {
+        if self.twin.as_ref().is_none_or(|twin| twin.of != other) {
+            self.twin = Some(Twin { of: other.to_owned(), told: false });
+        }
         self.trouble = Some(format!("the same address as {other}: counted once"));
+    }
+
+    /// No other is asked at its address.
+    pub(crate) fn is_itself(&mut self) {
+        self.twin = None;
+    }
+
+    /// What is to be told of its being the server that another is already, once.
+    pub(crate) fn twin_news(&mut self) -> Option<String> {
+        let twin = self.twin.as_mut().filter(|twin| !twin.told)?;
+        twin.told = true;
+        let (name, of) = (self.config.name(), &twin.of);
+        Some(format!(
+            "{name}: is at the same address as {of}: the two count as one server, so this one has no \
+             vote and no part in the time"
+        ))
     }
 
     fn after(&self, at: Count, seconds: u32) -> Count {

@@ -266,6 +266,11 @@ fn one_server_under_two_names_has_one_vote() {
     assert_eq!(alias.selection, Selection::Unusable);
     assert!(alias.trouble.as_ref().unwrap().contains("same address as s1:123"));
     assert_eq!(report.sources[0].selection, Selection::Falseticker);
+    let told = |world: &World| world.notes.iter().filter(|n| n.contains("count as one")).count();
+    world.run(600);
+    assert_eq!(told(&world), 1, "{:?}", world.notes);
+    let line = "alias1:123: is at the same address as s1:123: the two count as one server";
+    assert!(world.notes.iter().any(|note| note.contains(line)), "{:?}", world.notes);
 }
 
 #[test]
@@ -420,6 +425,14 @@ fn servers_that_are_silent_for_long_have_no_vote() {
     assert!(world.error().abs() < Span::from_millis(1), "{}", world.error());
     world.run(400);
     assert!((world.error().abs() - Span::from_millis(150)).abs() < Span::from_millis(1));
+    // Where nobody is left that answers, those that do not are no news of theirs.
+    world.server("s3").up = false;
+    world.run(4000);
+    let joins = |note: &&String| note.contains("s1:123: has a part");
+    let joined: Vec<&String> = world.notes.iter().filter(joins).collect();
+    assert!(joined[0].contains("by what it said ") && joined[0].contains("as nobody answers now"));
+    world.server("s3").up = true;
+    world.run(120);
     // Those that answer again have their votes at once.
     world.server("s1").up = true;
     world.server("s2").up = true;

@@ -192,6 +192,9 @@ impl Engine {
             note(actions, level, text);
         }
         self.bulletin = bulletin;
+        for text in self.sources.iter_mut().filter_map(Source::twin_news) {
+            note(actions, Level::Warning, text);
+        }
     }
 
     /// No source is fit to follow: hold what was published last.
@@ -371,6 +374,7 @@ impl Engine {
                 source.is_the_same_as(first);
                 return None;
             }
+            source.is_itself();
             seen.insert(address, source.name());
             Some(estimate).filter(|_| lapsed.is_none())
         };
