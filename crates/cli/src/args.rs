@@ -236,9 +236,10 @@ pub struct Status {
 Columns:
   S          * leads, + has a part in the published time, - agrees and has none,
              x falseticker, ≠ disagrees (there is no majority), ~ smears a leap second,
-             ? nothing yet that counts (others are waited for as well); h: lives on what it said before; !: what it says now is
-             held off, as its time has moved by more than it may. The one that leads does so
-             until another's part is 2.5 times as large
+             ? nothing yet that counts (others are waited for as well),
+             . only watched, as configured (noselect); h: lives on what it said before;
+             !: what it says now is held off, as its time has moved by more than it may.
+             The one that leads does so until another's part is 2.5 times as large
   part       its share in where the published time stands
   st         stratum: the server's distance from a reference clock
   rch        reach: the last eight polls in octal, 377 = a usable reply to all

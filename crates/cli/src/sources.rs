@@ -45,6 +45,7 @@ fn mark(selection: Selection) -> char {
         Selection::NoMajority => '≠',
         Selection::Smeared => '~',
         Selection::Unusable => '?',
+        Selection::Watched => '.',
     }
 }
 
@@ -58,6 +59,7 @@ fn meaning(selection: Selection) -> &'static str {
         Selection::NoMajority => {
             "disagrees: no majority of the servers agrees, so nobody is followed"
         }
+        Selection::Watched => "only watched (`noselect`): has no vote and no part in the time",
         Selection::Unusable => "nothing yet that counts: it, or others, have yet to answer",
     }
 }
@@ -99,6 +101,9 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
     }
     writeln!(out, "* leads (until another's part is much larger)  + combined  - agrees, no part")?;
     writeln!(out, "x falseticker  ≠ no majority  ~ smears  ? nothing yet  h silent  ! held off")?;
+    if sources.iter().any(|source| source.selection == Selection::Watched) {
+        writeln!(out, ". only watched (`noselect`): has no vote and no part")?;
+    }
     writeln!(out, "offset: {} (-v says why)", reference(sources))
 }
 

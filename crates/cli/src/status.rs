@@ -235,7 +235,8 @@ fn heartbeat_age(view: &View) -> Span {
 
 fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
     let daemon = &answer.daemon;
-    let sources = &answer.report.sources;
+    let (watched, sources): (Vec<_>, Vec<_>) =
+        answer.report.sources.iter().partition(|s| s.selection == Selection::Watched);
     let agreeing = sources.iter().filter(|s| {
         use Selection::{Combined, Selected, Truechimer};
         matches!(s.selection, Selected | Combined | Truechimer) && !is_held_off(s) && !s.holdover
@@ -244,7 +245,12 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
         0 => String::new(),
         silent => format!(", silent: {silent}"),
     };
-    let agreeing = format!("(agreeing: {} of {}{silent})", agreeing.count(), sources.len());
+    let watched = match watched.len() {
+        0 => String::new(),
+        watched => format!(", only watched: {watched}"),
+    };
+    let agreeing = agreeing.count();
+    let agreeing = format!("(agreeing: {agreeing} of {}{silent}{watched})", sources.len());
     let source = match leading(answer) {
         Some(s) if is_held_off(s) => {
             format!("what was known by {}, which is held off now {agreeing}", s.name)

@@ -14,6 +14,7 @@
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
+//! noselect = false              # true: ask and show it, but never believe it
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
 //!
@@ -226,19 +227,20 @@ mod tests {
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
                 { host = "::1" },
+                { host = "b", noselect = true },
             ]
             system-clock = { discipline = true, step = "always", step-above = "250us" }
         "#;
         let settings = parse(text, "t").unwrap();
         let asymmetry =
             Some(Asymmetry { by: Span::from_micros(-120), error: Span::from_micros(20) });
-        let first =
-            SourceConfig { host: "::1".into(), port: 11, poll: 16, burst: false, asymmetry };
+        let first = SourceConfig { port: 11, burst: false, asymmetry, ..SourceConfig::new("::1") };
+        let watched = SourceConfig { no_select: true, ..SourceConfig::new("b") };
         assert_eq!(
             settings,
             Settings {
                 engine: Config {
-                    sources: vec![first, SourceConfig::new("::1")],
+                    sources: vec![first, SourceConfig::new("::1"), watched],
                     max_wander: ppm("0.25"),
                     accept_step_after: Span::from_secs(5400),
                     discipline: true,
@@ -308,6 +310,18 @@ mod tests {
             (
                 "[[source]]\nhost = \"a\"\nburst = 1",
                 "t:3: `burst` must be true or false, not integer",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nnoselect = \"yes\"",
+                "t:3: `noselect` must be true or false, not string",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nnoselect = true\n[[source]]\npps = \"/dev/pps0\"",
+                "t:1: every server is `noselect`, so that there is none to follow: remove it from one",
+            ),
+            (
+                "[[source]]\npps = \"/dev/pps0\"\nnoselect = true",
+                "t:3: `noselect` is for a server, and this source is a pulse: remove it",
             ),
             (
                 "[[source]]\nhost = \"a\"\nasymmetry = \"1ms\"",

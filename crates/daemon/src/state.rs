@@ -428,6 +428,7 @@ mod tests {
             poll: 16,
             burst: true,
             asymmetry: None,
+            no_select: false,
         };
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }
     }

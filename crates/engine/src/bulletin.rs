@@ -226,6 +226,7 @@ impl Bulletin {
         leader.lines.untold = leader.lines.untold.saturating_sub(1);
         let reason = match voices.find(of(leader.told)) {
             None => "no longer asked".to_owned(),
+            Some(old) if old.selection() == Selection::Watched => "only watched now".into(),
             Some(old) => match (part(old, self.single), old.weight()) {
                 (Part::Falseticker, _) => "a falseticker".into(),
                 (_, (_, Some(why))) => why.to_string(),
@@ -251,7 +252,7 @@ impl Bulletin {
 
 fn part(voice: &dyn Voice, single: bool) -> Part {
     match (voice.selection(), voice.weight()) {
-        (Selection::Unusable, _) => Part::Absent,
+        (Selection::Unusable | Selection::Watched, _) => Part::Absent,
         (Selection::Smeared, _) => Part::Smeared,
         (Selection::Falseticker | Selection::NoMajority, _) => Part::Falseticker,
         (_, (None, Some(_))) => Part::Idle,

@@ -71,6 +71,9 @@ pub struct SourceConfig {
     /// How the two directions of the path differ, if the user knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
+    /// It is asked and shown, and has no vote and no part in the time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_select: bool,
 }
 
 /// How the two directions of a path differ: half of it is taken off the offset, and no more than
@@ -155,6 +158,7 @@ impl SourceConfig {
             poll: DEFAULT_POLL,
             burst: true,
             asymmetry: None,
+            no_select: false,
         }
     }
 

@@ -37,6 +37,8 @@ pub enum Selection {
     /// No estimate yet, or none that counts: too few sources have answered, or it is the same
     /// server as another source.
     Unusable,
+    /// Only watched, as configured (`noselect`): it is asked and shown, and has no vote.
+    Watched,
     /// Its interval does not meet the majority's, or what it says now does not.
     Falseticker,
     /// There is no majority that agrees: nobody can say who is right.

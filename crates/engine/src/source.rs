@@ -319,7 +319,10 @@ impl Source {
 
     /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
     pub(crate) fn is_to_come(&self, at: Count) -> bool {
-        self.chances > 0 && self.plan != Plan::Stopped && self.estimate(at).is_none()
+        self.votes()
+            && self.chances > 0
+            && self.plan != Plan::Stopped
+            && self.estimate(at).is_none()
     }
 
     /// What its last usable reply said of leap seconds.
@@ -335,6 +338,11 @@ impl Source {
     /// The address in use.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.association.as_ref().map(Association::server)
+    }
+
+    /// Whether it may have a say at all.
+    pub(crate) fn votes(&self) -> bool {
+        !self.config.no_select
     }
 
     /// It turned out to be the server that `other` is already.

@@ -62,10 +62,10 @@ fn signed() -> impl Strategy<Value = i64> {
 
 fn config() -> impl Strategy<Value = Config> {
     let source =
-        (0usize..5, 0u32..12, any::<bool>(), any::<bool>()).prop_map(|(n, poll, burst, odd)| {
+        (0usize..5, 0u32..12, any::<[bool; 3]>()).prop_map(|(n, poll, [burst, odd, no_select])| {
             // Whoever makes a configuration by hand may ask for any poll interval.
             let poll = if odd { [0, u32::MAX][n % 2] } else { 1 << poll };
-            SourceConfig { poll, burst, ..SourceConfig::new(format!("host{n}")) }
+            SourceConfig { poll, burst, no_select, ..SourceConfig::new(format!("host{n}")) }
         });
     let pulse = (0usize..3, number(), signed()).prop_map(|(n, latency, offset)| PpsConfig {
         latency: Span::from_nanos((latency >> 1) as i64),

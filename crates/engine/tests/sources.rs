@@ -5,7 +5,8 @@
 mod world;
 
 use truechimer_engine::{Config, Event, Selection, Steer};
-use truechimer_time::Span;
+use truechimer_ntp::LeapIndicator;
+use truechimer_time::{Leaps, Span};
 use truechimer_timehands::Status;
 
 use world::{HONEST, Server, World, address, config, start};
@@ -271,6 +272,63 @@ fn one_server_under_two_names_has_one_vote() {
     assert_eq!(told(&world), 1, "{:?}", world.notes);
     let line = "alias1:123: is at the same address as s1:123: the two count as one server";
     assert!(world.notes.iter().any(|note| note.contains(line)), "{:?}", world.notes);
+}
+
+/// One that is only watched is asked and shown, and neither believed nor waited for nor counted.
+#[test]
+fn a_server_that_is_only_watched_has_no_say() {
+    let mut world = World::new(&[], start());
+    world.servers.insert(address("s1"), Server { up: false, ..HONEST });
+    let day = Span::from_secs(86_400);
+    world
+        .servers
+        .insert(address("s2"), Server { offset: day, leap: LeapIndicator::Insert, ..HONEST });
+    let mut two = config(&["s2", "s1"]);
+    two.sources[0].no_select = true;
+    world.event(Event::Configure(two.clone()));
+    world.run(100);
+    assert_eq!(world.hand().status, Status::Unknown);
+    world.server("s1").up = true;
+    world.run(600);
+    world.assert_true();
+    assert_eq!(world.hand().leaps, Leaps::default());
+    let report = world.engine.report(world.now);
+    assert_eq!(report.reason, "following s1:123");
+    let [watched, followed] = &report.sources[..] else { panic!("two sources") };
+    assert_eq!([watched.selection, followed.selection], [Selection::Watched, Selection::Selected]);
+    let off = watched.offset.unwrap() + day;
+    assert!(off.abs() < Span::from_millis(1), "{off}");
+    assert_eq!((watched.weight, &watched.why, &watched.doubt), (None, &None, &None));
+    // It takes no vote away from another name of the same server either.
+    let mut twins = config(&["s1", "alias1"]);
+    twins.sources[0].no_select = true;
+    world.event(Event::Configure(twins));
+    world.run(100);
+    let parts = world.engine.report(world.now).sources.into_iter().map(|s| s.selection);
+    assert_eq!(parts.collect::<Vec<_>>(), [Selection::Watched, Selection::Selected]);
+    assert!(world.notes.iter().all(|note| !note.contains("count as one")), "{:?}", world.notes);
+}
+
+/// Whether it is believed can change while the daemon runs.
+#[test]
+fn the_leader_can_be_left_to_be_watched() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    world.run(600);
+    let part = |world: &World, n: usize| world.engine.report(world.now).sources[n].selection;
+    let leads = (0..3).find(|n| part(&world, *n) == Selection::Selected).unwrap();
+    let mut watched = config(&["s1", "s2", "s3"]);
+    watched.sources[leads].no_select = true;
+    world.event(Event::Configure(watched));
+    assert_eq!(part(&world, leads), Selection::Watched, "at once");
+    assert_eq!(world.hand().status, Status::Synchronised);
+    world.run(300);
+    world.assert_true();
+    let line = format!("instead of s{}:123 (only watched now)", leads + 1);
+    assert!(world.notes.iter().any(|note| note.contains(&line)), "{:?}", world.notes);
+    world.event(Event::Configure(config(&["s1", "s2", "s3"])));
+    world.run(60);
+    assert_ne!(part(&world, leads), Selection::Watched);
+    world.assert_true();
 }
 
 #[test]

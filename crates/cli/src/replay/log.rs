@@ -271,6 +271,7 @@ fn cell(text: &str) -> String {
 fn selection(selection: Selection) -> &'static str {
     match selection {
         Selection::Unusable => "unusable",
+        Selection::Watched => "watched",
         Selection::Falseticker => "falseticker",
         Selection::NoMajority => "no-majority",
         Selection::Smeared => "smeared",

@@ -256,3 +256,18 @@ fn json_is_in_nanoseconds() {
     assert_eq!(json["selection"], "selected");
     assert_eq!(json["refused"]["wrong-origin"], 3);
 }
+
+#[test]
+fn one_that_is_only_watched_is_said_to_be() {
+    let watched = SourceReport { selection: Selection::Watched, weight: None, ..source() };
+    let shown = text(|out| write_table(&[source(), watched.clone()], out));
+    assert!(
+        shown.lines().any(|line| line.starts_with(".  ntp.example.org:123     -  ")),
+        "{shown}"
+    );
+    assert!(shown.contains("\n. only watched (`noselect`)"), "{shown}");
+    assert!(!text(|out| write_table(&[source()], out)).contains("watched"));
+    let detail = text(|out| write_detail(&watched, out));
+    assert!(detail.contains("part        . only watched (`noselect`): has no vote"), "{detail}");
+    assert_eq!(serde_json::to_value(Json::of(&watched)).unwrap()["selection"], "watched");
+}

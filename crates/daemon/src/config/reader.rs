@@ -46,11 +46,21 @@ const TOP: &[&str] = &[
     "source",
     "system-clock",
 ];
-const SOURCE: &[&str] =
-    &["host", "poll", "burst", "asymmetry", "asymmetry-error", "pps", "latency", "offset", "name"];
+const SOURCE: &[&str] = &[
+    "host",
+    "poll",
+    "burst",
+    "noselect",
+    "asymmetry",
+    "asymmetry-error",
+    "pps",
+    "latency",
+    "offset",
+    "name",
+];
 /// Which of a source's keys are for a pulse, and which for a server.
 const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
-const OF_SERVER: &[&str] = &["host", "poll", "burst", "asymmetry", "asymmetry-error"];
+const OF_SERVER: &[&str] = &["host", "poll", "burst", "noselect", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 /// Every table, as it is written, with its keys.
 const TABLES: [(&str, &[&str]); 3] =
@@ -166,6 +176,13 @@ impl Reader<'_> {
                 None => sources.push((source, at)),
             }
         }
+        if let Some((_, at)) = sources.first()
+            && sources.iter().all(|(source, _)| source.no_select)
+        {
+            let text =
+                "every server is `noselect`, so that there is none to follow: remove it from one";
+            self.problem(*at, text);
+        }
         settings.engine.sources = sources.into_iter().map(|(source, _)| source).collect();
         settings.engine.pps = pulses.into_iter().map(|(pulse, _)| pulse).collect();
     }
@@ -270,6 +287,9 @@ impl Reader<'_> {
                 "asymmetry-error" => {
                     let span = self.span("asymmetry-error", value, "20us", asymmetry_error);
                     declared.1 = span.or(declared.1);
+                }
+                "noselect" => {
+                    source.no_select = self.boolean("noselect", value).unwrap_or(source.no_select);
                 }
                 "burst" => source.burst = self.boolean("burst", value).unwrap_or(source.burst),
                 other if OF_PPS.contains(&other) => self.problem(

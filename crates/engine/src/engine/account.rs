@@ -61,7 +61,8 @@ impl Engine {
         if self.hand.status != Status::Unknown {
             return Some((self.hand.time_at(now), None));
         }
-        let others = self.sources.iter().filter(|source| source.estimate(now).is_some()).nth(1);
+        let says = |source: &&Source| source.votes() && source.estimate(now).is_some();
+        let others = self.sources.iter().filter(says).nth(1);
         let (name, time) = others.and(self.middle(now))?;
         Some((time, Some(name)))
     }

@@ -28,9 +28,12 @@ impl Engine {
         let basis = Basis { settings, rate, time: known.time, own: false };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
-            s.selection == Selection::Selected && config.sources.iter().any(|w| s.is(w))
+            s.selection == Selection::Selected
+                && config.sources.iter().any(|w| s.is(w) && !w.no_select)
         };
         let awaited = !self.sources.iter().any(stays);
+        let led = |s: &Source| s.selection == Selection::Selected;
+        let mut lost_selected = false;
         let held = self.held(at);
         let mut old: BTreeMap<u32, Source> =
             std::mem::take(&mut self.sources).into_iter().map(|s| (s.id.0, s)).collect();
@@ -41,6 +44,7 @@ impl Engine {
             let kept = old.iter().find(|(_, s)| s.is(wanted)).map(|(id, _)| *id);
             let source = match kept.and_then(|id| old.remove(&id)) {
                 Some(mut source) => {
+                    lost_selected |= led(&source) && wanted.no_select;
                     source.reconfigure(wanted.clone(), at);
                     source.set_max_wander(config.max_wander);
                     source.set_accept_step_after(config.accept_step_after);
@@ -69,7 +73,7 @@ impl Engine {
         let answered =
             |name: &str| self.sources.iter().any(|s| s.name() == name && s.estimate(at).is_some());
         self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
-        let mut lost_selected = old.values().any(|s| s.selection == Selection::Selected);
+        lost_selected |= old.values().any(led);
         actions.extend(old.values().map(|s| Action::Close { source: s.id }));
         let mut old = std::mem::take(&mut self.pulses);
         for wanted in &config.pps {

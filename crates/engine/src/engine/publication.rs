@@ -70,13 +70,12 @@ impl Engine {
     /// was never stopped would do. Returns whether the one of this name does from now on.
     fn let_speak(&mut self, name: &str, at: Count, actions: &mut Vec<Action>) -> bool {
         let mut speaks = false;
-        if !self.sources.iter().any(|source| source.is_misrepresented(at))
-            || self.votes(at).iter().flatten().count() < 2
-        {
+        let misrepresented = |source: &Source| source.votes() && source.is_misrepresented(at);
+        if !self.sources.iter().any(misrepresented) || self.votes(at).iter().flatten().count() < 2 {
             return speaks;
         }
         for source in &mut self.sources {
-            if source.is_misrepresented(at)
+            if misrepresented(source)
                 && let Some(Accepted::Stepped(by)) = source.believe()
             {
                 self.servo.interrupt();
@@ -206,7 +205,8 @@ impl Engine {
         let usable = votes.iter().flatten().count();
         let waits = self.to_come(at) > 0;
         self.reason = if waits {
-            format!("{usable} of {} sources answered so far", self.sources.len())
+            let all = self.sources.iter().filter(|s| s.votes()).count();
+            format!("{usable} of {all} sources answered so far")
         } else if usable > 0 {
             format!("no majority of the {usable} servers agrees{}", self.split(at, &votes))
         } else {
@@ -243,7 +243,8 @@ impl Engine {
     /// The server in the middle of those that have an estimate (of an even number, the earlier one):
     /// its name, and where it puts the time.
     pub(super) fn middle(&self, at: Count) -> Option<(String, Instant)> {
-        let said = self.sources.iter().filter_map(|s| Some((s.says(at, &s.estimate(at)?).0, s)));
+        let voters = self.sources.iter().filter(|s| s.votes());
+        let said = voters.filter_map(|s| Some((s.says(at, &s.estimate(at)?).0, s)));
         let mut said: Vec<(Instant, &Source)> = said.collect();
         said.sort_by_key(|(time, _)| *time);
         let (time, source) = said.get(said.len().checked_sub(1)? / 2)?;
@@ -281,6 +282,16 @@ impl Engine {
 
     /// Marks every source's part, and works out what they come to.
     pub(super) fn select(&mut self, at: Count) -> Option<Chosen> {
+        let chosen = self.chosen(at);
+        for source in self.sources.iter_mut().filter(|source| !source.votes()) {
+            source.mark(Selection::Watched);
+            source.weigh(None, None);
+        }
+        chosen
+    }
+
+    /// The same, where those that have no vote are taken for silent.
+    fn chosen(&mut self, at: Count) -> Option<Chosen> {
         let votes = self.votes(at);
         let to_come = self.to_come(at);
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
@@ -354,7 +365,8 @@ impl Engine {
     fn lapsed(&self, at: Count) -> Vec<Option<Span>> {
         let most = self.settings.accept_step_after;
         let silent = |source: &Source| source.is_silent_for(at, most);
-        let speaks = |source: &Source| source.is_proven() && silent(source).is_none();
+        let speaks =
+            |source: &Source| source.votes() && source.is_proven() && silent(source).is_none();
         let anyone = self.sources.iter().any(speaks);
         self.sources.iter().map(|source| silent(source).filter(|_| anyone)).collect()
     }
@@ -365,10 +377,12 @@ impl Engine {
         let lapsed = self.lapsed(at);
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
         // Those that smear are not mixed with those that do not.
-        let plain = |source: &Source| !source.smears() && source.estimate(at).is_some();
+        let plain =
+            |source: &Source| source.votes() && !source.smears() && source.estimate(at).is_some();
         let unmixed = self.sources.iter().any(plain);
         let vote = |(source, lapsed): (&mut Source, Option<Span>)| {
-            let estimate = source.estimate(at).filter(|_| !unmixed || !source.smears())?;
+            let heard = source.votes() && (!unmixed || !source.smears());
+            let estimate = source.estimate(at).filter(|_| heard)?;
             let address = canonical(source.address()?);
             if let Some(first) = seen.get(&address) {
                 source.is_the_same_as(first);

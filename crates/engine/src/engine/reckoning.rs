@@ -35,10 +35,10 @@ impl Engine {
         let now = Reckoning { count, time: about, period, error };
         let begun = *self.reckoning.get_or_insert(now);
         // A rate that was hardly known then says nothing: begin anew as long as it becomes better.
-        let smeared = self.sources.iter().any(|s| s.smears() || s.may_smear());
+        let smeared = self.sources.iter().any(|s| s.votes() && (s.smears() || s.may_smear()));
         // As long as it is open whether somebody smears, a better rate may be that of a smear; but not
         // of one who has been silent for so long that the others went on without.
-        let mut open = self.sources.iter().filter(|s| s.may_yet_smear());
+        let mut open = self.sources.iter().filter(|s| s.votes() && s.may_yet_smear());
         let open = open.any(|s| s.id == speaker || s.is_part() || s.is_heard(count));
         let better = error.0 < begun.error.0 / 2 && !open && !(smeared && begun.error <= KNOWS);
         let begun = if better { now } else { begun };
