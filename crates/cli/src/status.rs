@@ -256,7 +256,7 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
             format!("what was known by {}, which is held off now {agreeing}", s.name)
         }
         Some(s) => format!("{} {agreeing}", s.name),
-        None => format!("nobody (servers: {})", sources.len()),
+        None => format!("nobody (servers: {}{watched})", sources.len()),
     };
     let version = format!(
         "version {}, process {}, up {}, {}.{} MiB resident",
