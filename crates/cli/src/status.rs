@@ -241,7 +241,7 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
         use Selection::{Combined, Selected, Truechimer};
         matches!(s.selection, Selected | Combined | Truechimer) && !is_held_off(s) && !s.holdover
     });
-    let silent = match sources.iter().filter(|s| s.holdover).count() {
+    let silent = match sources.iter().filter(|s| s.holdover && !is_held_off(s)).count() {
         0 => String::new(),
         silent => format!(", silent: {silent}"),
     };

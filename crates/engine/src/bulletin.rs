@@ -293,11 +293,11 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> 
             format!("has no part in the time any more: {why}; the others keep it where it is"),
         ),
         (_, Part::Idle) => (Level::Info, format!("has no part in the time: {why}")),
-        (Part::Used, Part::Absent) => {
-            (Level::Info, "has no part in the time any more: it says nothing that counts".into())
-        }
         (_, Part::Absent) if lapsed => {
             (Level::Warning, format!("{why}; the time is where those that answer put it"))
+        }
+        (Part::Used, Part::Absent) => {
+            (Level::Info, "has no part in the time any more: it says nothing that counts".into())
         }
         (_, Part::Absent | Part::Smeared) => return None,
     })
@@ -319,6 +319,9 @@ fn told_of_single(why: Option<&Why>, before: Part, now: Part) -> Option<Line> {
     let text = match (before, now, why) {
         (_, Part::Falseticker, Some(why)) => {
             return Some((Level::Warning, format!("falseticker: {why}")));
+        }
+        (_, Part::Absent, Some(why @ Why::Lapsed(_))) => {
+            return Some((Level::Warning, why.to_string()));
         }
         (Part::Falseticker, Part::Used | Part::Idle, None) => {
             "agrees with the majority again".into()

@@ -76,7 +76,9 @@ pub struct Engine {
     hand: Hand,
     reason: String,
     /// Who said nothing usable since when, if that is the reason.
-    quiet: Option<(String, Count)>,
+    quiet: Option<publication::Quiet>,
+    /// Nobody's word could be used so far, and nobody is waited for.
+    unanswered: bool,
     /// How many have a part in the published time beside the one that leads.
     others: usize,
     renew_at: Option<Count>,
@@ -144,6 +146,7 @@ impl Engine {
             kept_rate: None,
             split_told: false,
             quiet: None,
+            unanswered: false,
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
         // What was known, without what the page covers because somebody was held off.
@@ -354,7 +357,7 @@ impl Engine {
         // The machine may be another one now.
         self.rate_prior = self.nominal;
         self.servo.interrupt();
-        self.reason = reason;
+        (self.reason, self.unanswered) = (reason, false);
         self.renew_at = None;
         let status = match self.hand.status {
             Status::Unknown => Status::Unknown,

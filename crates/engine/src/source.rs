@@ -355,7 +355,14 @@ impl Source {
 
     /// No other is asked at its address.
     pub(crate) fn is_itself(&mut self) {
-        self.twin = None;
+        if self.twin.take().is_some() {
+            self.trouble = None;
+        }
+    }
+
+    /// Whether it is the server that another source is already.
+    pub(crate) fn is_twin(&self) -> bool {
+        self.twin.is_some()
     }
 
     /// What is to be told of its being the server that another is already, once.

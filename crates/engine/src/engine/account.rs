@@ -4,6 +4,7 @@ use truechimer_feedforward::{Doubt, Exchange};
 use truechimer_time::{Count, Instant, Span, Utc};
 use truechimer_timehands::{Hand, Status};
 
+use super::publication::Quiet;
 use super::{Engine, VOID_AFTER, WORTH_SAVING};
 use crate::doubt;
 use crate::doubt::{Agreed, Held};
@@ -12,6 +13,7 @@ use crate::pulse::Pulse;
 use crate::report::{Doubted, Report, Selection, SourceReport};
 use crate::source::{Source, skew};
 use crate::voice::Voice;
+use crate::why::Why;
 
 /// Why the clock goes on by itself, by what [`Engine::held_off`] says.
 pub(super) fn held_against((name, says): &(String, String)) -> String {
@@ -61,8 +63,7 @@ impl Engine {
         if self.hand.status != Status::Unknown {
             return Some((self.hand.time_at(now), None));
         }
-        let says = |source: &&Source| source.votes() && source.estimate(now).is_some();
-        let others = self.sources.iter().filter(says).nth(1);
+        let others = self.voters(now).nth(1);
         let (name, time) = others.and(self.middle(now))?;
         Some((time, Some(name)))
     }
@@ -98,8 +99,11 @@ impl Engine {
             (Some(held), _) => held_against(&held),
             (None, Status::Holdover) => self.quiet.as_ref().map_or_else(
                 || self.reason.clone(),
-                |(what, since)| format!("{what} {}", self.settings.nominal.span(now - *since)),
+                |Quiet { what, since, smears }| {
+                    format!("{what} {}{smears}", self.settings.nominal.span(now - *since))
+                },
             ),
+            (None, _) if self.unanswered => self.why_unanswered(now),
             (None, _) => self.reason.clone(),
         }
     }
@@ -191,6 +195,8 @@ impl Engine {
         let agrees = |s: &&Source| match s.estimate(now) {
             // It has not answered yet.
             None => s.agreed,
+            // What was published since was not its word.
+            Some(_) if matches!(s.weight(), (_, Some(Why::Lapsed(_)))) => false,
             // It has, and others that it is to be compared with have not.
             Some(_) if s.selection == Selection::Unusable => s.agreed && s.doubt(now).is_none(),
             Some(_) => {

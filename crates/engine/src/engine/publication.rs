@@ -19,6 +19,14 @@ use crate::voice::{Chosen, Said, Voice};
 use crate::why::Why;
 use crate::{doubt, prefer, voice};
 
+/// Nothing has come for a while: what to say of that, and since when.
+#[derive(Debug)]
+pub(super) struct Quiet {
+    pub(super) what: String,
+    pub(super) since: Count,
+    pub(super) smears: &'static str,
+}
+
 /// So many servers are named where none agree.
 const SHOWN: usize = 6;
 
@@ -138,8 +146,7 @@ impl Engine {
             (_, false, _) => format!("no usable reply from {} for", source.name()),
             (_, true, _) => format!("no usable edge from {} for", source.name()),
         };
-        let quiet = (status == Status::Holdover && held.is_none())
-            .then(|| (reason.clone(), estimate.last_used));
+        let quiet = (status == Status::Holdover && held.is_none()).then(|| reason.clone());
         let reason = if quiet.is_some() { format!("{reason} {age}") } else { reason };
         let smears = self.sources.get(index).is_some_and(Source::smears);
         let smears =
@@ -148,7 +155,8 @@ impl Engine {
         // Sooner if patience ends before, so that holdover is said when it begins.
         let renew = source.renew_after();
         (self.reason, self.others) = (reason, others);
-        self.quiet = quiet;
+        self.quiet = quiet.map(|what| Quiet { what, since: estimate.last_used, smears });
+        self.unanswered = false;
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
@@ -191,6 +199,11 @@ impl Engine {
             note(actions, level, text);
         }
         self.bulletin = bulletin;
+        self.tell_twins(actions);
+    }
+
+    /// Tells who turned out to be the server that another source is already.
+    fn tell_twins(&mut self, actions: &mut Vec<Action>) {
         for text in self.sources.iter_mut().filter_map(Source::twin_news) {
             note(actions, Level::Warning, text);
         }
@@ -202,6 +215,7 @@ impl Engine {
         bulletin.look(self.voices(), self.follows_one(), at);
         self.bulletin = bulletin;
         let votes = self.votes(at);
+        self.tell_twins(actions);
         let usable = votes.iter().flatten().count();
         let waits = self.to_come(at) > 0;
         self.reason = if waits {
@@ -210,9 +224,10 @@ impl Engine {
         } else if usable > 0 {
             format!("no majority of the {usable} servers agrees{}", self.split(at, &votes))
         } else {
-            self.unanswered(at)
+            self.why_unanswered(at)
         };
         self.quiet = None;
+        self.unanswered = usable == 0 && !waits;
         let split = usable > 0 && !waits;
         if self.hand.status == Status::Synchronised {
             let before = self.hand.status;
@@ -228,7 +243,7 @@ impl Engine {
     }
 
     /// Why nobody's word could be used so far.
-    fn unanswered(&self, at: Count) -> String {
+    pub(super) fn why_unanswered(&self, at: Count) -> String {
         let troubles =
             || self.sources.iter().filter_map(|s| Some((s.name(), s.trouble(at, None)?)));
         match (troubles().next(), troubles().count()) {
@@ -243,12 +258,19 @@ impl Engine {
     /// The server in the middle of those that have an estimate (of an even number, the earlier one):
     /// its name, and where it puts the time.
     pub(super) fn middle(&self, at: Count) -> Option<(String, Instant)> {
-        let voters = self.sources.iter().filter(|s| s.votes());
-        let said = voters.filter_map(|s| Some((s.says(at, &s.estimate(at)?).0, s)));
+        let said = self.voters(at).filter_map(|s| Some((s.says(at, &s.estimate(at)?).0, s)));
         let mut said: Vec<(Instant, &Source)> = said.collect();
         said.sort_by_key(|(time, _)| *time);
         let (time, source) = said.get(said.len().checked_sub(1)? / 2)?;
         Some((source.name(), *time))
+    }
+
+    /// Those that say something and have a vote, be it that others are not mixed with them.
+    pub(super) fn voters(&self, at: Count) -> impl Iterator<Item = &Source> {
+        let says = move |s: &&Source| s.votes() && !s.is_twin() && s.estimate(at).is_some();
+        let lapsed = self.lapsed(at);
+        let spoken = self.sources.iter().zip(lapsed).filter(|(_, lapsed)| lapsed.is_none());
+        spoken.map(|(source, _)| source).filter(says)
     }
 
     /// How far the servers are apart.
@@ -283,6 +305,12 @@ impl Engine {
     /// Marks every source's part, and works out what they come to.
     pub(super) fn select(&mut self, at: Count) -> Option<Chosen> {
         let chosen = self.chosen(at);
+        let lapsed = self.lapsed(at);
+        let silent = self.sources.iter_mut().zip(lapsed);
+        for (source, age) in silent.filter_map(|(source, age)| Some((source, age?))) {
+            source.mark(Selection::Unusable);
+            source.weigh(None, Some(Why::Lapsed(age)));
+        }
         for source in self.sources.iter_mut().filter(|source| !source.votes()) {
             source.mark(Selection::Watched);
             source.weigh(None, None);
@@ -306,6 +334,9 @@ impl Engine {
         if let Some(candidates) = prefer::candidates(&voices, at) {
             let id = self.preferred.choose(&candidates, all, at, nominal)?;
             let (index, estimate) = prefer::mark(&mut voices, id)?;
+            for said in &mut voices {
+                said.voice.weigh(None, None);
+            }
             let voice = &voices.get(index)?.voice;
             let patience = voice.left(&estimate, at);
             let disputed = Span::ZERO;
@@ -315,12 +346,6 @@ impl Engine {
         let chosen = voice::choose(&mut voices, combination, to_come, at);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
-        let lapsed = self.lapsed(at);
-        for (source, age) in self.sources.iter_mut().zip(lapsed) {
-            if let Some(age) = age {
-                source.weigh(None, Some(Why::Lapsed(age)));
-            }
-        }
         for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
             source.mark(Selection::Smeared);
             source.weigh(None, Some(Why::Smears));
@@ -377,11 +402,13 @@ impl Engine {
         let lapsed = self.lapsed(at);
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
         // Those that smear are not mixed with those that do not.
-        let plain =
-            |source: &Source| source.votes() && !source.smears() && source.estimate(at).is_some();
-        let unmixed = self.sources.iter().any(plain);
+        let plain = |(source, lapsed): (&Source, &Option<Span>)| {
+            let says = lapsed.is_none() && source.estimate(at).is_some();
+            says && source.votes() && !source.smears()
+        };
+        let unmixed = self.sources.iter().zip(&lapsed).any(plain);
         let vote = |(source, lapsed): (&mut Source, Option<Span>)| {
-            let heard = source.votes() && (!unmixed || !source.smears());
+            let heard = lapsed.is_none() && source.votes() && (!unmixed || !source.smears());
             let estimate = source.estimate(at).filter(|_| heard)?;
             let address = canonical(source.address()?);
             if let Some(first) = seen.get(&address) {
@@ -390,7 +417,7 @@ impl Engine {
             }
             source.is_itself();
             seen.insert(address, source.name());
-            Some(estimate).filter(|_| lapsed.is_none())
+            Some(estimate)
         };
         self.sources.iter_mut().zip(lapsed).map(vote).collect()
     }

@@ -118,9 +118,11 @@ impl Source {
         self.last.is_some_and(|last| age(last) <= self.patience())
     }
 
-    /// For how long it has said nothing usable, if that is longer than `most`, and than its patience.
+    /// For how long nothing was heard from it, if that is longer than `most`, and than its patience. Whoever is held off is
+    /// heard.
     pub(crate) fn is_silent_for(&self, at: Count, most: Span) -> Option<Span> {
-        let age = self.age(&self.estimate(at)?, at);
+        self.estimate(at)?;
+        let age = self.nominal.span(at - self.newest?.exchange.received.count);
         (self.is_proven() && age > most.max(self.patience())).then_some(age)
     }
 
