@@ -1,7 +1,7 @@
 //! The loop: one thread that waits in poll(2) for programs, transports, clocks and disks.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -489,14 +489,14 @@ fn lock(floor: &Path, name: &str, member: Member) -> Result<File, AgentError> {
     let path = floor.with_extension("lock");
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|why| unwritable(&path, &why))?;
-    match sys::lock(&file) {
+    match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(why) if why.kind() == ErrorKind::WouldBlock => Err(AgentError::State(format!(
+        Err(TryLockError::WouldBlock) => Err(AgentError::State(format!(
             "{}: another agent is member {member} of group '{name}' here: end it first, or give \
              this one another --state",
             path.display()
         ))),
-        Err(why) => Err(unwritable(&path, &why)),
+        Err(TryLockError::Error(why)) => Err(unwritable(&path, &why)),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The system calls that std does not have.
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -159,15 +158,6 @@ pub(crate) fn random() -> io::Result<u64> {
     }
 }
 
-/// Locks the file for as long as it is open, or says that another process has it.
-///
-/// # Errors
-/// As flock(2): [`io::ErrorKind::WouldBlock`] if another process has it.
-pub(crate) fn lock(file: &File) -> io::Result<()> {
-    // SAFETY: takes two numbers.
-    check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }).map(drop)
-}
-
 /// An event counter that wakes a poll(2) from another thread.
 pub(crate) fn event_counter() -> io::Result<OwnedFd> {
     // SAFETY: takes two numbers.
@@ -197,17 +187,5 @@ mod tests {
         assert!(raw_ns() >= raw + 1_000_000 / 2, "the wait was {} ns", raw_ns() - raw);
         assert!(real > 1_700_000_000_000_000_000);
         assert_ne!(random().unwrap(), random().unwrap());
-    }
-
-    #[test]
-    fn a_lock_keeps_others_out_until_it_is_dropped() {
-        let path = std::env::temp_dir().join(format!("truechimer-lock-{}", std::process::id()));
-        let open = || File::options().write(true).create(true).truncate(false).open(&path).unwrap();
-        let first = open();
-        lock(&first).unwrap();
-        assert_eq!(lock(&open()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        drop(first);
-        lock(&open()).unwrap();
-        std::fs::remove_file(&path).unwrap();
     }
 }

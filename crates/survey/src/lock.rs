@@ -1,17 +1,12 @@
 //! Locks on files: what one process at a time may do.
-#![allow(unsafe_code)]
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
+use std::fs::{File, TryLockError};
 
 /// Locks an open file for this process, as long as it stays open; false where another process (or
 /// another opening of it in this one) has locked it. Nobody is kept from reading or writing it
 /// but by asking here. Where files cannot be locked, everybody may.
 pub(crate) fn lock(file: &File) -> bool {
-    // SAFETY: the descriptor is open as long as the file is borrowed, and flock touches no memory.
-    let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    result == 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs::{self, File, Permissions};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
@@ -112,6 +112,42 @@ fn a_second_writer_is_refused() {
     assert!(text.contains("clock") && text.contains(&pid.to_string()), "{text}");
     drop(first);
     PageWriter::create(&path).unwrap();
+}
+
+/// What a process that is just being started has until it becomes another program.
+#[test]
+fn a_copy_of_the_descriptor_keeps_no_successor_out() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let writer = PageWriter::create(&path).unwrap();
+    let open = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to == path);
+    let ours = fs::read_dir("/proc/self/fd").unwrap().flatten().find(open).unwrap();
+    let number: libc::c_int = ours.file_name().to_str().unwrap().parse().unwrap();
+    // SAFETY: the writer lives, and so its descriptor is open.
+    let copy = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
+    drop(writer);
+    PageWriter::create(&path).unwrap();
+    drop(copy);
+}
+
+/// A process that was forked off with a writer in it does not give its parent's lock away.
+#[test]
+fn a_forked_copy_of_a_writer_leaves_the_lock() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let writer = PageWriter::create(&path).unwrap();
+    // SAFETY: the child only frees, unmaps and closes what it has, and ends without returning.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        drop(writer);
+        // SAFETY: it does not return.
+        unsafe { libc::_exit(0) };
+    }
+    // SAFETY: our child, and nobody is told how it ended.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+    assert!(matches!(PageWriter::create(&path), Err(PageError::Locked { .. })));
+    drop(writer);
 }
 
 #[test]

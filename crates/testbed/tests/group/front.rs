@@ -294,9 +294,12 @@ for attempt in range(600):
         time.sleep(0.1)
 lines = stream.makefile('rb')
 for number in range(int(sys.argv[1])):
-    stream.sendall(b'PAY ann %d\\n' % number if number % 2 else b'NOW\\n')
-    answer = lines.readline()
-    if not answer:
+    try:
+        stream.sendall(b'PAY ann %d\\n' % number if number % 2 else b'NOW\\n')
+        answer = lines.readline()
+    except ConnectionError:
+        answer = b''
+    if not answer.endswith(b'\\n'):
         sys.exit('cut off')
     print(answer.decode().strip(), flush=True)
 print('all', flush=True)
@@ -346,20 +349,21 @@ fn on_a_ring_two_go_on_as_one_when_the_third_is_killed() {
     for at in [0, 2] {
         clients[at].expect_output("all", PATIENCE);
     }
+    let text = |node: u32| std::fs::read_to_string(record(node)).unwrap();
+    let told = clients[1].output();
+    let answers: Vec<&str> = told.lines().filter(|line| line.contains('T')).collect();
+    until("the survivors have all that the killed one's client was told", || {
+        [1, 3].map(text).iter().all(|had| answers.iter().all(|answer| had.contains(answer)))
+    });
     for at in [0, 2] {
         fronts[at].signal(Signal::Term);
         assert!(fronts[at].wait(PATIENCE).is_some_and(|status| status.success()));
     }
-    let text = |node: u32| std::fs::read_to_string(record(node)).unwrap();
     let (first, third) = (text(1), text(3));
     // The one that ended first may not have come to the end.
     let length = first.len().min(third.len());
     assert_eq!(first[..length], third[..length]);
     assert!(length > 0 && first.lines().count() >= 1200);
-    // All that the killed one's client was told is what the survivors have.
-    for answer in clients[1].output().lines().filter(|line| line.contains('T')) {
-        assert!(first.contains(answer), "lost: {answer}");
-    }
     let times: Vec<i64> =
         first.lines().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
     assert!(times.is_sorted_by(|a, b| a < b), "never back, over the fail-over");

@@ -79,6 +79,14 @@ pub(crate) fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Gives the writer's lock back: closing the file does not where a process that was just started
+/// still has a copy of the descriptor, as it has until it becomes another program.
+pub(crate) fn unlock(file: &File) {
+    let lock = whole_file(libc::F_UNLCK);
+    // SAFETY: `lock` is a valid flock structure for the duration of the call.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+}
+
 /// Who holds a lock that would keep this file's opener from taking one of the given type.
 pub(crate) fn locked_by(file: &File, ours: Lock) -> Option<Lock> {
     let mut lock = whole_file(ours as libc::c_int);

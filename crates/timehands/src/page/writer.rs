@@ -28,7 +28,9 @@ pub struct PageWriter {
     counter: Option<CounterId>,
     path: PathBuf,
     /// Holds the lock.
-    _file: File,
+    file: File,
+    /// Whose lock it is: not that of a process that was forked off with all of this.
+    process: u32,
 }
 
 impl PageWriter {
@@ -83,12 +85,13 @@ impl PageWriter {
             Kind::Version(found) => return Err(PageError::Version { path, found }),
             Kind::Damaged => return Err(PageError::Damaged { path }),
         }
-        mapping.set_writer(std::process::id());
+        let process = std::process::id();
+        mapping.set_writer(process);
         // Whatever the umask or an earlier owner of this name wanted.
         file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
         let generation = mapping.ring.generation();
         let counter = super::newest(&mapping.ring).ok().flatten().map(|(_, hand, _)| hand.counter);
-        Ok(PageWriter { mapping, generation, counter, path, _file: file })
+        Ok(PageWriter { mapping, generation, counter, path, file, process })
     }
 
     /// The newest hand in the page and how it was made: at the start, what the daemon before left.
@@ -135,6 +138,15 @@ impl PageWriter {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Drop for PageWriter {
+    /// Whoever comes next may write at once, though this process may just be starting others.
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            map::unlock(&self.file);
+        }
     }
 }
 
