@@ -34,8 +34,9 @@ fn three(bed: &Bed) -> (Vec<Running>, [Service; 3]) {
     serve(&mut [&mut one, &mut two], PATIENCE, "two are live", |_| live(bed, &[1, 2]));
     agents.push(agent(bed, 3));
     let mut three = Service::new(bed.attach(3));
-    serve(&mut [&mut one, &mut two, &mut three], PATIENCE, "all are live", |_| {
-        live(bed, &[1, 2, 3])
+    // A member is live as soon as its agent has the state; its program still has to take that over.
+    serve(&mut [&mut one, &mut two, &mut three], PATIENCE, "all are live", |all| {
+        all[2].installs == 1 && live(bed, &[1, 2, 3])
     });
     (agents, [one, two, three])
 }
