@@ -32,8 +32,8 @@ Exit status: 0 Truechimer is read at least 3 times as often as ClockBound, whate
 threads; 1 it is not; 2 error."
 )]
 struct Options {
-    /// How many threads read at once, one number after the other [default: 1, 2, 4 … up to the number
-    /// of processors]
+    /// How many threads read at once, one number after the other [default: 1, 2, 4 … up to the
+    /// number of processors]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,

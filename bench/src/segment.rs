@@ -1,7 +1,7 @@
 //! A shared memory segment as ClockBound's daemon leaves it, for its client to read.
 //!
-//! Layout, version 3, in the byte order of the machine: a header of 16 bytes (two magic numbers, the
-//! size, the versions that may read it, the generation), then the clock parameters.
+//! Layout, version 3, in the byte order of the machine: a header of 16 bytes (two magic numbers,
+//! the size, the versions that may read it, the generation), then the clock parameters.
 
 use std::fs;
 use std::io;

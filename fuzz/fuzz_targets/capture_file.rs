@@ -1,5 +1,5 @@
-//! A capture file: any bytes, by themselves or after a good beginning, are packets or a named fault,
-//! and blocks are copied byte for byte.
+//! A capture file: any bytes, by themselves or after a good beginning, are packets or a named
+//! fault, and blocks are copied byte for byte.
 #![no_main]
 
 use truechimer_pcapng::{Blocks, Content, Frames, ReadError, Section, code, records, write};

@@ -1,5 +1,6 @@
 //! The NTP server under any datagram, and a server that limits, refuses and remembers under any row
-//! of them: the checks are in the drivers, which the tests of `crates/ntp` and `crates/serve` share.
+//! of them: the checks are in the drivers, which the tests of `crates/ntp` and `crates/serve`
+//! share.
 #![no_main]
 
 #[allow(dead_code)]

@@ -5,7 +5,8 @@ use truechimer_stamp::pps::parse_line;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(Some(edge)) = parse_line(bytes) {
-        // What was read is what is written, but for zeroes in front and how numbers past 2³¹ − 1 look.
+        // What was read is what is written, but for zeroes in front and how numbers past 2³¹ − 1
+        // look.
         assert!(edge.unix_ns >= 0 && edge.sequence < 1 << 32);
         let (secs, nanos) = (edge.unix_ns / 1_000_000_000, edge.unix_ns % 1_000_000_000);
         let line = format!("{secs}.{nanos:09}#{}\n", edge.sequence);

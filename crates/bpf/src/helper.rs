@@ -31,7 +31,8 @@ pub enum Helper {
     SkbLoadBytes = 26,
     /// `(xdp, delta)` → 0 or −errno.
     XdpAdjustHead = 44,
-    /// `(sock)`, in tracing programs → its number, which no other socket gets while the machine runs.
+    /// `(sock)`, in tracing programs → its number, which no other socket gets while the machine
+    /// runs.
     SocketCookie = 46,
     /// `(map, key, flags)` → the verdict that sends the packet there; the low bits of `flags` are
     /// the verdict if there is nothing.

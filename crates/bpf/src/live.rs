@@ -27,8 +27,8 @@ pub struct LiveFrames<'a> {
 impl Program {
     /// Runs an XDP program on live frames, and lets each go where the verdict says: up the stack
     /// (`XDP_PASS`), out where it came in (`XDP_TX`), elsewhere (`XDP_REDIRECT`). Returns when all
-    /// are through, or at a signal. The frame's memory is used again: what the program writes into a
-    /// frame may be in a later one.
+    /// are through, or at a signal. The frame's memory is used again: what the program writes into
+    /// a frame may be in a later one.
     ///
     /// # Errors
     /// Where the kernel (before 5.18) cannot, rights are missing or the frame does not fit.

@@ -27,7 +27,8 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Makes it, with so many receive queues on the capturing side. Root is needed, and no user namespace: programs in the kernel are refused there.
+    /// Makes it, with so many receive queues on the capturing side. Root is needed, and no user
+    /// namespace: programs in the kernel are refused there.
     ///
     /// # Errors
     /// Where that is not allowed, or `ip` or `ethtool` are missing.

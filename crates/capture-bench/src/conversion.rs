@@ -21,7 +21,8 @@ struct Row {
     tool: &'static str,
     apart: bool,
     paced: bool,
-    /// Ns of processor time for each packet written: by thread, and of all; a figure for each round.
+    /// Ns of processor time for each packet written: by thread, and of all; a figure for each
+    /// round.
     threads: Vec<(String, Vec<f64>)>,
     total: Vec<f64>,
     offered: Vec<f64>,

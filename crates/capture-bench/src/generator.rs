@@ -106,8 +106,8 @@ impl Order {
         Ok(gap as u64)
     }
 
-    /// At this rate, in bursts as long as the pacing allows, at most 64: as many as a driver takes at
-    /// a time.
+    /// At this rate, in bursts as long as the pacing allows, at most 64: as many as a driver takes
+    /// at a time.
     #[must_use]
     pub fn at(self, rate: f64) -> Order {
         let longest = rate * LONGEST_GAP_NS as f64 * 1e-9;

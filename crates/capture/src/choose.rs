@@ -2,9 +2,9 @@
 //!
 //! `auto` never takes packets away from a host that uses the interface, and sees what the other
 //! methods would: both directions, all kinds of interfaces. So it is a packet socket, but for an
-//! interface of a card's that the host makes no use of (no address, route, master, upper interface or
-//! packet socket: one that is there for capturing) and whose driver runs XDP natively: that is the
-//! place for AF_XDP. Each method that was not chosen has its reason.
+//! interface of a card's that the host makes no use of (no address, route, master, upper interface
+//! or packet socket: one that is there for capturing) and whose driver runs XDP natively: that is
+//! the place for AF_XDP. Each method that was not chosen has its reason.
 
 use std::fmt;
 use std::path::Path;
@@ -38,8 +38,8 @@ pub struct Wish {
     pub mode: Mode,
     /// Where XDP stamps.
     pub stamp: StampAt,
-    /// Whether packets may be taken away from a host that uses the interface. (`auto` does not, even
-    /// so.)
+    /// Whether packets may be taken away from a host that uses the interface. (`auto` does not,
+    /// even so.)
     pub take: bool,
     /// The counter that stamps are of, where they are counts.
     pub counter: Counter,

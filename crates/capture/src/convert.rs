@@ -157,9 +157,9 @@ struct Told {
 }
 
 impl Converter {
-    /// One that converts by this clock, which must be of this counter. It takes a first pair, so make
-    /// it before the tap; then a tenth of a second to measure how long a count lasts, where nobody
-    /// states it.
+    /// One that converts by this clock, which must be of this counter. It takes a first pair, so
+    /// make it before the tap; then a tenth of a second to measure how long a count lasts, where
+    /// nobody states it.
     ///
     /// # Errors
     /// If the counter stands still, or the boot's name cannot be read.
@@ -190,7 +190,8 @@ impl Converter {
         Ok(converter)
     }
 
-    /// The same, and while it has no clock that a daemon tends it looks for one there, once a second.
+    /// The same, and while it has no clock that a daemon tends it looks for one there, once a
+    /// second.
     #[must_use]
     pub fn looking(mut self, search: Search) -> Converter {
         self.search = search;

@@ -10,15 +10,16 @@
 //! | socket | the receiving socket is told that there is something (`sk_data_ready`) |
 //! | application | a read of it returns (`sock_recv_length`); of a stream, bytes are taken out of it (`skb_copy_datagram_iovec`) |
 //!
-//! All times are `CLOCK_MONOTONIC`, which is slewed but never stepped: differences of them are good to
-//! 500 ppm whatever the system clock does.
+//! All times are `CLOCK_MONOTONIC`, which is slewed but never stepped: differences of them are good
+//! to 500 ppm whatever the system clock does.
 //!
-//! Datagrams are followed one by one; of a fragmented one, the fragment that completed it. A read is
-//! told by what stands first in the socket's queue before it: where several threads read one socket
-//! at the very same moment nobody can tell who got what, and those are counted
-//! ([`Unfollowed::mixed`]) and left out. Reports of several processors can cross: now and then (2 in
-//! 6000 at full rate on a busy machine) a read is told of the wrong one. Of a stream, the segments are followed that the kernel did
-//! not merge with others before they were read; looking at one (`MSG_PEEK`) counts as reading it.
+//! Datagrams are followed one by one; of a fragmented one, the fragment that completed it. A read
+//! is told by what stands first in the socket's queue before it: where several threads read one
+//! socket at the very same moment nobody can tell who got what, and those are counted
+//! ([`Unfollowed::mixed`]) and left out. Reports of several processors can cross: now and then (2
+//! in 6000 at full rate on a busy machine) a read is told of the wrong one. Of a stream, the
+//! segments are followed that the kernel did not merge with others before they were read; looking
+//! at one (`MSG_PEEK`) counts as reading it.
 
 mod datagrams;
 mod event;

@@ -1,10 +1,10 @@
 //! When to look again.
 //!
-//! Whoever waits in `poll` is woken up for every batch that the driver takes, 64 packets or fewer, or
-//! for every block of a packet socket's ring, and the waking costs the processor that receives several
-//! microseconds: as much as the packets themselves. It costs the processor that is woken no less,
-//! where the thread that writes was at work there. While they come fast, it is better to sleep for a
-//! while, and not to be waited for.
+//! Whoever waits in `poll` is woken up for every batch that the driver takes, 64 packets or fewer,
+//! or for every block of a packet socket's ring, and the waking costs the processor that receives
+//! several microseconds: as much as the packets themselves. It costs the processor that is woken no
+//! less, where the thread that writes was at work there. While they come fast, it is better to
+//! sleep for a while, and not to be waited for.
 
 use std::time::{Duration, Instant};
 

@@ -3,8 +3,8 @@
 //! The kernel copies each packet into a ring of blocks that is mapped here, and hands over a block
 //! at a time: when it is full, or when its oldest packet has waited for [`PacketOptions::latency`]
 //! or a little more. A block travels on as it is, as one [`Chunk`]; dropping that gives it back.
-//! (What is in a nearly empty block is copied, so that someone slow does not hold up the ring at low
-//! rates.)
+//! (What is in a nearly empty block is copied, so that someone slow does not hold up the ring at
+//! low rates.)
 //!
 //! # Where the stamp comes from
 //! Left alone, such a socket reads `CLOCK_REALTIME` after it has copied the packet. As soon as any
@@ -75,8 +75,8 @@ pub const LATENCY: Duration = Duration::from_millis(1);
 
 /// How long is waited, at most, while the next block is in somebody's hands.
 const HELD: Duration = Duration::from_millis(20);
-/// How long blocks that come fast may wait to be taken, at most; and for how much of the ring, of all,
-/// whatever that means in time.
+/// How long blocks that come fast may wait to be taken, at most; and for how much of the ring, of
+/// all, whatever that means in time.
 const LATE: Duration = Duration::from_micros(500);
 const LATE_PART: u64 = 8;
 /// How many changes of the interface wait to be told, at most.
@@ -225,7 +225,8 @@ impl PacketTap {
     }
 
     /// The number of the card's clock (`/dev/ptpN`), by which packets are stamped with
-    /// [`PacketOptions::hardware`]: what [`DeviceClock`](hardware::DeviceClock) is to be opened with.
+    /// [`PacketOptions::hardware`]: what [`DeviceClock`](hardware::DeviceClock) is to be opened
+    /// with.
     #[must_use]
     pub fn device_clock(&self) -> Option<u32> {
         self.stamping.as_ref().map(hardware::Stamping::clock)

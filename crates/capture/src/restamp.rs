@@ -15,8 +15,8 @@
 //!   Where two promises exclude each other, one of them was broken: that is counted, and the
 //!   nearer hand is believed.
 //!
-//! Only hands of the same counter, in the same boot and of the same epoch are any use. Those that do
-//! not stand in the capture must also be shown to be of the same stretch of the counter, where
+//! Only hands of the same counter, in the same boot and of the same epoch are any use. Those that
+//! do not stand in the capture must also be shown to be of the same stretch of the counter, where
 //! there is anything to show it by: the host's clocks, which a capture has at its beginning, its
 //! end and every ten seconds ([`Continuity`](crate::convert::Continuity)), a log and a page with
 //! their hands. The counts of a capture without a clock are of no known epoch. They are joined with

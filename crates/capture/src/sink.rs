@@ -38,8 +38,8 @@ pub trait Sink: Send {
     /// Where nothing more can be written. A full disk is not such an error: see [`Written`].
     fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError>;
 
-    /// The clock changed: for all packets from here on, until the next change. Should be called once
-    /// before the first packet, so that the file begins with it.
+    /// The clock changed: for all packets from here on, until the next change. Should be called
+    /// once before the first packet, so that the file begins with it.
     ///
     /// # Errors
     /// As [`Sink::packet`].

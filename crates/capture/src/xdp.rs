@@ -1,14 +1,14 @@
 //! Packets taken or copied by an XDP program, in the driver, before the network stack sees them.
 //!
-//! * [`open`] takes them *away from the host*, by whatever costs least: by AF_XDP ([`XdpTap`]) where
-//!   the driver writes into our memory itself (zero-copy) or has several queues, else by a program
-//!   that copies them into a BPF ring buffer and drops them. An interface that the host itself uses
-//!   is refused unless [`XdpOptions::take`] says that this is meant.
+//! * [`open`] takes them *away from the host*, by whatever costs least: by AF_XDP ([`XdpTap`])
+//!   where the driver writes into our memory itself (zero-copy) or has several queues, else by a
+//!   program that copies them into a BPF ring buffer and drops them. An interface that the host
+//!   itself uses is refused unless [`XdpOptions::take`] says that this is meant.
 //! * [`XdpCopyTap`] copies their first bytes into a ring buffer and lets them pass.
 //!
-//! Both see what arrives, not what the host sends. The program is assembled here ([`truechimer_bpf`])
-//! and attached by a link that is a file descriptor: however this process ends, the interface is left
-//! as it was.
+//! Both see what arrives, not what the host sends. The program is assembled here
+//! ([`truechimer_bpf`]) and attached by a link that is a file descriptor: however this process
+//! ends, the interface is left as it was.
 //!
 //! # Where the stamp comes from
 //! See [`StampAt`]. In the program, with the driver's interrupt still being served, is the default.
@@ -16,18 +16,17 @@
 //! # When packets are fetched
 //! Whoever waits for packets is woken up for every few of them, which costs the processor that
 //! receives them as much as they do. While they come fast, less than 5 µs apart, we sleep instead,
-//! 0.2 ms at a time (with stamps at dequeue, where that is in the stamp, some 70 µs), if the ring has
-//! room for what comes meanwhile.
+//! 0.2 ms at a time (with stamps at dequeue, where that is in the stamp, some 70 µs), if the ring
+//! has room for what comes meanwhile.
 //!
 //! # What is accounted for
 //! A program that copies counts the packets that its ring buffer has no room for; all others are in
-//! chunks, or were refused by the filter. With AF_XDP, the program counts every packet that it sends
-//! to a socket. Each of them is in a chunk, was refused
-//! by the filter, or is in [`Losses`](crate::Losses): the ring being full shows as the kernel's
-//! `rx_ring_full`, or as `rx_dropped` with no frame free. [`XdpTap::counts`] has all of it. What a
-//! card drops before any program sees it is in no such counter, whichever method captures; `ip -s
-//! link` and `ethtool -S` have that. In zero-copy mode that includes packets for which no frame was
-//! free.
+//! chunks, or were refused by the filter. With AF_XDP, the program counts every packet that it
+//! sends to a socket. Each of them is in a chunk, was refused by the filter, or is in
+//! [`Losses`](crate::Losses): the ring being full shows as the kernel's `rx_ring_full`, or as
+//! `rx_dropped` with no frame free. [`XdpTap::counts`] has all of it. What a card drops before any
+//! program sees it is in no such counter, whichever method captures; `ip -s link` and `ethtool -S`
+//! have that. In zero-copy mode that includes packets for which no frame was free.
 //!
 //! # What does not come
 //! Frames with VLAN tags come with the tag inline, unless the card takes it out first: then the tag

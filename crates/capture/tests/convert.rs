@@ -197,7 +197,8 @@ fn a_hand_of_another_page_is_told_whatever_its_number() {
     let mut restamper = Restamper::recorded();
     let (.., first, change) = stamp(&mut converter);
     restamper.change(&change.unwrap());
-    // Another daemon's page, whose first hand has the number of the other's first, and a second more.
+    // Another daemon's page, whose first hand has the number of the other's first, and a second
+    // more.
     fs::remove_file(&path).unwrap();
     daemon.writer = PageWriter::create(&path).unwrap();
     daemon.publish(|hand| hand.time += Span::from_secs(1));

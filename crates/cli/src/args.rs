@@ -419,8 +419,8 @@ pub struct Simulate {
     /// Run with the seeds 1 to N, and take the seconds of all together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub seeds: Option<u32>,
-    /// How many hours, instead of the scenario's own. Where its time to settle is more than half of that, a seventh of
-    /// it is
+    /// How many hours, instead of the scenario's own. Where its time to settle is more than half of
+    /// that, a seventh of it is
     #[arg(long, value_name = "H", value_parser = hours)]
     pub hours: Option<f64>,
     /// Seconds between requests, 1 to 1024, instead of the scenario's own

@@ -133,8 +133,8 @@ pub struct Capture {
     #[arg(long, value_name = "MIB", default_value_t = 64, help_heading = TAKING)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=65_536))]
     ring: u64,
-    /// Which processor does what: capture=1,convert=2,softirq=0, or some of these. softirq moves the
-    /// interface's receive interrupts and packet steering, and puts them back in the end
+    /// Which processor does what: capture=1,convert=2,softirq=0, or some of these. softirq moves
+    /// the interface's receive interrupts and packet steering, and puts them back in the end
     #[arg(long, value_name = "PART=CPU,…", help_heading = TAKING)]
     cores: Option<Cores>,
     /// Convert and write on the thread that captures, instead of another one

@@ -53,17 +53,17 @@
 //! # Counters that are devices
 //! An HPET or an ACPI power management timer rolls over, and only root may read it. A program that
 //! may continues from where the daemon has kept the counter; any other makes the same counts of
-//! `CLOCK_MONOTONIC_RAW`, with some microseconds more in the bound, as long as the kernel keeps time
-//! by that device. [`View::read_by`] says which. Where neither will do there is no time but an error
-//! ([`Unreadable`]) that says what to do. Each reading costs some microseconds then: there is no
-//! quick way.
+//! `CLOCK_MONOTONIC_RAW`, with some microseconds more in the bound, as long as the kernel keeps
+//! time by that device. [`View::read_by`] says which. Where neither will do there is no time but an
+//! error ([`Unreadable`]) that says what to do. Each reading costs some microseconds then: there is
+//! no quick way.
 //!
 //! # Fences
 //! The processor may read an unfenced counter some instructions earlier or later than the program
 //! has it: tens of nanoseconds at most, which the bound does not contain. For order against other
 //! threads' readings finer than that, [`Clock::fenced`] makes each reading wait for what is before
-//! it and hold up what is after it, for some 15 ns. Not with [`CounterKind::Raw`], where the kernel's
-//! own read always is in order.
+//! it and hold up what is after it, for some 15 ns. Not with [`CounterKind::Raw`], where the
+//! kernel's own read always is in order.
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -57,9 +57,9 @@ impl View {
         Span(span.0 + (span.0 >> 10))
     }
 
-    /// What of the bound of a [`Reading`] is there only because a word that is held off has to be covered
-    /// as well: a server's time has moved by more than it may, and is not believed yet. Zero if nothing
-    /// is held off, or the daemon does not say; `None` while nothing is promised.
+    /// What of the bound of a [`Reading`] is there only because a word that is held off has to be
+    /// covered as well: a server's time has moved by more than it may, and is not believed yet.
+    /// Zero if nothing is held off, or the daemon does not say; `None` while nothing is promised.
     #[must_use]
     pub fn disputed(&self) -> Option<Span> {
         self.status.bound_holds().then_some(self.hand.disputed)

@@ -164,8 +164,8 @@ impl Scenario {
         if self.happens(share) { self.step.as_nanos() as i64 } else { 0 }
     }
 
-    /// What a packet takes that leaves `seconds` after the start of a run of this `length`, s; `None`
-    /// if it is lost.
+    /// What a packet takes that leaves `seconds` after the start of a run of this `length`, s;
+    /// `None` if it is lost.
     pub fn fate(&self, way: Way, seconds: f64, length: f64, dice: &mut Dice) -> Option<Duration> {
         // As many numbers for each packet, whatever becomes of it.
         let (lost, jitter, burst) = (dice.unit(), dice.exponential(), dice.exponential());

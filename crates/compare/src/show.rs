@@ -20,7 +20,8 @@ const POINTS: usize = 120;
 const MOST_OF_THE_TIME: f64 = 0.97;
 /// How far a clock may go with a server that goes wrong, ns.
 const STUBBORN_NS: f64 = 100_000.0;
-/// How far from a straight line the system clock may be before somebody else must be steering it, ns.
+/// How far from a straight line the system clock may be before somebody else must be steering it,
+/// ns.
 const STRAIGHT_NS: f64 = 2_000.0;
 
 /// How the report begins.
@@ -203,8 +204,8 @@ fn goals(options: &Options, trial: &Trial) -> Vec<Goal> {
     goals
 }
 
-/// The RMS error of ours and of another clock over the readings that both have, ns, and which share of
-/// ours that is.
+/// The RMS error of ours and of another clock over the readings that both have, ns, and which share
+/// of ours that is.
 fn beside(options: &Options, ours: &Followed, other: &Followed) -> (f64, f64, f64) {
     let has = |clock: &Followed, at: f64| {
         clock.samples.binary_search_by(|sample| sample.at.total_cmp(&at)).is_ok()

@@ -2,9 +2,9 @@
 //!
 //! Packets are held up by what the kernel's stamp of their arrival says, so that a late wake-up of
 //! this process makes a packet late only where it takes longer than the path does. The server says
-//! of an answer that it leaves when the kernel will have it, not when the clock is read for it: else
-//! the way back would be longer than the way there by what a system call takes, and the error of
-//! everybody half of that.
+//! of an answer that it leaves when the kernel will have it, not when the clock is read for it:
+//! else the way back would be longer than the way there by what a system call takes, and the error
+//! of everybody half of that.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

@@ -41,8 +41,8 @@ pub struct Agreement {
 pub struct CpuOffset {
     /// Which processor.
     pub cpu: u32,
-    /// The bounds, and from how many exchanges; or why there are none: errno of what failed (EINVAL:
-    /// this process may not run there, or it is offline).
+    /// The bounds, and from how many exchanges; or why there are none: errno of what failed
+    /// (EINVAL: this process may not run there, or it is offline).
     pub offset: Result<OffsetBounds, i32>,
 }
 

@@ -165,8 +165,8 @@ impl Counter {
     }
 
     /// The same where whoever kept it read the lowest `bits` bits of the counter only: those above
-    /// are not relied on. An ACPI timer of 32 bits, for one, is taken for one of 24 by whoever opens
-    /// it while its upper eight are 0.
+    /// are not relied on. An ACPI timer of 32 bits, for one, is taken for one of 24 by whoever
+    /// opens it while its upper eight are 0.
     ///
     /// # Errors
     /// As [`Counter::read_from`], by a roll-over of that many bits.

@@ -88,8 +88,9 @@ pub fn realtime_pair(counter: Counter, tries: u32) -> HostPair {
 /// A clock simulator ends a program that asks for a clock it does not have. Inside one
 /// `CLOCK_BOOTTIME` is left alone and `suspended_ns` is 0: a suspend does not show. The process is
 /// taken to be inside one if `LD_PRELOAD` names a library with `clknetsim` in its file name, or if
-/// `TRUECHIMER_SIMULATED_CLOCKS` is set to anything but nothing or `0`; both are looked at once, and
-/// neither in a program with more rights than whoever started it. Other preloads change nothing.
+/// `TRUECHIMER_SIMULATED_CLOCKS` is set to anything but nothing or `0`; both are looked at once,
+/// and neither in a program with more rights than whoever started it. Other preloads change
+/// nothing.
 #[must_use]
 pub fn host_reading(counter: Counter) -> HostReading {
     let counter = counter.fenced();

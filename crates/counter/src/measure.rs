@@ -129,9 +129,10 @@ fn slope(a: Sandwich, b: Sandwich) -> Option<(Period, Rate)> {
 /// as it can be is made in steps no larger. Takes under 0.2 ms; 20 ms for a device.
 ///
 /// A guest's TSC may advance by some dozen counts at a time. That is more than the smallest
-/// difference of two readings would say: some processors add one to a reading that would
-/// otherwise repeat the last. A counter finer than a reading takes shows as coarse as that: the
-/// result is an upper bound, but for counters of which the step is known ([`Hardware::step`](crate::Hardware::step)).
+/// difference of two readings would say: some processors add one to a reading that would otherwise
+/// repeat the last. A counter finer than a reading takes shows as coarse as that: the result is an
+/// upper bound, but for counters of which the step is known
+/// ([`Hardware::step`](crate::Hardware::step)).
 #[must_use]
 pub fn resolution(counter: Counter) -> CountSpan {
     let counter = counter.unfenced();

@@ -1,4 +1,5 @@
-//! A narrow counter that changes hands: a process that takes over goes on in the same row of counts.
+//! A narrow counter that changes hands: a process that takes over goes on in the same row of
+//! counts.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

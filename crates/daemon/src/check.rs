@@ -54,8 +54,8 @@ impl Options {
         Ok((settings, warnings))
     }
 
-    /// What the file names by a path that depends on where the daemon is started. On the command line
-    /// that is what is meant.
+    /// What the file names by a path that depends on where the daemon is started. On the command
+    /// line that is what is meant.
     fn relative(&self, settings: &Settings) -> Vec<String> {
         let named = [
             ("page", settings.page.as_deref(), &self.page),

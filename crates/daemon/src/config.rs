@@ -31,8 +31,9 @@
 //! ```
 //!
 //! Only `[[source]]` with a `host` is needed: a pulse says when a second begins, and not which. The
-//! bound of a clock that follows a pulse is only as true as its `latency`. An unknown key is an error, and so is a value out
-//! of its range: each problem is reported with its line and with how to mend it.
+//! bound of a clock that follows a pulse is only as true as its `latency`. An unknown key is an
+//! error, and so is a value out of its range: each problem is reported with its line and with how
+//! to mend it.
 
 mod duration;
 mod host;

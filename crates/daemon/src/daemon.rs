@@ -58,8 +58,8 @@ pub(crate) struct Daemon<'n> {
     log: Option<replay::Log>,
     state: Keeping,
     chores: Count,
-    /// What was kept last: whether the clock is held against its server, and who agrees with it; and
-    /// when that was.
+    /// What was kept last: whether the clock is held against its server, and who agrees with it;
+    /// and when that was.
     kept: (bool, Vec<String>, Count),
     /// When a state that could not be kept is tried again.
     retry: Retry,
@@ -236,8 +236,8 @@ impl<'n> Daemon<'n> {
         Ok(())
     }
 
-    /// Saves who agrees and who is held off, if that has changed: the next daemon should know, however
-    /// this one ends.
+    /// Saves who agrees and who is held off, if that has changed: the next daemon should know,
+    /// however this one ends.
     fn keep_up(&mut self, now: Count) {
         let (holds, agreed) = (!self.engine.held(now).is_empty(), self.engine.agreed(now));
         let (held, kept, at) = &self.kept;

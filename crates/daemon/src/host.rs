@@ -184,8 +184,8 @@ impl Host {
         self.counter.lapses() != self.lapses
     }
 
-    /// Whether the counter does not move any more: stamps are of no use then, and nothing that is to
-    /// be done at some count will ever be due.
+    /// Whether the counter does not move any more: stamps are of no use then, and nothing that is
+    /// to be done at some count will ever be due.
     pub(crate) fn is_still(&self) -> bool {
         self.still
     }

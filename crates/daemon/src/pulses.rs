@@ -9,8 +9,8 @@ use truechimer_time::{Count, CountSpan, Period, Span};
 
 /// How often a pulse is looked at whose edges come nobody knows when.
 const SEARCH: Span = Span::from_millis(100);
-/// An edge is looked for so long after it is due: it has to have come, and the sooner it is found the
-/// better its count is known.
+/// An edge is looked for so long after it is due: it has to have come, and the sooner it is found
+/// the better its count is known.
 const AFTER: Span = Span::from_micros(500);
 /// Not yet there, it is looked for again so much later, then twice as much, and so on.
 const AGAIN: Span = Span::from_millis(1);

@@ -15,8 +15,8 @@
 //!
 //! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
 //! lines before it and in no start record. So it is not begun anew while the daemon runs; to rotate
-//! it, move it away and restart the daemon. It grows by some 18 MB a day with one server at a poll of
-//! 16 s.
+//! it, move it away and restart the daemon. It grows by some 18 MB a day with one server at a poll
+//! of 16 s.
 //!
 //! The log contains the seed of the daemon's random numbers. While that daemon runs, whoever can
 //! read the log can forge replies to it: the file is readable by its owner only, and should stay

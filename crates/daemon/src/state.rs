@@ -210,8 +210,8 @@ pub(crate) fn save(path: &Path, saved: &Saved) -> io::Result<()> {
     })
 }
 
-/// What the file says. It is never larger than what is read again: of more servers than there is room
-/// for, those that come last are left out, and are then held off by the clock page alone.
+/// What the file says. It is never larger than what is read again: of more servers than there is
+/// room for, those that come last are left out, and are then held off by the clock page alone.
 fn readable(saved: &Saved, limit: u64) -> io::Result<Vec<u8>> {
     let mut part = saved.clone();
     loop {
@@ -259,8 +259,8 @@ impl Retry {
         }
     }
 
-    /// What is to be done after an attempt, by a counter of this nominal period; and what the user is
-    /// told of it, once.
+    /// What is to be done after an attempt, by a counter of this nominal period; and what the user
+    /// is told of it, once.
     pub(crate) fn after(
         self,
         attempt: &io::Result<()>,

@@ -1,8 +1,8 @@
-//! What the user is told of who leads, who has a part in the published time and who is left out: a line
-//! for each change, and none if there is none.
+//! What the user is told of who leads, who has a part in the published time and who is left out: a
+//! line for each change, and none if there is none.
 //!
-//! A source that comes and goes with every reply must not fill the log: each has a few lines to spend,
-//! and gets a new one every quarter of an hour. What it did meanwhile is counted.
+//! A source that comes and goes with every reply must not fill the log: each has a few lines to
+//! spend, and gets a new one every quarter of an hour. What it did meanwhile is counted.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::why::Why;
 const LINES: u32 = 4;
 /// ... and one more each time that so long has passed.
 const REFILL: Span = Span::from_secs(900);
-/// Whoever joins or leads within so long of the beginning belongs to it: the status says whom we follow.
+/// Whoever joins or leads within so long of the beginning belongs to it: the status says whom we
+/// follow.
 const BEGINNING: Span = Span::from_secs(64);
 
 /// What part a source has, as far as it is worth a line.
@@ -262,8 +263,8 @@ fn part(voice: &dyn Voice, single: bool) -> Part {
     }
 }
 
-/// The line about one that had a part, or none, and now has another. Of a `single` one that is followed
-/// the line about the leader tells.
+/// The line about one that had a part, or none, and now has another. Of a `single` one that is
+/// followed the line about the leader tells.
 fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> Option<Line> {
     let (weight, why) = voice.weight();
     if single {

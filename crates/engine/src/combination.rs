@@ -1,21 +1,21 @@
 //! One time from the sources that agree: weighted, and handed over without steps.
 //!
-//! Every source's time is truth + its *lean* + noise. The lean is what the asymmetry of its path and
-//! the error of its reference make: it hardly changes, and no exchange shows it. The noise is what
-//! its estimator says (`deviation`).
+//! Every source's time is truth + its *lean* + noise. The lean is what the asymmetry of its path
+//! and the error of its reference make: it hardly changes, and no exchange shows it. The noise is
+//! what its estimator says (`deviation`).
 //!
-//! Two weightings follow. What the time *does* from exchange to exchange goes by the noise alone
-//! (1 / variance): the sources' news add up. It is the noise of the last half hour that counts: a
+//! Two weightings follow. What the time *does* from exchange to exchange goes by the noise alone (1
+//! / variance): the sources' news add up. It is the noise of the last half hour that counts: a
 //! deviation falls with each exchange and grows until the next, and weights that followed it would
-//! change hands with every reply, which adds more noise than it takes. Where the time *stands* goes by
-//! what a lean can be: a fifth of the path's part of the bound, for a standard deviation (of public
-//! servers few lean by more), and what the source was seen to jump by. Who may lean by much more than
-//! the best counts even less: large leans are no bell curve.
+//! change hands with every reply, which adds more noise than it takes. Where the time *stands* goes
+//! by what a lean can be: a fifth of the path's part of the bound, for a standard deviation (of
+//! public servers few lean by more), and what the source was seen to jump by. Who may lean by much
+//! more than the best counts even less: large leans are no bell curve.
 //!
-//! As only news add up, a source that comes, goes or changes its weight moves nothing: the published
-//! time is continuous, and only glides to where the sources of now put it. It glides fast if they
-//! know better than whoever it was learnt from, and slowly, as paths change, if they know less: what
-//! a near server has taught of the others' leans outlives it.
+//! As only news add up, a source that comes, goes or changes its weight moves nothing: the
+//! published time is continuous, and only glides to where the sources of now put it. It glides fast
+//! if they know better than whoever it was learnt from, and slowly, as paths change, if they know
+//! less: what a near server has taught of the others' leans outlives it.
 
 mod verdict;
 
@@ -29,21 +29,21 @@ use truechimer_feedforward::number::{fraction, rate, seconds, span};
 use self::verdict::{judge, vote};
 use crate::drift::{Movement, Path};
 
-/// Standard deviation of a lean, as a share of the path's part of the bound. RADclock takes 0.2 of the
-/// round trip for the worst asymmetry there is; the bound has half of the round trip.
+/// Standard deviation of a lean, as a share of the path's part of the bound. RADclock takes 0.2 of
+/// the round trip for the worst asymmetry there is; the bound has half of the round trip.
 const LEAN: f64 = 0.2;
 /// No estimate is better than this, s: the noise of a stamp.
 const LEAST: f64 = 50e-9;
 /// Standard deviation of what a reference does from exchange to exchange, as a share of its root
 /// distance: that is a bound, mostly of what stands still, and rounded up to 15 µs on the wire.
 const REFERENCE: f64 = 0.02;
-/// Over how long the noise of a source is averaged for its weight, s, all alike until then: what was
-/// not known at first is soon forgotten ...
+/// Over how long the noise of a source is averaged for its weight, s, all alike until then: what
+/// was not known at first is soon forgotten ...
 const NOISE: f64 = 1800.0;
 /// ... unless it is so many times that by now: it has gone silent.
 const SILENT: f64 = 4.0;
-/// Whose level has so many times the variance of the best has half of the weight that it would have,
-/// and whose has more, ever less.
+/// Whose level has so many times the variance of the best has half of the weight that it would
+/// have, and whose has more, ever less.
 const FAR: f64 = 16.0;
 /// Before this age nothing is taught: the time is the weighted mean as it stands, s.
 const YOUNG: f64 = 64.0;

@@ -21,8 +21,9 @@ pub struct Config {
     /// Bound of how fast the oscillator's rate may differ from its own recent average: the floor
     /// under the growth of every bound.
     pub max_wander: Rate,
-    /// How long the replies of a server whose time has moved by more than it may must agree with one
-    /// another before they are believed; until then what was known stands, and the bound covers both.
+    /// How long the replies of a server whose time has moved by more than it may must agree with
+    /// one another before they are believed; until then what was known stands, and the bound covers
+    /// both.
     #[serde(default = "accept_step_after")]
     pub accept_step_after: Span,
     /// Which estimator every source gets.

@@ -14,8 +14,8 @@ use truechimer_timehands::Hand;
 
 use crate::select::Claim;
 
-/// What the clock holds against the server it follows: kept beside the saved rate, as the clock page
-/// shows only a bound that covers both.
+/// What the clock holds against the server it follows: kept beside the saved rate, as the clock
+/// page shows only a bound that covers both.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held {
@@ -34,14 +34,15 @@ pub struct Held {
     /// The server, host and port: what it was known by is nobody else's word.
     #[serde(default)]
     pub server: String,
-    /// Since when the clock had been known, and when the server's last word came that agreed with it.
+    /// Since when the clock had been known, and when the server's last word came that agreed with
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<(Count, Count)>,
 }
 
 impl Held {
-    /// What is held at `at` against a server with this doubt, where `time` is what the clock says, and
-    /// `known` since when.
+    /// What is held at `at` against a server with this doubt, where `time` is what the clock says,
+    /// and `known` since when.
     pub(crate) fn new(
         server: String,
         counter: CounterId,
@@ -62,8 +63,8 @@ impl Held {
         }
     }
 
-    /// What is known of time by it, if it goes with this hand: unless they contradict each other. A hand
-    /// of another time is newer, and the doubt is over.
+    /// What is known of time by it, if it goes with this hand: unless they contradict each other. A
+    /// hand of another time is newer, and the doubt is over.
     pub(crate) fn prior(&self, hand: &Hand) -> Option<TimePrior> {
         let Held { counter, count, time, bound, since, step, known, .. } = *self;
         let goes = counter == hand.counter
@@ -76,8 +77,8 @@ impl Held {
     }
 }
 
-/// How much older than the clock page a list of those that agreed may be: it is kept whenever it changes,
-/// and every hour.
+/// How much older than the clock page a list of those that agreed may be: it is kept whenever it
+/// changes, and every hour.
 const AGREED_FOR: Span = Span::from_secs(4096);
 
 /// The servers that agreed with the clock: to them the time on the clock page is their own word.
@@ -96,8 +97,8 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Those of whom this hand is the word, each with since when and until when it was known, if that was
-    /// kept: none, if it is of another counter or time.
+    /// Those of whom this hand is the word, each with since when and until when it was known, if
+    /// that was kept: none, if it is of another counter or time.
     pub(crate) fn of(&self, hand: &Hand) -> BTreeMap<String, Option<(Count, Count)>> {
         let apart = hand.period.span(hand.base - self.count).abs();
         if self.counter != hand.counter || apart > AGREED_FOR {
@@ -224,8 +225,8 @@ impl Opinion {
     }
 }
 
-/// Whether so many servers agree with what this one says now, and not with what it said before, that
-/// it is to be believed.
+/// Whether so many servers agree with what this one says now, and not with what it said before,
+/// that it is to be believed.
 pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
     let Some(Opinion { newest, before: Some((before, exchanges)), .. }) = opinions.get(one) else {
         return false;

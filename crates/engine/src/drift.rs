@@ -1,15 +1,15 @@
 //! Who drifts: the source that moves against a majority of the others, however slowly.
 //!
-//! What a source leans by hardly changes. If one drifts, its offset moves against all the others; if
-//! our oscillator does, all move alike. So every source has a vote on how far the time has moved
-//! against what all were used to: where it stands now against its mean over a day, give or take some
-//! standard deviations. Whoever is not where a majority of these overlap has moved by itself, however near
-//! it is and whatever interval it claims.
+//! What a source leans by hardly changes. If one drifts, its offset moves against all the others;
+//! if our oscillator does, all move alike. So every source has a vote on how far the time has moved
+//! against what all were used to: where it stands now against its mean over a day, give or take
+//! some standard deviations. Whoever is not where a majority of these overlap has moved by itself,
+//! however near it is and whatever interval it claims.
 //!
-//! Two paths may change together: what far servers have in common is our own uplink, say. A queue that
-//! grows or a longer route shows in the round trip, so that a source votes for as much more as its
-//! round trip has changed. What keeps the round trip, one direction longer and the other shorter by
-//! as much for a majority of the sources alike, looks as if the others had drifted.
+//! Two paths may change together: what far servers have in common is our own uplink, say. A queue
+//! that grows or a longer route shows in the round trip, so that a source votes for as much more as
+//! its round trip has changed. What keeps the round trip, one direction longer and the other
+//! shorter by as much for a majority of the sources alike, looks as if the others had drifted.
 
 use truechimer_feedforward::number::span;
 

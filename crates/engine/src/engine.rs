@@ -38,8 +38,8 @@ const MOMENT: Span = Span::from_millis(1);
 /// What a saved rate may have lost since: ageing, temperature, and the hypervisor's or kernel's
 /// own calibration at each boot.
 const SAVED_RATE_LOSS: Rate = Rate::from_ppb(50_000);
-/// An untended oscillator may stray by `max_wander` in every such span: half of the 2.8 hours that the
-/// promise about it is over.
+/// An untended oscillator may stray by `max_wander` in every such span: half of the 2.8 hours that
+/// the promise about it is over.
 const STRAYS: Span = Span::from_secs(5040);
 /// Only a rate known this well is worth saving.
 const WORTH_SAVING: Rate = Rate::from_ppb(20_000);
@@ -67,8 +67,8 @@ pub struct Engine {
     preferred: Preferred,
     combination: Combination,
     bulletin: Bulletin,
-    /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time and
-    /// the slow period then.
+    /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
+    /// and the slow period then.
     reckoning: Option<Reckoning>,
     watch: Watch,
     servo: Servo,
@@ -85,7 +85,8 @@ pub struct Engine {
     last_at: Count,
     /// What is held against servers that are no longer asked, or have yet to answer this daemon.
     inherited: Vec<Held>,
-    /// The last rate that was worth keeping, and its error: a server that drifts away puts it in doubt.
+    /// The last rate that was worth keeping, and its error: a server that drifts away puts it in
+    /// doubt.
     kept_rate: Option<(Period, Rate)>,
     /// The log says that no majority agrees.
     split_told: bool,
@@ -190,7 +191,8 @@ impl Engine {
                     others.filter_map(Source::address).map(canonical).collect();
                 if let Some(source) = self.source(source) {
                     let name = source.name();
-                    // Names of a pool may have the same addresses: each source takes one of its own.
+                    // Names of a pool may have the same addresses: each source takes one of its
+                    // own.
                     let result = result.map(|mut addresses| {
                         addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
                         addresses
@@ -267,7 +269,8 @@ impl Engine {
             Event::Leaps(leaps) => self.learn_leaps(leaps, at, &mut actions),
             Event::SystemClock(reading) => self.steer(reading, &mut actions),
             Event::Stop => {
-                // A slew that nobody ends would run on, and a leap second that is withdrawn would come.
+                // A slew that nobody ends would run on, and a leap second that is withdrawn would
+                // come.
                 actions.extend(self.servo.rest().map(Action::Steer));
                 actions.extend(self.kernel.disarm(&self.hand, at).map(Action::Steer));
                 return actions;
@@ -423,8 +426,8 @@ impl Engine {
     }
 }
 
-/// What a daemon before has left of the time, and which servers agreed with that, with since when and
-/// until when it was known.
+/// What a daemon before has left of the time, and which servers agreed with that, with since when
+/// and until when it was known.
 #[derive(Debug, Default)]
 struct Known {
     time: Option<TimePrior>,

@@ -1,7 +1,7 @@
 //! How often a server is asked at the start.
 //!
-//! What limits a clock at first is how little it knows of its counter's rate, and that is a matter of
-//! how long it has been looking: so the interval grows with the time since the first request. It
+//! What limits a clock at first is how little it knows of its counter's rate, and that is a matter
+//! of how long it has been looking: so the interval grows with the time since the first request. It
 //! stays within what servers allow that limit their clients (`limited` of ntpd, `ratelimit` of
 //! chronyd, as they come): eight requests at once, and one more for every 8 s.
 

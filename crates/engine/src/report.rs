@@ -22,8 +22,8 @@ pub struct Report {
     pub skew: Option<Rate>,
     /// Why the status is what it is, in one line.
     pub reason: String,
-    /// The part of the statistical bound that is there only because it covers words that are held off
-    /// as well.
+    /// The part of the statistical bound that is there only because it covers words that are held
+    /// off as well.
     #[serde(default)]
     pub disputed: Option<Span>,
     /// Every source, in the order of the configuration.
@@ -49,8 +49,8 @@ pub enum Selection {
     Truechimer,
     /// Has a part in the published time.
     Combined,
-    /// The one that leads: the only one, or the one with the largest part in it. (Another has to have a
-    /// much larger one to take its place.)
+    /// The one that leads: the only one, or the one with the largest part in it. (Another has to
+    /// have a much larger one to take its place.)
     Selected,
 }
 
@@ -139,15 +139,16 @@ pub struct Doubted {
     pub kind: DoubtKind,
     /// For how long it has been so.
     pub age: Span,
-    /// By how much it is off, where that is known. Of a step or drift: its time − what is held, positive
-    /// if it is ahead; without a majority: what lies between it and the nearest of those that it
-    /// contradicts, > 0, none if it contradicts nobody; of the other kinds: what lies between it and the
-    /// others, ≥ 0.
+    /// By how much it is off, where that is known. Of a step or drift: its time − what is held,
+    /// positive if it is ahead; without a majority: what lies between it and the nearest of those
+    /// that it contradicts, > 0, none if it contradicts nobody; of the other kinds: what lies
+    /// between it and the others, ≥ 0.
     pub by: Option<Span>,
     /// How many of its replies have said so in a row, of a step or drift.
     pub replies: Option<u32>,
-    /// How much longer it must go on saying so to be believed, of a step or drift (`accept-step-after`);
-    /// zero: when a few more replies agree. `None`: until it agrees with the others again.
+    /// How much longer it must go on saying so to be believed, of a step or drift
+    /// (`accept-step-after`); zero: when a few more replies agree. `None`: until it agrees with the
+    /// others again.
     pub left: Option<Span>,
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn agreement_among(sources: &[&[Claim]], to_come: usize) -> Option<Cl
     let vouchers = |at: i128| sources.iter().filter(|claims| holds(claims, at)).count();
     let edges = || sources.iter().flat_map(|claims| *claims).flat_map(|c| [c.low, c.high]);
     edges().find(|at| vouchers(*at) >= honest)?;
-    // Those to come may vouch for anything: the truth may be wherever they could make up the number.
+    // Those to come may vouch for anything: the truth may be wherever they could make up the
+    // number.
     let enough = honest.saturating_sub(to_come).max(1);
     // Where enough intervals overlap begins at a lower edge and ends at an upper one.
     Some(Claim {

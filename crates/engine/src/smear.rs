@@ -1,18 +1,18 @@
 //! Servers that smear a leap second.
 //!
-//! Instead of a leap second they show a frequency: from noon to noon UTC, around the midnight of the
-//! leap, their clock runs 1/86 400 slow or fast (the linear smear that most public servers of that
-//! kind use). Until the leap such a server falls behind the others by up to half a second, then it is
-//! as much ahead, and at noon it is right again. On our scale, which has no leaps, that is a saw tooth
-//! around an instant that a list or the other servers know.
+//! Instead of a leap second they show a frequency: from noon to noon UTC, around the midnight of
+//! the leap, their clock runs 1/86 400 slow or fast (the linear smear that most public servers of
+//! that kind use). Until the leap such a server falls behind the others by up to half a second,
+//! then it is as much ahead, and at noon it is right again. On our scale, which has no leaps, that
+//! is a saw tooth around an instant that a list or the other servers know.
 //!
 //! A server smears if its time does what that saw tooth does, and ours does not. Its smear is then
 //! taken off, so that its estimator sees no change of rate; it has no say as long as there are
 //! servers that do not smear.
 //!
-//! At noon nobody can tell: the smear has yet to exceed what a path hides. Until it is known whether a
-//! server smears, what it would be ahead by if it did is taken to be wrong with its word, so that the
-//! bound covers it.
+//! At noon nobody can tell: the smear has yet to exceed what a path hides. Until it is known
+//! whether a server smears, what it would be ahead by if it did is taken to be wrong with its word,
+//! so that the bound covers it.
 
 use truechimer_time::{Instant, Leaps, Span};
 
@@ -76,8 +76,8 @@ enum Early {
     Open {
         /// But for so many clear replies in a row of a server that does not smear.
         honest: u32,
-        /// The smear has been more than a round trip: what it is now says nothing of what it has come
-        /// to, and of how far the clock was carried along.
+        /// The smear has been more than a round trip: what it is now says nothing of what it has
+        /// come to, and of how far the clock was carried along.
         beyond: bool,
     },
     Over,
@@ -92,8 +92,8 @@ impl Early {
 }
 
 impl Smear {
-    /// Looks at a reply that is `off` from our clock and took a round trip of `rtt`, while our clock may
-    /// be off by `doubt`; `expected` is where the server is if it smears.
+    /// Looks at a reply that is `off` from our clock and took a round trip of `rtt`, while our
+    /// clock may be off by `doubt`; `expected` is where the server is if it smears.
     pub(crate) fn look(&mut self, off: Span, rtt: Span, doubt: Span, expected: Option<Span>) {
         let Some(expected) = expected.map(seconds) else {
             *self = Smear::default();
@@ -144,8 +144,8 @@ impl Smear {
         }
     }
 
-    /// The counter broke, and our clock with it: by its own time the server is `expected` ahead if it
-    /// smears. One that does goes on doing so.
+    /// The counter broke, and our clock with it: by its own time the server is `expected` ahead if
+    /// it smears. One that does goes on doing so.
     pub(crate) fn survive(&mut self, expected: Option<Span>) {
         let found = self.found && expected.is_some();
         let early = if found { Early::Over } else { Early::Unseen };
@@ -268,7 +268,8 @@ mod tests {
                 let off = Span::from_nanos((off(at as f64) * 1e9) as i64);
                 smear.look(off, Span::from_micros(500), Span::ZERO, expected);
                 doubt = smear.doubt(expected);
-                // Nothing that is off by as much is ever without its doubt, or known for what it is.
+                // Nothing that is off by as much is ever without its doubt, or known for what it
+                // is.
                 let covered = off.abs() <= doubt + Span::from_micros(1) || smear.is_found();
                 assert!(covered, "{at} s: {off}, {doubt}");
             }

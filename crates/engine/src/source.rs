@@ -25,7 +25,8 @@ use crate::voice::Voice;
 use crate::why::Why;
 
 /// After so many breaks of the counter in a row servers are not asked at once any more, but
-/// [`ramp::FIRST_INTERVAL`] later: a counter that breaks with every look must not make a flood of it.
+/// [`ramp::FIRST_INTERVAL`] later: a counter that breaks with every look must not make a flood of
+/// it.
 const AT_ONCE: u32 = 3;
 /// So many requests in a row without a usable reply, and the next address is tried; once round,
 /// the name is looked up again.
@@ -242,8 +243,8 @@ impl Source {
         (&self.config.host, self.config.port) == (&config.host, config.port)
     }
 
-    /// Takes over another poll interval without forgetting anything; a server that is lost is looked
-    /// up at once.
+    /// Takes over another poll interval without forgetting anything; a server that is lost is
+    /// looked up at once.
     pub(crate) fn reconfigure(&mut self, config: SourceConfig, at: Count) {
         let faster = config.poll < self.config.poll;
         if config.asymmetry != self.config.asymmetry {
@@ -459,9 +460,10 @@ impl Source {
         self.plan = Plan::Resolve(at);
     }
 
-    /// A usable reply came from this address. If the one before came from another, it is another machine
-    /// that its name leads to now, and another path: `others` tell the time as well. What it is known by goes on
-    /// with the name, unless others tell another time. What is declared of the path does not.
+    /// A usable reply came from this address. If the one before came from another, it is another
+    /// machine that its name leads to now, and another path: `others` tell the time as well. What
+    /// it is known by goes on with the name, unless others tell another time. What is declared of
+    /// the path does not.
     fn recognise(&mut self, from: SocketAddr, at: Count, others: bool) {
         let from = canonical(from);
         let declared_at = *self.declared_at.get_or_insert(from);

@@ -120,8 +120,8 @@ impl Servo {
         self.measured = self.measured.saturating_add(1);
     }
 
-    /// There is nothing to follow: the slew ends, and the system clock goes on at the frequency that
-    /// cancels its own error.
+    /// There is nothing to follow: the slew ends, and the system clock goes on at the frequency
+    /// that cancels its own error.
     pub(crate) fn rest(&mut self) -> Option<Steer> {
         self.last = None;
         let slewing = self.applied.is_some_and(|applied| applied != self.frequency);

@@ -1,10 +1,10 @@
-//! Whose word the published time is: what servers and pulses have in common, who of them is believed,
-//! and what those that are believed come to.
+//! Whose word the published time is: what servers and pulses have in common, who of them is
+//! believed, and what those that are believed come to.
 //!
 //! Servers vote: the truth lies where a majority of them agrees. A pulse has no vote, as it knows
 //! no second by itself and is numbered by what the servers say; but it is the user's own wire, and
-//! is believed within what the majority vouches for. There it narrows the interval, also for a while
-//! after its edges have stopped.
+//! is believed within what the majority vouches for. There it narrows the interval, also for a
+//! while after its edges have stopped.
 
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
@@ -65,7 +65,8 @@ pub(crate) trait Voice {
     fn is_accused(&self) -> bool;
     /// Where it says that the time is now, if its estimator does not believe it: from, to.
     fn doubted(&self, at: Count) -> Option<(Instant, Instant)>;
-    /// Where it puts the time, from and to, if its time has stepped: as it did before, and does now.
+    /// Where it puts the time, from and to, if its time has stepped: as it did before, and does
+    /// now.
     fn torn(&self, at: Count) -> Option<[(Instant, Instant); 2]>;
     /// Where it puts the time by what it said before, from and to, if what it says now is held off.
     fn held(&self, at: Count) -> Option<(Instant, Instant)>;
@@ -132,7 +133,8 @@ pub(crate) struct Chosen {
     pub(crate) disputed: Span,
     /// How many others have a part in it that is worth mentioning.
     pub(crate) others: usize,
-    /// How much longer one of those that have a part is fresh without a word; not positive: none is.
+    /// How much longer one of those that have a part is fresh without a word; not positive: none
+    /// is.
     pub(crate) patience: Span,
 }
 
@@ -443,8 +445,8 @@ fn best(voices: &[Said<'_>], parts: &[usize]) -> Option<(usize, usize, Put)> {
     Some((index, 0, (e.time, e.period, e.difference)))
 }
 
-/// Where a majority of the servers puts something, narrowed by what the pulses that are believed say
-/// of it.
+/// Where a majority of the servers puts something, narrowed by what the pulses that are believed
+/// say of it.
 fn vouchers(
     voices: &[Said<'_>],
     to_come: usize,
@@ -468,8 +470,8 @@ fn vouchers(
     }
 }
 
-/// How far a rate may be from that of the published time: as far as a majority of the servers leaves
-/// open, else as far as anybody who is believed says.
+/// How far a rate may be from that of the published time: as far as a majority of the servers
+/// leaves open, else as far as anybody who is believed says.
 fn reach(voices: &[Said<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Claim) -> Rate {
     let most = vouchers(voices, to_come, &claim).map(|most| most.reach(0)).unwrap_or_else(|| {
         let believed =
@@ -492,8 +494,8 @@ fn vouched_by(voices: &[Said<'_>], claims: &Claims<'_>, to_come: usize) -> Optio
     agreement_among(&each, to_come).map(Some)
 }
 
-/// Where the truth is by one server: where it says, and if its time has stepped, either where it was
-/// or where it is, but not between.
+/// Where the truth is by one server: where it says, and if its time has stepped, either where it
+/// was or where it is, but not between.
 fn claims(said: &Said<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
     let all = claim(&said.estimate?, origin);
     let Some(ends) = said.voice.torn(at) else { return Some(vec![all]) };
@@ -505,8 +507,8 @@ fn claims(said: &Said<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
     Some(if one.meets(&other) { vec![all] } else { vec![one, other] })
 }
 
-/// Where the truth is by what a voice is known by: where it says, or where it was before its word came
-/// to be held off.
+/// Where the truth is by what a voice is known by: where it says, or where it was before its word
+/// came to be held off.
 fn known(said: &Said<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
     let all = claim(&said.estimate?, origin);
     let held = |(from, to): (Instant, Instant)| Claim {

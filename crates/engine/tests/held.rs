@@ -10,8 +10,8 @@ use truechimer_timehands::{Hand, Status};
 use world::again::{MS, again, begun, left, off, selections, statuses};
 use world::{HONEST, Server, World, config, start};
 
-/// A clock that has followed these for an hour, and then for so long while the first of them is so far
-/// off: its last hand.
+/// A clock that has followed these for an hour, and then for so long while the first of them is so
+/// far off: its last hand.
 fn left_during_a_hold(servers: &[(&str, Server)], offset: Span, seconds: i64) -> (World, Hand) {
     let (mut world, ..) = left(servers);
     world.server(servers[0].0).offset = offset;

@@ -399,8 +399,8 @@ proptest! {
             bench.world.event(Event::Edge { source, sequence, stamp });
             let hand = *bench.world.hand();
             let error = hand.time_at(bench.world.now) - truth(bench.world.now);
-            // Three honest servers 0.1 ms away: the truth is never further from the clock than their
-            // word is wide.
+            // Three honest servers 0.1 ms away: the truth is never further from the clock than
+            // their word is wide.
             prop_assert!(error.abs() < Span::from_millis(3), "{error}");
             prop_assert!(bench.report().refused.len() < 10);
             bench.world.run(1);

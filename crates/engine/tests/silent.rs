@@ -1,5 +1,5 @@
-//! Servers that fall silent, beside others that answer, lie, smear or are the same machine: whose word
-//! is left, and what is said of it.
+//! Servers that fall silent, beside others that answer, lie, smear or are the same machine: whose
+//! word is left, and what is said of it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -76,7 +76,8 @@ fn a_lone_server_that_is_held_off_is_not_nobody() {
     assert!(news.iter().all(|note| !note.contains("as nobody answers now")), "{news:?}");
 }
 
-/// The counter's rate steps by 8 ppm beside an honest server: it is held off, and the bound covers it.
+/// The counter's rate steps by 8 ppm beside an honest server: it is held off, and the bound covers
+/// it.
 #[test]
 fn the_dead_do_not_outvote_the_one_that_speaks() {
     let mut world = two_dead();

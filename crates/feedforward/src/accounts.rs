@@ -126,8 +126,8 @@ impl Accounts {
         shift
     }
 
-    /// An oscillator hardly goes further than it may: where the server may have moved, accounts that would
-    /// have the clock go there are the less likely the further it went.
+    /// An oscillator hardly goes further than it may: where the server may have moved, accounts
+    /// that would have the clock go there are the less likely the further it went.
     fn charge(&mut self) {
         let all = core::iter::once(&self.best).chain(&self.others);
         let suspects = all.filter(|account| account.bank.suspects());
@@ -140,8 +140,8 @@ impl Accounts {
         }
     }
 
-    /// Drops what will never be told apart from something likelier. Whether it is the server that has moved, or the
-    /// clock that drifts, shows as long as it does.
+    /// Drops what will never be told apart from something likelier. Whether it is the server that
+    /// has moved, or the clock that drifts, shows as long as it does.
     fn keep_the_telling(&mut self) {
         let all = core::iter::once(&self.best).chain(&self.others);
         if self.quiet >= OPEN || !all.clone().any(|account| account.bank.suspects()) {

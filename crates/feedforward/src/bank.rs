@@ -35,7 +35,8 @@ const APART: f64 = 4.0;
 const FLOOR_WALK: f64 = 1e-3;
 /// With a blurred floor, the noise is never less than this share of the typical delay.
 const LEAST_BLUR: f64 = 0.15;
-/// A round trip that exceeds its floor by so many times what is usual says nothing of the oscillator.
+/// A round trip that exceeds its floor by so many times what is usual says nothing of the
+/// oscillator.
 const FAR: f64 = 8.0;
 /// The usual is this quantile of what round trips exceed their floor by; ...
 const QUANTILE: f64 = 0.3;
@@ -111,7 +112,8 @@ pub(crate) struct Belief {
     pub(crate) rate_var: f64,
     /// Variance that the rate gains per second.
     walk: f64,
-    /// The mean rate of the last 1000 s, and its variance: for an interval that ends so far ahead, s.
+    /// The mean rate of the last 1000 s, and its variance: for an interval that ends so far ahead,
+    /// s.
     pub(crate) mean_rate: f64,
     pub(crate) mean_rate_var: f64,
     ahead: f64,
@@ -418,8 +420,8 @@ impl Bank {
         self.combine();
     }
 
-    /// Whether floors are known to be sharp on this path, and how far our rate may stray, if steps of the
-    /// server are to be told from that.
+    /// Whether floors are known to be sharp on this path, and how far our rate may stray, if steps
+    /// of the server are to be told from that.
     pub(crate) fn expect(&mut self, sharp: bool, strays: Option<f64>) {
         (self.sharp, self.strays) = (sharp, strays);
     }

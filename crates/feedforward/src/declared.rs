@@ -1,16 +1,16 @@
 //! A path whose asymmetry the user knows.
 //!
 //! Stamps cannot tell how the round trip is shared between there and back; a user may: the fastest
-//! request takes D longer than the fastest reply, D = `by` ± `error`. The stamps come here with half
-//! of `by` taken off already, so that both directions seem to take S/2, give or take `error`/2, where S
-//! is what both take at least together. So θ is at least (S − `error`)/2 inside of what either
-//! direction alone allows. S is at most the smallest round trip ever, and hardly much less: the
-//! smallest of n round trips, each of which has waited in two queues, exceeds S by the mean wait
-//! times √(2/n), or more with probability exp(−x²).
+//! request takes D longer than the fastest reply, D = `by` ± `error`. The stamps come here with
+//! half of `by` taken off already, so that both directions seem to take S/2, give or take
+//! `error`/2, where S is what both take at least together. So θ is at least (S − `error`)/2 inside
+//! of what either direction alone allows. S is at most the smallest round trip ever, and hardly
+//! much less: the smallest of n round trips, each of which has waited in two queues, exceeds S by
+//! the mean wait times √(2/n), or more with probability exp(−x²).
 //!
-//! What is known so is carried forward like the corridor. If an exchange contradicts it, the path is no
-//! longer what was declared: what was known then stands, and nothing new is concluded from the
-//! declaration.
+//! What is known so is carried forward like the corridor. If an exchange contradicts it, the path
+//! is no longer what was declared: what was known then stands, and nothing new is concluded from
+//! the declaration.
 
 use crate::corridor::Corridor;
 
@@ -34,8 +34,8 @@ impl Declared {
         Declared { by, error: error.abs(), rtt: None, known: None, broken: false }
     }
 
-    /// What causality allows beyond the stamps of a request and of a reply: both delays are positive,
-    /// and differ by what is declared.
+    /// What causality allows beyond the stamps of a request and of a reply: both delays are
+    /// positive, and differ by what is declared.
     pub(crate) fn beyond(&self) -> (f64, f64) {
         let half = self.by / 2.0;
         let forward = (self.by - self.error).max(0.0);
@@ -48,8 +48,8 @@ impl Declared {
         (self.by.abs() - self.error).max(0.0)
     }
 
-    /// Takes in an exchange with this round trip. `excess` is what packets wait on average, `corridor`
-    /// what causality allows for θ now, `carried` what was known carried forward to now.
+    /// Takes in an exchange with this round trip. `excess` is what packets wait on average,
+    /// `corridor` what causality allows for θ now, `carried` what was known carried forward to now.
     pub(crate) fn take(
         &mut self,
         rtt: f64,

@@ -108,8 +108,8 @@ impl Filter {
         self.inflate(direction, variance);
     }
 
-    /// The path is another one from now on, whose floors are these: each to its deviation by itself,
-    /// or both to the same, if they are `alike`.
+    /// The path is another one from now on, whose floors are these: each to its deviation by
+    /// itself, or both to the same, if they are `alike`.
     pub(crate) fn begin_path(&mut self, floors: [Known; 2], alike: bool) {
         for (i, floor) in FLOORS.into_iter().zip(floors) {
             self.x[i] = floor.mean;

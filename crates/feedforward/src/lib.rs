@@ -113,8 +113,8 @@ pub struct TimePrior {
     pub time: Instant,
     /// Bound of the error of `time`.
     pub bound: Span,
-    /// Since when that had been known, and when the last exchange came that agreed with it. `None`: nobody
-    /// knows; it counts as known for as long as anything.
+    /// Since when that had been known, and when the last exchange came that agreed with it. `None`:
+    /// nobody knows; it counts as known for as long as anything.
     pub known: Option<(Count, Count)>,
     /// What was in doubt then.
     pub doubted: Option<Disputed>,
@@ -125,7 +125,8 @@ pub struct TimePrior {
 pub enum Disputed {
     /// A step of this server: since when, and by how much its time was ahead.
     Step(Count, Span),
-    /// Something that reached so much farther than the bound of what was known, in either direction.
+    /// Something that reached so much farther than the bound of what was known, in either
+    /// direction.
     Beyond(Span),
 }
 
@@ -248,10 +249,10 @@ pub trait Estimator: fmt::Debug + Send {
     /// other. Forgets all but a rough idea of the rate.
     fn new_epoch(&mut self);
 
-    /// The exchanges to come are with another server, over another path: its name has another address
-    /// now. What is known of the oscillator stays, and what is known of time, unless `others` tell that as
-    /// well: then the new server's word is to be its own. Its path has this `asymmetry`
-    /// ([`Settings::asymmetry`]).
+    /// The exchanges to come are with another server, over another path: its name has another
+    /// address now. What is known of the oscillator stays, and what is known of time, unless
+    /// `others` tell that as well: then the new server's word is to be its own. Its path has this
+    /// `asymmetry` ([`Settings::asymmetry`]).
     fn change_server(&mut self, others: bool, asymmetry: Option<Asymmetry>) {
         let _ = others;
         self.set_asymmetry(asymmetry);
@@ -272,8 +273,8 @@ pub trait Estimator: fmt::Debug + Send {
         None
     }
 
-    /// Since when what it holds has been known, and when the last exchange came that agreed with it, for
-    /// estimators that hold out against a step of the server; see [`TimePrior::known`].
+    /// Since when what it holds has been known, and when the last exchange came that agreed with
+    /// it, for estimators that hold out against a step of the server; see [`TimePrior::known`].
     fn known(&self) -> Option<(Count, Count)> {
         None
     }

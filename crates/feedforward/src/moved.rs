@@ -2,14 +2,15 @@
 //!
 //! A step of the server makes one direction earlier and the other later by as much, and leaves the
 //! round trip as it is. Queueing makes nothing early; a shorter path shows in the round trip; an
-//! oscillator goes no further in a moment than it may. What is earlier than all of these allow is the
-//! server's doing, or a jump of the counter, or both directions have changed at once by opposite
-//! amounts. In none of these cases is it the time that has moved.
+//! oscillator goes no further in a moment than it may. What is earlier than all of these allow is
+//! the server's doing, or a jump of the counter, or both directions have changed at once by
+//! opposite amounts. In none of these cases is it the time that has moved.
 //!
-//! So that is one more account of a surprise. By it clock, floors and laws stay what they were, and how
-//! far ahead the server is is a hidden state: nothing, or one of some steps, each believed as far as both
-//! directions' packets are where it has them. One packet that is early for it rules it out. So a server
-//! that is right again is known by the same means as one that is wrong, and as soon.
+//! So that is one more account of a surprise. By it clock, floors and laws stay what they were, and
+//! how far ahead the server is is a hidden state: nothing, or one of some steps, each believed as
+//! far as both directions' packets are where it has them. One packet that is early for it rules it
+//! out. So a server that is right again is known by the same means as one that is wrong, and as
+//! soon.
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
@@ -48,8 +49,8 @@ pub(super) struct Suspicion {
     /// How likely each is, and that it is right again.
     ahead: [f64; STEPS],
     right: f64,
-    /// When it was last where it belongs, s since the bank's first exchange, and how long before that
-    /// exchange the one before was, s.
+    /// When it was last where it belongs, s since the bank's first exchange, and how long before
+    /// that exchange the one before was, s.
     since: f64,
     gap: f64,
     /// How far our rate may stray.
@@ -62,8 +63,9 @@ impl Suspicion {
         (self.first + k as f64 * self.step, self.step / 2.0)
     }
 
-    /// What is known after an exchange, of which `likely` says how likely it is (logarithm) if the server is so
-    /// far ahead, give or take so much; and how likely it was by all that was known before.
+    /// What is known after an exchange, of which `likely` says how likely it is (logarithm) if the
+    /// server is so far ahead, give or take so much; and how likely it was by all that was known
+    /// before.
     fn after(mut self, likely: impl Fn((f64, f64)) -> f64) -> (Suspicion, f64) {
         let logs: [f64; STEPS] = core::array::from_fn(|k| likely(self.by(k)));
         let log_right = likely((0.0, 0.0));
@@ -106,7 +108,8 @@ impl Bank {
     }
 
     /// Takes in an exchange while the server may have moved. What comes back is how likely it was
-    /// (logarithm); nothing, if the server is right again, or it is something else: the exchange is one as any other then.
+    /// (logarithm); nothing, if the server is right again, or it is something else: the exchange is
+    /// one as any other then.
     pub(super) fn suspect(&mut self, seen: Seen) -> Option<f64> {
         let before = self.suspicion.take()?;
         let strayed = ROOM * before.strays * (self.time - before.since);
@@ -127,8 +130,8 @@ impl Bank {
         Some(evidence)
     }
 
-    /// The server has moved, and the path has become shorter besides, if the exchange is early for all that the
-    /// server may have done.
+    /// The server has moved, and the path has become shorter besides, if the exchange is early for
+    /// all that the server may have done.
     pub(super) fn on_a_shorter_path(&self, seen: Seen, suspicion: Suspicion) -> Option<Bank> {
         if suspicion.right >= RIGHT {
             return None;
@@ -157,12 +160,13 @@ impl Bank {
         self.suspicion.map(|suspicion| suspicion.variance())
     }
 
-    /// How unlikely it is (logarithm) that our oscillator has gone where this bank has it, if it was where
-    /// `steady` has it when the server was last where it belongs.
+    /// How unlikely it is (logarithm) that our oscillator has gone where this bank has it, if it
+    /// was where `steady` has it when the server was last where it belongs.
     ///
-    /// It may have begun to go earlier than that: where queues are long they hide it. At a rate r it
-    /// was x off after x / r seconds, and none of the packets of that time waited for less than that: with queues of
-    /// the mean s, and one packet every g seconds, that has the probability exp(−x² / 2rgs).
+    /// It may have begun to go earlier than that: where queues are long they hide it. At a rate r
+    /// it was x off after x / r seconds, and none of the packets of that time waited for less than
+    /// that: with queues of the mean s, and one packet every g seconds, that has the probability
+    /// exp(−x² / 2rgs).
     pub(super) fn strayed_from(&self, steady: &Bank) -> f64 {
         let Some(suspicion) = steady.suspicion else { return 0.0 };
         let (one, other) = (&self.now, &steady.now);
@@ -180,8 +184,8 @@ impl Bank {
         theta * theta / (2.0 * hides).max(f64::MIN_POSITIVE) + rate * rate / 2.0
     }
 
-    /// How far ahead the server must be at least, s (negative: behind), if an exchange is early by more than `sigmas`
-    /// standard deviations and `room`, and its round trip is not.
+    /// How far ahead the server must be at least, s (negative: behind), if an exchange is early by
+    /// more than `sigmas` standard deviations and `room`, and its round trip is not.
     fn server_ahead(&self, seen: Seen, sigmas: f64, room: f64) -> Option<f64> {
         let rtt = seen.late[0] + seen.late[1] + self.now.rate * seen.duration;
         let short = (self.best().project(&BOTH_FLOORS).mean - rtt).max(0.0);
@@ -214,8 +218,8 @@ impl Bank {
         (self.laws[0].idle() + self.laws[1].idle()) / 2.0
     }
 
-    /// How late both directions are if the server is so far ahead, give or take so much, and how well that is
-    /// known, s.
+    /// How late both directions are if the server is so far ahead, give or take so much, and how
+    /// well that is known, s.
     fn late(&self, seen: Seen, (ahead, blur): (f64, f64)) -> [(f64, f64); 2] {
         let (sums, toward) = (sums(seen.duration), [ahead, -ahead]);
         [0, 1].map(|d| {

@@ -27,9 +27,9 @@ const PROVEN: u32 = 256;
 const MEMORY: f64 = 64.0;
 /// However badly a blurred floor foretold, it is soon believed again if it does better.
 const SOFT_MOST: f64 = 8.0;
-/// What a single exchange says of it at most. Some in a row must agree: on the most blurred of paths one packet or two look
-/// sharp now and then; and that something has happened on a sharp path is the price of either idea, which only one of
-/// them has paid at first.
+/// What a single exchange says of it at most. Some in a row must agree: on the most blurred of
+/// paths one packet or two look sharp now and then; and that something has happened on a sharp path
+/// is the price of either idea, which only one of them has paid at first.
 const SOFT_STEP: f64 = 2.0;
 /// What floors of this path usually are is remembered for so many exchanges: an hour at 16 s.
 const USUALLY: f64 = 256.0;
@@ -123,16 +123,17 @@ impl Panel {
     }
 
     /// Takes in an exchange that has just arrived, and whose round trip exceeds the smallest of
-    /// late by `excess` seconds (negative: it is smaller); the rate is known to `slack`. What comes back is the change of
-    /// the round trip's floor, s, if it has shifted.
+    /// late by `excess` seconds (negative: it is smaller); the rate is known to `slack`. What comes
+    /// back is the change of the round trip's floor, s, if it has shifted.
     pub(crate) fn take(&mut self, seen: Seen, slack: f64, excess: f64) -> Option<f64> {
         self.trend.push(seen.late.iter().sum::<f64>() + self.now.rate * seen.duration);
         let steady = self.trend.steady();
         self.calm = self.calm.saturating_add(u32::from(!steady));
         self.doubtful = steady && self.calm < PROVEN && self.parts.like_queues;
         let sharp = self.soft_log < 0.0;
-        // Where floors are blurred, queues that are alike count, or nothing is certain, floors do not tell. Now and then
-        // some packets in a row look sharp on the most blurred of paths, so it takes more than what is likely just now.
+        // Where floors are blurred, queues that are alike count, or nothing is certain, floors do
+        // not tell. Now and then some packets in a row look sharp on the most blurred of paths, so
+        // it takes more than what is likely just now.
         let blurred = self.soft_log >= SOFT_STEP || self.usually_soft >= 0.0;
         let tells = !blurred && self.even_log < 0.0 && !self.doubtful;
         let steps = self.strays.filter(|_| tells);
@@ -186,8 +187,9 @@ impl Panel {
         self.combine();
     }
 
-    /// Whether what is known of the last 1000 s is as good as what is known of now: round trips did not
-    /// change steadily, so that a queue that grows is no drift of the clock, and no filter is new.
+    /// Whether what is known of the last 1000 s is as good as what is known of now: round trips did
+    /// not change steadily, so that a queue that grows is no drift of the clock, and no filter is
+    /// new.
     pub(crate) fn knows_past(&self) -> bool {
         self.certain_for >= INTERVAL
     }
@@ -198,14 +200,15 @@ impl Panel {
         self.each(|bank| bank.refute(by, slack));
     }
 
-    /// The offset is less by `by`, and the path shared otherwise: no measurement shows the difference.
+    /// The offset is less by `by`, and the path shared otherwise: no measurement shows the
+    /// difference.
     pub(crate) fn turn(&mut self, by: f64) {
         self.even.turn(by);
         self.each(|bank| bank.turn(by));
     }
 
-    /// The exchange to come is with another server, over another path. θ is `theta` by its standard, or
-    /// none if it stays what it was; the floors are its own in any case.
+    /// The exchange to come is with another server, over another path. θ is `theta` by its
+    /// standard, or none if it stays what it was; the floors are its own in any case.
     pub(crate) fn begin_path(&mut self, seen: Seen, theta: Option<Known>) {
         let (was, rate) = (self.now.theta, self.now.rate);
         let rtt = (seen.late[0] + seen.late[1] + rate * seen.duration).max(0.0);
@@ -235,7 +238,8 @@ impl Panel {
         self.each(|bank| bank.confine(low, high));
     }
 
-    /// See [`Bank::lost`]. Exchanges beyond all reason may also have led out of what a double holds.
+    /// See [`Bank::lost`]. Exchanges beyond all reason may also have led out of what a double
+    /// holds.
     pub(crate) fn lost(&self) -> bool {
         let Belief { theta, rate, theta_var, rate_var, .. } = self.now;
         if ![theta, rate, theta_var, rate_var].iter().all(|x| x.is_finite()) {
@@ -286,8 +290,8 @@ impl Panel {
         }
     }
 
-    /// Of the two that know floors, the one that surely is the worse may have taken for floors what the clock
-    /// did. Its packets do not tell the difference: it is where the other has it.
+    /// Of the two that know floors, the one that surely is the worse may have taken for floors what
+    /// the clock did. Its packets do not tell the difference: it is where the other has it.
     fn turn_the_other(&mut self) {
         let (sharp, soft) = (self.sharp.now(), self.soft.now());
         let by = sharp.theta - soft.theta;

@@ -1,10 +1,10 @@
 //! Where the clock was up to 1000 s ago, by what is known now.
 //!
-//! A filter says where the clock is. What came since also says where it was: a copy of θ that is kept
-//! in the filter, with its covariance with the states, goes on learning with them (a smoother of fixed
-//! lag). Copies are made every two minutes, and between two of them the clock went straight. From
-//! where it was and where it is follows the mean rate in between, which is what an interval is
-//! measured by.
+//! A filter says where the clock is. What came since also says where it was: a copy of θ that is
+//! kept in the filter, with its covariance with the states, goes on learning with them (a smoother
+//! of fixed lag). Copies are made every two minutes, and between two of them the clock went
+//! straight. From where it was and where it is follows the mean rate in between, which is what an
+//! interval is measured by.
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 

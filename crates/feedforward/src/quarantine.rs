@@ -1,14 +1,14 @@
 //! What a server says after its time moved by more than it may.
 //!
-//! Beyond what causality leaves open there are two explanations: the server is wrong, or the counter
-//! jumped unseen. The stamps of one server cannot tell them apart. So its newcomers are kept here and
-//! change nothing: no offset, no rate, no floor. They are believed once they have agreed with one
-//! another for as long as the user wants, or once somebody else vouches for them (several servers
-//! whose time moves alike at once: then it was the counter).
+//! Beyond what causality leaves open there are two explanations: the server is wrong, or the
+//! counter jumped unseen. The stamps of one server cannot tell them apart. So its newcomers are
+//! kept here and change nothing: no offset, no rate, no floor. They are believed once they have
+//! agreed with one another for as long as the user wants, or once somebody else vouches for them
+//! (several servers whose time moves alike at once: then it was the counter).
 //!
-//! There are two ways to agree. *Steady*: by the rate of the counter that is known. *Loose*: by some
-//! rate that a counter may have. A server that drifts away agrees with itself only loosely; so does
-//! an honest one if the counter is another one now.
+//! There are two ways to agree. *Steady*: by the rate of the counter that is known. *Loose*: by
+//! some rate that a counter may have. A server that drifts away agrees with itself only loosely; so
+//! does an honest one if the counter is another one now.
 
 use truechimer_time::Count;
 
@@ -23,9 +23,9 @@ const LONG: f64 = 3600.0;
 const FEW: u32 = 3;
 /// Newcomers that were restless are called so until so many in a row have agreed by the known rate.
 const CALM: u32 = 8;
-/// Where newcomers and what is known meet at last, because the latter's bound has grown, an exchange
-/// is a newcomer if it is so many standard deviations from where the clock is likely to have gone,
-/// or nearer to the others of them.
+/// Where newcomers and what is known meet at last, because the latter's bound has grown, an
+/// exchange is a newcomer if it is so many standard deviations from where the clock is likely to
+/// have gone, or nearer to the others of them.
 const LIKELY_SIGMAS: f64 = 6.0;
 
 /// Exchanges in a row that agree with one another.
@@ -53,7 +53,8 @@ impl Run {
     }
 }
 
-/// Whether so many in a row that have lasted for so long are believed, if that is to take `wanted` s.
+/// Whether so many in a row that have lasted for so long are believed, if that is to take `wanted`
+/// s.
 pub(crate) fn enough(count: u32, lasted: f64, wanted: f64) -> bool {
     lasted >= wanted && (count >= LEAST || count >= FEW && lasted >= LONG)
 }
@@ -155,9 +156,8 @@ impl Quarantine {
     }
 
     /// Whose an exchange is that agrees with what is known: that may have grown so vague meanwhile
-    /// that it agrees with everything. `middle` is the middle of
-    /// both directions, which queues may have moved by `queued`; `likely` is where the clock is likely to
-    /// be, and its deviation.
+    /// that it agrees with everything. `middle` is the middle of both directions, which queues may
+    /// have moved by `queued`; `likely` is where the clock is likely to be, and its deviation.
     pub(crate) fn whose(
         &mut self,
         own: &Corridor,
@@ -203,8 +203,9 @@ impl Quarantine {
         if self.restless() { self.loose.since } else { self.steady.since }
     }
 
-    /// Where they put θ, `dt` seconds after the newest. As long as nobody knows whether they agree because the known
-    /// rate is theirs, or only nearly, what the newest says by itself counts as well.
+    /// Where they put θ, `dt` seconds after the newest. As long as nobody knows whether they agree
+    /// because the known rate is theirs, or only nearly, what the newest says by itself counts as
+    /// well.
     pub(crate) fn corridor(&self, dt: f64, rates: Rates) -> Corridor {
         let slack = if self.restless() { rates.slack.max(rates.unknown) } else { rates.slack };
         let agreed = self.steady.later(dt, rates.rate, slack);

@@ -4,8 +4,8 @@
 //! start that costs dearly: nothing is known yet, and whether a packet was late only the later ones
 //! tell. So each of the first stamps is held as a normal law of its own (a *site*) about the sum of
 //! states that it measures, and is worked out again from what all the others say: expectation
-//! propagation (Minka 2001). Two rounds for each new exchange come near the exact posterior; the test
-//! below shows how near, and how far the filter alone is from it.
+//! propagation (Minka 2001). Two rounds for each new exchange come near the exact posterior; the
+//! test below shows how near, and how far the filter alone is from it.
 
 use crate::delay::{Law, read};
 use crate::filter::{Filter, Vector};

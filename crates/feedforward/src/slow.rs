@@ -24,7 +24,8 @@ const SLOT_SECONDS: f64 = 64.0;
 const SLOTS: usize = 32;
 /// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
 const NEAR: usize = 8;
-/// Older exchanges, for long baselines only: how long a slot lasts, s, and how many are kept (2.3 hours).
+/// Older exchanges, for long baselines only: how long a slot lasts, s, and how many are kept (2.3
+/// hours).
 const OLD_SECONDS: f64 = 512.0;
 const OLD_SLOTS: usize = 16;
 /// The oscillator's wander that its rate is chosen for, per √s: quartz in still air. Four times as
@@ -179,8 +180,9 @@ impl Slow {
         *self = Slow { causal_prior, recent_prior, noise, ..Slow::new(self.rate(floor)) };
     }
 
-    /// The exchanges to come are with another server. Those before stay good for what causality says,
-    /// which holds for either; but a rate between the two would have in it what their paths differ by.
+    /// The exchanges to come are with another server. Those before stay good for what causality
+    /// says, which holds for either; but a rate between the two would have in it what their paths
+    /// differ by.
     pub(crate) fn change_server(&mut self, floor: FloorKnown) {
         (self.prior, self.recent_prior) = (self.rate(floor), self.difference(floor));
         (self.best, self.recent) = (None, None);
@@ -201,8 +203,8 @@ impl Slow {
         better(self.recent_prior, self.recent.map(|pair| pair.rate(floor)))
     }
 
-    /// Variance of what it is off by as the mean rate of the last 1000 s, if its nearer end is so old,
-    /// by that end.
+    /// Variance of what it is off by as the mean rate of the last 1000 s, if its nearer end is so
+    /// old, by that end.
     pub(crate) fn difference_variance(&self, floor: FloorKnown, age: impl Fn(Count) -> f64) -> f64 {
         let pair = self.recent.filter(|pair| pair.rate(floor).error < self.recent_prior.error);
         let variance = |pair: Pair| pair.variance(floor, self.noise, age(pair.near.at).max(0.0));

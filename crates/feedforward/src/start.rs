@@ -14,8 +14,8 @@ use crate::revisit::{Site, Stamped, revisit};
 const FIRST: usize = 32;
 /// ... and how many at least.
 const FEW: usize = 16;
-/// The stamps of the first so many seconds are worked out again from all the others, for a rate that
-/// does not walk meanwhile. The start is over with it, if it has shown enough.
+/// The stamps of the first so many seconds are worked out again from all the others, for a rate
+/// that does not walk meanwhile. The start is over with it, if it has shown enough.
 const STRETCH: f64 = 128.0;
 /// With a blurred floor, the noise is at first this share of the typical delay.
 const BLUR: f64 = 0.5;

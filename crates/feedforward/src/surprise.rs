@@ -10,8 +10,8 @@
 use crate::bank::{Bank, Seen};
 use crate::filter::{BOTH_FLOORS, FLOORS, STATES, sums};
 
-/// So many standard deviations early is a surprise where floors are sharp and proven: it need not be
-/// beyond doubt, as accounts are weighed, and most are soon given up ...
+/// So many standard deviations early is a surprise where floors are sharp and proven: it need not
+/// be beyond doubt, as accounts are weighed, and most are soon given up ...
 const EARLY: f64 = 3.0;
 /// ... but elsewhere, since every account is poor there.
 const EARLY_ELSEWHERE: f64 = 6.0;
@@ -24,10 +24,12 @@ const INSTEAD: f64 = 10.0;
 pub(super) const PATH: f64 = 13.0;
 /// ... where what looks like it may be chance ...
 const PATH_ELSEWHERE: f64 = 15.0;
-/// ... and where it did so a moment ago, so that its floors are hardly known: it is the same change.
+/// ... and where it did so a moment ago, so that its floors are hardly known: it is the same
+/// change.
 const PATH_AGAIN: f64 = 8.0;
-/// That nothing has changed, and a restless oscillator strayed so far, is less likely by so much than
-/// the bank thinks where floors are sharp and proven: routes change more often than crystals run away.
+/// That nothing has changed, and a restless oscillator strayed so far, is less likely by so much
+/// than the bank thinks where floors are sharp and proven: routes change more often than crystals
+/// run away.
 const STRAYED: f64 = 1.0;
 /// That must show in the round trip, by so many standard deviations, or be hidden by a queue.
 const SHORT: f64 = 2.0;
@@ -35,7 +37,8 @@ const SHORT: f64 = 2.0;
 const BOTH: f64 = 15.0;
 /// The floor of another path is known from one packet to so many times what is typical.
 const QUEUED: f64 = 3.0;
-/// By so many times that, a queue of the other direction may have hidden that it became shorter, too.
+/// By so many times that, a queue of the other direction may have hidden that it became shorter,
+/// too.
 const HIDES: f64 = 4.0;
 /// After so many exchanges (an hour at 16 s) the floor is no longer thought to be hidden.
 const PROVEN: u32 = 256;
@@ -84,7 +87,8 @@ impl Bank {
         if early == [0.0; 2] && !both {
             return others;
         }
-        // That the clock moved after all, by a restless oscillator, is as unlikely as that it changed.
+        // That the clock moved after all, by a restless oscillator, is as unlikely as that it
+        // changed.
         let mut doubt = match (settling, sure) {
             (true, _) => BOTH,
             (false, true) => STRAYED,
@@ -111,8 +115,8 @@ impl Bank {
         let server = self.with_another_server(seen);
         let clock = if server.is_some() { INSTEAD } else { CLOCK + doubt };
         consider(self.with_another_clock(early[0].max(early[1]), slack), clock);
-        // A queue of the other direction may hide what the round trip does not show, but what waited
-        // long hides everything.
+        // A queue of the other direction may hide what the round trip does not show, but what
+        // waited long hides everything.
         let hidden = sure && !self.held;
         if short_by > SHORT {
             let share = short / (early[0] + early[1]);
@@ -132,7 +136,8 @@ impl Bank {
         others
     }
 
-    /// Whether a queue of direction `d` may hide that it became shorter, where the other did so `by` this.
+    /// Whether a queue of direction `d` may hide that it became shorter, where the other did so
+    /// `by` this.
     fn hides(&self, d: usize, by: [f64; 2]) -> bool {
         by[1 - d] < HIDES * self.laws[d].idle()
     }
@@ -153,10 +158,10 @@ impl Bank {
     /// Each direction has become shorter by so much, or never was so long.
     ///
     /// First that undoes what made this direction longer than the other: the clock keeps its
-    /// offset. What remains cannot be told from a floor that was hidden by queueing so far; at first
-    /// the path is then taken to be symmetric, and half of it goes to the offset. After an hour of
-    /// packets at the old floor it is a change of route rather: the clock is where it was, and knows
-    /// enough to go on by itself until the new floors are found.
+    /// offset. What remains cannot be told from a floor that was hidden by queueing so far; at
+    /// first the path is then taken to be symmetric, and half of it goes to the offset. After an
+    /// hour of packets at the old floor it is a change of route rather: the clock is where it was,
+    /// and knows enough to go on by itself until the new floors are found.
     pub(super) fn with_shorter_path(&self, by: [f64; 2], other: Other) -> Bank {
         let mut bank = self.without_past();
         bank.changed = Some(bank.count);

@@ -1,8 +1,8 @@
 //! A filter that is told the truth about its oscillator and its path, as a measure for the others.
 //!
 //! It knows how far the oscillator's rate walks, both floors, and that what comes on top is
-//! exponential, with which mean. What it makes of the stamps is, but for the moments that are all it
-//! keeps of a belief, the best that can be made of them; no clock is told as much.
+//! exponential, with which mean. What it makes of the stamps is, but for the moments that are all
+//! it keeps of a belief, the best that can be made of them; no clock is told as much.
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 

@@ -38,8 +38,8 @@ fn exact(k: u64, offset_us: i64) -> Exchange {
     }
 }
 
-/// The difference clock is where it was, to 10⁻¹²: a mean rate of the last 1000 s comes nearer to that
-/// of now while nobody is heard.
+/// The difference clock is where it was, to 10⁻¹²: a mean rate of the last 1000 s comes nearer to
+/// that of now while nobody is heard.
 fn same_rate(now: &Estimate, before: &Estimate) -> bool {
     let apart = now.difference.relative_to(before.difference);
     apart.0.abs() <= Rate::from_ppb(1).0 / 1000
@@ -366,8 +366,8 @@ mod hostile {
     }
 }
 
-/// A counter that from one moment on runs at another rate (a virtual machine on another host) cannot
-/// lock its server out for good: that is believed after an hour.
+/// A counter that from one moment on runs at another rate (a virtual machine on another host)
+/// cannot lock its server out for good: that is believed after an hour.
 #[test]
 fn another_rate_is_believed_when_it_lasts() {
     let (mut clock, k) = settled();

@@ -232,8 +232,8 @@ fn a_millisecond_is_adopted_at_once() {
     assert!((later.error - 1e-3).abs() < 100.0 * US);
 }
 
-/// Before p̂ is known absolute time is unusable: 25.8 ms of error at the first stamp, 12.3 ms at the
-/// second, below 1 ms from the fifth on.
+/// Before p̂ is known absolute time is unusable: 25.8 ms of error at the first stamp, 12.3 ms at
+/// the second, below 1 ms from the fifth on.
 #[test]
 fn start_up() {
     let laboratory = Laboratory {
@@ -250,8 +250,8 @@ fn start_up() {
     assert!(errors[4..].iter().all(|e| e.abs() < 1000.0));
 }
 
-/// The warm-up's p̂: the median error between stamps 100 and 480 was 0.77 ppm on a real trace; later
-/// p_l follows the rate to 0.008 ppm (median), and p̂ misses the daily wave.
+/// The warm-up's p̂: the median error between stamps 100 and 480 was 0.77 ppm on a real trace;
+/// later p_l follows the rate to 0.008 ppm (median), and p̂ misses the daily wave.
 #[test]
 fn rates() {
     let o = run(&Laboratory::default());

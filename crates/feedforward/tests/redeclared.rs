@@ -66,7 +66,8 @@ fn one_that_comes_late() {
     holds(None, Some(8000));
 }
 
-/// What it says against what was known has no less weight for what is declared of the path meanwhile.
+/// What it says against what was known has no less weight for what is declared of the path
+/// meanwhile.
 #[test]
 fn a_step_in_doubt_stays_in_doubt() {
     let prior = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(500_000) };

@@ -417,7 +417,8 @@ fn begin_to_open(name: String) -> Result<Receiver<Opened>, TransportError> {
 fn cross(chairs: &mut [Chair], from: usize, crossing: Crossing, clocks: &Clocks) {
     match crossing {
         Crossing::Message { group, link, token, stamp, payload } => {
-            // The other group's members here; with a local group there are several, and one will do.
+            // The other group's members here; with a local group there are several, and one will
+            // do.
             let to = chairs.iter_mut().filter_map(|chair| chair.seat.as_mut());
             let to = to.filter(|seat| seat.name() == group).max_by_key(|seat| seat.is_joined());
             match to {
@@ -515,8 +516,9 @@ fn unwritable(path: &Path, why: &io::Error) -> AgentError {
 /// and must not block.
 ///
 /// # Errors
-/// If the configuration is wrong; if Corosync's libraries are missing; if another agent has the same
-/// member; if a floor that was kept cannot be used. Corosync may come late, stop and come back.
+/// If the configuration is wrong; if Corosync's libraries are missing; if another agent has the
+/// same member; if a floor that was kept cannot be used. Corosync may come late, stop and come
+/// back.
 pub fn run(
     settings: &Settings,
     stop: &AtomicBool,

@@ -26,8 +26,8 @@
 //! without-utc = false                         # whether programs get times before those are tied to UTC
 //! ```
 //!
-//! Only `[[group]]` with a `name` is needed. `members` to `causal-horizon` must be the same at every
-//! member, or they do not let each other in.
+//! Only `[[group]]` with a `name` is needed. `members` to `causal-horizon` must be the same at
+//! every member, or they do not let each other in.
 
 mod nearest;
 mod options;

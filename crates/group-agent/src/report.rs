@@ -57,8 +57,8 @@ pub struct Report {
     pub ahead_of_utc_ns: Option<i64>,
     /// UTC by this member's clock was not farther from its best estimate, ns.
     pub utc_bound_ns: Option<i64>,
-    /// How far the group's clock is from UTC at most, by this member's view of the one and its clock
-    /// for the other, ns.
+    /// How far the group's clock is from UTC at most, by this member's view of the one and its
+    /// clock for the other, ns.
     pub error_bound_ns: Option<i64>,
     /// Where UTC comes from, or why there is none.
     pub utc: String,
@@ -114,8 +114,8 @@ pub struct MemberReport {
     pub live: bool,
     /// Whether its clock contradicts the majority's.
     pub suspect: bool,
-    /// Its view of the group's clock − UTC by its clock, ns, as last reported; positive: the group's
-    /// clock is ahead.
+    /// Its view of the group's clock − UTC by its clock, ns, as last reported; positive: the
+    /// group's clock is ahead.
     pub ahead_of_utc_ns: Option<i64>,
     /// How long ago by the group's clock it reported, ns.
     pub report_age_ns: Option<i64>,
@@ -130,8 +130,8 @@ pub struct ValueReport {
     pub time_ns: i64,
     /// How far the group's clock was from UTC at most when the synchronizer read its clocks, ns.
     pub error_bound_ns: Option<i64>,
-    /// UTC was not before this when the synchronizer read its clocks, ns. That is no interval around
-    /// `time_ns`, which may lie outside it.
+    /// UTC was not before this when the synchronizer read its clocks, ns. That is no interval
+    /// around `time_ns`, which may lie outside it.
     pub utc_earliest_ns: Option<i64>,
     /// Nor after this, ns.
     pub utc_latest_ns: Option<i64>,
@@ -215,7 +215,8 @@ pub struct Programs {
     pub family: Option<String>,
     /// The processes that are attached, at most [`MOST_PROCESSES`].
     pub processes: Vec<ProcessReport>,
-    /// Whether it has missed part of the group's stream, and gets no values until it is started anew.
+    /// Whether it has missed part of the group's stream, and gets no values until it is started
+    /// anew.
     pub missed: bool,
     /// Attachments so far.
     pub attached: u64,

@@ -245,9 +245,9 @@ impl Seat {
         !self.outbox.is_empty()
     }
 
-    /// Whether the disk has a floor above all that this member has delivered, or none was asked for.
-    /// What it says acknowledges what it has delivered: if all die then, and only some come back,
-    /// the clock must not go back behind what they have acknowledged.
+    /// Whether the disk has a floor above all that this member has delivered, or none was asked
+    /// for. What it says acknowledges what it has delivered: if all die then, and only some come
+    /// back, the clock must not go back behind what they have acknowledged.
     fn vouches(&self) -> bool {
         let last = self.engine.last().filter(|_| self.engine.phase() == Phase::Live);
         last.is_none_or(|last| self.floor.covers_if_asked(last))

@@ -32,8 +32,8 @@ pub trait Transport: Send {
     /// stay the same for the transport's life.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Takes note of what poll(2) made of the [`descriptors`](Transport::descriptors), so that the next
-    /// [`receive`](Transport::receive) need not ask again. There may be others among them.
+    /// Takes note of what poll(2) made of the [`descriptors`](Transport::descriptors), so that the
+    /// next [`receive`](Transport::receive) need not ask again. There may be others among them.
     fn polled(&mut self, _: &[libc::pollfd]) {}
 
     /// Appends what has come, in order, without waiting. At most [`MOST_AT_ONCE`]; what is left

@@ -1,7 +1,7 @@
 //! Waiting for descriptors, of which few change from one wait to the next.
 //!
-//! poll(2) looks each descriptor up, enters itself at each and takes itself off again, on the way of
-//! every reading. An epoll(7) set does so once. But the set forgets a descriptor that is closed
+//! poll(2) looks each descriptor up, enters itself at each and takes itself off again, on the way
+//! of every reading. An epoll(7) set does so once. But the set forgets a descriptor that is closed
 //! without a word, and whoever opens another may get the same number. So a set is good for one list
 //! under one *edition* alone: the caller has another edition whenever it has opened anything.
 

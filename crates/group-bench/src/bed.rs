@@ -14,8 +14,8 @@ use truechimer_testbed::ring::{Ring, Settings};
 pub const GROUP: &str = "bench";
 /// Members of the group: nodes 1 to this; what is beyond observes.
 pub const MEMBERS: u32 = 3;
-/// The agents' real-time priority, below Corosync's, as docs/group-setup.md has it. Where that is not
-/// permitted they go on without.
+/// The agents' real-time priority, below Corosync's, as docs/group-setup.md has it. Where that is
+/// not permitted they go on without.
 const PRIORITY: u8 = 10;
 /// How long anything may take on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -211,8 +211,8 @@ impl Bed {
         Ok(Process::start(command, &self.ring.dir().join(&format!("{name}.log"))))
     }
 
-    /// Makes these nodes members of the process group of bare round trips: its messages have as far to
-    /// go then as the group's. Not until they are, but as good as at once.
+    /// Makes these nodes members of the process group of bare round trips: its messages have as far
+    /// to go then as the group's. Not until they are, but as good as at once.
     ///
     /// # Errors
     /// Where it does not know its own path.

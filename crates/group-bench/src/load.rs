@@ -1,5 +1,5 @@
-//! A program that does nothing but read the group's clock, in one or several threads, and keeps what
-//! it got and when.
+//! A program that does nothing but read the group's clock, in one or several threads, and keeps
+//! what it got and when.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

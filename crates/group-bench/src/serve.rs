@@ -1,8 +1,8 @@
 //! The replicated server, its client on a node that only observes, and what they measured.
 //!
-//! The client sends requests into the group's order, one at a time; each replica processes it in one
-//! of several [`Way`]s, which come in turn, and answers in the same order. The client takes the first
-//! answer; the others must say the same.
+//! The client sends requests into the group's order, one at a time; each replica processes it in
+//! one of several [`Way`]s, which come in turn, and answers in the same order. The client takes the
+//! first answer; the others must say the same.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! How far the group's clock is from the members' clocks and from real time: 10 000 rounds with random
-//! pauses, the synchronizer rotating, as in the paper's third experiment; and over days, simulated.
+//! How far the group's clock is from the members' clocks and from real time: 10 000 rounds with
+//! random pauses, the synchronizer rotating, as in the paper's third experiment; and over days,
+//! simulated.
 
 use serde_json::json;
 use truechimer_outcome::outcome::{Failure, Figure, Goal, Grid, Outcome};
@@ -152,8 +153,8 @@ fn ring(
         let (_, offset, rate) = WARPS.get(node).copied().unwrap_or_default();
         if steered { offset + rate * 1e3 * seconds } else { 0.0 }
     };
-    // The value was proposed after the first reading of the round began, and agreed on before one ended
-    // (later ones find it there).
+    // The value was proposed after the first reading of the round began, and agreed on before one
+    // ended (later ones find it there).
     let outside = |row: &Vec<&Sample>| {
         let began = row.iter().map(|s| (s.raw.saturating_sub_unsigned(s.took), s.time)).min();
         let ended = row.iter().map(|s| (s.raw, s.time)).min();

@@ -68,10 +68,10 @@
 //! choice ([`Options`]); none of the choices makes a time up.
 //!
 //! A member that comes back, and cannot be sure that the others have not gone on without it, has a
-//! *gap*. Its program's state is no longer the others'. So all reads ([`Rejection::Missed`]), messages
-//! ([`NextError::Missed`]) and commits ([`CommitError::Missed`]) fail until the program has started
-//! anew: with a new attachment, from a checkpoint ([`Replica::installed`]), or, if it has no state,
-//! by saying so ([`Replica::restarted`]).
+//! *gap*. Its program's state is no longer the others'. So all reads ([`Rejection::Missed`]),
+//! messages ([`NextError::Missed`]) and commits ([`CommitError::Missed`]) fail until the program
+//! has started anew: with a new attachment, from a checkpoint ([`Replica::installed`]), or, if it
+//! has no state, by saying so ([`Replica::restarted`]).
 //!
 //! The memory and the messages between them are described byte by byte in `docs/group-link.md`.
 #![deny(unsafe_code)]

@@ -461,8 +461,8 @@ fn sockets_that_are_left_behind_are_replaced_and_others_not() {
 }
 
 /// What a read through the link costs, for people: `cargo test … -- --ignored --nocapture`. The
-/// agent answers at once; it sleeps whenever there is nothing to do, or never.
-/// The agent answers who has rung before it silences the bell; silent it is before the agent sleeps.
+/// agent answers at once; it sleeps whenever there is nothing to do, or never. The agent answers
+/// who has rung before it silences the bell; silent it is before the agent sleeps.
 #[test]
 fn the_doorbell_is_silent_when_the_agent_sleeps() {
     let scratch = Scratch::new();

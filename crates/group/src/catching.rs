@@ -109,8 +109,8 @@ impl Engine {
             *if fits { &mut self.counts.parts } else { &mut self.counts.parts_unfit } += 1;
         }
         let Some(joined) = joined.filter(|_| fits) else {
-            // Whoever sent it may have let us in by this number: it must not be taken for an old one
-            // that comes late when we ask again.
+            // Whoever sent it may have let us in by this number: it must not be taken for an old
+            // one that comes late when we ask again.
             let ours = (self.own.member, self.own.incarnation, self.outbox.number());
             if (part.joiner, part.incarnation, part.number) == ours && self.group.counts(from) {
                 self.outbox.let_in(part.number);

@@ -102,8 +102,8 @@ impl Engine {
         }
     }
 
-    /// A piece of the primary's checkpoint takes effect; that had delivered as much as `point` when it
-    /// sent it.
+    /// A piece of the primary's checkpoint takes effect; that had delivered as much as `point` when
+    /// it sent it.
     pub(crate) fn piece(&mut self, from: Member, point: Point, piece: &Piece) {
         let Some(state) = &self.state else { return };
         if self.group.mode != Mode::Passive || state.ranks.first() != Some(&from) {

@@ -183,7 +183,8 @@ impl Engine {
     ///
     /// The layer below may keep part of the stream from some members and not say so (Corosync 3.1
     /// does where its own synchronisation is broken off by a further change of the ring). Who of
-    /// them is right only numbers can tell: see [`leave_if_outnumbered`](Engine::leave_if_outnumbered).
+    /// them is right only numbers can tell: see
+    /// [`leave_if_outnumbered`](Engine::leave_if_outnumbered).
     pub(crate) fn heard(&mut self, from: Member, message: Option<&Message>) {
         let Some((state, message)) = self.state.as_ref().zip(message) else { return };
         let Message { point, history, established, .. } = *message;
@@ -220,10 +221,10 @@ impl Engine {
     }
 
     /// Where so many live replicas have delivered something else that no majority can have what we
-    /// have, or others go on by themselves and most are not with us, we come in anew. What a majority
-    /// has acknowledged stays: whoever has that goes only if enough others have gone another way
-    /// since. Who goes another way alone does not throw out the others, though it may have more
-    /// messages than they.
+    /// have, or others go on by themselves and most are not with us, we come in anew. What a
+    /// majority has acknowledged stays: whoever has that goes only if enough others have gone
+    /// another way since. Who goes another way alone does not throw out the others, though it may
+    /// have more messages than they.
     pub(crate) fn leave_if_outnumbered(&mut self) {
         let Some(state) = self.live() else { return };
         let replicas = state.live.keys().filter(|&&member| self.group.counts(member)).count();
@@ -262,7 +263,8 @@ impl Engine {
         if self.group.majority(here.count() + usize::from(self.group.counts(own))) {
             established = state.point.generation;
         } else if established < state.point.generation {
-            // What was sent in an earlier generation and comes in this one shows that one's members.
+            // What was sent in an earlier generation and comes in this one shows that one's
+            // members.
             let mut generations: Vec<u64> =
                 self.commits.heard.values().map(|heard| heard.generation).collect();
             generations.sort_unstable_by(|a, b| b.cmp(a));

@@ -80,8 +80,8 @@ pub(crate) struct Counts {
     pub(crate) last: Option<Agreed>,
 }
 
-/// No decision depends on what is counted: two engines that differ in nothing else are the same to a
-/// model checker.
+/// No decision depends on what is counted: two engines that differ in nothing else are the same to
+/// a model checker.
 impl core::hash::Hash for Counts {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
@@ -173,8 +173,8 @@ impl Engine {
         self.state.as_ref().map(|state| state.point).unwrap_or_default()
     }
 
-    /// The group's clock as far as this member has delivered, what leases reserve included, ns; none
-    /// before it has been let in for the first time.
+    /// The group's clock as far as this member has delivered, what leases reserve included, ns;
+    /// none before it has been let in for the first time.
     pub fn last(&self) -> Option<i64> {
         self.state.as_ref().map(|state| state.last)
     }
@@ -186,9 +186,9 @@ impl Engine {
         self.state.as_ref().is_some_and(|state| state.tied)
     }
 
-    /// Whether all live replicas have said what their clocks say, and those that know UTC agree with
-    /// this member's: where the group is not [tied](Engine::is_tied) because only some know UTC,
-    /// theirs is all that there is.
+    /// Whether all live replicas have said what their clocks say, and those that know UTC agree
+    /// with this member's: where the group is not [tied](Engine::is_tied) because only some know
+    /// UTC, theirs is all that there is.
     pub fn is_unopposed(&self) -> bool {
         self.live().is_some_and(|state| state.agree_with(&self.group, self.own.member))
     }

@@ -179,8 +179,8 @@ pub(crate) struct Part {
     /// And which sending of it: a state that was made in an earlier configuration may come in this
     /// one, and must not be taken for an answer.
     pub(crate) attempt: u64,
-    /// The place in the stream at which the state was taken: the [mark](Message::mark) of the message
-    /// that was delivered there.
+    /// The place in the stream at which the state was taken: the [mark](Message::mark) of the
+    /// message that was delivered there.
     pub(crate) at: u64,
     /// Which part, from 0.
     pub(crate) part: u32,

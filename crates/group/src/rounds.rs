@@ -231,7 +231,8 @@ impl Engine {
         }
     }
 
-    /// Where the group's clock is now, if it was there when a message was sent: not before, not after.
+    /// Where the group's clock is now, if it was there when a message was sent: not before, not
+    /// after.
     pub(crate) fn since(&self, there: i64, sent: Option<Bound>) -> (i64, i64) {
         let (least, most) = view::way(sent, &self.now);
         (there.saturating_add(least), there.saturating_add(most))

@@ -24,8 +24,8 @@ pub struct Group {
     pub steering_cap_ppb: u32,
     /// The time in which steering takes away an offset, ns (default 8 s).
     pub steering_time_ns: u64,
-    /// How far a proposal may be ahead of what the members' last reports bear out, ns (default 5 s);
-    /// what is farther is cut off there.
+    /// How far a proposal may be ahead of what the members' last reports bear out, ns (default 5
+    /// s); what is farther is cut off there.
     pub horizon_ns: u64,
     /// How much time a delivered message reserves for further reads during its processing, ns
     /// (default 1 µs, that is 1000 leases).

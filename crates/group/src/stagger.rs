@@ -1,10 +1,10 @@
 //! How long a member waits for those before it in the order of proposing.
 //!
 //! Too short, and its proposal is on the way when the first one's comes back: a message for
-//! nothing, for what is sent cannot be withdrawn. How long the first one's takes depends on the ring
-//! (a token that was held after a silence comes late) and on how far apart the programs' operations
-//! begin, which no setting knows. So it waits longer after each proposal for nothing, and less and
-//! less while none is.
+//! nothing, for what is sent cannot be withdrawn. How long the first one's takes depends on the
+//! ring (a token that was held after a silence comes late) and on how far apart the programs'
+//! operations begin, which no setting knows. So it waits longer after each proposal for nothing,
+//! and less and less while none is.
 
 use crate::types::Point;
 
@@ -26,7 +26,8 @@ pub(crate) struct Stagger {
     last: Point,
 }
 
-/// It moves proposals in time, within what a slow network does too: no other decision depends on it.
+/// It moves proposals in time, within what a slow network does too: no other decision depends on
+/// it.
 impl core::hash::Hash for Stagger {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }

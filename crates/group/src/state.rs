@@ -8,8 +8,8 @@ use crate::steer::{self, ClockReport, Law, SPREAD_NS, Steering};
 use crate::types::{Bound, Member, Mode, Order, Point, Thread};
 use crate::wire;
 
-/// Until most members have reported anew after a change of the configuration, a proposal may be this
-/// much farther ahead of what had been borne out, ns: so long may the ring have stood still.
+/// Until most members have reported anew after a change of the configuration, a proposal may be
+/// this much farther ahead of what had been borne out, ns: so long may the ring have stood still.
 const STILL_NS: u64 = 60_000_000_000;
 
 /// The group's clock is never set beyond this (in the year 2116), so that it can always go on.

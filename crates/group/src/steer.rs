@@ -11,7 +11,8 @@ use crate::types::{Member, Utc};
 #[cfg(test)]
 mod tests;
 
-/// By how much the group's clock may be behind UTC when it is tied to it without being set ahead, ns.
+/// By how much the group's clock may be behind UTC when it is tied to it without being set ahead,
+/// ns.
 pub(crate) const SPREAD_NS: u64 = 5_000_000;
 
 /// The longest time that one report's offset is taken to have lasted, ns.
@@ -78,9 +79,9 @@ impl Verdict {
 
 /// Judges the clocks of the live members by what they say of each other (one report for each).
 ///
-/// Where no clock is borne out there is no majority, and nobody is suspected. Between being borne out
-/// and being suspect there is not being known: then it stays as it was. Members without UTC are not
-/// asked and never suspected.
+/// Where no clock is borne out there is no majority, and nobody is suspected. Between being borne
+/// out and being suspect there is not being known: then it stays as it was. Members without UTC are
+/// not asked and never suspected.
 pub(crate) fn judge(reports: &[ClockReport]) -> Verdict {
     let (known, silent): (Vec<&ClockReport>, Vec<&ClockReport>) =
         reports.iter().partition(|report| report.utc.is_some());

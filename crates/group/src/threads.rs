@@ -333,8 +333,8 @@ impl Threads {
         })
     }
 
-    /// The program starts from the primary's checkpoint, which had read so many rounds: earlier ones
-    /// are not needed any more.
+    /// The program starts from the primary's checkpoint, which had read so many rounds: earlier
+    /// ones are not needed any more.
     pub(crate) fn trim(&mut self, position: &BTreeMap<Thread, Round>, state: &State) {
         // Whatever waits or was given up is the former program's.
         for thread in std::mem::take(&mut self.waiting) {

@@ -77,9 +77,9 @@ impl View {
     }
 }
 
-/// How long a message was under way, at least and at most, ns, as far as two synchronised clocks can
-/// be sure of it. Best estimates would not do: where the clocks differ, each message would move the
-/// view of the member whose clock is ahead.
+/// How long a message was under way, at least and at most, ns, as far as two synchronised clocks
+/// can be sure of it. Best estimates would not do: where the clocks differ, each message would move
+/// the view of the member whose clock is ahead.
 pub(crate) fn way(sent: Option<Bound>, now: &Reading) -> (i64, i64) {
     let Some((sent, now)) = sent.zip(now.utc) else { return (0, LONGEST_WAY_NS) };
     let least = now.bound.earliest.saturating_sub(sent.latest).clamp(0, LONGEST_WAY_NS);

@@ -168,8 +168,8 @@ impl Association {
     ///
     /// # Errors
     /// The first check that it failed. The association is then as it was, apart from the counts,
-    /// with one exception: a reply that makes a [`Demand`](crate::Demand) is the answer to its request, so that
-    /// a copy of it does not demand again.
+    /// with one exception: a reply that makes a [`Demand`](crate::Demand) is the answer to its
+    /// request, so that a copy of it does not demand again.
     pub fn accept(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
         let result = self.check(datagram, from);
         match result {

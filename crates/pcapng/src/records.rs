@@ -1,8 +1,8 @@
 //! What we write into capture files beyond the format's own: a packet's raw count, and what it
 //! takes to turn counts into time.
 //!
-//! All of it is in *custom options* (code 2989) of interfaces, packets and statistics, which editcap,
-//! mergecap and Wireshark keep. The layout is in `docs/capture-files.md`.
+//! All of it is in *custom options* (code 2989) of interfaces, packets and statistics, which
+//! editcap, mergecap and Wireshark keep. The layout is in `docs/capture-files.md`.
 
 use truechimer_time::{Count, CountSpan, Epoch};
 

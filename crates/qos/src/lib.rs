@@ -1,5 +1,6 @@
-//! What packets say of a path: flows, one-way delay and round trips with their bounds, jitter, loss,
-//! duplicates, reordering, rate; between two points, at one, and between the layers of one host.
+//! What packets say of a path: flows, one-way delay and round trips with their bounds, jitter,
+//! loss, duplicates, reordering, rate; between two points, at one, and between the layers of one
+//! host.
 //!
 //! An [`Engine`] takes [`Observation`]s, packets with the time at which they passed a point, and
 //! keeps [`Flow`]s. [`Report`] says what came of it. Nothing is read or written here. Memory is

@@ -1,7 +1,7 @@
 //! A packet's headers, as far as they tell one packet from another.
 //!
-//! Bytes are hostile: every look is checked, and there is no `unsafe` below. That is why this is our
-//! own: etherparse 0.21, which makes the packets of the tests, reads out of bounds where IPv6
+//! Bytes are hostile: every look is checked, and there is no `unsafe` below. That is why this is
+//! our own: etherparse 0.21, which makes the packets of the tests, reads out of bounds where IPv6
 //! extension headers are cut off.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

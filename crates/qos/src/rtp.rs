@@ -139,7 +139,8 @@ pub struct Stream {
     pub sequence: Sequence,
     /// Jitter (RFC 3550); empty without a clock rate.
     pub jitter: Jitter,
-    /// Arrival minus timestamp, ns, from an origin of its own since the stream began, or began anew.
+    /// Arrival minus timestamp, ns, from an origin of its own since the stream began, or began
+    /// anew.
     transit: Distribution,
     /// What it was before, each time less its least value.
     earlier: Distribution,

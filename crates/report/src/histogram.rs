@@ -22,7 +22,8 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
 }
 
 /// Collects values and makes a [`Chart`] of them: the share of the values in each of some eighty
-/// bins (up to 400 where most lie close together), several sets over the same bins. What lies far outside is left out and counted.
+/// bins (up to 400 where most lie close together), several sets over the same bins. What lies far
+/// outside is left out and counted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Histogram {
     title: String,

@@ -81,8 +81,8 @@ impl Responder {
     /// describes. `now` is in ns, by a clock that does not go back.
     ///
     /// The lowest bit of a reply's receive timestamp is 1 and that of its transmit timestamp 0
-    /// ([`transmit`]). So what a client names as its origin shows whether it wants interleaved mode,
-    /// and only for those who do anything is kept.
+    /// ([`transmit`]). So what a client names as its origin shows whether it wants interleaved
+    /// mode, and only for those who do anything is kept.
     #[must_use]
     pub fn outcome(
         &self,

@@ -1,8 +1,8 @@
 //! Kernel stamps as counts, many a second.
 //!
-//! A [`PairLog`] can say of any stamp what there is to say, at a microsecond or so each. Here is the
-//! ordinary case, for a few nanoseconds: the system clock was not stepped, and ran between two pairs
-//! at the rate that they show. Whatever is not ordinary goes to the log.
+//! A [`PairLog`] can say of any stamp what there is to say, at a microsecond or so each. Here is
+//! the ordinary case, for a few nanoseconds: the system clock was not stepped, and ran between two
+//! pairs at the rate that they show. Whatever is not ordinary goes to the log.
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,8 @@ const STRETCHES: usize = 16;
 /// Readings that a pair is the narrowest of: 0.5 µs in all.
 const TRIES: u32 = 4;
 /// A stamp known to within this is taken for what it most likely is, and the root dispersion allows
-/// for it; of a worse one the latest that it can be is taken, so that the client counts the doubt as
-/// delay.
+/// for it; of a worse one the latest that it can be is taken, so that the client counts the doubt
+/// as delay.
 const GOOD: Span = Span::from_nanos(500);
 
 /// When a datagram arrived.

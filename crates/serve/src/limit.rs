@@ -9,8 +9,8 @@ use crate::table::Table;
 const CLIENTS: usize = 16_384;
 /// A client over its limit is told so no more often than this, ns.
 const BETWEEN_KISSES: u64 = 4_000_000_000;
-/// Of the requests beyond the limit one in so many is answered all the same, by chance: else whoever
-/// can forge a client's address could keep it from the server for good.
+/// Of the requests beyond the limit one in so many is answered all the same, by chance: else
+/// whoever can forge a client's address could keep it from the server for good.
 const LEAK: u64 = 8;
 
 /// How often a client may ask: `per_second` on average, `burst` at once.

@@ -92,8 +92,8 @@ impl Server {
         self.clock
     }
 
-    /// What became of all datagrams so far: how many there were, and how many were answered. Nothing
-    /// else is counted.
+    /// What became of all datagrams so far: how many there were, and how many were answered.
+    /// Nothing else is counted.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let answered = self.answered.load(Ordering::Relaxed);

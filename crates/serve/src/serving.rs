@@ -162,7 +162,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Serves this clock from now on. There is one, once and for all: false if there was one before.
+    /// Serves this clock from now on. There is one, once and for all: false if there was one
+    /// before.
     pub fn set_clock(&self, clock: Clock) -> bool {
         self.shared.clock.set(clock).is_ok()
     }

@@ -149,8 +149,9 @@ impl Worker {
         Face::unknown(count, unix_ns, period)
     }
 
-    /// The clock in full. That takes a microsecond and more, and a reading a hundredth of that: where
-    /// the reading is what the last view would give, by the hand of that view, it still holds.
+    /// The clock in full. That takes a microsecond and more, and a reading a hundredth of that:
+    /// where the reading is what the last view would give, by the hand of that view, it still
+    /// holds.
     fn look(&mut self, clock: &Clock) -> Option<View> {
         if let (Some(view), Ok(reading)) = (self.view, clock.now()) {
             let same = view.read_by == ReadBy::Counter

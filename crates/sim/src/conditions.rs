@@ -16,8 +16,8 @@ const LONGEST: usize = 168;
 const NEVER: f64 = 4.0;
 
 impl Scenario {
-    /// Which of the conditions of the bound do not hold all the time, in words; none: the truth must
-    /// be inside it in every second.
+    /// Which of the conditions of the bound do not hold all the time, in words; none: the truth
+    /// must be inside it in every second.
     #[must_use]
     pub fn broken_conditions(&self) -> Vec<String> {
         let mut broken = Vec::new();
@@ -51,9 +51,9 @@ impl Scenario {
         broken
     }
 
-    /// Whether a majority of the servers that answer is honest, all the time. Who is wrong once has a
-    /// say all the time: the word of a server that falls silent counts on for an hour, ever wider, and so agrees
-    /// with whomever; then it counts no more, as long as others speak.
+    /// Whether a majority of the servers that answer is honest, all the time. Who is wrong once has
+    /// a say all the time: the word of a server that falls silent counts on for an hour, ever
+    /// wider, and so agrees with whomever; then it counts no more, as long as others speak.
     pub(crate) fn has_honest_word(&self) -> bool {
         let honest = self.honest();
         let wrong = honest.iter().filter(|honest| !**honest).count();
@@ -121,7 +121,8 @@ impl Scenario {
         None
     }
 
-    /// When those of the things that happen in it begin that lie after its end, as when it was shortened; hours.
+    /// When those of the things that happen in it begin that lie after its end, as when it was
+    /// shortened; hours.
     #[must_use]
     pub fn not_reached(&self) -> Vec<f64> {
         let begin = self.beginnings().into_iter().map(|at| at / 3600.0);

@@ -1,8 +1,8 @@
 //! Estimators on packets that were simulated before, without an engine around them.
 //!
-//! A run of the engine leaves the stamps of its exchanges. They go to any [`Estimator`] here, even to
-//! one that no daemon has: one that lacks a part, or one that is told what nobody can know. It is
-//! read once a second at the very counts at which the engine's clock was read.
+//! A run of the engine leaves the stamps of its exchanges. They go to any [`Estimator`] here, even
+//! to one that no daemon has: one that lacks a part, or one that is told what nobody can know. It
+//! is read once a second at the very counts at which the engine's clock was read.
 
 use truechimer_feedforward::{ACCEPT_STEP_AFTER, Estimator, Exchange, RatePrior, Settings};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};

@@ -418,8 +418,8 @@ impl Host {
         Stamp { count: self.count(t), error, method }
     }
 
-    /// The stamp of an edge that came at `t`; `noise` is a standard normal number, and `more` what is
-    /// stated beside the error of a packet's stamp, s.
+    /// The stamp of an edge that came at `t`; `noise` is a standard normal number, and `more` what
+    /// is stated beside the error of a packet's stamp, s.
     pub(crate) fn edge(&mut self, t: f64, noise: f64, more: f64) -> Stamp {
         let spec = self.spec.stamps;
         let stated = spec.stated_ns * 1e-9;

@@ -1,7 +1,7 @@
 //! A clock that is told the truth about its oscillator and its path.
 //!
-//! A Kalman filter with two states, θ (true time − what the counter shows at its nominal period) and
-//! its rate. It is told what no clock can know: how far the oscillator's rate walks, and each
+//! A Kalman filter with two states, θ (true time − what the counter shows at its nominal period)
+//! and its rate. It is told what no clock can know: how far the oscillator's rate walks, and each
 //! direction's mean delay and its variance. So every stamp is an unbiased measurement of θ, with
 //! known noise, and the filter is the best linear estimator there is. It is a measure for the
 //! others, not a clock: it believes every server.

@@ -110,8 +110,8 @@ impl PpsSpec {
             && self.ramps.iter().all(|ramp| right(ramp.ppm))
     }
 
-    /// Whether no edge of it will ever be wrong and believed: it is honest, or never anywhere near a
-    /// second.
+    /// Whether no edge of it will ever be wrong and believed: it is honest, or never anywhere near
+    /// a second.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
         let plain = self.lies.is_empty() && self.ramps.is_empty();

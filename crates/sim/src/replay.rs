@@ -3,9 +3,9 @@
 //! Every row goes to the estimator in its turn, and what the estimator then says of the time at Tf
 //! comes out. Two things are taken from the first [`HEAD`] rows before the first is replayed, where
 //! they are not given: the counter's nominal rate ([`Nominal`]) and by how many whole seconds the
-//! reference's timescale differs from the server's ([`Referenced::offset_s`]). And the few rows after
-//! one tell whether the counter began again in it, or whether it is out of its order. Nothing else
-//! looks ahead, and nothing is kept of a row once it is replayed but its error.
+//! reference's timescale differs from the server's ([`Referenced::offset_s`]). And the few rows
+//! after one tell whether the counter began again in it, or whether it is out of its order. Nothing
+//! else looks ahead, and nothing is kept of a row once it is replayed but its error.
 
 use core::fmt;
 use std::collections::{BTreeMap, VecDeque};

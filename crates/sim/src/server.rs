@@ -84,7 +84,8 @@ pub struct ServerSpec {
     /// Stretches in which it refuses service.
     #[serde(rename = "refuse", skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refuse>,
-    /// What the daemon is told: how much longer the fastest request takes than the fastest reply, µs.
+    /// What the daemon is told: how much longer the fastest request takes than the fastest reply,
+    /// µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared_asymmetry_us: Option<f64>,
     /// ... to within this, µs.
@@ -160,8 +161,8 @@ pub struct ServerRestart {
     pub unsynchronised_s: f64,
 }
 
-/// A stretch without a reference. Its clock drifts, and its root dispersion grows; then it says that
-/// it is not synchronised; then it is right again.
+/// A stretch without a reference. Its clock drifts, and its root dispersion grows; then it says
+/// that it is not synchronised; then it is right again.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Lapse {
@@ -314,7 +315,8 @@ impl ServerSpec {
         self.backward.check().map_err(|e| format!("backward: {e}"))
     }
 
-    /// Reads the recorded delays of the ways to it, at each address. `read` gets the name of a file.
+    /// Reads the recorded delays of the ways to it, at each address. `read` gets the name of a
+    /// file.
     pub(crate) fn resolve(
         &mut self,
         read: &mut impl FnMut(&str) -> Result<Recording, String>,
@@ -350,7 +352,8 @@ impl ServerSpec {
         self.machines().all(|m| m.has_asymmetry(declared, self.declared_error_us))
     }
 
-    /// Whether the way there takes so much longer than the way back at all times, to within `error`, µs.
+    /// Whether the way there takes so much longer than the way back at all times, to within
+    /// `error`, µs.
     fn has_asymmetry(&self, declared: f64, error: f64) -> bool {
         let floor = |path: &PathSpec, t: f64| {
             let on = |s: &&Shift| s.at_s <= t && s.until_s.is_none_or(|until| t < until);
@@ -408,7 +411,8 @@ impl ServerSpec {
     }
 
     /// Whether its time will be right to within its root distance for `length` seconds from the
-    /// start on, at each of its addresses, by what is said here. `leap` is when there is a leap second.
+    /// start on, at each of its addresses, by what is said here. `leap` is when there is a leap
+    /// second.
     #[must_use]
     pub fn is_honest(&self, length: f64, leap: Option<f64>) -> bool {
         self.machines().all(|machine| machine.is_right(length, leap))

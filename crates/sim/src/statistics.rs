@@ -226,9 +226,9 @@ impl Statistics {
     }
 }
 
-/// What intervals of so many seconds would be off by, s, had the oscillator kept the rate that it had
-/// when each began: those that were measured and count. Its rate is taken to move evenly from one
-/// second to the next.
+/// What intervals of so many seconds would be off by, s, had the oscillator kept the rate that it
+/// had when each began: those that were measured and count. Its rate is taken to move evenly from
+/// one second to the next.
 fn limits(trace: &Trace, which: fn(&Sample) -> Option<Interval>, length: usize) -> Vec<f64> {
     let samples = &trace.samples;
     let mut gained = Vec::with_capacity(samples.len());

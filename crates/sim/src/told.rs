@@ -39,8 +39,8 @@ fn truth(scenario: &Scenario) -> Option<Truth> {
     })
 }
 
-/// What the filter that is told everything makes of the packets that every estimator sees. `None` if
-/// there is more to a scenario than it can be told.
+/// What the filter that is told everything makes of the packets that every estimator sees. `None`
+/// if there is more to a scenario than it can be told.
 ///
 /// # Errors
 /// If the scenario makes no sense.

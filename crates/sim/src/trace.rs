@@ -48,8 +48,8 @@ pub struct SystemSample {
     pub error: f64,
     /// System clock − the published clock, s, where that tells a time.
     pub against_ours: Option<f64>,
-    /// Bound of |`error`| that the kernel gives whoever asks, s; `None` while it takes its clock for
-    /// not synchronised.
+    /// Bound of |`error`| that the kernel gives whoever asks, s; `None` while it takes its clock
+    /// for not synchronised.
     pub bound: Option<f64>,
     /// The frequency that the kernel was given: positive, faster.
     pub frequency: f64,

@@ -50,8 +50,8 @@ fn most(run: &Run, from: f64, to: f64, f: impl Fn(&Sample) -> f64) -> f64 {
     within.map(|s| f(s).abs() * 1e6).fold(0.0, f64::max)
 }
 
-/// What the near one said of the time is worth more than the far one's word: how its path is shared shows
-/// by that.
+/// What the near one said of the time is worth more than the far one's word: how its path is shared
+/// shows by that.
 #[test]
 fn a_far_server_takes_over_without_moving_the_clock() {
     let scenario = scenario("address-far", 6.0);

@@ -21,7 +21,8 @@ fn compared(name: &str) -> [[f64; 2]; 2] {
 
 #[test]
 fn it_is_near_the_best_that_the_stamps_allow() {
-    // What the rate does within 1000 s makes 18 µs: 1.2 times that is the goal, where it can be had.
+    // What the rate does within 1000 s makes 18 µs: 1.2 times that is the goal, where it can be
+    // had.
     for (name, most) in
         [("lan", 2.0), ("lan-poll-1024", 22.0), ("wan", 22.0), ("wan-poll-64", 36.0)]
     {

@@ -119,8 +119,9 @@ fn an_impossible_asymmetry_is_not_used() {
     assert!(most(&run, 600.0, 1e9) < 20.0, "{} us", most(&run, 600.0, 1e9));
 }
 
-/// Where load comes and goes alike both ways for hours the filters that know floors get lost. One that had
-/// was believed again when it foretold as well as the one that knew: 14 ms off, for minutes.
+/// Where load comes and goes alike both ways for hours the filters that know floors get lost. One
+/// that had was believed again when it foretold as well as the one that knew: 14 ms off, for
+/// minutes.
 #[test]
 fn a_filter_that_is_lost_is_not_believed_again() {
     let scenario = find("tide-both").unwrap().with_hours(14.0).unwrap();

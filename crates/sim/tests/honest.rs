@@ -1,5 +1,5 @@
-//! Honest servers beside an oscillator that changes: nothing is held against them for it. And a wrong one on a path that
-//! changes as well. Fixed seeds.
+//! Honest servers beside an oscillator that changes: nothing is held against them for it. And a
+//! wrong one on a path that changes as well. Fixed seeds.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::Mutex;
@@ -27,8 +27,8 @@ fn scenario(floor_ms: f64, queue_ms: f64, oscillator: &str, server: &str) -> Sce
     Scenario::from_toml(&toml).unwrap_or_else(|e| panic!("{e}\n{toml}"))
 }
 
-/// What a run came to, in µs: the largest error from the change on, and that of the last half hour; and for how many
-/// seconds the server was held off.
+/// What a run came to, in µs: the largest error from the change on, and that of the last half hour;
+/// and for how many seconds the server was held off.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code)] // The seed is for whoever reads a failure.
 struct Outcome {
@@ -73,8 +73,8 @@ fn outcome(scenario: &Scenario, seed: u64) -> Outcome {
     Outcome { seed, most: most(THEN), end: most(END - 1800.0), held }
 }
 
-/// A change that `max-wander-ppm` allows. (Hidden by queues at first, it was taken for the server's doing: of 20 runs some
-/// were held off for an hour, and up to 2 ms away.)
+/// A change that `max-wander-ppm` allows. (Hidden by queues at first, it was taken for the server's
+/// doing: of 20 runs some were held off for an hour, and up to 2 ms away.)
 #[test]
 fn an_oscillator_within_its_promise_is_followed() {
     let step = "[[oscillator.step]]\nat-s = 12600\nppm = 0.5\n";
@@ -83,7 +83,8 @@ fn an_oscillator_within_its_promise_is_followed() {
     }
 }
 
-/// Twice what it promises. (An account of it that was left behind came back as the clock an hour later, 0.7 ms away for good.)
+/// Twice what it promises. (An account of it that was left behind came back as the clock an hour
+/// later, 0.7 ms away for good.)
 #[test]
 fn an_oscillator_beyond_its_promise_costs_little() {
     let step = |ppm: f64| format!("[[oscillator.step]]\nat-s = 12600\nppm = {ppm}\n");
@@ -101,9 +102,9 @@ fn an_oscillator_beyond_its_promise_costs_little() {
     }
 }
 
-/// Ten times what it promises looks like a server that drifts away, and that is held off for an hour. But the bound covers
-/// what it says. (It covered what its exchanges had in common by the old rate, which lags behind a drift: it was broken in
-/// nearly every run, for up to half an hour.)
+/// Ten times what it promises looks like a server that drifts away, and that is held off for an
+/// hour. But the bound covers what it says. (It covered what its exchanges had in common by the old
+/// rate, which lags behind a drift: it was broken in nearly every run, for up to half an hour.)
 #[test]
 fn an_oscillator_far_beyond_its_promise_is_covered() {
     let mut held = 0;
@@ -121,8 +122,8 @@ fn an_oscillator_far_beyond_its_promise_is_covered() {
 
 const LIE: &str = "[[server.lie]]\nfrom-s = 14400\nto-s = 15000\nby-ms = 0.6\n";
 
-/// What is early then is early for all that the server may have done. (That was the end of the suspicion, and the lie
-/// became part of the floors: half a millisecond for good.)
+/// What is early then is early for all that the server may have done. (That was the end of the
+/// suspicion, and the lie became part of the floors: half a millisecond for good.)
 #[test]
 fn a_route_that_becomes_shorter_while_the_server_is_wrong_is_told_from_that() {
     let shift = "[[server.backward.shift]]\nat-s = 14700\nby-ms = -1.0\n";
@@ -131,7 +132,8 @@ fn a_route_that_becomes_shorter_while_the_server_is_wrong_is_told_from_that() {
     assert!(good >= 18, "{good} of 20");
 }
 
-/// Blurred floors may seem likelier for an exchange or two on any path. (No step was looked for then.)
+/// Blurred floors may seem likelier for an exchange or two on any path. (No step was looked for
+/// then.)
 #[test]
 fn a_step_is_seen_whichever_floors_lead() {
     for one in outcomes(&scenario(2.0, 0.1, "", LIE), 30) {
@@ -139,7 +141,8 @@ fn a_step_is_seen_whichever_floors_lead() {
     }
 }
 
-/// Where floors are blurred, no step is looked for in them. (In one of four runs that cost 0.2 to 2 ms.)
+/// Where floors are blurred, no step is looked for in them. (In one of four runs that cost 0.2 to 2
+/// ms.)
 #[test]
 fn a_radio_link_is_no_server_that_moves() {
     let scenario = truechimer_sim::find("wifi").unwrap();
@@ -150,8 +153,9 @@ fn a_radio_link_is_no_server_that_moves() {
     }
 }
 
-/// Gamma delays of shape 3: hardly a packet meets no queue, and now and then the floors look sharp all the same. (Some
-/// exchanges of that were enough to hold an honest server off for an hour, 3 to 8 ms away.)
+/// Gamma delays of shape 3: hardly a packet meets no queue, and now and then the floors look sharp
+/// all the same. (Some exchanges of that were enough to hold an honest server off for an hour, 3 to
+/// 8 ms away.)
 #[test]
 fn nothing_is_held_against_a_radio_link() {
     for (floor, scale, seeds) in [(1.0, 0.8, [35, 77, 97, 38]), (40.0, 2.0, [92, 30, 69, 13])] {
@@ -171,7 +175,8 @@ fn nothing_is_held_against_a_radio_link() {
     }
 }
 
-/// Where packets wait long and often, a single one says little. (The clock went to the middle of one: 17 ms away.)
+/// Where packets wait long and often, a single one says little. (The clock went to the middle of
+/// one: 17 ms away.)
 #[test]
 fn a_server_that_is_believed_at_last_is_believed_on_the_whole() {
     let heavy = "[[server.step]]\nat-s = 14400\nby-ms = 1\n\
@@ -189,9 +194,9 @@ fn a_server_that_is_believed_at_last_is_believed_on_the_whole() {
     }
 }
 
-/// The oscillator changes, and a quarter of an hour later the server lies by as much as would have come of that: nothing tells
-/// this from a server that drifted and is back. (The bound did not cover the other case, and the truth was held off for an
-/// hour after the lie.)
+/// The oscillator changes, and a quarter of an hour later the server lies by as much as would have
+/// come of that: nothing tells this from a server that drifted and is back. (The bound did not
+/// cover the other case, and the truth was held off for an hour after the lie.)
 #[test]
 fn a_lie_that_hits_where_the_old_clock_would_be_is_covered() {
     let step = "[[oscillator.step]]\nat-s = 13500\nppm = 0.6\n";

@@ -57,7 +57,8 @@ fn changes(run: &Run, source: &str, from: f64) -> usize {
 
 const USED: [Selection; 2] = [Selection::Selected, Selection::Combined];
 
-/// They are not believed while they lie, nor at any moment moves the time because they begin or end.
+/// They are not believed while they lie, nor at any moment moves the time because they begin or
+/// end.
 #[test]
 fn liars_that_can_be_told_are_falsetickers_and_move_nothing() {
     for (name, liars) in [
@@ -80,7 +81,8 @@ fn liars_that_can_be_told_are_falsetickers_and_move_nothing() {
     }
 }
 
-/// The catalogue's older ones: the near liar that RADclock follows, and one that never told the truth.
+/// The catalogue's older ones: the near liar that RADclock follows, and one that never told the
+/// truth.
 #[test]
 fn a_near_liar_is_not_followed() {
     for (name, from) in [("liar-of-three", 16.0 * HOUR), ("liar-from-the-start", 600.0)] {
@@ -92,8 +94,8 @@ fn a_near_liar_is_not_followed() {
     }
 }
 
-/// Within what the honest ones leave open nobody can tell a lie for certain: such a liar is left out
-/// as improbable, and never moves the time beyond what the honest ones allow.
+/// Within what the honest ones leave open nobody can tell a lie for certain: such a liar is left
+/// out as improbable, and never moves the time beyond what the honest ones allow.
 #[test]
 fn liars_within_the_bounds_have_little_say() {
     for (name, liars) in
@@ -217,7 +219,8 @@ fn where_all_servers_smear_the_smear_is_taken_off() {
             within.map(|s| s.bound).fold(0.0, f64::max)
         };
         let noon = 2.0 * HOUR;
-        // By the time that it is known it has come to a millisecond: so far the newest reply may be off, and so far away is it.
+        // By the time that it is known it has come to a millisecond: so far the newest reply may be
+        // off, and so far away is it.
         let first = widest(noon, noon + 600.0);
         assert!(first < 2.0e-3, "{name}: {first}");
         // From then on a thousandth of the smear is left.

@@ -90,9 +90,9 @@ fn a_shorter_route_is_no_other_clock() {
     }
 }
 
-/// By about as much as packets queue: the first that is early fits another rate of the oscillator as
-/// well, and who took it for that was off by up to 50 µs, in a quarter of the runs at 10 µs. The last
-/// seeds are of 250 those that were worst for long.
+/// By about as much as packets queue: the first that is early fits another rate of the oscillator
+/// as well, and who took it for that was off by up to 50 µs, in a quarter of the runs at 10 µs. The
+/// last seeds are of 250 those that were worst for long.
 #[test]
 fn a_slightly_shorter_route_is_no_other_clock() {
     let mut far = 0;

@@ -41,8 +41,8 @@ fn a_wan_clock_is_right_within_a_minute() {
     converge("wan", 40, &[(1000.0, 20.0), (500.0, 60.0)]);
 }
 
-/// RMS error from 20 s to three minutes after the first request, µs, over some seeds. A filter that goes
-/// along and never comes back to a stamp has 0.9, 1.4 and 2.9 µs in the three scenarios.
+/// RMS error from 20 s to three minutes after the first request, µs, over some seeds. A filter that
+/// goes along and never comes back to a stamp has 0.9, 1.4 and 2.9 µs in the three scenarios.
 fn early(name: &str) -> f64 {
     let traces = runs(name, 0.05, 20);
     let samples = traces.iter().flat_map(|trace| &trace.samples).filter(|s| s.at >= 20.0);

@@ -1,5 +1,5 @@
-//! One server, and it is wrong; several, and it was the counter; a path of which the user knows more
-//! than stamps can tell. Fixed seeds, so each run is the same every time.
+//! One server, and it is wrong; several, and it was the counter; a path of which the user knows
+//! more than stamps can tell. Fixed seeds, so each run is the same every time.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -66,8 +66,8 @@ fn figures(run: &Run) -> [f64; 4] {
     ]
 }
 
-/// The clock takes no notice of a server that is wrong for ten minutes, and goes on as soon as it is
-/// right again. An honest server would have left the same figures, but for what holdover adds.
+/// The clock takes no notice of a server that is wrong for ten minutes, and goes on as soon as it
+/// is right again. An honest server would have left the same figures, but for what holdover adds.
 fn take_no_notice(names: &[&str], honest: &str, hours: f64) {
     for seed in 1..=2 {
         let like = figures(&run(&scenario(honest, hours), seed));
@@ -96,7 +96,8 @@ fn takes_no_notice(name: &str, like: &[f64; 4], hours: f64, seed: u64) {
     let (seconds, outside) = counted(&run);
     assert!(seconds as f64 > 0.99 * hours * HOUR, "{name}: {seconds} s");
     assert_eq!(outside, 0, "{name}, seed {seed}: the bound covers both");
-    // It says why, holds, and follows the first reply that is right: one poll and what its jitter adds.
+    // It says why, holds, and follows the first reply that is right: one poll and what its jitter
+    // adds.
     let said = |what: &str| run.trace.notes.iter().find(|n| n.at > NOON && n.text.contains(what));
     assert!(said("server-step: its time").unwrap().at < NOON + 215.0, "{name}");
     let mut wrong = settled(&run).filter(|s| (NOON + 400.0..NOON + WRONG).contains(&s.at));
@@ -128,8 +129,8 @@ fn nor_do_they_far_away() {
     take_no_notice(&["wan-server-wrong-150ms", "wan-server-ramp-200ppm"], "wan", 5.0);
 }
 
-/// Where queues hide the first of it, so that the path or the oscillator may have changed as well. Some of
-/// these seeds were off by 2 to 25 ms, or for good.
+/// Where queues hide the first of it, so that the path or the oscillator may have changed as well.
+/// Some of these seeds were off by 2 to 25 ms, or for good.
 #[test]
 fn a_far_server_that_drifts_is_found_out() {
     let noon = NOON + 12.0 * HOUR;
@@ -145,9 +146,9 @@ fn a_far_server_that_drifts_is_found_out() {
     }
 }
 
-/// A few ppm could be the oscillator's, which promises 0.5: the clock goes along, and the bound covers
-/// what is promised as soon as the two part. Once the server is right again it is used at once (the
-/// truth was held off for an hour, and the error went to 8 ms).
+/// A few ppm could be the oscillator's, which promises 0.5: the clock goes along, and the bound
+/// covers what is promised as soon as the two part. Once the server is right again it is used at
+/// once (the truth was held off for an hour, and the error went to 8 ms).
 #[test]
 fn a_server_that_drifts_by_a_few_ppm_is_right_again_at_once() {
     for (name, ppm, hidden) in
@@ -167,8 +168,9 @@ fn a_server_that_drifts_by_a_few_ppm_is_right_again_at_once() {
     }
 }
 
-/// So slow a drift is followed: it may be the oscillator's. But it steps back to just where the clock would be if it had
-/// not been followed, and no lie hits that by chance (the truth was held off for an hour, to 2 or 3 ms).
+/// So slow a drift is followed: it may be the oscillator's. But it steps back to just where the
+/// clock would be if it had not been followed, and no lie hits that by chance (the truth was held
+/// off for an hour, to 2 or 3 ms).
 #[test]
 fn a_server_that_drifts_as_slowly_as_an_oscillator_is_believed_when_it_is_back() {
     for ppm in [0.5, -0.5, 1.0, -1.0] {
@@ -310,8 +312,8 @@ fn a_declared_asymmetry_moves_the_clock_and_narrows_the_bound() {
     }
 }
 
-/// Of a step of one or two milliseconds the queues of that path hide most exchanges. What they do not hide tells,
-/// and nothing that was learnt meanwhile makes the truth look wrong afterwards.
+/// Of a step of one or two milliseconds the queues of that path hide most exchanges. What they do
+/// not hide tells, and nothing that was learnt meanwhile makes the truth look wrong afterwards.
 #[test]
 fn a_step_that_queues_hide_is_told_as_well() {
     const SEEDS: usize = 20;

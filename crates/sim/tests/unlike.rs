@@ -1,5 +1,5 @@
-//! Several servers at unlike distances, of which the nearest lie: they have no part, move the time by
-//! no more than the others need to tell, and by nothing when they are right again.
+//! Several servers at unlike distances, of which the nearest lie: they have no part, move the time
+//! by no more than the others need to tell, and by nothing when they are right again.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -8,7 +8,8 @@ use truechimer_sim::{Options, Run, Statistics, find, simulate};
 const HOUR: f64 = 3600.0;
 /// When the lies end, s.
 const END: f64 = 6.0 * HOUR;
-/// The honest server in the same city puts the time into an interval of at least this to each side, s.
+/// The honest server in the same city puts the time into an interval of at least this to each side,
+/// s.
 const CITY: f64 = 610e-6;
 
 /// Eight hours of a scenario, with these seeds; the bound has to hold in every second.
@@ -36,7 +37,8 @@ fn largest_step(run: &Run) -> f64 {
     pairs.map(|pair| (pair[1].error - pair[0].error).abs()).fold(0.0, f64::max)
 }
 
-/// A lie that stands still is told at once, within what the honest ones leave open as well as beyond.
+/// A lie that stands still is told at once, within what the honest ones leave open as well as
+/// beyond.
 #[test]
 fn near_liars_among_unlike_servers_move_nothing() {
     for name in
@@ -51,8 +53,8 @@ fn near_liars_among_unlike_servers_move_nothing() {
     }
 }
 
-/// One that drifts carries the clock along until those that are farther away can tell; then the clock
-/// glides back, and the end of it moves nothing.
+/// One that drifts carries the clock along until those that are farther away can tell; then the
+/// clock glides back, and the end of it moves nothing.
 #[test]
 fn near_servers_that_drift_are_outvoted() {
     for name in ["unlike-drift", "unlike-drift-slow", "unlike-two-of-five-drift"] {

@@ -97,8 +97,8 @@ pub struct Analysis {
     pub fitted_minimum: Option<Minimum>,
 }
 
-/// Analyses phase samples (s, the clock − the reference), `interval_s` seconds apart; those that are
-/// no finite numbers are gaps.
+/// Analyses phase samples (s, the clock − the reference), `interval_s` seconds apart; those that
+/// are no finite numbers are gaps.
 #[must_use]
 pub fn analyse(phase: &[f64], interval_s: f64, options: &Options) -> Analysis {
     let present = |phase: &[f64]| phase.iter().filter(|v| v.is_finite()).count();

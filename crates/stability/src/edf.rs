@@ -33,8 +33,8 @@ impl Limits {
     }
 }
 
-/// The equivalent degrees of freedom of an overlapping estimate at τ = `m` intervals that is made of
-/// `terms` differences, where this type of noise dominates. At least 1e-3, so that limits exist.
+/// The equivalent degrees of freedom of an overlapping estimate at τ = `m` intervals that is made
+/// of `terms` differences, where this type of noise dominates. At least 1e-3, so that limits exist.
 #[must_use]
 pub fn degrees_of_freedom(kind: Deviation, noise: Noise, m: usize, terms: usize) -> f64 {
     let (d, terms, m) = (kind.order(), terms.max(1) as f64, m.max(1) as f64);

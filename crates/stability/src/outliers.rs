@@ -16,8 +16,9 @@ pub struct Outliers {
 
 impl Outliers {
     /// Those of the phase: where its first differences lie further from their median than `factor`
-    /// times their median absolute deviation, which is scaled to be the standard deviation of normal
-    /// noise (MAD/0.6745). Two in a row that undo each other are a spike, any other is a step.
+    /// times their median absolute deviation, which is scaled to be the standard deviation of
+    /// normal noise (MAD/0.6745). Two in a row that undo each other are a spike, any other is a
+    /// step.
     ///
     /// Nothing stands out where more than half of the differences are the same.
     #[must_use]

@@ -1,10 +1,10 @@
 //! Phase files: samples of the phase as text, as Stable32 and allantools read and write them.
 //!
 //! One phase in seconds a line, or a time and a phase in seconds, with blanks, tabs or a comma
-//! between. `#`, `%`, `;` and `!` begin a comment. Before the first sample any line that begins with
-//! a letter is a heading. Comments and headings may hold `key: value` or `key = value`; `tau0`,
-//! `tau` or `interval` says how many seconds the samples are apart. `nan` is a gap, and so is
-//! a time that is missing from the row.
+//! between. `#`, `%`, `;` and `!` begin a comment. Before the first sample any line that begins
+//! with a letter is a heading. Comments and headings may hold `key: value` or `key = value`;
+//! `tau0`, `tau` or `interval` says how many seconds the samples are apart. `nan` is a gap, and so
+//! is a time that is missing from the row.
 
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};

@@ -23,7 +23,8 @@ fn every_type_is_identified_at_every_time() {
                 let alpha = noise_exponent(&phase, m).unwrap();
                 // Few spans of τ leave the exponent uncertain.
                 let allowed = 0.25 + 0.08 * f64::sqrt(m as f64);
-                // Made of steps at every sample, they are not quite what they are over longer times.
+                // Made of steps at every sample, they are not quite what they are over longer
+                // times.
                 let stepped = m < 4 && noise.alpha() < 0;
                 let allowed = if stepped { 0.5 } else { allowed };
                 let wanted = f64::from(noise.alpha());

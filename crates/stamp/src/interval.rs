@@ -109,8 +109,8 @@ impl<'a> Interval<'a> {
         }
     }
 
-    /// The same of a clock that is never stepped, as `CLOCK_MONOTONIC` is not. It is the one that is
-    /// in the pairs' `unix_ns`; nothing is made of `monotonic_ns` and `end`.
+    /// The same of a clock that is never stepped, as `CLOCK_MONOTONIC` is not. It is the one that
+    /// is in the pairs' `unix_ns`; nothing is made of `monotonic_ns` and `end`.
     #[must_use]
     pub fn steady(origin: Count, period: Period, left: &'a HostPair, right: &'a HostPair) -> Self {
         let (step, step_error, slack, torn) = (Span::ZERO, None, Span::ZERO, false);

@@ -1,8 +1,8 @@
 //! How stable a counter is against a reference.
 //!
-//! The phase is that of a clock which counts with the counter, each count lasting its nominal period,
-//! less the reference's time: positive means that the counter is ahead. Both are 0 at the first
-//! sample.
+//! The phase is that of a clock which counts with the counter, each count lasting its nominal
+//! period, less the reference's time: positive means that the counter is ahead. Both are 0 at the
+//! first sample.
 
 mod against;
 mod error;

@@ -17,9 +17,9 @@ use wait::wait;
 /// Between two attempts to send.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Runs until the input ends; a line for each event. Lines of input:
-/// `say TEXT`; `flood N SIZE`: messages as fast as they are taken; `time N SIZE`: how long one's own
-/// message takes to come back, one in flight.
+/// Runs until the input ends; a line for each event. Lines of input: `say TEXT`; `flood N SIZE`:
+/// messages as fast as they are taken; `time N SIZE`: how long one's own message takes to come
+/// back, one in flight.
 pub fn member(group: &str) -> Result<(), String> {
     let mut transport = Corosync::open(group).map_err(|error| error.to_string())?;
     println!("member {}", transport.member());

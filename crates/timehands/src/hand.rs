@@ -83,9 +83,9 @@ pub struct Hand {
     pub path_bound: Span,
     /// The rest of the bound at `base`: stamping, queueing, drift, ≥ 0.
     pub statistical_bound: Span,
-    /// What of `statistical_bound` is there only because a word that is held off has to be covered as
-    /// well: the server's time has moved by more than it may, and it is not believed yet. ≥ 0; the page
-    /// keeps it to 2⁻³² s, rounded down.
+    /// What of `statistical_bound` is there only because a word that is held off has to be covered
+    /// as well: the server's time has moved by more than it may, and it is not believed yet. ≥ 0;
+    /// the page keeps it to 2⁻³² s, rounded down.
     #[cfg_attr(feature = "serde", serde(default))]
     pub disputed: Span,
     /// How fast the bound grows away from `base`, in either direction, ≥ 0.

@@ -71,8 +71,8 @@ impl core::error::Error for Corrupt {}
 
 /// The words of a hand.
 ///
-/// Of a bound beyond 2⁶³ s in all, only the whole and the part of the path are kept; of its disputed
-/// part what is below 2⁻³² s is dropped.
+/// Of a bound beyond 2⁶³ s in all, only the whole and the part of the path are kept; of its
+/// disputed part what is below 2⁻³² s is dropped.
 #[must_use]
 pub fn pack(hand: &Hand, made: &Made) -> Packed {
     let Hand {
@@ -227,8 +227,8 @@ impl State {
     }
 }
 
-/// What is disputed, in the page's unit: rounded down, so that it is never more than there is, and what
-/// was known never less than was known; more than 2³² s is as good as that.
+/// What is disputed, in the page's unit: rounded down, so that it is never more than there is, and
+/// what was known never less than was known; more than 2³² s is as good as that.
 fn pack_disputed(disputed: Span) -> u64 {
     u64::try_from(disputed.0.max(0) >> DISPUTED_SHIFT).unwrap_or(u64::MAX)
 }

@@ -126,8 +126,8 @@ impl Random {
     }
 }
 
-/// The autocorrelation at a lag, within blocks, by the ranks in the block: neither single giants nor
-/// the machine's getting slower from block to block are what it shows. Not a number of too few
+/// The autocorrelation at a lag, within blocks, by the ranks in the block: neither single giants
+/// nor the machine's getting slower from block to block are what it shows. Not a number of too few
 /// values.
 #[must_use]
 pub fn autocorrelation(series: &Series, lag: usize) -> f64 {

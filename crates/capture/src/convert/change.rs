@@ -1,5 +1,5 @@
-//! What must be kept with packets so that their times can be told again: the counter, the hands, the
-//! host's clocks.
+//! What must be kept with packets so that their times can be told again: the counter, the hands,
+//! the host's clocks.
 
 use serde::{Deserialize, Serialize};
 use truechimer_counter::HostReading;
@@ -66,8 +66,8 @@ pub struct Change {
     pub at: Count,
     /// The counter that the packets' counts are of. The same all through.
     pub counter: Identity,
-    /// The epoch that packets are counted in from here on; [`Counted::NO_EPOCH`](crate::Counted::NO_EPOCH) where no clock page
-    /// says.
+    /// The epoch that packets are counted in from here on;
+    /// [`Counted::NO_EPOCH`](crate::Counted::NO_EPOCH) where no clock page says.
     pub epoch: Epoch,
     /// What the clock is worth; `None` where there is none that can be used.
     pub status: Option<Status>,

@@ -296,8 +296,9 @@ impl Core {
         self.without(stamp, found)
     }
 
-    /// Whether the count is from after the last break. A counter that went back shows what it showed
-    /// before the break again: but a count that was read then is later than any pair of since.
+    /// Whether the count is from after the last break. A counter that went back shows what it
+    /// showed before the break again: but a count that was read then is later than any pair of
+    /// since.
     #[inline]
     fn is_of_now(&self, stamp: RawStamp, count: Count) -> bool {
         self.since.is_none_or(|since| {

@@ -1,10 +1,11 @@
 //! A stretch between two pairs as one straight line, with the bound of its error: what
 //! [`Interval::places`] says of every reading on it, for a few multiplications each.
 //!
-//! A clock within its ordinary rate is, `d` after the left pair and `u` before the right one, in the
-//! cones of both pairs. Along the line between the pairs the four sides of these cones are straight
-//! lines, too, and the bound is the farthest of the nearer two: exact, not an estimate of it. Of a
-//! clock that was slewed harder only the space between the cones is known: the farthest of all four.
+//! A clock within its ordinary rate is, `d` after the left pair and `u` before the right one, in
+//! the cones of both pairs. Along the line between the pairs the four sides of these cones are
+//! straight lines, too, and the bound is the farthest of the nearer two: exact, not an estimate of
+//! it. Of a clock that was slewed harder only the space between the cones is known: the farthest of
+//! all four.
 
 use truechimer_counter::HostPair;
 use truechimer_stamp::{Interval, ORDINARY};
@@ -50,8 +51,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// The line of this stretch for the readings `first..=last`, which must lie between those of its
-    /// pairs. `None` if it is too long or too strange: then its [`Interval`] tells.
+    /// The line of this stretch for the readings `first..=last`, which must lie between those of
+    /// its pairs. `None` if it is too long or too strange: then its [`Interval`] tells.
     pub(crate) fn new(
         interval: &Interval<'_>,
         (left, right): (&HostPair, &HostPair),

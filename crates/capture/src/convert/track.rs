@@ -21,8 +21,8 @@ const NEAR: u64 = 10_000;
 /// The same for a clock that is never stepped: 1 s.
 const FAR: u64 = 1_000_000_000;
 
-/// A stretch may reach so far beyond its pairs before it is looked at for every stamp, ns: where the
-/// kernel's clock is slow to read any two pairs may hide a step of as much as that takes.
+/// A stretch may reach so far beyond its pairs before it is looked at for every stamp, ns: where
+/// the kernel's clock is slow to read any two pairs may hide a step of as much as that takes.
 const WIDE: i64 = 1_000_000;
 
 /// What may happen to a clock.
@@ -89,8 +89,8 @@ impl Track {
         }
     }
 
-    /// Keeps a pair; its `unix_ns` is the clock's reading. One that is not later than the last makes
-    /// all before it forgotten.
+    /// Keeps a pair; its `unix_ns` is the clock's reading. One that is not later than the last
+    /// makes all before it forgotten.
     pub(crate) fn push(&mut self, pair: HostPair) {
         if !pair.after.at_or_after(pair.before) {
             self.clear();

@@ -7,9 +7,9 @@
 //! already: so of the buffers that were seen first since the last report of a read, a read is of
 //! the last, or if that is still first, of the one before it.
 //!
-//! Reads of a socket are reported from the moment on at which the first datagram of ours is said to be
-//! in its queue. Of one that came in before that, and is out already, nobody knows whether the read of
-//! it was too early to be reported; so it is not followed.
+//! Reads of a socket are reported from the moment on at which the first datagram of ours is said to
+//! be in its queue. Of one that came in before that, and is out already, nobody knows whether the
+//! read of it was too early to be reported; so it is not followed.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -387,8 +387,8 @@ impl Writer<'_> {
         asm
     }
 
-    /// A record without bytes, and the end: R6 is the socket, R7 the time, R8 the buffer; more is on
-    /// the stack.
+    /// A record without bytes, and the end: R6 is the socket, R7 the time, R8 the buffer; more is
+    /// on the stack.
     fn short(&self, asm: &mut Asm, kind: u32, kept: Kept) {
         self.reserve(asm, layout::SHORT);
         asm.mov(R9, R0);

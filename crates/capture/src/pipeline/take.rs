@@ -234,8 +234,8 @@ impl<'a> Taker<'a> {
         None
     }
 
-    /// Fetches what the tap, which was stopped, still holds. What comes meanwhile to one that cannot
-    /// be stopped is left there.
+    /// Fetches what the tap, which was stopped, still holds. What comes meanwhile to one that
+    /// cannot be stopped is left there.
     fn drain(&mut self, outlet: &mut dyn Outlet, mut ended: Ended) -> Ended {
         let _ = self.ask();
         let mut offered = self.losses.received;

@@ -30,8 +30,8 @@ struct Change {
 }
 
 /// Waits for a word, or for the end of whoever was to say it: then each file (the arguments are
-/// file, what is in it, what was in it) is put back, if it is still as it was left. Signals from the
-/// terminal are for the other one.
+/// file, what is in it, what was in it) is put back, if it is still as it was left. Signals from
+/// the terminal are for the other one.
 const WATCH: &str = r#"
 trap '' INT TERM HUP QUIT
 read -r word && exit

@@ -100,8 +100,8 @@ impl Hands {
         }
     }
 
-    /// Those in a daemon's replay log, called `name` in errors. Returns how many of them are of this
-    /// counter.
+    /// Those in a daemon's replay log, called `name` in errors. Returns how many of them are of
+    /// this counter.
     ///
     /// # Errors
     /// If it is no such log, or none of its hands are of this counter and boot.

@@ -1,5 +1,5 @@
-//! Whether counts belong to the stretch of the counter that hands are of: by the host's clocks, which
-//! were read while capturing, and by the daemon.
+//! Whether counts belong to the stretch of the counter that hands are of: by the host's clocks,
+//! which were read while capturing, and by the daemon.
 
 use serde::Deserialize;
 use truechimer_time::{Count, CountSpan, Period, Rate, Span};
@@ -7,8 +7,8 @@ use truechimer_timehands::{Allowed, Passed};
 
 use crate::convert::Continuity;
 
-/// What the clocks may be apart by, besides what reading them took. Counter and raw clock are mostly
-/// made of the same oscillator; else they are two of one machine.
+/// What the clocks may be apart by, besides what reading them took. Counter and raw clock are
+/// mostly made of the same oscillator; else they are two of one machine.
 const APART: Span = Span::from_micros(100);
 const RATE: Rate = Rate::from_ppb(50_000);
 /// The same while the ratio of the two is not known better than nominal.

@@ -45,8 +45,8 @@ pub fn record(method: u8, stamp: RawStamp, stamped: &Stamped) -> PacketRecord {
     }
 }
 
-/// A bound as a packet's record has it: in whole ns, rounded up; `None` if it is too large for that,
-/// 4.29 s.
+/// A bound as a packet's record has it: in whole ns, rounded up; `None` if it is too large for
+/// that, 4.29 s.
 #[must_use]
 pub fn bound_ns(bound: Span) -> Option<u32> {
     let nanos = bound.as_nanos();

@@ -234,8 +234,8 @@ impl CaptureFile {
                 self.buffer.clear();
                 self.written.packets = self.written.packets.saturating_sub(lost);
                 self.written.unwritten += lost;
-                // While the disk is full packets are written one by one: with the packet its mark is
-                // lost as well.
+                // While the disk is full packets are written one by one: with the packet its mark
+                // is lost as well.
                 self.unwritten += lost + std::mem::take(&mut self.announced);
                 // If not even the head fitted, it will have to be written again.
                 self.headed = self.output.position() > 0;

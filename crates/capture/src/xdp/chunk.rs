@@ -48,7 +48,8 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The notes on a packet. (Where it is not stamped, what is before it is left from earlier ones.)
+    /// The notes on a packet. (Where it is not stamped, what is before it is left from earlier
+    /// ones.)
     #[inline]
     fn notes(&self, before: &[u8]) -> Option<Notes> {
         if self.taken.is_none() { Notes::read(before) } else { None }

@@ -2,10 +2,10 @@
 //!
 //! Every frame is at any time in exactly one place: in the fill ring (the kernel may write to it),
 //! in the kernel, in the receive ring, or in a [`Held`], which alone may read it. Dropping a `Held`
-//! puts its frames into the fill ring, whatever thread that happens on. The ring takes one producer,
-//! so those who drop take turns at it (a lock, once per chunk and hardly ever contended: the thread
-//! that captures only touches the receive ring). The ring has room for all frames there are, so
-//! that giving back never waits and never fails.
+//! puts its frames into the fill ring, whatever thread that happens on. The ring takes one
+//! producer, so those who drop take turns at it (a lock, once per chunk and hardly ever contended:
+//! the thread that captures only touches the receive ring). The ring has room for all frames there
+//! are, so that giving back never waits and never fails.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -173,8 +173,8 @@ impl Held {
         self.descriptors.iter().map(|descriptor| self.frame(descriptor))
     }
 
-    /// Keeps only the packets that `wanted` says, one after the other; the others' frames go back at
-    /// once.
+    /// Keeps only the packets that `wanted` says, one after the other; the others' frames go back
+    /// at once.
     pub fn retain(&mut self, wanted: &[bool]) {
         if wanted.iter().all(|&wanted| wanted) {
             return;

@@ -30,8 +30,8 @@ pub enum Use {
     Below(String),
     /// Programs of tc look at what arrives, and may send it elsewhere.
     Inspected,
-    /// It listens to so many further addresses of the link layer: somebody stands on it who does not
-    /// show, like a container's macvlan.
+    /// It listens to so many further addresses of the link layer: somebody stands on it who does
+    /// not show, like a container's macvlan.
     FurtherAddresses(usize),
 }
 
@@ -60,8 +60,8 @@ impl fmt::Display for Use {
 }
 
 /// How the host uses the interface, by what the kernel says in this thread's network namespace.
-/// Empty: in none of these ways. What does not show: BPF programs that were attached by links (tcx),
-/// rules of nftables for a device, and ipvlan interfaces in other network namespaces.
+/// Empty: in none of these ways. What does not show: BPF programs that were attached by links
+/// (tcx), rules of nftables for a device, and ipvlan interfaces in other network namespaces.
 ///
 /// # Errors
 /// Where there is no such interface, or the kernel does not tell.

@@ -1,4 +1,5 @@
-//! The XDP programs: one that sends packets to the sockets, one that copies them and lets them pass.
+//! The XDP programs: one that sends packets to the sockets, one that copies them and lets them
+//! pass.
 
 use truechimer_bpf::{
     Asm, BpfError, Cond, Helper, Label, Map, Program, ProgramKind, Reg, RingBuffer, Size, Tsc,
@@ -117,8 +118,8 @@ impl Counters {
     }
 }
 
-/// Sends the packets of queues that have a socket to it, stamped, and lets the others pass. Where it
-/// stamps, the packet is cut to `snap` bytes (its length is in the notes), which saves copying.
+/// Sends the packets of queues that have a socket to it, stamped, and lets the others pass. Where
+/// it stamps, the packet is cut to `snap` bytes (its length is in the notes), which saves copying.
 pub(super) fn redirect(
     sockets: &Map,
     counters: &Counters,
@@ -224,8 +225,8 @@ pub(super) enum Fate {
 /// Copies the first `snap` bytes of each packet into the ring buffer.
 ///
 /// The kernel must know a record's size when it reads the program, so there are a few, and a packet
-/// takes the smallest that it fits. (Copying to a CPU's own memory first, and from there a record as
-/// long as the packet, took 30 to 50 ns more for each.)
+/// takes the smallest that it fits. (Copying to a CPU's own memory first, and from there a record
+/// as long as the packet, took 30 to 50 ns more for each.)
 pub(super) fn copy(
     ring: &RingBuffer,
     counters: &Counters,

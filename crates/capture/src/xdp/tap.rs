@@ -58,9 +58,9 @@ impl XdpTap {
     /// Opens it; packets are captured from now on.
     ///
     /// # Errors
-    /// Without the rights (CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON), without the interface,
-    /// where the host uses it and [`XdpOptions::take`] is not set, where another program or socket
-    /// has it, where the driver cannot.
+    /// Without the rights (CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON), without the
+    /// interface, where the host uses it and [`XdpOptions::take`] is not set, where another program
+    /// or socket has it, where the driver cannot.
     pub fn open(options: &XdpOptions) -> Result<XdpTap, TapError> {
         let place = Place::find(&options.interface)?;
         guard::check(&place.link, options.take)?;
@@ -179,7 +179,8 @@ impl XdpTap {
         Ok(counts)
     }
 
-    /// The next chunk, if any packets wait; `Err` with how many were refused if none of them passed.
+    /// The next chunk, if any packets wait; `Err` with how many were refused if none of them
+    /// passed.
     fn take(&mut self) -> Result<Option<Box<dyn Chunk>>, ()> {
         for _ in 0..self.queues.len() {
             let turn = self.turn;

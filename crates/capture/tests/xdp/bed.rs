@@ -14,8 +14,8 @@ pub const NEAR: &str = "nearB";
 /// Where they are sent.
 pub const FAR: &str = "farB";
 
-/// Runs `test` in a thread with a network namespace of its own, with both ends of a wire that has so
-/// many queues: up, without addresses and silent.
+/// Runs `test` in a thread with a network namespace of its own, with both ends of a wire that has
+/// so many queues: up, without addresses and silent.
 pub fn with_wire(queues: u32, test: impl FnOnce() + Send + 'static) {
     // A child that another test is about to start has copies of this one's descriptors until it
     // becomes another program: what this one has closed would go on for a moment.

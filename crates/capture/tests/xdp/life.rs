@@ -73,8 +73,8 @@ fn packets_outlive_tap_and_interface() {
     });
 }
 
-/// Nothing stays of a tap. (A process that another test has just forked may hold its descriptors for
-/// a moment, until it becomes something else.)
+/// Nothing stays of a tap. (A process that another test has just forked may hold its descriptors
+/// for a moment, until it becomes something else.)
 pub fn is_gone() {
     until("the program is gone", || !ip(&["link", "show", NEAR]).contains("xdp"));
 }

@@ -31,7 +31,8 @@ pub struct Standing {
     /// How many writers of the page were stopped at random until one stood in the middle of an
     /// update.
     pub writers: u32,
-    /// The generation of the hand that it had begun to write: the newest whole one is the one before.
+    /// The generation of the hand that it had begun to write: the newest whole one is the one
+    /// before.
     pub writing: u64,
     /// How long readers were given.
     pub tried_ms: u64,

@@ -1,5 +1,5 @@
-//! The demonstration as a page with plots: the readings, and from the daemon's own log the exchanges
-//! and what it had to say.
+//! The demonstration as a page with plots: the readings, and from the daemon's own log the
+//! exchanges and what it had to say.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,8 +37,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// A reading: `served` is the count and the true time beside it, ns; `fast` how much faster than
-    /// the server the clock runs.
+    /// A reading: `served` is the count and the true time beside it, ns; `fast` how much faster
+    /// than the server the clock runs.
     pub fn add(
         &mut self,
         sample: &tally::Sample,

@@ -58,8 +58,8 @@ pub struct Serve {
     /// Print JSON, an object a line
     #[arg(long)]
     pub json: bool,
-    /// Who may ask beside this machine's loopback addresses: an address or a prefix; 0.0.0.0/0 and ::/0 are everybody;
-    /// may be repeated
+    /// Who may ask beside this machine's loopback addresses: an address or a prefix; 0.0.0.0/0 and
+    /// ::/0 are everybody; may be repeated
     #[arg(long, value_name = "PREFIX", help_heading = OF_PAGE)]
     pub allow: Vec<Prefix>,
     /// Who may not, within what is allowed; may be repeated

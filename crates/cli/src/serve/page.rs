@@ -176,8 +176,8 @@ impl Behind<'_> {
     }
 }
 
-/// What a source at this address is called. One on this machine is called what an undisciplined clock
-/// is: 127.0.0.1 is every client's own address, by which it would take us for its client.
+/// What a source at this address is called. One on this machine is called what an undisciplined
+/// clock is: 127.0.0.1 is every client's own address, by which it would take us for its client.
 fn named(address: IpAddr) -> RefId {
     if address.is_loopback() { UNNAMED } else { RefId::of_address(address) }
 }

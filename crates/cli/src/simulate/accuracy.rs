@@ -13,10 +13,11 @@ use crate::show::json;
 const ESTIMATORS: [Estimator; 4] =
     [Estimator::Ours, Estimator::Published, Estimator::NtpPll, Estimator::Pi];
 
-/// What today's daemons do in the reference scenarios: RMS error in µs, the largest in brackets, run
-/// in a clock simulator with the same oscillator and delays (28 h, the first 4 not counted, five
-/// seeds): chrony 4.8-dev at the scenario's poll, the same with maxdelayquant 0.5, the same with its
-/// own choice of poll, ntpsec at the scenario's poll. Where it was not measured there is a dash.
+/// What today's daemons do in the reference scenarios: RMS error in µs, the largest in brackets,
+/// run in a clock simulator with the same oscillator and delays (28 h, the first 4 not counted,
+/// five seeds): chrony 4.8-dev at the scenario's poll, the same with maxdelayquant 0.5, the same
+/// with its own choice of poll, ntpsec at the scenario's poll. Where it was not measured there is a
+/// dash.
 const PEERS: [(&str, [&str; 4]); 14] = [
     ("lan", ["2.63 (24)", "2.75 (19)", "19.9", "2.45 (12)"]),
     ("lan-bursts-down", ["11.1 (285)", "5.16 (47)", "26.9", "48.8 (568)"]),

@@ -220,7 +220,8 @@ fn compare(args: &args::Simulate, scenarios: &[Scenario], out: &mut dyn Write) -
     Ok(Outcome::of(good))
 }
 
-/// The verdict on our own clock: where the conditions of its bound hold, the truth is always inside.
+/// The verdict on our own clock: where the conditions of its bound hold, the truth is always
+/// inside.
 fn keeps_its_word(scenario: &Scenario, estimator: Estimator, statistics: &Statistics) -> bool {
     estimator != Estimator::Ours
         || statistics.inside_bound.outside == 0

@@ -1,4 +1,5 @@
-//! What reading counters costs, and the kernel's choice among them: the commands as a user has them.
+//! What reading counters costs, and the kernel's choice among them: the commands as a user has
+//! them.
 
 use std::fs;
 use std::time::{Duration, Instant};

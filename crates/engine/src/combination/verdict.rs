@@ -24,8 +24,8 @@ const STAYS: f64 = 3600.0;
 /// So many deviations elsewhere, and it has not stayed.
 const ELSEWHERE: f64 = 5.0;
 
-/// A source that is suddenly elsewhere: was it its path, or is it our clock? The others tell by their
-/// next exchange, if they are good enough.
+/// A source that is suddenly elsewhere: was it its path, or is it our clock? The others tell by
+/// their next exchange, if they are good enough.
 pub(super) fn judge(put: &mut [Put], at: Count) {
     let before: Vec<Put> = put.to_vec();
     let crowd = before.iter().filter(|p| !p.silent).count() >= drift::CROWD;

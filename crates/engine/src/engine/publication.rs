@@ -73,9 +73,10 @@ impl Engine {
         }
     }
 
-    /// Servers that contradict the time of the clock page, which is not known to have been their word,
-    /// speak for themselves as soon as there is another to ask. One alone is held off, as a daemon that
-    /// was never stopped would do. Returns whether the one of this name does from now on.
+    /// Servers that contradict the time of the clock page, which is not known to have been their
+    /// word, speak for themselves as soon as there is another to ask. One alone is held off, as a
+    /// daemon that was never stopped would do. Returns whether the one of this name does from now
+    /// on.
     fn let_speak(&mut self, name: &str, at: Count, actions: &mut Vec<Action>) -> bool {
         let mut speaks = false;
         let misrepresented = |source: &Source| source.votes() && source.is_misrepresented(at);
@@ -191,7 +192,8 @@ impl Engine {
         actions.push(Action::Publish(self.hand));
     }
 
-    /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised before.
+    /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised
+    /// before.
     pub(super) fn tell_changes(&mut self, first: bool, at: Count, actions: &mut Vec<Action>) {
         let mut bulletin = std::mem::take(&mut self.bulletin);
         bulletin.look(self.voices(), self.follows_one(), at);
@@ -255,8 +257,8 @@ impl Engine {
         }
     }
 
-    /// The server in the middle of those that have an estimate (of an even number, the earlier one):
-    /// its name, and where it puts the time.
+    /// The server in the middle of those that have an estimate (of an even number, the earlier
+    /// one): its name, and where it puts the time.
     pub(super) fn middle(&self, at: Count) -> Option<(String, Instant)> {
         let said = self.voters(at).filter_map(|s| Some((s.says(at, &s.estimate(at)?).0, s)));
         let mut said: Vec<(Instant, &Source)> = said.collect();
@@ -385,8 +387,9 @@ impl Engine {
         self.sources.iter().filter(|s| s.is_to_come(at)).count()
     }
 
-    /// For how long each source has been silent, if that is for so long that the others are believed without it: what it
-    /// said has become ever vaguer meanwhile, and so agrees with whomever. Where that is so of all, it is so of none.
+    /// For how long each source has been silent, if that is for so long that the others are
+    /// believed without it: what it said has become ever vaguer meanwhile, and so agrees with
+    /// whomever. Where that is so of all, it is so of none.
     fn lapsed(&self, at: Count) -> Vec<Option<Span>> {
         let most = self.settings.accept_step_after;
         let silent = |source: &Source| source.is_silent_for(at, most);
@@ -396,8 +399,8 @@ impl Engine {
         self.sources.iter().map(|source| silent(source).filter(|_| anyone)).collect()
     }
 
-    /// What each source says. Two that turn out to be the same server have one vote, and one that has been silent
-    /// for long has none.
+    /// What each source says. Two that turn out to be the same server have one vote, and one that
+    /// has been silent for long has none.
     pub(super) fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
         let lapsed = self.lapsed(at);
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();

@@ -19,8 +19,9 @@ pub(super) struct Reckoning {
 }
 
 impl Engine {
-    /// The time at `count` by dead reckoning since a leap second came near, if one is: a server that
-    /// smears it may have taken our clock along. `about` is the time by that, when `speaker` replied.
+    /// The time at `count` by dead reckoning since a leap second came near, if one is: a server
+    /// that smears it may have taken our clock along. `about` is the time by that, when `speaker`
+    /// replied.
     pub(super) fn reckoned(
         &mut self,
         speaker: SourceId,
@@ -36,8 +37,8 @@ impl Engine {
         let begun = *self.reckoning.get_or_insert(now);
         // A rate that was hardly known then says nothing: begin anew as long as it becomes better.
         let smeared = self.sources.iter().any(|s| s.votes() && (s.smears() || s.may_smear()));
-        // As long as it is open whether somebody smears, a better rate may be that of a smear; but not
-        // of one who has been silent for so long that the others went on without.
+        // As long as it is open whether somebody smears, a better rate may be that of a smear; but
+        // not of one who has been silent for so long that the others went on without.
         let mut open = self.sources.iter().filter(|s| s.votes() && s.may_yet_smear());
         let open = open.any(|s| s.id == speaker || s.is_part() || s.is_heard(count));
         let better = error.0 < begun.error.0 / 2 && !open && !(smeared && begun.error <= KNOWS);

@@ -124,9 +124,9 @@ impl Source {
         }
     }
 
-    /// Looks whether the server smears a leap second, and takes the smear off if it does. `about` is
-    /// the time of the arrival, without the smear. What comes back is by how much the server may still
-    /// be off, as it is too early to tell.
+    /// Looks whether the server smears a leap second, and takes the smear off if it does. `about`
+    /// is the time of the arrival, without the smear. What comes back is by how much the server may
+    /// still be off, as it is too early to tell.
     pub(super) fn unsmear(
         &mut self,
         exchange: &mut Exchange,
@@ -148,7 +148,8 @@ impl Source {
     }
 
     /// The same of the first replies after the counter broke, when there is no other clock than the
-    /// server's own: it is off by half a second at most, by which a smear changes by less than 6 µs.
+    /// server's own: it is off by half a second at most, by which a smear changes by less than 6
+    /// µs.
     fn go_on_unsmearing(&mut self, exchange: &mut Exchange, leaps: &Leaps) {
         let expected = smear::expected(leaps, exchange.server_sent);
         self.smear.survive(expected);

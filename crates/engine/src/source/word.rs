@@ -118,8 +118,8 @@ impl Source {
         self.last.is_some_and(|last| age(last) <= self.patience())
     }
 
-    /// For how long nothing was heard from it, if that is longer than `most`, and than its patience. Whoever is held off is
-    /// heard.
+    /// For how long nothing was heard from it, if that is longer than `most`, and than its
+    /// patience. Whoever is held off is heard.
     pub(crate) fn is_silent_for(&self, at: Count, most: Span) -> Option<Span> {
         self.estimate(at)?;
         let age = self.nominal.span(at - self.newest?.exchange.received.count);
@@ -135,8 +135,8 @@ impl Source {
         })
     }
 
-    /// What `sources` shows, when it is `utc` by the published clock; `reference` is what its offset
-    /// is shown against, and the name of that if it is not the published clock.
+    /// What `sources` shows, when it is `utc` by the published clock; `reference` is what its
+    /// offset is shown against, and the name of that if it is not the published clock.
     pub(crate) fn report(
         &self,
         at: Count,

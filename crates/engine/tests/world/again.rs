@@ -8,7 +8,8 @@ use super::{HONEST, Server, World, address, config, start};
 
 pub const MS: fn(i64) -> Span = Span::from_millis;
 
-/// A clock that has followed these servers for an hour: its last hand, and what it would have saved.
+/// A clock that has followed these servers for an hour: its last hand, and what it would have
+/// saved.
 pub fn left(servers: &[(&str, Server)]) -> (World, Hand, Option<Saved>) {
     let mut world = begun(start(), servers);
     world.run(3600);

@@ -1,5 +1,5 @@
-//! The clock discipline of RFC 5905 (§11.3, §12, Appendix A.5.5.6, A.5.6.1): a state machine around a
-//! hybrid of phase-lock and frequency-lock loop.
+//! The clock discipline of RFC 5905 (§11.3, §12, Appendix A.5.5.6, A.5.6.1): a state machine around
+//! a hybrid of phase-lock and frequency-lock loop.
 
 use truechimer_time::{Count, Instant, Period};
 

@@ -16,8 +16,8 @@ use crate::{Accepted, Refusal};
 /// Share of the newest exchange in the running mean of the excess delay.
 const EXCESS_GAIN: f64 = 1.0 / 16.0;
 
-/// After so long without an exchange, s, an oscillator may be anywhere: at the longest poll, if two in a row
-/// are lost.
+/// After so long without an exchange, s, an oscillator may be anywhere: at the longest poll, if two
+/// in a row are lost.
 const SILENCE: f64 = 3100.0;
 
 /// What was known, carried forward to the arrival of an exchange, and what that says itself.
@@ -44,7 +44,8 @@ impl Ours {
         Carried { since, stale, rate, slack, predicted, before, own }
     }
 
-    /// An exchange that leaves `both` of what was known open. It may still be the server that has moved.
+    /// An exchange that leaves `both` of what was known open. It may still be the server that has
+    /// moved.
     pub(super) fn agree(
         &mut self,
         state: &mut State,

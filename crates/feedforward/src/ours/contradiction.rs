@@ -15,7 +15,8 @@ use crate::quarantine::{Evidence, Quarantine, Rates, Whose};
 use crate::slow::{Slow, SlowRate};
 use crate::{Accepted, Doubt, Refusal};
 
-/// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last place.
+/// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last
+/// place.
 const ROUNDED: f64 = 8.0 * f64::EPSILON;
 /// So many exchanges in a row show that a server is back where it was left.
 const RETURNS: u32 = 2;
@@ -65,8 +66,8 @@ impl Ours {
         Ok(step)
     }
 
-    /// The newcomers are believed, which the filter has held off: it knows how far ahead they are better than any
-    /// packet of theirs, and the path is what it was. What comes back is the step.
+    /// The newcomers are believed, which the filter has held off: it knows how far ahead they are
+    /// better than any packet of theirs, and the path is what it was. What comes back is the step.
     fn go_ahead(&mut self, state: &mut State, q: &Quarantine, by: f64) -> Span {
         let rates = self.rates(state, q.newest.received);
         state.filter.go_ahead(by);
@@ -90,8 +91,9 @@ impl Ours {
         self.slow.clear(state.floor_known());
     }
 
-    /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not, that
-    /// is the end of them, unless it could be theirs. Where it is the filter that holds them off, it tells.
+    /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not,
+    /// that is the end of them, unless it could be theirs. Where it is the filter that holds them
+    /// off, it tells.
     pub(super) fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
         let rates = self.rates(state, m.received);
         let gap = self.seconds(state.at, m.received);
@@ -111,7 +113,8 @@ impl Ours {
     }
 
     /// For how long newcomers must agree, s. What was known for minutes does not outvote hours; a
-    /// clock known from an earlier run has the credit that it had there, or all if nobody has kept that.
+    /// clock known from an earlier run has the credit that it had there, or all if nobody has kept
+    /// that.
     pub(super) fn wanted(&self, state: &State) -> f64 {
         let configured = seconds(self.settings.accept_step_after).max(0.0);
         let known =
@@ -119,8 +122,9 @@ impl Ours {
         known.map_or(configured, |(since, until)| configured.min(self.seconds(since, until)))
     }
 
-    /// The newcomers are believed from their newest exchange on. What comes back is the step, and that
-    /// exchange. From now on θ is counted from there: far from 0 it would be rounded too roughly.
+    /// The newcomers are believed from their newest exchange on. What comes back is the step, and
+    /// that exchange. From now on θ is counted from there: far from 0 it would be rounded too
+    /// roughly.
     pub(super) fn give_in(
         &mut self,
         state: &mut State,
@@ -176,8 +180,8 @@ impl Ours {
         state.promise.later(dt, rate, self.promised_wander(state, at))
     }
 
-    /// An exchange contradicts those before it, which contradict the oscillator's promise. Perhaps it
-    /// keeps that: where θ is by both then.
+    /// An exchange contradicts those before it, which contradict the oscillator's promise. Perhaps
+    /// it keeps that: where θ is by both then.
     pub(super) fn promised_again(&self, state: &State, m: &Measured) -> Option<(Broken, Corridor)> {
         let broken = state.promise.broken()?;
         let promised = self.promised(state, m.received);
@@ -186,8 +190,8 @@ impl Ours {
         promised.intersection(&own).map(|both| (broken, both))
     }
 
-    /// Whether newcomers are where an earlier clock would be now: then it was the server that drifted, and we
-    /// with it. What comes back is the step.
+    /// Whether newcomers are where an earlier clock would be now: then it was the server that
+    /// drifted, and we with it. What comes back is the step.
     fn comes_back(
         &mut self,
         state: &mut State,
@@ -205,7 +209,8 @@ impl Ours {
         let Recalled { rate, causal, at } = recalled;
         let strayed = self.wander(self.seconds(at, m.received)) - self.wander(0.0);
         let known = SlowRate { rate, error: causal.error + (rate - causal.rate).abs() + strayed };
-        // It may be chance after all, and the server lie from now on: the clock that is left stays open.
+        // It may be chance after all, and the server lie from now on: the clock that is left stays
+        // open.
         let slack = self.rates(state, m.received).slack;
         let left = state.corridor.later(self.seconds(state.at, m.received), now.rate, slack);
         let left = Promise::left(m.received, left, SlowRate { rate: now.rate, error: slack });
@@ -214,8 +219,8 @@ impl Ours {
         Some(step)
     }
 
-    /// It was the server that drifted: the clock goes on from `both` and by the rate from before. What
-    /// comes back is the step.
+    /// It was the server that drifted: the clock goes on from `both` and by the rate from before.
+    /// What comes back is the step.
     pub(super) fn go_back(
         &mut self,
         state: &mut State,

@@ -1,9 +1,10 @@
 //! Another server takes the place of the one that was asked, on another path.
 //!
-//! What is known of the oscillator has nothing to do with servers. What is known of time does: each word
-//! is as good as its path and its root distance. A far server cannot tell where time is as well as a near one
-//! did, but how its path is shared shows by what the near one said; a nearer one tells better, and the clock
-//! goes there at once. Either way no more of θ is left open than both allow.
+//! What is known of the oscillator has nothing to do with servers. What is known of time does: each
+//! word is as good as its path and its root distance. A far server cannot tell where time is as
+//! well as a near one did, but how its path is shared shows by what the near one said; a nearer one
+//! tells better, and the clock goes there at once. Either way no more of θ is left open than both
+//! allow.
 
 use super::Ours;
 use super::agreement::Carried;

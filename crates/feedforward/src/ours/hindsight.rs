@@ -1,10 +1,11 @@
 //! Where the clock would be if it had not followed its server of late.
 //!
-//! A server that drifts away as slowly as an oscillator may is followed: its stamps look like those of an honest one beside
-//! an oscillator whose rate has changed. When it is right again it steps back, and that looks like an honest
-//! server that begins to lie; unless the step leads just to where the clock would be now, had it gone on by
-//! the rate that it had before. No lie would hit that by chance. So what the clock was is kept for
-//! an hour, and a server that comes back is believed at once.
+//! A server that drifts away as slowly as an oscillator may is followed: its stamps look like those
+//! of an honest one beside an oscillator whose rate has changed. When it is right again it steps
+//! back, and that looks like an honest server that begins to lie; unless the step leads just to
+//! where the clock would be now, had it gone on by the rate that it had before. No lie would hit
+//! that by chance. So what the clock was is kept for an hour, and a server that comes back is
+//! believed at once.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,8 @@ use crate::slow::SlowRate;
 
 /// So often what the clock is is remembered, s, ...
 const EVERY: f64 = 128.0;
-/// ... and so many times: 68 minutes, a little longer than a step is held off unless the user wants it otherwise.
+/// ... and so many times: 68 minutes, a little longer than a step is held off unless the user wants
+/// it otherwise.
 const MOST: usize = 32;
 /// So many standard deviations from where it would be ...
 const SIGMAS: f64 = 4.0;
@@ -73,8 +75,8 @@ impl Hindsight {
         self.memories.iter_mut().for_each(|memory| memory.clock.theta += by);
     }
 
-    /// The earlier clock that a server comes back to which is `step` ahead of `theta` at the count `at`, where
-    /// queues and stamps may have moved it by `queued`: the likeliest, if any.
+    /// The earlier clock that a server comes back to which is `step` ahead of `theta` at the count
+    /// `at`, where queues and stamps may have moved it by `queued`: the likeliest, if any.
     pub(super) fn explains(
         &self,
         at: Count,

@@ -26,7 +26,8 @@ pub(crate) struct Measured {
     pub(super) forward_error: f64,
     pub(super) backward_error: f64,
     pub(super) root_distance: f64,
-    /// What causality allows beyond backward and forward, if the path's asymmetry was taken off them.
+    /// What causality allows beyond backward and forward, if the path's asymmetry was taken off
+    /// them.
     pub(super) beyond: (f64, f64),
     pub(super) parts: Parts,
 }

@@ -8,8 +8,8 @@
 //!    They say what is path and what is not; the filter has floors of its own.
 //! 3. **Filter**: each direction is a measurement of θ and of its floor, too late by a delay whose
 //!    law is learnt. Queueing is one-sided: a packet can be late, never early.
-//! 4. **Difference rate**: how far the filter thinks θ has come in 1000 s, or pairs of good exchanges
-//!    far apart.
+//! 4. **Difference rate**: how far the filter thinks θ has come in 1000 s, or pairs of good
+//!    exchanges far apart.
 //!
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
 //! the departure F = θ + forward delay, at the arrival B = θ − backward delay.

@@ -2,10 +2,10 @@
 //!
 //! The corridor of the estimate follows the filter's rate wherever that goes, so that an oscillator
 //! which breaks its promise (`max-wander`) does not cost the clock. But then a server whose time
-//! drifts carries that corridor along, by more than the promise allows. So what causality and the promise
-//! together leave open is kept beside it. Where the two no longer meet, either the promise is broken
-//! or the server is wrong, and one server's stamps cannot tell which: the bound covers both until it
-//! has lasted, and a server that comes back is believed at once.
+//! drifts carries that corridor along, by more than the promise allows. So what causality and the
+//! promise together leave open is kept beside it. Where the two no longer meet, either the promise
+//! is broken or the server is wrong, and one server's stamps cannot tell which: the bound covers
+//! both until it has lasted, and a server that comes back is believed at once.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,8 @@ pub(super) struct Promise {
     past: VecDeque<(Count, Corridor)>,
 }
 
-/// The mean rate of the past, how far the filter's has strayed from it, and how long ago counts were.
+/// The mean rate of the past, how far the filter's has strayed from it, and how long ago counts
+/// were.
 pub(super) struct Course<Seconds, Wander> {
     pub(super) rate: SlowRate,
     pub(super) strayed: f64,
@@ -65,8 +66,8 @@ impl Promise {
         Promise { corridor, at, broken: None, past: VecDeque::new() }
     }
 
-    /// A clock that is left at a count, and may have been right: it stays open as what is promised does where the
-    /// exchanges have left that.
+    /// A clock that is left at a count, and may have been right: it stays open as what is promised
+    /// does where the exchanges have left that.
     pub(super) fn left(at: Count, corridor: Corridor, rate: SlowRate) -> Promise {
         let broken = Some(Broken { since: at, count: 0, rate });
         Promise { corridor, at, broken, past: VecDeque::new() }
@@ -80,8 +81,8 @@ impl Promise {
         self.broken
     }
 
-    /// Where θ is `dt` seconds later, if the mean rate is known so well and may have strayed by `wander`
-    /// since.
+    /// Where θ is `dt` seconds later, if the mean rate is known so well and may have strayed by
+    /// `wander` since.
     pub(super) fn later(&self, dt: f64, rate: SlowRate, wander: f64) -> Corridor {
         self.corridor.later(dt, rate.rate, rate.error + wander)
     }
@@ -130,8 +131,8 @@ impl Promise {
         });
     }
 
-    /// Whether the exchanges have left it for so long that it counts as broken for good: for `wanted`
-    /// seconds, `lasted` until now, and by enough of them.
+    /// Whether the exchanges have left it for so long that it counts as broken for good: for
+    /// `wanted` seconds, `lasted` until now, and by enough of them.
     pub(super) fn is_given_up(&self, wanted: f64, lasted: impl Fn(Count) -> f64) -> bool {
         self.broken.is_some_and(|broken| enough(broken.count, lasted(broken.since), wanted))
     }

@@ -6,8 +6,8 @@ use crate::bank::Belief;
 use crate::number::fraction;
 use crate::slow::FloorKnown;
 
-/// In the first hour the filter's rate is doubted if it is so many standard deviations from that of a
-/// pair.
+/// In the first hour the filter's rate is doubted if it is so many standard deviations from that of
+/// a pair.
 const YOUNG: f64 = 3600.0;
 const ODD: f64 = 4.0;
 /// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
@@ -30,7 +30,8 @@ impl Ours {
     }
 
     /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
-    /// what causality leaves open, and no more than an oscillator may stray that breaks its promise.
+    /// what causality leaves open, and no more than an oscillator may stray that breaks its
+    /// promise.
     pub(super) fn rate_slack(&self, filter: &Belief, stale: f64) -> f64 {
         let causal = self.slow.causal_rate();
         let open = (causal.rate - filter.rate).abs() + causal.error;
@@ -38,9 +39,9 @@ impl Ours {
         (RATE_SIGMAS * libm::sqrt(filter.rate_var)).min(most).max(open) + self.wander(stale)
     }
 
-    /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of them.
-    /// Till then the pair's, if that is likely to be nearer to it, or if the filter would be a
-    /// surprise.
+    /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of
+    /// them. Till then the pair's, if that is likely to be nearer to it, or if the filter would be
+    /// a surprise.
     pub(super) fn difference_rate(&self, state: &State, filter: &Belief) -> f64 {
         let floor = state.floor_known();
         let pair = self.slow.difference(floor).rate;

@@ -80,8 +80,8 @@ impl Corosync {
         Ok(Corosync { cpg, quorum, view, events: VecDeque::new(), known: Known::Nothing })
     }
 
-    /// Whether there is something of the stream, and of the quorum: one system call where asking the
-    /// libraries would take one for each, on the way of every reading.
+    /// Whether there is something of the stream, and of the quorum: one system call where asking
+    /// the libraries would take one for each, on the way of every reading.
     fn has(&self) -> Result<(bool, bool), TransportError> {
         let quorum = self.quorum.as_ref().map_or(-1, |quorum| quorum.descriptor().as_raw_fd());
         let mut fds = [self.cpg.descriptor().as_raw_fd(), quorum].map(sys::readable);

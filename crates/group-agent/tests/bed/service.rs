@@ -44,8 +44,8 @@ impl Service {
         state
     }
 
-    /// Another's state takes the place of ours. Requests that it does not have yet stay: the primary
-    /// gave it at an earlier place of the stream than it comes.
+    /// Another's state takes the place of ours. Requests that it does not have yet stay: the
+    /// primary gave it at an earlier place of the stream than it comes.
     fn take_over(&mut self, state: &[u8]) {
         let (count, rest) = state.split_first_chunk().expect("a count");
         let (done, queue) = rest.split_at(9 * u64::from_le_bytes(*count) as usize);

@@ -1,5 +1,5 @@
-//! What a program at a member saw, as it is kept in a file: one line of fixed length for each thing,
-//! written when it happens, so that a killed program leaves all but perhaps its last.
+//! What a program at a member saw, as it is kept in a file: one line of fixed length for each
+//! thing, written when it happens, so that a killed program leaves all but perhaps its last.
 
 use std::io::{self, Read};
 

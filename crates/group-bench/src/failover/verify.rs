@@ -3,10 +3,10 @@
 //! Every record of every program's life goes in, in the order of its file; the verifier knows
 //! nothing of the engine and trusts no member's word about another.
 //!
-//! One thing is allowed, and counted: Corosync's delivery is not uniform, so that a node that is cut
-//! off may still deliver a message of its own that nobody else ever gets. What its program saw then
-//! is an *orphan*. It must be the end of what that life saw, must never have been committed, and
-//! nothing that left the group may rest on it.
+//! One thing is allowed, and counted: Corosync's delivery is not uniform, so that a node that is
+//! cut off may still deliver a message of its own that nobody else ever gets. What its program saw
+//! then is an *orphan*. It must be the end of what that life saw, must never have been committed,
+//! and nothing that left the group may rest on it.
 
 mod order;
 #[cfg(test)]

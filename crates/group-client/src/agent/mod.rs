@@ -28,8 +28,8 @@ pub use listener::DoorError;
 /// What a door is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The directory above the groups' (its group's is made if it is not there, for those to enter who
-    /// may use the socket).
+    /// The directory above the groups' (its group's is made if it is not there, for those to enter
+    /// who may use the socket).
     pub directory: PathBuf,
     /// The group's name.
     pub group: String,

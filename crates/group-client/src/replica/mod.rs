@@ -110,7 +110,8 @@ pub enum Event {
         /// For which join.
         join: u64,
     },
-    /// Start from this state, which takes the place of whatever there was, then say [`Replica::installed`].
+    /// Start from this state, which takes the place of whatever there was, then say
+    /// [`Replica::installed`].
     Install {
         /// The state, as [`Replica::checkpoint`] got it at another replica.
         data: Vec<u8>,
@@ -341,8 +342,9 @@ impl Replica {
 
     /// The clock of a logical thread (see [`crate::lineage`]). All clocks of one number are one.
     ///
-    /// Of threads that no clock is held of, the 65 536 that had one last are remembered, as the group
-    /// does: only [`ThreadClock::rounds`] begins at 0 again for an older one, until its next reading.
+    /// Of threads that no clock is held of, the 65 536 that had one last are remembered, as the
+    /// group does: only [`ThreadClock::rounds`] begins at 0 again for an older one, until its next
+    /// reading.
     #[must_use]
     pub fn thread(&self, thread: Thread) -> ThreadClock {
         self.shared.clock(thread)
@@ -530,14 +532,14 @@ impl Replica {
     /// Gives the state that [`Event::CheckpointWanted`] asked for, with how many rounds each of
     /// this replica's clocks has read. In the passive mode the primary's program may also give its
     /// state of its own accord, as `join` 0: the backups' programs that take checkpoints get it as
-    /// [`Event::Install`], and their members no longer keep what had been read before it. That comes at
-    /// a later place of their streams than the state was taken at here: of the messages that they have
-    /// got already, those that the state does not have yet are still to be done. So the state says how
-    /// many messages it has.
+    /// [`Event::Install`], and their members no longer keep what had been read before it. That
+    /// comes at a later place of their streams than the state was taken at here: of the messages
+    /// that they have got already, those that the state does not have yet are still to be done. So
+    /// the state says how many messages it has.
     ///
     /// # Errors
-    /// If the agent is gone, or it is longer than [`LARGEST_CHECKPOINT`]: then nothing was sent, and
-    /// another replica may still give its own.
+    /// If the agent is gone, or it is longer than [`LARGEST_CHECKPOINT`]: then nothing was sent,
+    /// and another replica may still give its own.
     pub fn checkpoint(&self, join: u64, data: &[u8]) -> Result<(), SendError> {
         let position = {
             let mut all = self.shared.rounds.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,10 @@
 //! How many rounds each of the program's threads has read: what a checkpoint says of them.
 //!
-//! The group itself remembers no more than [`MOST_THREADS`] threads; a program that has a thread for
-//! each request has more than that in time. So threads that no clock is held of any more are
-//! forgotten, the oldest first, once there are many. A checkpoint that says nothing of a thread means
-//! that it has read all that was agreed on for it but for what its agent still keeps for it, and that
-//! the agent knows by itself.
+//! The group itself remembers no more than [`MOST_THREADS`] threads; a program that has a thread
+//! for each request has more than that in time. So threads that no clock is held of any more are
+//! forgotten, the oldest first, once there are many. A checkpoint that says nothing of a thread
+//! means that it has read all that was agreed on for it but for what its agent still keeps for it,
+//! and that the agent knows by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -472,8 +472,8 @@ fn a_join_that_nobody_serves_any_more_is_put_again() {
     net.all_live(&[1, 2, 3]);
 }
 
-/// One that was left behind has heard that most were there, and one that went on with the others has
-/// not; the latter has more for all that.
+/// One that was left behind has heard that most were there, and one that went on with the others
+/// has not; the latter has more for all that.
 #[test]
 fn one_that_went_on_has_more_than_one_left_behind() {
     let mut net = Net::formed(&[1, 2, 3]);

@@ -2,10 +2,10 @@
 //! order.
 //!
 //! The published figure itself was not at hand when this was written. What is checked is the
-//! published *algorithm*, step by step, on an example made like it: the same replicas, the same span
-//! of physical clocks, each replica the synchronizer of one round. (The published text names the
-//! wrong replica in its last line and counts 8:60 as a time; neither is repeated here.) The expected
-//! figures below were worked out by hand from the algorithm's text.
+//! published *algorithm*, step by step, on an example made like it: the same replicas, the same
+//! span of physical clocks, each replica the synchronizer of one round. (The published text names
+//! the wrong replica in its last line and counts 8:60 as a time; neither is repeated here.) The
+//! expected figures below were worked out by hand from the algorithm's text.
 
 use super::*;
 
@@ -16,8 +16,8 @@ const fn at(minutes: i64) -> i64 {
     (8 * 60 + minutes) * MINUTE
 }
 
-/// One row: who is the synchronizer, the three physical clocks when they are read, the group's clock
-/// that comes of it, and the three offsets after, in minutes.
+/// One row: who is the synchronizer, the three physical clocks when they are read, the group's
+/// clock that comes of it, and the three offsets after, in minutes.
 struct Row {
     synchronizer: u32,
     physical: [i64; 3],

@@ -191,9 +191,9 @@ fn doing() -> impl Strategy<Value = Do> {
 }
 
 proptest! {
-    /// With room for one or two threads of six, whatever is under way when one is forgotten: no round
-    /// has two values, the k-th operation of a thread gets the same value everywhere, numbers and
-    /// times go up, and nothing waits for ever.
+    /// With room for one or two threads of six, whatever is under way when one is forgotten: no
+    /// round has two values, the k-th operation of a thread gets the same value everywhere, numbers
+    /// and times go up, and nothing waits for ever.
     #[test]
     fn no_round_has_two_values(limit in 1u32..3, what in prop::collection::vec(doing(), 1..300)) {
         let mut net = net(limit);

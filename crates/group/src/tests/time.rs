@@ -261,7 +261,8 @@ fn the_floor_is_kept_before_the_value_is_used() {
     }
 }
 
-/// Hours from the truth at the beginning, however the members come together and their messages meet.
+/// Hours from the truth at the beginning, however the members come together and their messages
+/// meet.
 #[test]
 fn a_wild_clock_is_found_out_in_whatever_order_a_group_forms() {
     for seed in 0..600u64 {
@@ -328,8 +329,8 @@ impl Random {
         ids
     }
 
-    /// Something happens at one of them: a message comes, what is due is sent, its program reads, or
-    /// time goes by.
+    /// Something happens at one of them: a message comes, what is due is sent, its program reads,
+    /// or time goes by.
     fn stir(&mut self, net: &mut Net, ids: &[u32; 3]) {
         let id = ids[self.below(3) as usize];
         match self.below(8) {

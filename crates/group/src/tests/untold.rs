@@ -268,7 +268,8 @@ fn who_was_let_in_and_does_not_know_is_let_in_again() {
     net.all_live(&[1, 2, 3]);
 }
 
-/// 2 did not hear that 3 asks to be let in, and is let in itself: it takes 3 for live as the others do.
+/// 2 did not hear that 3 asks to be let in, and is let in itself: it takes 3 for live as the others
+/// do.
 #[test]
 fn a_newcomer_knows_of_requests_that_did_not_come_to_it() {
     let mut net = Net::formed(&[1, 2, 3, 4, 5]);

@@ -3,8 +3,8 @@
 //!
 //! What must hold: all replicas get the same value in the same round; time goes forward for each
 //! thread and, in the default order, for the whole group in the order of delivery, over fail-overs
-//! too; nobody gets a second value in a round; nobody without a majority gets any; and operations end
-//! while a majority lives. The longer cases are not run by themselves:
+//! too; nobody gets a second value in a round; nobody without a majority gets any; and operations
+//! end while a majority lives. The longer cases are not run by themselves:
 //!
 //! ```text
 //! cargo test --release -p truechimer-group --test model -- --ignored --nocapture
@@ -154,8 +154,8 @@ fn a_partition_that_heals_at_any_moment() {
     }
 }
 
-/// Corosync's own synchronisation is broken off: nodes were away from each other, are together again,
-/// and not all of them, or none, are told.
+/// Corosync's own synchronisation is broken off: nodes were away from each other, are together
+/// again, and not all of them, or none, are told.
 fn untold(reads: u8) -> Budget {
     let once = Budget { reads: Some(reads), parts: 1, heals: 1, ..Budget::NONE };
     Budget { rounds: 1, slow: true, agains: 1, ..once }

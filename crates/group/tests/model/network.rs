@@ -8,14 +8,15 @@
 //! that is cut off may go on in the dead ring by itself before it learns of that (`late`), and may
 //! learn of it and of the merged ring in one breath.
 //!
-//! Members learn of a ring from Corosync's own *synchronisation*, which takes messages of its own and
-//! is broken off by the next change of the ring. Each node keeps whom it last synchronised with and
-//! whose processes it knows. At the end of a synchronisation, who was there then and did not come here
-//! together with it from the ring before *this* one is lost to it; the others say who is there, and who
-//! is not named has left. So whoever was away in a ring in between is told of that only if none of the
-//! synchronisations since was broken off (Corosync 3.1, exec/cpg.c and exec/sync.c). Until the end,
-//! what was queued in the old ring is sent and delivered to all who know the sender, and processes
-//! cannot send. With `slow` that end is a step of its own, else it comes at once.
+//! Members learn of a ring from Corosync's own *synchronisation*, which takes messages of its own
+//! and is broken off by the next change of the ring. Each node keeps whom it last synchronised with
+//! and whose processes it knows. At the end of a synchronisation, who was there then and did not
+//! come here together with it from the ring before *this* one is lost to it; the others say who is
+//! there, and who is not named has left. So whoever was away in a ring in between is told of that
+//! only if none of the synchronisations since was broken off (Corosync 3.1, exec/cpg.c and
+//! exec/sync.c). Until the end, what was queued in the old ring is sent and delivered to all who
+//! know the sender, and processes cannot send. With `slow` that end is a step of its own, else it
+//! comes at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -25,7 +26,8 @@ use truechimer_group::Member;
 /// What a member takes from its inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Item {
-    /// `doubtful`: from one that was cut off and had not found out. `ring`: in which it took its place.
+    /// `doubtful`: from one that was cut off and had not found out. `ring`: in which it took its
+    /// place.
     Message {
         from: Member,
         bytes: Rc<[u8]>,

@@ -146,8 +146,8 @@ impl Run {
         Ok(())
     }
 
-    /// Some nodes are away from the others for a while, and are back before a synchronisation has told
-    /// all of them.
+    /// Some nodes are away from the others for a while, and are back before a synchronisation has
+    /// told all of them.
     fn slip(&mut self) -> Result<(), Violation> {
         self.part_somewhere(false);
         let told = self.below(3);

@@ -45,8 +45,8 @@ pub struct Budget {
     pub heals: u8,
     /// Whether a part may leave a node behind that does not notice.
     pub late: bool,
-    /// Whether the synchronisation after a change of the ring takes time, and how many rings may break
-    /// during it and form again of the same nodes.
+    /// Whether the synchronisation after a change of the ring takes time, and how many rings may
+    /// break during it and form again of the same nodes.
     pub slow: bool,
     pub agains: u8,
     /// Timers that may come early, while something else is still to be done.
@@ -386,7 +386,8 @@ impl World {
         self.network.quiet() && self.nodes.iter().all(|node| !node.dirty || node.engine.is_none())
     }
 
-    /// The nodes where a thread waits or that wait to be let in, in a component that has a majority.
+    /// The nodes where a thread waits or that wait to be let in, in a component that has a
+    /// majority.
     pub fn pending(&self) -> Vec<usize> {
         let waits = |&node: &usize| {
             let here = &self.nodes[node];
@@ -415,7 +416,8 @@ impl World {
         together.iter().filter(|&&other| self.case.counts(other)).count() < self.case.majority()
     }
 
-    /// Whether the node has no majority around it, or had none in a ring that it has yet to learn of.
+    /// Whether the node has no majority around it, or had none in a ring that it has yet to learn
+    /// of.
     fn parted(&self, node: usize) -> bool {
         let few = |item: &Item| match item {
             Item::Configuration { members, .. } => self.case.few(members),
@@ -560,8 +562,8 @@ impl World {
     }
 
     /// Lets all replicas that have a majority read all rounds that any has read, and one more: what
-    /// has happened before shows in what they get. Who was cut off and is back, and has not found out
-    /// by then, has no excuse any more.
+    /// has happened before shows in what they get. Who was cut off and is back, and has not found
+    /// out by then, has no excuse any more.
     pub fn read_all(&mut self) -> Outcome {
         let whole = self.network.whole();
         for thread in 0..self.case.threads {

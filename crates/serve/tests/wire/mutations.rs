@@ -1,4 +1,5 @@
-//! What the fuzz target does, without a fuzzer: seeded scripts, and the conversations that make sense.
+//! What the fuzz target does, without a fuzzer: seeded scripts, and the conversations that make
+//! sense.
 
 use proptest::prelude::*;
 use truechimer_ntp::server::ServerState;

@@ -3,9 +3,9 @@
 use super::{ServerSpec, during};
 
 impl ServerSpec {
-    /// The stretches in which nothing usable need come of it, from and to, s: it is away, refuses, is
-    /// unsynchronised or cut off, at any of its addresses; and until it has been asked once more,
-    /// every `poll` seconds.
+    /// The stretches in which nothing usable need come of it, from and to, s: it is away, refuses,
+    /// is unsynchronised or cut off, at any of its addresses; and until it has been asked once
+    /// more, every `poll` seconds.
     pub(crate) fn absences(&self, poll: f64) -> Vec<(f64, f64)> {
         self.machines().flat_map(ServerSpec::gaps).map(|(from, to)| (from, to + poll)).collect()
     }

@@ -8,8 +8,8 @@ use crate::limits::{TIME, each, interval, within};
 /// The most that a name may have beside the server's own.
 const ADDRESSES: usize = 16;
 
-/// An address of a name beside the server's own, and the machine that is there. The machine is there
-/// all the time; the name leads to it for a stretch.
+/// An address of a name beside the server's own, and the machine that is there. The machine is
+/// there all the time; the name leads to it for a stretch.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AddressSpec {
@@ -30,8 +30,8 @@ impl ServerSpec {
         core::iter::once(self).chain(self.addresses.iter().map(|a| a.machine.as_ref()))
     }
 
-    /// Which of its machines a look-up gives at `t`, in that order: what was given last comes first, as
-    /// whoever moves a name has it.
+    /// Which of its machines a look-up gives at `t`, in that order: what was given last comes
+    /// first, as whoever moves a name has it.
     pub(crate) fn looked_up(&self, t: f64) -> Vec<usize> {
         let own = [(0, self.own_address_until_s.is_none_or(|until| t < until).then_some(0.0))];
         let other = |(i, a): (usize, &AddressSpec)| {

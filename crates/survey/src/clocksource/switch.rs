@@ -127,7 +127,8 @@ impl Switch {
     /// standard error.
     ///
     /// # Errors
-    /// Where that is not possible, as when the kernel has found the original one unstable meanwhile.
+    /// Where that is not possible, as when the kernel has found the original one unstable
+    /// meanwhile.
     pub fn restore(mut self) -> Result<Restored, ClocksourceError> {
         self.put_back()
     }

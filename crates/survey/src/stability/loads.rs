@@ -35,8 +35,8 @@ pub struct Stressed {
     pub loads: Vec<LoadFrequency>,
 }
 
-/// Instantaneous frequency errors in ppm, by where each interval begins (s), from phases `interval_s`
-/// apart, less their mean; intervals with a gap at either end are left out.
+/// Instantaneous frequency errors in ppm, by where each interval begins (s), from phases
+/// `interval_s` apart, less their mean; intervals with a gap at either end are left out.
 #[must_use]
 pub fn instantaneous(phase: &[f64], interval_s: f64) -> Vec<(f64, f64)> {
     let mut errors: Vec<(f64, f64)> = phase

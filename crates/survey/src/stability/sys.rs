@@ -99,8 +99,8 @@ pub(super) fn random() -> io::Result<u64> {
     if n == 8 { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether somebody keeps `CLOCK_REALTIME` synchronised, and by how many ppm it is corrected; `None`
-/// where the kernel does not say. Nothing is changed.
+/// Whether somebody keeps `CLOCK_REALTIME` synchronised, and by how many ppm it is corrected;
+/// `None` where the kernel does not say. Nothing is changed.
 pub(super) fn steering() -> Option<(bool, f64)> {
     // SAFETY: all zeros is a valid `timex`, and asks for nothing to be changed.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };

@@ -30,8 +30,9 @@ fn comparison_reads_everybody_against_the_same_truth() {
             let clocks = outcome["figures"].as_array().unwrap();
             let clock = clocks.iter().find(|clock| clock["clock"] == name).unwrap();
             let number = |key: &str| clock[key].as_f64().unwrap();
-            // The server is 10 ms ahead of the system clock and gains 17 ppm: whoever were judged by
-            // another truth, or read with the wrong sign, would be far outside half a round trip.
+            // The server is 10 ms ahead of the system clock and gains 17 ppm: whoever were judged
+            // by another truth, or read with the wrong sign, would be far outside half a round
+            // trip.
             assert!(number("readings") >= 5.0, "{scenario}: {clock}");
             assert_eq!(number("bounded"), number("readings"), "{scenario}: {clock}");
             assert!(number("median_ns") <= number("median_bound_ns"), "{scenario}: {clock}");

@@ -37,8 +37,8 @@ fn number(object: &Value, name: &str) -> i64 {
     object[name].as_i64().unwrap_or_else(|| panic!("no number `{name}` in {object:#}"))
 }
 
-/// From `settled` after the start on, half of all bounds must be within half of the least round trip
-/// + 25 µs + the server's root distance.
+/// From `settled` after the start on, half of all bounds must be within half of the least round
+/// trip + 25 µs + the server's root distance.
 fn assert_tight(watch: &Watch, daemon: &Daemon, settled: Duration) {
     let source = daemon.source();
     let floor = number(&source, "rtt_floor_ns");

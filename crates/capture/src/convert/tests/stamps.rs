@@ -167,7 +167,8 @@ proptest! {
         let trace = Trace::roll(&mut dice, &world, 40 * MS, (200_000, 3_000_000));
         for late in [0, 3] {
             let tally = run(&world, &trace, Nature::Stepped, late);
-            // A packet is only refused where the clock showed what no rule allows; a step is a rule.
+            // A packet is only refused where the clock showed what no rule allows; a step is a
+            // rule.
             prop_assert_eq!(tally.refused, 0, "{:?}", tally);
         }
         // `CLOCK_MONOTONIC` does not know of it.

@@ -134,7 +134,8 @@ impl Address {
     }
 }
 
-/// A further unicast address of the link layer that an interface listens to: the interface's number.
+/// A further unicast address of the link layer that an interface listens to: the interface's
+/// number.
 pub(super) fn further_address(body: &[u8]) -> Option<u32> {
     // struct ndmsg
     let interface = number(body, 4)?;

@@ -15,7 +15,8 @@ use super::{bed, tools};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// Publishes a hand of now, whose time is so many hours ahead of the system clock: whose it is shows.
+/// Publishes a hand of now, whose time is so many hours ahead of the system clock: whose it is
+/// shows.
 fn publish(writer: &mut PageWriter, epoch: u32, hours: i64, status: Status) {
     let counter = Counter::open(Choice::Auto).unwrap();
     let period = nominal(counter).unwrap().period;
