@@ -33,6 +33,9 @@ impl Bed {
     /// # Errors
     /// Where that is not allowed, or `ip` or `ethtool` are missing.
     pub fn new(queues: u32) -> Result<Bed, Failure> {
+        if !binary::system("ethtool").is_file() {
+            return Err(Failure("ethtool is missing: install the package of that name".to_owned()));
+        }
         let pair = Pair::by(Means::Root).map_err(|lacking| {
             Failure(format!("making network namespaces: {lacking}; run as root"))
         })?;
