@@ -59,9 +59,11 @@ Columns (-v has all of it):
   lost      by sequence numbers, or between the points, with their share of those sent
   dup       copies too many
   late      packets overtaken by later ones (RFC 4737)
-  jitter    RFC 3550, at the end; of RTP by its clock, between two points by the true delays
-  rtt       median and greatest round trip: from a packet to its answer at this point; of several
-            kinds the most frequent
+  jitter    RFC 3550, its mean over all packets, and the most that it came to; of RTP by its clock,
+            between two points by the true delays
+  rtts, rtt how many round trips there were, their median, and the greatest: from a packet to its
+            answer at this point; of several kinds the most frequent. That a UDP flow's first packet
+            was answered by the first that came back is a guess: one by itself is shown by -v only
   delay     one way, with the greatest bound of one
 
 Layers (--layers), in the order in which an arriving packet passes them: driver, where the driver

@@ -56,7 +56,7 @@ pub struct Restamp {
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
     /// Take the hands in this replay log of the daemon's as well
-    #[arg(long, value_name = "REPLAY_LOG", conflicts_with = "page")]
+    #[arg(long, value_name = "REPLAY_LOG")]
     pub log: Option<PathBuf>,
     /// Take the present hand of this clock page as well
     #[arg(long, value_name = "PATH")]
@@ -101,13 +101,12 @@ pub fn run(args: &Restamp, out: &mut dyn Write) -> Ended {
     }
     let scanned = scan::scan(open(&args.file)?, &name)?;
     let mut stampers = Stampers::new(&scanned, by);
-    match (&args.log, &args.page) {
-        (Some(log), _) => stampers.log(log)?,
-        (_, Some(page)) => {
-            let clock = Clock::open_at(page).map_err(|why| Failure::Said(why.to_string()))?;
-            stampers.page(&clock)?;
-        }
-        _ => {}
+    if let Some(log) = &args.log {
+        stampers.log(log)?;
+    }
+    if let Some(page) = &args.page {
+        let clock = Clock::open_at(page).map_err(|why| Failure::Said(why.to_string()))?;
+        stampers.page(&clock)?;
     }
     let mut written = args.output.as_deref().map(Rewritten::create).transpose()?;
     let mut out = BufWriter::new(out);

@@ -17,7 +17,7 @@ struct Answer {
     waited_ns: i64,
     status: Option<&'static str>,
     bound_ns: Option<i64>,
-    max_bound_ns: i64,
+    max_bound_ns: Option<i64>,
     why: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub fn run(args: &args::Waitsync, out: &mut dyn Write) -> Ended {
             waited_ns: waited.as_nanos_i64(),
             status: reading.map(|reading| reading.status.name()),
             bound_ns: bound.map(Span::as_nanos_up),
-            max_bound_ns: args.max_bound.as_nanos_i64(),
+            max_bound_ns: args.max_bound.map(Span::as_nanos_i64),
             why: why.clone(),
         };
         writeln!(out, "{}", json(&answer)?)?;
@@ -68,7 +68,7 @@ fn wait(
         Err(why) => return Err(Failure::Said(why.to_string())),
     };
     let left = timeout.saturating_sub(start.elapsed());
-    match clock.wait_synchronised(Some(args.max_bound), left) {
+    match clock.wait_synchronised(args.max_bound, left) {
         Ok(reading) => Ok((Some(reading), None)),
         Err(error) => match error.last {
             Ok(reading) => Ok((Some(reading), Some(short_of(&reading, args.max_bound)))),
@@ -90,16 +90,16 @@ fn by_daemon(args: &args::Waitsync) -> String {
 }
 
 /// What is missing.
-fn short_of(reading: &Reading, max_bound: Span) -> String {
-    match reading.bound() {
-        Some(bound) if bound > max_bound => {
+fn short_of(reading: &Reading, max_bound: Option<Span>) -> String {
+    match (reading.bound(), max_bound) {
+        (Some(bound), Some(max_bound)) if bound > max_bound => {
             let bound = bound.rounded_up();
             format!("the status is {}, the bound {bound}: more than {max_bound}", reading.status)
         }
-        Some(bound) => {
+        (Some(bound), _) => {
             format!("the status is {}, the bound {}", reading.status, bound.rounded_up())
         }
-        None => format!("the status is {}", reading.status),
+        (None, _) => format!("the status is {}", reading.status),
     }
 }
 

@@ -178,7 +178,10 @@ impl fmt::Display for OpenError {
                 for (i, path) in searched.iter().enumerate() {
                     write!(f, "{} {}", if i == 0 { "" } else { " or" }, path.display())?;
                 }
-                f.write_str(": start a daemon (truechimer run --server HOST, or truechimer demo)")
+                f.write_str(
+                    ": start a daemon (truechimer run --server HOST), or name the page of one that \
+                     runs (--page, $TRUECHIMER_PAGE)",
+                )
             }
             OpenError::Page(error) => error.fmt(f),
             OpenError::OtherBoot { path } => write!(

@@ -118,7 +118,9 @@ pub struct PathReport {
     pub ipdv: Spread,
     /// Jitter (RFC 3550) by the true times of sending, after the last packet, ns.
     pub jitter_ns: Option<f64>,
-    /// Its greatest value.
+    /// Its mean over all packets, ns.
+    pub jitter_mean_ns: Option<f64>,
+    /// Its greatest value, ns.
     pub jitter_max_ns: Option<f64>,
     /// Losses (RFC 7680).
     pub loss: LossReport,
@@ -159,6 +161,7 @@ impl PathReport {
             negative: path.negative,
             ipdv: Spread::of(&path.ipdv),
             jitter_ns: path.jitter.last(),
+            jitter_mean_ns: path.jitter.mean(),
             jitter_max_ns: path.jitter.max(),
             loss: LossReport::of(&path.losses),
             duplicates: path.duplicates,

@@ -9,7 +9,7 @@
 //! with nothing between, shows it. It is not subtracted, as what overlaps in the processor does not
 //! add up.
 //!
-//! Figures 12 to 15 of "The Case for Feed-Forward Clock Synchronization" are the paper's
+//! Figures 14 to 16 of "The Case for Feed-Forward Clock Synchronization" are the paper's
 //! measurements of this kind: what reading each counter takes, idle and under stress. They may be
 //! compared in shape, not in figures: it was other hardware, and another kernel.
 

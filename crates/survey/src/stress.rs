@@ -2,7 +2,7 @@
 //!
 //! Figures taken on an idle machine say little about a busy one. So the phases of the load
 //! alternate while something is measured, and each is looked at by itself: the scenario of "The
-//! Case for Feed-Forward Clock Synchronization", section V.
+//! Case for Feed-Forward Clock Synchronization", section IV-B.
 //!
 //! The network load goes over the loopback device. There it makes system calls, soft interrupts
 //! and, between processors, rescheduling interrupts; **no hardware interrupts**, as those of a

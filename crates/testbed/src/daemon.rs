@@ -208,7 +208,7 @@ impl Server {
     #[must_use]
     pub fn start(dir: &temp::Dir, arguments: &[&str]) -> Server {
         let mut command = process::command(binary::truechimer());
-        command.args(["serve", "--json"]).args(arguments);
+        command.args(["serve", "--clock", "system", "--json"]).args(arguments);
         let mut process = Process::start(command, &dir.join("serve.log"));
         process.expect_output("}\n", SOON);
         let output = process.output();

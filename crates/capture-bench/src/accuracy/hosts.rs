@@ -77,7 +77,7 @@ impl Hosts {
         let near = format!("127.0.0.1:{NTP}");
         let (wire, crooked) = (format!("{SERVER}:{NTP}"), format!("{SERVER}:{CROOKED}"));
         let mut serve = hosts.bed.sender().command(&hosts.truechimer);
-        serve.args(["serve", "--json", "--listen", &format!("0.0.0.0:{NTP}")]);
+        serve.args(["serve", "--clock", "system", "--json", "--listen", &format!("0.0.0.0:{NTP}")]);
         hosts.start("serve", serve);
         hosts.relay("crooked", &crooked, &near, "delay=2ms", "delay=1ms")?;
         let (entrance, exit) = (format!("{SERVER}:{ENTRANCE}"), format!("{NOBODY}:{EXIT}"));

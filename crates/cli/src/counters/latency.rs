@@ -51,7 +51,7 @@ Examples:
   truechimer counters latency --stress all --seconds 60 --report latency.html
   truechimer counters latency --stress cpu --samples 1M --phase 0.5 --json
 
-Figures 12 to 15 of 'The Case for Feed-Forward Clock Synchronization' are of this kind, from other
+Figures 14 to 16 of 'The Case for Feed-Forward Clock Synchronization' are of this kind, from other
 machines.
 
 Exit status: 0 (also if interrupted: with what there was by then), 2 on an error.")]

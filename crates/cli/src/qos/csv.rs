@@ -17,9 +17,11 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// The round trips that there are most of.
+/// The kind of round trip that a row shows: the most frequent one. A single first answer is none:
+/// nothing but its place says that the packet is an answer.
 pub fn most_rtts(rtts: &[RttReport]) -> Option<&RttReport> {
-    rtts.iter().max_by_key(|rtt| rtt.time.n)
+    let sound = |rtt: &&RttReport| rtt.kind != Kind::FirstAnswer || rtt.time.n > 1;
+    rtts.iter().filter(sound).max_by_key(|rtt| rtt.time.n)
 }
 
 fn spread(spread: Option<&Spread>) -> [String; 4] {
@@ -45,14 +47,14 @@ pub fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         out,
         "number,flow,point,packets,bytes,lasted_ns,packets_per_s,bits_per_s,gap_median_ns,\
          lost,loss_ratio,longest_loss,duplicates,reordered,reorder_extent_max,jitter_ns,\
-         rtt_kind,rtt_min_ns,rtt_median_ns,rtt_p99_ns,rtt_max_ns,rtt_bound_max_ns,\
+         jitter_mean_ns,jitter_max_ns,rtt_kind,rtt_n,rtt_min_ns,rtt_median_ns,rtt_p99_ns,rtt_max_ns,rtt_bound_max_ns,\
          way,delay_n,delay_min_ns,delay_median_ns,delay_p99_ns,delay_max_ns,delay_bound_max_ns,\
          delay_negative,pdv_p99_ns,ipdv_p99_ns,ambiguous"
     )?;
     for flow in &report.flows {
         for (point, seen) in report.points.iter().zip(&flow.seen) {
             let Some(seen) = seen else { continue };
-            let numbers = seen.numbers.as_ref();
+            let (numbers, rtp) = (seen.numbers.as_ref(), seen.rtp.as_ref());
             let rtt = most_rtts(&seen.rtt);
             let mut cells = vec![
                 flow.number.to_string(),
@@ -70,8 +72,11 @@ pub fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 optional(numbers.map(|n| n.copies)),
                 optional(numbers.map(|n| n.reordering.reordered)),
                 optional(numbers.and_then(|n| n.reordering.max_extent)),
-                optional(seen.rtp.as_ref().and_then(|rtp| rtp.jitter_ns)),
+                optional(rtp.and_then(|rtp| rtp.jitter_ns)),
+                optional(rtp.and_then(|rtp| rtp.jitter_mean_ns)),
+                optional(rtp.and_then(|rtp| rtp.jitter_max_ns)),
                 rtt.map_or("", |rtt| rtt_name(rtt.kind)).to_owned(),
+                optional(rtt.map(|rtt| rtt.time.n)),
             ];
             cells.extend(spread(rtt.map(|rtt| &rtt.time)));
             cells.push(optional(rtt.and_then(|rtt| rtt.bound_max_ns)));
@@ -89,8 +94,10 @@ pub fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             path.reordering.reordered.to_string(),
             optional(path.reordering.max_extent),
             optional(path.jitter_ns),
+            optional(path.jitter_mean_ns),
+            optional(path.jitter_max_ns),
         ]);
-        cells.extend(std::iter::repeat_n(String::new(), 6));
+        cells.extend(std::iter::repeat_n(String::new(), 7));
         cells.extend([way(flow).to_owned(), path.delay.n.to_string()]);
         cells.extend(spread(Some(&path.delay)));
         cells.extend([

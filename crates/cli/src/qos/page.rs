@@ -345,12 +345,13 @@ fn flows(report: &Report) -> Section {
             "max",
             "bound",
             "jitter",
+            "most",
             "ambiguous",
         ]
     } else {
         &[
-            "flow", "packets", "bytes", "gap", "lost", "share", "dup", "late", "jitter", "rtt",
-            "rtt max",
+            "flow", "packets", "bytes", "gap", "lost", "share", "dup", "late", "jitter", "most",
+            "rtts", "rtt", "rtt max",
         ]
     };
     let mut table = Table::new("Flows").head(head.iter().copied());
@@ -385,7 +386,8 @@ fn group_alone(group: &GroupReport) -> Vec<Cell> {
     let rtt = group.rtt.first().and_then(|rtts| most_rtts(rtts)).map(|rtt| &rtt.time);
     let bytes: u64 = group.seen_bytes.iter().sum();
     let mut cells = vec![Cell::count(group.packets), Cell::number(bytes as f64, Unit::Bytes)];
-    cells.extend((0..6).map(|_| Cell::missing()));
+    cells.extend((0..7).map(|_| Cell::missing()));
+    cells.push(rtt.map_or_else(Cell::missing, |rtt| Cell::count(rtt.n)));
     cells.push(seconds(rtt.and_then(|rtt| rtt.median_ns)));
     cells.push(seconds(rtt.and_then(|rtt| rtt.max_ns)));
     cells
@@ -408,6 +410,7 @@ fn group_between(group: &GroupReport) -> Vec<Cell> {
         seconds(way.delay.p99_ns),
         seconds(way.delay.max_ns),
         bound(way.bound_max_ns),
+        Cell::missing(),
         Cell::missing(),
         Cell::missing(),
     ]
@@ -433,14 +436,15 @@ fn between(flow: &FlowReport) -> Vec<Cell> {
         seconds(path.delay.p99_ns),
         seconds(path.delay.max_ns),
         bound(path.bound_max_ns),
-        float_seconds(path.jitter_ns),
+        float_seconds(path.jitter_mean_ns),
+        float_seconds(path.jitter_max_ns),
         Cell::count(path.ambiguous.iter().sum()),
     ]
 }
 
 fn alone(flow: &FlowReport) -> Vec<Cell> {
     let Some(seen) = flow.seen.iter().flatten().next() else { return Vec::new() };
-    let numbers = seen.numbers.as_ref();
+    let (numbers, rtp) = (seen.numbers.as_ref(), seen.rtp.as_ref());
     let count = |n: Option<u64>| n.map_or_else(Cell::missing, Cell::count);
     let rtt = most_rtts(&seen.rtt).map(|rtt| &rtt.time);
     vec![
@@ -451,7 +455,9 @@ fn alone(flow: &FlowReport) -> Vec<Cell> {
         ratio(numbers.and_then(|n| n.loss.ratio)),
         count(numbers.map(|n| n.copies)),
         count(numbers.map(|n| n.reordering.reordered)),
-        float_seconds(seen.rtp.as_ref().and_then(|rtp| rtp.jitter_ns)),
+        float_seconds(rtp.and_then(|rtp| rtp.jitter_mean_ns)),
+        float_seconds(rtp.and_then(|rtp| rtp.jitter_max_ns)),
+        count(rtt.map(|rtt| rtt.n)),
         seconds(rtt.and_then(|rtt| rtt.median_ns)),
         seconds(rtt.and_then(|rtt| rtt.max_ns)),
     ]

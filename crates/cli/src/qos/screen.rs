@@ -207,9 +207,24 @@ fn ways(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let two = report.points.len() == 2;
     let columns: &[&str] = if two {
-        &["packets", "lost", "dup", "late", "delay min", "median", "p99", "bound", "jitter", "rtt"]
+        &[
+            "packets",
+            "lost",
+            "dup",
+            "late",
+            "delay min",
+            "median",
+            "p99",
+            "bound",
+            "jitter",
+            "most",
+            "rtt",
+        ]
     } else {
-        &["packets", "rate", "gap", "lost", "dup", "late", "jitter", "resent", "rtt", "rtt max"]
+        &[
+            "packets", "rate", "gap", "lost", "dup", "late", "jitter", "most", "resent", "rtts",
+            "rtt", "rtt max",
+        ]
     };
     let mut rows: Vec<(u64, String, Vec<String>)> = Vec::new();
     for group in &report.groups {
@@ -260,8 +275,8 @@ fn count(n: Option<u64>) -> String {
 }
 
 fn alone(flow: &FlowReport) -> Vec<String> {
-    let Some(seen) = flow.seen.iter().flatten().next() else { return vec!["-".into(); 10] };
-    let numbers = seen.numbers.as_ref();
+    let Some(seen) = flow.seen.iter().flatten().next() else { return vec!["-".into(); 12] };
+    let (numbers, rtp) = (seen.numbers.as_ref(), seen.rtp.as_ref());
     let number = |pick: fn(&NumbersReport) -> u64| count(numbers.map(pick));
     let rtt = most_rtts(&seen.rtt).map(|rtt| &rtt.time);
     vec![
@@ -271,8 +286,10 @@ fn alone(flow: &FlowReport) -> Vec<String> {
         numbers.map_or_else(|| "-".into(), |n| share(n.loss.lost, n.loss.ratio)),
         number(|n| n.copies),
         number(|n| n.reordering.reordered),
-        float_span(seen.rtp.as_ref().and_then(|rtp| rtp.jitter_ns)),
+        float_span(rtp.and_then(|rtp| rtp.jitter_mean_ns)),
+        float_span(rtp.and_then(|rtp| rtp.jitter_max_ns)),
         count((flow.protocol == "tcp").then_some(seen.retransmitted)),
+        count(rtt.map(|rtt| rtt.n)),
         span(rtt.and_then(|rtt| rtt.median_ns)),
         span(rtt.and_then(|rtt| rtt.max_ns)),
     ]
@@ -280,12 +297,13 @@ fn alone(flow: &FlowReport) -> Vec<String> {
 
 fn group_alone(group: &GroupReport) -> Vec<String> {
     let rtt = group.rtt.first().and_then(|rtts| most_rtts(rtts)).map(|rtt| &rtt.time);
-    let mut cells = vec!["-".to_owned(); 7];
+    let mut cells = vec!["-".to_owned(); 8];
     if let Some(packets) = cells.first_mut() {
         *packets = group.packets.to_string();
     }
     cells.extend([
         count((group.protocol == "tcp").then_some(group.retransmitted)),
+        count(rtt.map(|rtt| rtt.n)),
         span(rtt.and_then(|rtt| rtt.median_ns)),
         span(rtt.and_then(|rtt| rtt.max_ns)),
     ]);
@@ -302,7 +320,7 @@ fn between(flow: &FlowReport) -> Vec<String> {
     let rtt = first_rtt(flow.seen.iter().flatten().map(|seen| seen.rtt.as_slice()));
     let Some(path) = flow.path.as_ref().filter(|path| path.way.is_some()) else {
         let mut cells = vec![packets.to_string()];
-        cells.resize(9, "-".into());
+        cells.resize(10, "-".into());
         cells.push(rtt);
         return cells;
     };
@@ -315,7 +333,8 @@ fn between(flow: &FlowReport) -> Vec<String> {
         span(path.delay.median_ns),
         span(path.delay.p99_ns),
         bound(path.bound_max_ns),
-        float_span(path.jitter_ns),
+        float_span(path.jitter_mean_ns),
+        float_span(path.jitter_max_ns),
         rtt,
     ]
 }
@@ -326,7 +345,7 @@ fn group_between(group: &GroupReport) -> Vec<String> {
     let way = group.ways.iter().max_by_key(|way| way.delay.n);
     let Some(way) = way else {
         let mut cells = vec![packets.to_string()];
-        cells.resize(9, "-".into());
+        cells.resize(10, "-".into());
         cells.push(rtt);
         return cells;
     };
@@ -340,6 +359,7 @@ fn group_between(group: &GroupReport) -> Vec<String> {
         span(way.delay.median_ns),
         span(way.delay.p99_ns),
         bound(way.bound_max_ns),
+        "-".into(),
         "-".into(),
         rtt,
     ]

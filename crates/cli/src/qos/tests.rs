@@ -154,7 +154,7 @@ fn many_small_flows_are_few_rows() {
     let file = conversations(&folder, &packets);
     let (_, text) = output(&[&file]);
     let rows = [
-        "udp 10.0.0.1:* > 10.0.0.2:7000 (60 flows)\n       60           -        -  3.00 ms  3.00 ms",
+        "udp 10.0.0.1:* > 10.0.0.2:7000 (60 flows)\n       60           -        -    60  3.00 ms  3.00 ms",
         "udp 10.0.0.2:7000 > 10.0.0.1:* (60 flows)",
         "udp 10.0.0.7:5000 > 10.0.0.8:6000",
         "… and 60 more flows of one or two packets each, 60 packets: --top 0 shows all",
@@ -179,6 +179,64 @@ fn many_small_flows_are_few_rows() {
     let page = folder.0.join("page.html").display().to_string();
     output(&[&file, "--html", &page]);
     assert!(fs::read_to_string(page).unwrap().contains("10.0.0.2:7000 (60 flows)"));
+}
+
+/// The line of figures below the first flow's name.
+fn figures(text: &str) -> Vec<String> {
+    let mut lines = text.lines().skip_while(|line| !line.contains(" > "));
+    let line = lines.nth(1).expect("a flow and its figures");
+    line.split("  ").map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
+}
+
+#[test]
+fn a_lone_first_answer_is_no_round_trip_of_its_flow() {
+    let folder = Folder::new("answer");
+    let mut packets: Vec<Said> = (0..5).map(|n| ((1, 5000), (2, 7000), n * 20)).collect();
+    packets.insert(1, ((2, 7000), (1, 5000), 7));
+    let file = conversations(&folder, &packets);
+    let (_, text) = output(&[&file]);
+    assert!(!text.contains("rtt") && !text.contains("7.00 ms"), "{text}");
+    let (_, csv) = output(&[&file, "--csv"]);
+    assert!(!csv.contains("first answer"), "{csv}");
+    // Whoever wants to know is told what it is.
+    let (_, text) = output(&[&file, "-v"]);
+    assert!(text.contains("UDP, first answer: min 7.00 ms") && text.contains("(1)"), "{text}");
+}
+
+#[test]
+fn jitter_is_of_all_packets_not_of_the_last() {
+    let folder = Folder::new("jitter");
+    // RTP of 8 kHz every 20 ms; one packet of many is 12 ms late: J rises to 12 / 16 ms, then to
+    // 1.453 ms, as the next one is on time again, and has all but vanished 100 packets later.
+    let mut file = Vec::new();
+    for word in [0xa1b2_3c4du32, 0x0004_0002, 0, 0, 65_535, 101] {
+        file.extend(word.to_le_bytes());
+    }
+    for n in 0..120u32 {
+        let ms = n * 20 + if n == 10 { 12 } else { 0 };
+        let mut packet = vec![0x45, 0, 0, 40, 0, n as u8, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1];
+        packet.extend([10, 0, 0, 2, 0x13, 0x8c, 0x13, 0x8c, 0, 20, 0, 0, 0x80, 0]);
+        packet.extend((n as u16).to_be_bytes());
+        packet.extend((n * 160).to_be_bytes());
+        packet.extend([0, 0, 0, 7]);
+        for word in [1_700_000_000 + ms / 1000, ms % 1000 * 1_000_000, 40, 40] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(packet);
+    }
+    let path = folder.0.join("rtp.pcap");
+    fs::write(&path, file).unwrap();
+    let name = path.display().to_string();
+    let (_, text) = output(&[&name, "--rtp", "5004"]);
+    let cells = figures(&text);
+    assert!(cells.contains(&"1.45 ms".to_owned()), "the greatest: {text}");
+    let (_, json) = output(&[&name, "--rtp", "5004", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rtp = &json["flows"][0]["seen"][0]["rtp"];
+    assert!(rtp["jitter_ns"].as_f64().unwrap() < 10_000.0, "{rtp}");
+    let mean = rtp["jitter_mean_ns"].as_f64().unwrap();
+    let shown = super::screen::span(Some(mean as i64)).replace('\u{a0}', " ");
+    assert!(cells.contains(&shown), "{shown} in {text}");
 }
 
 #[test]

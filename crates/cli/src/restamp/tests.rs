@@ -302,6 +302,17 @@ fn what_cannot_be_restamped_is_told() {
     assert!(told(&["-o", "-", "--list", from]).contains("standard output cannot take both"));
     assert!(told(&["--log", to, from]).starts_with(to));
     assert!(told(&["--page", to, from]).contains(to));
+    // Both may be asked for: the log's hands are taken, and then the page is looked at.
+    let log = format!("{to}.log");
+    let hand = serde_json::to_string(&used(0, 0, 0).hand).unwrap();
+    let lines = [
+        "{\"truechimer-replay\":4,\"version\":\"0.1.0\"}".into(),
+        format!("{{\"hand\":{hand}}}\n"),
+    ];
+    std::fs::write(&log, lines.join("\n")).unwrap();
+    assert!(restamp(&["--log", &log, from]).is_ok());
+    assert!(told(&["--log", &log, "--page", to, from]).contains(to));
+    std::fs::remove_file(log).unwrap();
 
     // Damage is named with its place, and leaves nothing behind.
     let mut damaged = std::fs::read(from).unwrap();

@@ -31,19 +31,20 @@ all prefixes that hold an address the longest decides. Port 123 takes root or th
 cap_net_bind_service. docs/serve.md has what each field says, and figures.
 
 --clock system serves the system clock + offset + skew x (raw clock - raw clock at the start), so
-that a test in possession of the line printed at the start knows the truth at any moment.
+that a test in possession of the line printed at the start knows the truth at any moment. It is for
+demonstrations and tests: it answers everybody who reaches it, as often as they ask.
 
 Examples:
   sudo truechimer serve --clock page --allow 192.0.2.0/24 --allow 2001:db8::/32
   truechimer serve --clock page --listen 127.0.0.1:11123 --report 10
-  truechimer serve --listen 127.0.0.1:11123 --offset -1.5s --skew-ppm 37
+  truechimer serve --clock system --listen 127.0.0.1:11123 --offset -1.5s --skew-ppm 37
 
 Signals: TERM and INT end it, with a summary of what it did.
 
 Exit status: 0 ended by a signal, 2 error (address in use, say).")]
 pub struct Serve {
     /// The clock to serve: page (that of 'truechimer run') or system (for demonstrations and tests)
-    #[arg(long, value_name = "CLOCK", default_value = "system", hide_possible_values = true)]
+    #[arg(long, value_name = "CLOCK", default_value = "page", hide_possible_values = true)]
     pub clock: Base,
     /// Where to listen: 192.0.2.1, 192.0.2.1:123, 2001:db8::1 or [2001:db8::1]:123. Without a port
     /// it is 123 with --clock page, else 11123; port 0 takes any free one; may be repeated with
@@ -161,8 +162,8 @@ impl Serve {
         };
         if let Some((name, _)) = unused.iter().find(|(_, given)| *given) {
             let served = match self.clock {
-                Base::Page => "that of the page",
-                Base::System => "the system clock, as without --clock",
+                Base::Page => "that of the page, as without --clock",
+                Base::System => "the system clock",
             };
             return Err(Failure::Said(format!(
                 "{name} goes with --clock {other} only; what is served here is {served}"

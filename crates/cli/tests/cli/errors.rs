@@ -52,11 +52,17 @@ fn what_cannot_be_meant_is_named() {
         (&["serve", "--stratum", "16"], &["--stratum"]),
         (&["serve", "--listen", "localhost"], &["--listen", "127.0.0.1:11123"]),
         (&["serve", "--skew-ppm", "fast"], &["--skew-ppm", "not a decimal number"]),
-        (&["serve", "--allow", "192.0.2.0/24"], &["--allow goes with --clock page only"]),
-        (&["serve", "--control", "none"], &["--clock page only", "the system clock"]),
-        (&["serve", "--clock", "page", "--control", "none"], &["--control none", "with --stratum"]),
+        (
+            &["serve", "--clock", "system", "--allow", "192.0.2.0/24"],
+            &["--allow goes with --clock page only"],
+        ),
+        (
+            &["serve", "--clock", "system", "--control", "none"],
+            &["--clock page only", "the system clock"],
+        ),
+        (&["serve", "--control", "none"], &["--control none", "with --stratum"]),
         (&["sources", "--control", "none"], &["--control none", "not asked"]),
-        (&["serve", "--clock", "page", "--offset", "1s"], &["--offset", "--clock system only"]),
+        (&["serve", "--offset", "1s"], &["--offset", "--clock system only", "as without --clock"]),
         (&["serve", "--allow", "192.0.2.1/24"], &["--allow", "did you mean 192.0.2.0/24?"]),
         (&["serve", "--deny", "host"], &["--deny", "'host' is no IP address"]),
         (&["serve", "--threads", "65"], &["--threads", "1..=64"]),
@@ -106,12 +112,13 @@ fn a_mistake_in_the_configuration_is_shown_with_its_line() {
 fn an_address_in_use_is_named() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
-    truechimer(&["serve", "--listen", &listen]).assert_error(&[
+    truechimer(&["serve", "--clock", "system", "--listen", &listen]).assert_error(&[
         &listen,
         "in use",
         "another address or port",
     ]);
-    truechimer(&["serve", "--listen", "192.0.2.1:0"]).assert_error(&["192.0.2.1", "--listen"]);
+    truechimer(&["serve", "--clock", "system", "--listen", "192.0.2.1:0"])
+        .assert_error(&["192.0.2.1", "--listen"]);
 }
 
 #[test]
@@ -177,7 +184,7 @@ fn wait_for_trouble(page: &str) -> Value {
 #[test]
 fn a_server_of_its_own_time_says_at_the_end_what_it_did() {
     let dir = Dir::new();
-    let listen = ["serve", "--json", "--listen", "127.0.0.1:0"];
+    let listen = ["serve", "--clock", "system", "--json", "--listen", "127.0.0.1:0"];
     let mut server = Process::start(&dir, "serve.log", &listen);
     server.wait_for("}\n");
     let ready: serde_json::Value = serde_json::from_str(&server.output()).unwrap();
@@ -200,7 +207,11 @@ fn a_server_of_its_own_time_says_at_the_end_what_it_did() {
 #[test]
 fn a_signal_ends_a_server_that_nobody_asks() {
     let dir = Dir::new();
-    let mut server = Process::start(&dir, "serve.log", &["serve", "--listen", "127.0.0.1:0"]);
+    let mut server = Process::start(
+        &dir,
+        "serve.log",
+        &["serve", "--clock", "system", "--listen", "127.0.0.1:0"],
+    );
     server.wait_for("serving on 127.0.0.1:");
     server.signal("INT");
     assert_eq!(server.wait().code(), Some(0));

@@ -20,8 +20,18 @@ struct Server {
 
 impl Server {
     fn start(dir: &Dir, listen: &str, offset: &str, skew_ppm: &str) -> Server {
-        let arguments =
-            ["serve", "--json", "--listen", listen, "--offset", offset, "--skew-ppm", skew_ppm];
+        let arguments = [
+            "serve",
+            "--clock",
+            "system",
+            "--json",
+            "--listen",
+            listen,
+            "--offset",
+            offset,
+            "--skew-ppm",
+            skew_ppm,
+        ];
         let mut process = Process::start(dir, "serve.log", &arguments);
         process.wait_for("}\n");
         let ready: Value = serde_json::from_str(&process.output()).unwrap();

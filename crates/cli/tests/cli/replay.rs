@@ -290,8 +290,11 @@ fn seconds_since_1900_are_named() {
 #[test]
 fn a_log_tells_how_far_another_estimator_is_from_it() {
     let dir = Dir::new();
-    let mut server =
-        Process::start(&dir, "serve.log", &["serve", "--json", "--listen", "127.0.0.1:0"]);
+    let mut server = Process::start(
+        &dir,
+        "serve.log",
+        &["serve", "--clock", "system", "--json", "--listen", "127.0.0.1:0"],
+    );
     server.wait_for("}\n");
     let ready: Value = serde_json::from_str(&server.output()).unwrap();
     let mut daemon = daemon(&dir, &[(ready["listen"].as_str().unwrap(), 1)]);

@@ -191,7 +191,7 @@ fn a_server_is_a_reference() {
     let server = Process::start(
         &dir,
         "serve",
-        &["serve", "--listen", "127.0.0.1:0", "--skew-ppm", "100", "--json"],
+        &["serve", "--clock", "system", "--listen", "127.0.0.1:0", "--skew-ppm", "100", "--json"],
     );
     let mut server = server;
     server.wait_for("127.0.0.1:");

@@ -274,7 +274,8 @@ fn what_cannot_work_says_why() {
     // An address in use.
     let server = serve(&dir);
     let mut again = process::command(binary::truechimer());
-    let again = again.args(["serve", "--listen", &server.address]).output().unwrap();
+    let again =
+        again.args(["serve", "--clock", "system", "--listen", &server.address]).output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(again.status.code() == Some(2) && said.contains(&server.address), "{said}");
     // A folder that we may not write to, or that is not there.

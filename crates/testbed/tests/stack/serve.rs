@@ -33,7 +33,15 @@ struct Chain {
 impl Chain {
     fn start(network: &Namespace, dir: &temp::Dir, options: &[&str]) -> Chain {
         let mut command = network.command(binary::truechimer());
-        command.args(["serve", "--listen", "127.0.0.1:11123", "--offset", "1ms"]);
+        command.args([
+            "serve",
+            "--clock",
+            "system",
+            "--listen",
+            "127.0.0.1:11123",
+            "--offset",
+            "1ms",
+        ]);
         let mut source = Process::start(command, &dir.join("source.log"));
         source.expect_output("serving on", SOON);
         let setup = Setup { network: Some(network), ..Setup::new(dir, "127.0.0.1:11123") };

@@ -16,7 +16,7 @@ const WIDTH: f64 = 0.6;
 pub fn section(found: &Latency) -> Section {
     let mut section = Section::new("How long a reading takes").text(
         "Each reading is timed by the finest counter, read with fences before and after it; all \
-         ways have their turn one after the other. Figures 12 to 15 of “The Case for Feed-Forward \
+         ways have their turn one after the other. Figures 14 to 16 of “The Case for Feed-Forward \
          Clock Synchronization” are of this kind, from other machines.",
     );
     for line in circumstances(found) {

@@ -96,12 +96,12 @@ fn seen_details(seen: &SeenReport, out: &mut dyn Write) -> io::Result<()> {
     if let Some(rtp) = &seen.rtp {
         let clock = rtp.clock_hz.map_or_else(|| "unknown".into(), |hz| format!("{hz} Hz"));
         let text = format!(
-            "ssrc {:#010x}, payload type {}, clock {clock}; jitter {}, mean {}, max {}",
+            "ssrc {:#010x}, payload type {}, clock {clock}; jitter {} on average, {} at most, {} at the end",
             rtp.ssrc,
             rtp.payload_type,
-            float_span(rtp.jitter_ns),
             float_span(rtp.jitter_mean_ns),
-            float_span(rtp.jitter_max_ns)
+            float_span(rtp.jitter_max_ns),
+            float_span(rtp.jitter_ns)
         );
         line(out, "rtp", &text)?;
         line(out, "pdv", &spread(&rtp.pdv))?;
@@ -175,8 +175,9 @@ fn path_details(report: &Report, path: &PathReport, out: &mut dyn Write) -> io::
     line(out, "one-way delay", &text)?;
     line(out, "pdv", &spread(&path.pdv))?;
     line(out, "ipdv", &spread(&path.ipdv))?;
-    let (last, max) = (float_span(path.jitter_ns), float_span(path.jitter_max_ns));
-    line(out, "jitter", &format!("{last}, max {max}"))?;
+    let [mean, max, last] =
+        [path.jitter_mean_ns, path.jitter_max_ns, path.jitter_ns].map(float_span);
+    line(out, "jitter", &format!("{mean} on average, {max} at most, {last} at the end"))?;
     loss(&path.loss, out)?;
     line(out, "duplicates", &path.duplicates.to_string())?;
     reordering(&path.reordering, out)?;
