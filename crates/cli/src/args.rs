@@ -415,7 +415,7 @@ pub struct Simulate {
     /// List the scenarios and what each is
     #[arg(long, exclusive = true)]
     pub list: bool,
-    /// Which clocks to compare, separated by commas [default: ours]
+    /// Which clocks to compare, separated by commas [default: ours; of the study case all four]
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     pub estimator: Vec<Estimator>,
     /// Where everything random comes from

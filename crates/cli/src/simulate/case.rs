@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
+use truechimer_engine::EstimatorKind;
 use truechimer_report::Section;
-use truechimer_sim::case::{CLOCKS, Experiment, experiments, page};
+use truechimer_sim::case::{CLOCKS, Experiment, Measure, experiments, name, page};
 
-use super::{command, jobs, ready, save, screen};
+use super::{affordable, command, estimators, jobs, ready, save, screen, seeds};
 use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::table::{Side, Table};
@@ -22,12 +23,11 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         (args.csv.is_some(), "--csv"),
         (args.print, "--print"),
         (args.json, "--json"),
-        (args.seeds.is_some(), "--seeds"),
-        (!args.estimator.is_empty(), "--estimator"),
     ] {
         if given {
-            let why = "not for the study 'case', which has its own scenarios, estimators and polls; it \
-                       takes --hours (of the experiments that last 28 in full), --seed, --jobs, --report";
+            let why = "not for the study 'case', which has its own scenarios and polls; it takes \
+                       --estimator, --hours (of the experiments that last 28 in full), --seed or \
+                       --seeds, --jobs, --report";
             return Err(Failure::new(option, why));
         }
     }
@@ -37,6 +37,17 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     ready(path)?;
     let scale = args.hours.map_or(1.0, |hours| hours / FULL_HOURS);
     let all = experiments(scale).map_err(|why| Failure::new("--hours", why))?;
+    let plan = Plan {
+        clocks: match args.estimator.as_slice() {
+            [] => CLOCKS.to_vec(),
+            _ => estimators(args).into_iter().map(args::Estimator::kind).collect(),
+        },
+        seeds: seeds(args),
+        width: jobs::width(args.jobs),
+    };
+    for (_, scenario) in all.iter().flat_map(|experiment| &experiment.scenarios) {
+        affordable(scenario, plan.seeds.len())?;
+    }
     // How long it takes is a matter of the virtual hours; a terminal that cannot be written to is
     // nobody's loss.
     let hours: Vec<f64> = all.iter().map(Experiment::hours).collect();
@@ -45,14 +56,15 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     let progress = &mut io::stderr();
     let _ = writeln!(
         progress,
-        "{} experiments, {whole:.0} virtual hours under {} clocks each; after the first it is said how \
-         long the others will take",
+        "{} experiments, {whole:.0} virtual hours under {} clocks with {} seeds each; after the first it \
+         is said how long the others will take",
         all.len(),
-        CLOCKS.len()
+        plan.clocks.len(),
+        plan.seeds.len()
     );
     let mut sections = Vec::new();
     for (number, (experiment, hours)) in all.iter().zip(&hours).enumerate() {
-        sections.push(section(experiment, args, out)?);
+        sections.push(section(experiment, &plan, out)?);
         out.flush()?;
         done += hours;
         if number + 1 < all.len() {
@@ -80,29 +92,36 @@ fn about(seconds: f64) -> String {
     }
 }
 
-fn section(
-    experiment: &Experiment,
-    args: &args::Simulate,
-    out: &mut dyn Write,
-) -> Result<Section, Failure> {
+/// What is run in each scenario.
+struct Plan {
+    clocks: Vec<EstimatorKind>,
+    seeds: Vec<u64>,
+    /// How many scenarios at once.
+    width: usize,
+}
+
+fn section(experiment: &Experiment, plan: &Plan, out: &mut dyn Write) -> Result<Section, Failure> {
     writeln!(out, "{}", experiment.title)?;
-    let mut table = Table::new(&[
-        ("rms of the error, µs", Side::Left),
-        ("ours", Side::Right),
-        ("published", Side::Right),
-        ("ntp-pll", Side::Right),
-        ("pi", Side::Right),
-    ]);
+    let clocks = plan.clocks.iter().map(|clock| (name(*clock), Side::Right));
+    let head: Vec<_> =
+        std::iter::once(("rms of the error, µs", Side::Left)).chain(clocks).collect();
+    let mut table = Table::new(&head);
     let mut outcomes = Vec::new();
     jobs::each(
         &experiment.scenarios,
-        jobs::width(args.jobs),
-        |(_, scenario)| experiment.run(scenario, args.seed),
+        plan.width,
+        |(_, scenario)| experiment.run(scenario, &plan.clocks, &plan.seeds),
         |(label, scenario), clocks| {
             let clocks = clocks.map_err(|why| Failure::new(&scenario.name, why))?;
             let label = if label.is_empty() { &scenario.name } else { label };
-            let rms = clocks.iter().map(|clock| screen::number(clock.rms_us()));
-            table.row(std::iter::once(format!("  {label}")).chain(rms).collect());
+            for measure in Measure::ALL {
+                let first = match measure {
+                    Measure::Absolute => format!("  {label}"),
+                    other => format!("    {}", other.name()),
+                };
+                let cells = clocks.iter().map(|clock| screen::number(clock.rms_us(measure)));
+                table.row(std::iter::once(first).chain(cells).collect());
+            }
             outcomes.push(clocks);
             Ok::<(), Failure>(())
         },

@@ -133,12 +133,12 @@ pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Resul
     writeln!(out)
 }
 
-/// Three digits, or as many as stand before the point.
+/// Three digits, or as many as stand before the point; below 0.1 those down to a thousandth.
 pub fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "-".into(),
         0.0 => "0".into(),
-        small if small < 0.995 => format!("{value:.2}"),
+        small if small < 0.0995 => format!("{value:.3}"),
         small if small < 9.995 => format!("{value:.2}"),
         middle if middle < 99.95 => format!("{value:.1}"),
         large if large < 999_999.5 => format!("{value:.0}"),
