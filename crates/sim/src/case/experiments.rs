@@ -61,10 +61,10 @@ pub fn experiments(scale: f64) -> Result<Vec<Experiment>, ScenarioError> {
                    brings them together. ours measures the walk, and averages for as long as that \
                    allows.",
             scenarios: vec![
-                ("1e-9".into(), scaled(known("lan")?, 28.0)?),
-                ("1e-10".into(), scaled(steady.clone(), 28.0)?),
+                ("1e-9/√s".into(), scaled(known("lan")?, 28.0)?),
+                ("1e-10/√s".into(), scaled(steady.clone(), 28.0)?),
             ],
-            apart: "oscillator's walk, /√s",
+            apart: "oscillator's walk",
             shows: Shows::Error,
         },
         Experiment {

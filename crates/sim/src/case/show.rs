@@ -103,17 +103,17 @@ fn rms(rows: &[(&str, &[Outcome])], of: &str) -> Table {
          of one",
         if seeds == 1 { "" } else { "s" }
     );
-    let head = std::iter::once(String::new()).chain(["clock".into()]).chain(
-        Measure::ALL
-            .iter()
-            .flat_map(|m| [m.name().to_owned(), "least".to_owned(), "greatest".to_owned()]),
-    );
+    let head = std::iter::once(String::new())
+        .chain(["clock".into()])
+        .chain(Measure::ALL.iter().flat_map(|m| [m.name().to_owned(), "one seed".to_owned()]));
     let mut table = Table::new(&caption).head(head);
     for (label, outcomes) in rows {
         for outcome in *outcomes {
             let cells = Measure::ALL.iter().flat_map(|measure| {
                 let (least, most) = outcome.range_us(*measure);
-                [outcome.rms_us(*measure), least, most].map(seconds)
+                let show = |us: f64| Unit::Seconds.show(us * 1e-6, 3);
+                let range = Cell::text(format!("{} … {}", show(least), show(most)));
+                [seconds(outcome.rms_us(*measure)), range]
             });
             let cells = std::iter::once(Cell::text(name(outcome.clock))).chain(cells);
             table = table.row(*label, cells);
