@@ -8,16 +8,11 @@ use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use truechimer_capture::layers::{Journey, Layer, Layers};
+use truechimer_testbed::lacking::{Lacking, or_skip};
 
-/// The layers of loopback, or a word on why not: it takes rights that not everybody has.
+/// The layers of loopback, unless the calling test is skipped: it takes rights that not everybody has.
 fn open() -> Option<Layers> {
-    match Layers::open("lo") {
-        Ok(layers) => Some(layers),
-        Err(error) => {
-            println!("SKIPPED layers: {error}");
-            None
-        }
-    }
+    or_skip(Layers::open("lo").map_err(|error| Lacking(error.to_string())))
 }
 
 /// The journeys of packets to this port, until there are `wanted`.
@@ -299,12 +294,14 @@ fn what_the_kernel_answers_itself_is_read_by_nobody() {
 
 #[test]
 fn the_interface_is_that_of_the_thread_s_own_namespace() {
-    let inside = std::thread::spawn(|| {
+    let name = std::thread::current().name().unwrap_or("layers").to_owned();
+    let inside = std::thread::Builder::new().name(name).spawn(|| {
         // SAFETY: it is about this thread alone, which does nothing else.
-        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-            println!("SKIPPED: no network namespace: {}", std::io::Error::last_os_error());
-            return;
-        }
+        let namespace = match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+            0 => Ok(()),
+            _ => Err(Lacking(format!("no network namespace: {}", std::io::Error::last_os_error()))),
+        };
+        let Some(()) = or_skip(namespace) else { return };
         let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
         assert!(up.unwrap().success());
         let Some(mut layers) = open() else { return };
@@ -314,5 +311,5 @@ fn the_interface_is_that_of_the_thread_s_own_namespace() {
         none_is_mistaken(&found, &reads);
         assert_eq!(found.len(), 5);
     });
-    inside.join().unwrap();
+    inside.unwrap().join().unwrap();
 }

@@ -6,11 +6,15 @@
 //! network, so that it wins most rounds. Its clock drives the group's, which is the drift that the
 //! paper reports; with [`Tie::Steered`] the members' reports of UTC take it away.
 //!
-//! ```ignore
+//! ```no_run
+//! # use truechimer_group_bench::drift::{Plan, Tie, simulate};
+//! # fn main() -> Result<(), truechimer_group::SettingsError> {
 //! let plan = Plan { seconds: 2 * 86_400, ..Plan::default() };
 //! let paper = simulate(&plan, Tie::Published)?;
 //! let ours = simulate(&plan, Tie::Steered)?;
 //! // Plot sample.group_ns (ours and paper's) and sample.bound_ns as the band over sample.seconds.
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! Nothing is random but by the seed: the same plan gives the same series everywhere.

@@ -1,23 +1,13 @@
 //! Against libpcap itself; where it is not installed, these say so and pass.
 
-use std::io::Write;
-
 use proptest::prelude::*;
+use truechimer_testbed::lacking::{Lacking, or_skip};
 
 use super::*;
 
 /// The library, unless the calling test is skipped.
 fn library() -> Option<&'static library::Library> {
-    match library::get() {
-        Ok(library) => Some(library),
-        Err(why) => {
-            let thread = std::thread::current();
-            let test = thread.name().unwrap_or("a test");
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "{test} cannot run: {why}");
-            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
-            None
-        }
-    }
+    or_skip(library::get().map_err(|why| Lacking(why.to_string())))
 }
 
 fn refused(text: &str) -> (Option<usize>, String) {

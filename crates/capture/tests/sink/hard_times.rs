@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use truechimer_capture::sink::{CaptureFile, Sink, SinkError};
 use truechimer_pcapng::Frames;
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_timehands::Status;
 
 use super::{change, facts, frame, options, packet, stamped, story, tshark};
@@ -18,8 +19,18 @@ use crate::made::Scratch;
 /// Names the directory that the process is to work in.
 const DIRECTORY: &str = "TRUECHIMER_TEST_SINK";
 
+/// The directory to work in, if this is the calling test's own process.
 fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
+}
+
+/// Arguments and environment by which this test program runs the calling test once more, to work
+/// in this directory.
+fn again(command: &mut Command, directory: &Path) {
+    let thread = std::thread::current();
+    let name = thread.name().expect("tests have names");
+    command.args(["--exact", name, "--nocapture", "--test-threads", "1"]);
+    command.env(DIRECTORY, directory);
 }
 
 fn this() -> PathBuf {
@@ -35,10 +46,7 @@ fn packets(path: &Path) -> (Vec<i64>, bool) {
     (times, frames.torn().is_some())
 }
 
-#[test]
-#[ignore = "run by a_full_disk_costs_only_what_does_not_fit"]
-fn fill_a_disk() {
-    let Some(directory) = directory() else { return };
+fn fill_a_disk(directory: &Path) {
     let (path, ballast) = (directory.join("full.pcapng"), directory.join("ballast"));
     std::fs::write(&ballast, vec![0; 300 << 10]).unwrap();
     let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
@@ -85,21 +93,21 @@ fn fill_a_disk() {
 
 #[test]
 fn a_full_disk_costs_only_what_does_not_fit() {
+    if let Some(directory) = directory() {
+        return fill_a_disk(&directory);
+    }
     let scratch = Scratch::new();
     // A file system of half a MiB that nobody else sees.
     let script = r#"mount -t tmpfs -o size=512k none "$0" && exec "$@""#;
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-c", script])
-        .arg(&scratch.0)
-        .arg(this())
-        .args(["--ignored", "--exact", "hard_times::fill_a_disk", "--nocapture"])
-        .env(DIRECTORY, &scratch.0)
-        .output()
-        .unwrap();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-rm", "sh", "-c", script]).arg(&scratch.0).arg(this());
+    again(&mut unshare, &scratch.0);
+    let output = unshare.output().unwrap();
     let (said, why) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if why.contains("unshare: ") || why.contains("mount: ") {
-        eprintln!("SKIPPED: no file system of our own: {why}");
+        let lacking = Lacking(format!("no file system of our own: {}", why.trim()));
+        let _: Option<()> = or_skip(Err(lacking));
         return;
     }
     assert!(output.status.success() && said.contains("filled and freed"), "{said}{why}");
@@ -115,10 +123,7 @@ fn a_device_that_is_always_full_is_named() {
     assert_eq!((sink.written().packets, sink.written().unwritten), (0, 1));
 }
 
-#[test]
-#[ignore = "run by killed_in_the_midst_it_can_be_read"]
-fn write_for_ever() {
-    let Some(directory) = directory() else { return };
+fn write_for_ever(directory: &Path) {
     let mut sink = CaptureFile::create(&facts(), options(&directory.join("killed"))).unwrap();
     let data = frame(150);
     for n in 0.. {
@@ -131,14 +136,14 @@ fn write_for_ever() {
 
 #[test]
 fn killed_in_the_midst_it_can_be_read() {
+    if let Some(directory) = directory() {
+        return write_for_ever(&directory);
+    }
     let scratch = Scratch::new();
     let path = scratch.file("killed");
-    let mut child = Command::new(this())
-        .args(["--ignored", "--exact", "hard_times::write_for_ever"])
-        .env(DIRECTORY, &scratch.0)
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(this());
+    again(&mut command, &scratch.0);
+    let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
     while std::fs::metadata(&path).map_or(0, |file| file.len()) < 1 << 20 {
         std::thread::sleep(Duration::from_millis(1));
         assert!(child.try_wait().unwrap().is_none(), "it writes for ever");

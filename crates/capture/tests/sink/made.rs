@@ -8,6 +8,7 @@ use truechimer_capture::convert::{Change, Continuity, Identity, Used};
 use truechimer_capture::{
     Counted, Direction, Facts, KernelClock, Method, Packet, Quality, RawStamp, Stamped,
 };
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
 };
@@ -169,10 +170,7 @@ pub fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<String>> {
     for field in fields {
         command.args(["-e", field]);
     }
-    let Ok(output) = command.output() else {
-        eprintln!("SKIPPED: tshark is not here");
-        return None;
-    };
+    let output = or_skip(command.output().map_err(|_| Lacking("tshark is not here".into())))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
@@ -180,10 +178,8 @@ pub fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<String>> {
 
 /// What capinfos says of a file.
 pub fn capinfos(file: &Path) -> Option<String> {
-    let Ok(output) = Command::new("capinfos").arg(file).output() else {
-        eprintln!("SKIPPED: capinfos is not here");
-        return None;
-    };
+    let output = Command::new("capinfos").arg(file).output();
+    let output = or_skip(output.map_err(|_| Lacking("capinfos is not here".into())))?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8(output.stdout).unwrap())
 }

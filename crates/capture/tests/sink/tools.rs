@@ -8,6 +8,7 @@ use std::process::Command;
 use truechimer_capture::sink::{CaptureFile, Sink};
 use truechimer_pcapng::records::{self, Record};
 use truechimer_pcapng::{Blocks, Content, Section, code};
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_timehands::Status;
 
 use crate::made::{Scratch, change, facts, frame, packet, stamped};
@@ -65,10 +66,9 @@ fn records_survive_the_tools_of_others() {
         (&["tshark", "-r", one, "-w", to], (10, 10, 2)),
         (&["tshark", "-r", one, "-Y", "frame.number > 7", "-w", to], (3, 3, 2)),
     ] {
-        let Ok(output) = Command::new(words[0]).args(&words[1..]).output() else {
-            eprintln!("SKIPPED: {} is not here", words[0]);
-            continue;
-        };
+        let output = Command::new(words[0]).args(&words[1..]).output();
+        let lacking = |_| Lacking(format!("{} is not here", words[0]));
+        let Some(output) = or_skip(output.map_err(lacking)) else { continue };
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(left(&out), expected, "{words:?}");
     }

@@ -10,10 +10,11 @@ mod taking;
 use std::time::{Duration, Instant};
 
 use bed::{FAR, NEAR, Sender, frame, monotonic, number, until, with_wire};
-use truechimer_capture::filter::Filter;
+use truechimer_capture::filter::{Filter, FilterError};
 use truechimer_capture::xdp::{Mode, StampAt, XdpCounts, XdpOptions, XdpTap};
 use truechimer_capture::{Direction, KernelClock, Method, Next, RawStamp, Tap};
 use truechimer_counter::{Choice, Counter};
+use truechimer_testbed::lacking::{Lacking, or_skip};
 
 /// Frames that fit the queue of a virtual wire.
 const BURST: usize = 64;
@@ -314,10 +315,9 @@ fn what_does_not_fit_is_counted_exactly() {
 #[test]
 fn the_filter_decides_what_is_handed_on() {
     with_wire(1, || {
-        let filter = match Filter::compile("udp src port 1024 or greater 1200", None, 1, 262_144) {
-            Ok(filter) => filter,
-            Err(error) => return println!("SKIPPED {error}"),
-        };
+        let filter = Filter::compile("udp src port 1024 or greater 1200", None, 1, 262_144);
+        let lacking = |error: FilterError| Lacking(error.to_string());
+        let Some(filter) = or_skip(filter.map_err(lacking)) else { return };
         let wish = XdpOptions { filter: Some(filter), snap_length: 60, ..options() };
         let mut tap = XdpTap::open(&wish).unwrap();
         let frames: Vec<_> = (0..300).map(|n| frame(n, 100 + n as usize * 4)).collect();

@@ -6,9 +6,10 @@ use super::bed::{FAR, NEAR, Sender, frame, ip, monotonic, number, until, with_wi
 use super::copies::Heard;
 use super::life::is_gone;
 use super::{BURST, drain, exchange, exchange_some, lengths, options};
-use truechimer_capture::filter::Filter;
+use truechimer_capture::filter::{Filter, FilterError};
 use truechimer_capture::xdp::{Mode, StampAt, XdpOptions, XdpTap, open};
 use truechimer_capture::{KernelClock, Method, Next, RawStamp, Tap};
+use truechimer_testbed::lacking::{Lacking, or_skip};
 
 #[test]
 fn a_wire_without_zero_copy_is_copied_from_and_nothing_passes() {
@@ -105,10 +106,9 @@ fn one_queue_of_several_is_copied_from_and_the_other_passes() {
 #[test]
 fn copies_are_filtered_and_cut() {
     with_wire(1, || {
-        let filter = match Filter::compile("greater 1200", None, 1, 262_144) {
-            Ok(filter) => filter,
-            Err(error) => return println!("SKIPPED {error}"),
-        };
+        let filter = Filter::compile("greater 1200", None, 1, 262_144);
+        let lacking = |error: FilterError| Lacking(error.to_string());
+        let Some(filter) = or_skip(filter.map_err(lacking)) else { return };
         let wish = XdpOptions { filter: Some(filter), snap_length: 60, ..options() };
         let mut tap = open(&wish).unwrap();
         let frames = lengths();

@@ -330,7 +330,7 @@ mod longer {
     const LIMIT: usize = 60_000_000;
 
     #[test]
-    #[ignore = "long"]
+    #[ignore = "many minutes: scripts/test long"]
     fn more_threads_than_are_remembered() {
         let mut case = Case { threads: 3, ..Case::small() };
         case.group.threads = 1;
@@ -342,7 +342,6 @@ mod longer {
     }
 
     #[test]
-    #[ignore = "long"]
     fn two_threads_and_a_crash() {
         let case = Case { threads: 2, ..ranked() };
         let budget = Budget { rounds: 1, crashes: 1, ..Budget::NONE };
@@ -352,20 +351,20 @@ mod longer {
     /// With one read while things happen, by any replica at any moment. With as many as there are
     /// rounds there are more states than can be gone through.
     #[test]
-    #[ignore = "long"]
+    #[ignore = "many minutes: scripts/test long"]
     fn a_restart_at_any_moment() {
         holds("restart", ranked(), restart(1), ALL, LIMIT);
     }
 
     #[test]
-    #[ignore = "long"]
+    #[ignore = "many minutes: scripts/test long"]
     fn a_partition_and_its_end_at_any_moment() {
         holds("partition and heal", ranked(), partition(1), ALL, LIMIT);
     }
 
     /// And somebody reads in between, or waits for a majority.
     #[test]
-    #[ignore = "long"]
+    #[ignore = "many minutes: scripts/test long"]
     fn nodes_that_are_not_told() {
         for node in [0, 1, 2] {
             for (told, ordered) in UNTOLD {
@@ -379,14 +378,13 @@ mod longer {
     }
 
     #[test]
-    #[ignore = "long"]
     fn replies_over_a_partition() {
         let budget = Budget { rounds: 1, commits: 1, parts: 1, late: true, ..Budget::NONE };
         holds("commit and partition", ranked(), budget, ALL, LIMIT);
     }
 
     #[test]
-    #[ignore = "long"]
+    #[ignore = "many minutes: scripts/test long"]
     fn a_group_forms_in_any_order() {
         let case = Rc::new(ranked());
         let start = World::new(&case, Budget { rounds: 1, restarts: 3, ..Budget::NONE });

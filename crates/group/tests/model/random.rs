@@ -290,13 +290,13 @@ fn seeds(own: std::ops::Range<u64>) -> std::ops::Range<u64> {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "many minutes: scripts/test long"]
 fn longer_random_runs() {
     runs(seeds(1_000..1_400), 20_000, false);
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "many minutes: scripts/test long"]
 fn longer_random_runs_where_not_all_are_told() {
     runs(seeds(1_000..1_400), 20_000, true);
 }
