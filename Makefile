@@ -52,8 +52,8 @@ figures: have-cargo ## docs/capture/ and docs/group/ anew (as root; hours, with 
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
 
-soak: have-cargo ## the tests against real servers, and in virtual machines, for an hour (SECONDS_LONG=n for another time)
-	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test stack vm
+soak: have-cargo ## property tests with other cases, the tests against real servers and in virtual machines, for an hour (SECONDS_LONG=n for another time)
+	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test random stack vm
 	@$(CARGO) run --release -p truechimer-group-bench -- soak --seconds $(SECONDS_LONG)
 
 lint: have-cargo ## formatting, clippy and the documentation, all warnings being errors
