@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use truechimer_report::{Histogram, Unit};
 
 use crate::options::Options;
+use truechimer_outcome::verdict::Verdict;
+
 use crate::outcome::{Failure, Figure, Goal, Grid, Outcome};
 use crate::stats::{Spread, median, range, show_ns};
 use hosts::{Hosts, Road};
@@ -143,12 +145,16 @@ fn outcome(cases: &[Case], missing: &[(&str, Failure)]) -> Outcome {
             show_ns(spread.most),
             format!("{} – {}", show_ns(range(&truth).0), show_ns(median(&truth))),
         ]);
-        outcome.goals.push(Goal {
-            name: format!("delays within their bounds: {name}"),
-            wanted: "all".to_owned(),
-            measured: format!("{inside} of {}", case.judged.len()),
-            met: (!case.judged.is_empty()).then_some(inside == case.judged.len()),
-        });
+        let mut goal = Goal::counted(
+            &format!("delays within their bounds: {name}"),
+            "all",
+            format!("{inside} of {}", case.judged.len()),
+            inside == case.judged.len(),
+        );
+        if case.judged.is_empty() {
+            goal.verdict = Verdict::all([]);
+        }
+        outcome.goals.push(goal);
         errors = errors.values(&name, error.iter().map(|ns| ns * 1e-9));
     }
     outcome.grids.push(grid);

@@ -27,7 +27,10 @@ pub const NAME: &str = "truechimer-capture-bench";
 Root is needed, for BPF and network namespaces; all traffic stays in namespaces that vanish with
 the program. Everything that is compared has its turn in every round.
 
-Exit status: 0 all goals are met, 1 one is not, 2 error.")]
+Figures by the clock are judged by an interval over the rounds that holds the true median with
+95 %, which takes six; where it does not say, nothing is judged.
+
+Exit status: 0 no goal was missed, 1 one was, 2 error.")]
 pub struct CommandLine {
     /// What to measure.
     #[command(subcommand)]
@@ -129,7 +132,7 @@ pub struct Asked {
     /// Only these parts of the rates
     #[arg(long, value_name = "PART,...", value_delimiter = ',', value_enum)]
     parts: Vec<Part>,
-    /// The command truechimer [default: as Cargo builds it]
+    /// The command truechimer [default: beside this program]
     #[arg(long, value_name = "PATH")]
     truechimer: Option<PathBuf>,
     /// Say nothing on the way
@@ -139,18 +142,25 @@ pub struct Asked {
 
 impl Asked {
     /// What that means for a measurement.
-    #[must_use]
-    pub fn options(&self) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// Where the command is not there.
+    pub fn options(&self) -> Result<Options, Failure> {
+        Ok(Options {
             quick: self.quick,
-            truechimer: self.truechimer.clone().unwrap_or_else(binary::truechimer),
+            truechimer: command(self.truechimer.as_deref())?,
             rounds: self.rounds.map(usize::from),
             sizes: self.sizes.iter().copied().map(usize::from).collect(),
             only: self.only.clone(),
             parts: self.parts.clone(),
             progress: !self.quiet,
-        }
+        })
     }
+}
+
+/// The command truechimer: this one, or that beside this program.
+fn command(named: Option<&std::path::Path>) -> Result<PathBuf, Failure> {
+    binary::named_or_found(named, "truechimer").map_err(|lacking| Failure(lacking.0))
 }
 
 /// How the report begins.
@@ -168,7 +178,7 @@ pub struct Once {
     /// How many trials, one after the other
     #[arg(long, default_value_t = 1)]
     times: u32,
-    /// The command truechimer [default: as Cargo builds it]
+    /// The command truechimer [default: beside this program]
     #[arg(long, value_name = "PATH")]
     truechimer: Option<PathBuf>,
 }
@@ -184,7 +194,7 @@ impl Once {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
             Failure(format!("no program `{}`; there are: {}", self.tool, names.join(", ")))
         })?;
-        let truechimer = self.truechimer.clone().unwrap_or_else(binary::truechimer);
+        let truechimer = command(self.truechimer.as_deref())?;
         let stage = Stage::new(1, &truechimer)?;
         for _ in 0..self.times {
             let trial = stage.trial(tool, &self.order, false)?;

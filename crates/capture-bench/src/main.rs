@@ -26,10 +26,11 @@ use crate::args::{CommandLine, Measure, What};
 use crate::outcome::Failure;
 
 fn main() -> ExitCode {
-    program::exit_code(args::NAME, run(&CommandLine::parse()))
+    let line = CommandLine::parse();
+    program::run(args::NAME, || run(&line))
 }
 
-/// Whether all goals were met.
+/// Whether no goal was missed.
 fn run(line: &CommandLine) -> Result<bool, Failure> {
     let (measures, asked): (&[_], &args::Asked) = match &line.what {
         What::Overhead(asked) => (&[Measure::Overhead], asked),
@@ -46,7 +47,7 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
             return Ok(true);
         }
     };
-    let options = asked.options();
+    let options = asked.options()?;
     let mut outcomes = Vec::new();
     for measure in measures {
         let outcome = match measure {

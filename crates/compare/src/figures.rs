@@ -55,6 +55,26 @@ impl Figures {
         }
     }
 
+    /// Of several rounds: counts are added, everything else is the median of the rounds that have
+    /// readings.
+    #[must_use]
+    pub fn over(rounds: &[Figures]) -> Figures {
+        let some: Vec<&Figures> = rounds.iter().filter(|one| one.readings > 0).collect();
+        let of = |part: fn(&Figures) -> f64| {
+            median(&some.iter().map(|one| part(one)).collect::<Vec<_>>())
+        };
+        let sum = |part: fn(&Figures) -> usize| some.iter().map(|one| part(one)).sum();
+        Figures {
+            readings: sum(|one| one.readings),
+            rms: of(|one| one.rms),
+            spread: Spread::median(&some.iter().map(|one| one.spread).collect::<Vec<_>>()),
+            mean: of(|one| one.mean),
+            bounded: sum(|one| one.bounded),
+            inside: sum(|one| one.inside),
+            bound: of(|one| one.bound),
+        }
+    }
+
     /// The share of the readings with a bound that were within it; not a number of none.
     #[must_use]
     pub fn inside_share(&self) -> f64 {
@@ -98,7 +118,12 @@ mod tests {
         assert!((figures.rms - (25.0_f64 / 3.0).sqrt()).abs() < 1e-9);
         assert_eq!((figures.spread.most, figures.bound), (4.0, 3.5));
         assert_eq!(figures.inside_share(), 0.5);
-        assert!(Figures::of(&samples, 50.0, 60.0).rms.is_nan());
+        let none = Figures::of(&samples, 50.0, 60.0);
+        assert!(none.rms.is_nan());
+        let louder = Figures { rms: figures.rms + 2.0, ..figures };
+        let over = Figures::over(&[figures, none, louder]);
+        assert_eq!((over.readings, over.bounded, over.inside), (6, 4, 2));
+        assert!((over.rms - figures.rms - 1.0).abs() < 1e-9);
     }
 
     #[test]

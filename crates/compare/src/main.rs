@@ -6,6 +6,7 @@ mod args;
 mod bed;
 mod figures;
 mod followers;
+mod goals;
 mod line;
 mod moment;
 mod scenario;
@@ -23,10 +24,11 @@ use truechimer_outcome::program;
 use crate::args::{CommandLine, What};
 
 fn main() -> ExitCode {
-    program::exit_code(args::NAME, run(&CommandLine::parse()))
+    let line = CommandLine::parse();
+    program::run(args::NAME, || run(&line))
 }
 
-/// Whether all goals were met.
+/// Whether no goal was missed.
 fn run(line: &CommandLine) -> Result<bool, Failure> {
     if let Some(What::World(order)) = &line.what {
         return world::run(order).map(|()| true);
@@ -38,8 +40,8 @@ fn run(line: &CommandLine) -> Result<bool, Failure> {
         return Ok(true);
     }
     let options = line.options()?;
-    let trials = trial::run_all(&options)?;
-    let outcomes = show::outcomes(&options, &trials);
+    let all = trial::run_all(&options)?;
+    let outcomes = show::outcomes(&options, &all);
     for outcome in &outcomes {
         line.files.print(outcome)?;
     }

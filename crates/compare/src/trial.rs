@@ -1,4 +1,4 @@
-//! One run of one scenario, with everybody in it.
+//! The rounds of all scenarios, everybody in each.
 
 use std::time::{Duration, Instant};
 
@@ -36,12 +36,19 @@ pub struct Followed {
     pub samples: Vec<Sample>,
 }
 
-/// A run.
+/// All rounds of one scenario.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub struct Runs {
     /// What happened.
     pub scenario: Scenario,
-    /// Who took part.
+    /// The rounds.
+    pub rounds: Vec<Trial>,
+}
+
+/// A round.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Who took part, always in the same order.
     pub clocks: Vec<Followed>,
     /// How well the truth is known: the median width of the readings of the clocks, ns.
     pub width_ns: f64,
@@ -50,18 +57,43 @@ pub struct Trial {
     pub bent_ns: f64,
 }
 
-/// Runs all scenarios.
+/// Runs all rounds of all scenarios. Of later rounds one that fails is left out, and said to be.
 ///
 /// # Errors
-/// Where one cannot be run.
-pub fn run_all(options: &Options) -> Result<Vec<Trial>, Failure> {
+/// Where the first round fails.
+pub fn run_all(options: &Options) -> Result<Vec<Runs>, Failure> {
     chrony::installed().map_err(|lacking| Failure(lacking.to_string()))?;
+    let new = |scenario: &Scenario| Runs { scenario: scenario.clone(), rounds: Vec::new() };
+    let mut all: Vec<Runs> = options.scenarios.iter().map(new).collect();
+    for number in 0..options.rounds {
+        match round(options, number) {
+            Ok(trials) => {
+                for (runs, trial) in all.iter_mut().zip(trials) {
+                    runs.rounds.push(trial);
+                }
+            }
+            Err(why) if number == 0 => return Err(why),
+            Err(why) => eprintln!("round {} is left out: {why}", number + 1),
+        }
+    }
+    Ok(all)
+}
+
+/// All scenarios once.
+fn round(options: &Options, number: usize) -> Result<Vec<Trial>, Failure> {
     if options.one_by_one {
-        let scenarios = options.scenarios.iter().enumerate();
-        return scenarios.map(|(n, scenario)| run(options, scenario, n == 0)).collect();
+        let mut trials: Vec<Option<Trial>> = vec![None; options.scenarios.len()];
+        for (n, place) in order(options.scenarios.len(), number).into_iter().enumerate() {
+            if let (Some(scenario), Some(trial)) =
+                (options.scenarios.get(place), trials.get_mut(place))
+            {
+                *trial = Some(run(options, scenario, number, n == 0)?);
+            }
+        }
+        return Ok(trials.into_iter().flatten().collect());
     }
     std::thread::scope(|scope| {
-        let start = |(n, scenario)| scope.spawn(move || run(options, scenario, n == 0));
+        let start = |(n, scenario)| scope.spawn(move || run(options, scenario, number, n == 0));
         let running: Vec<_> = options.scenarios.iter().enumerate().map(start).collect();
         let ended = running.into_iter().map(|thread| match thread.join() {
             Ok(trial) => trial,
@@ -71,8 +103,25 @@ pub fn run_all(options: &Options) -> Result<Vec<Trial>, Failure> {
     })
 }
 
-/// Runs one; says how far it is if it `tells`.
-fn run(options: &Options, scenario: &Scenario, tells: bool) -> Result<Trial, Failure> {
+/// In which order `count` have their turn in a round: who is first in one is last in the next, and
+/// every other round begins with another. What the place in the order does, and a load that
+/// comes or goes, is the same to all in the long run.
+fn order(count: usize, round: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.rotate_left(round / 2 % count.max(1));
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+/// Runs one scenario once; says how far it is if it `tells`.
+fn run(
+    options: &Options,
+    scenario: &Scenario,
+    round: usize,
+    tells: bool,
+) -> Result<Trial, Failure> {
     let counters = Counters::open()?;
     let begin = counters.now();
     let line = Line {
@@ -80,8 +129,10 @@ fn run(options: &Options, scenario: &Scenario, tells: bool) -> Result<Trial, Fai
         origin_unix_ns: begin.realtime_ns + AHEAD_NS,
         gain_ppb: GAIN_PPB,
     };
-    let bed = Bed::new(line, scenario.name, options.length, options.seed)?;
-    let mut followers = start(&bed, options)?;
+    let seed = options.seed.wrapping_add(round as u64);
+    let bed = Bed::new(line, scenario.name, options.length, seed)?;
+    let places = order(3 + usize::from(options.clockbound.is_some()), round);
+    let mut followers = start(&bed, options, &places)?;
     let mut clocks: Vec<Followed> = followers
         .iter()
         .map(|follower| Followed { name: follower.name().to_owned(), samples: Vec::new() })
@@ -107,25 +158,39 @@ fn run(options: &Options, scenario: &Scenario, tells: bool) -> Result<Trial, Fai
         system.push((at, (moment.realtime_ns - begin.realtime_ns) as f64 - at * 1e9));
         if tells && options.progress && told.elapsed() >= WORD {
             told = Instant::now();
-            eprintln!("{}: {:.0} of {:.0} s", scenario.name, at, options.length);
+            eprintln!(
+                "round {} of {}, {}: {:.0} of {:.0} s",
+                round + 1,
+                options.rounds,
+                scenario.name,
+                at,
+                options.length
+            );
         }
     }
+    let mut placed: Vec<(usize, Followed)> = places.into_iter().zip(clocks).collect();
+    placed.sort_by_key(|(place, _)| *place);
     Ok(Trial {
-        scenario: scenario.clone(),
-        clocks,
+        clocks: placed.into_iter().map(|(_, clock)| clock).collect(),
         width_ns: truechimer_outcome::stats::median(&widths),
         bent_ns: bent(&system),
     })
 }
 
-fn start(bed: &Bed, options: &Options) -> Result<Vec<Box<dyn Follower>>, Failure> {
-    let mut followers: Vec<Box<dyn Follower>> = vec![
-        Box::new(Truechimer::start(bed, options.poll)?),
-        Box::new(Chrony::start(bed, "chronyd", options.poll, "")?),
-        Box::new(Chrony::start(bed, "chronyd, picky", options.poll, PICKY)?),
-    ];
-    if let Some(program) = &options.clockbound {
-        followers.push(Box::new(ClockBound::start(bed, program)?));
+/// Starts the clocks of these places, one after the other.
+fn start(
+    bed: &Bed,
+    options: &Options,
+    places: &[usize],
+) -> Result<Vec<Box<dyn Follower>>, Failure> {
+    let mut followers: Vec<Box<dyn Follower>> = Vec::new();
+    for place in places {
+        followers.push(match (place, &options.clockbound) {
+            (0, _) => Box::new(Truechimer::start(bed, options.poll)?),
+            (1, _) => Box::new(Chrony::start(bed, "chronyd", options.poll, "")?),
+            (3, Some(program)) => Box::new(ClockBound::start(bed, program)?),
+            _ => Box::new(Chrony::start(bed, "chronyd, picky", options.poll, PICKY)?),
+        });
     }
     Ok(followers)
 }
@@ -141,6 +206,25 @@ fn bent(points: &[(f64, f64)]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everybody_has_every_place_alike() {
+        assert_eq!([0, 1, 2, 3].map(|round| order(3, round)[0]), [0, 2, 1, 0]);
+        for count in [1, 2, 3, 4] {
+            let mut sums = vec![0; count];
+            for round in 0..2 * count {
+                for (place, who) in order(count, round).into_iter().enumerate() {
+                    sums[who] += place;
+                }
+                // Two rounds that follow each other are each other's mirror.
+                let (one, mut other) = (order(count, round & !1), order(count, round | 1));
+                other.reverse();
+                assert_eq!(one, other);
+            }
+            assert!(sums.iter().all(|sum| *sum == sums[0]), "{count}: {sums:?}");
+        }
+        assert!(order(0, 7).is_empty());
+    }
 
     #[test]
     fn a_bend_shows() {

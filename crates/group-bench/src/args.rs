@@ -23,7 +23,10 @@ pub const NAME: &str = "truechimer-group-bench";
 Corosync is needed, and root or user namespaces; everything happens in namespaces that vanish with
 the program. What is compared has its turn in the same run.
 
-Exit status: 0 all goals are met, 1 one is not, 2 error.")]
+Figures by the clock are judged by an interval over the parts of the run that holds the true median
+with 95 %, and not at all while a sleeping thread is woken late: the machine is busy then.
+
+Exit status: 0 no goal was missed, 1 one was, 2 error.")]
 pub struct CommandLine {
     /// What to measure.
     #[command(subcommand)]
@@ -87,7 +90,7 @@ pub struct Asked {
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     count: Option<u32>,
-    /// The command truechimer [default: as Cargo builds it]
+    /// The command truechimer [default: beside this program]
     #[arg(long, value_name = "PATH")]
     truechimer: Option<PathBuf>,
     /// Say nothing on the way
@@ -126,16 +129,19 @@ pub struct Failover {
 
 impl Asked {
     /// What that means for a measurement.
-    #[must_use]
-    pub fn options(&self) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// Where the command is not there.
+    pub fn options(&self) -> Result<Options, Failure> {
+        let truechimer = binary::named_or_found(self.truechimer.as_deref(), "truechimer");
+        Ok(Options {
             quick: self.quick,
-            truechimer: self.truechimer.clone().unwrap_or_else(binary::truechimer),
+            truechimer: truechimer.map_err(|lacking| Failure(lacking.0))?,
             seed: self.seed,
             count: self.count.map(|count| count as usize),
             placement: Placement::Together,
             progress: !self.quiet,
-        }
+        })
     }
 }
 
@@ -143,10 +149,10 @@ impl Placed {
     /// What that means for a measurement.
     ///
     /// # Errors
-    /// Where the kernel does not say which processors there are.
+    /// Where the kernel does not say which processors there are, or the command is not there.
     pub fn options(&self) -> Result<Options, Failure> {
         let placement = if self.together { Placement::Together } else { Placement::apart()? };
-        Ok(Options { placement, ..self.asked.options() })
+        Ok(Options { placement, ..self.asked.options()? })
     }
 }
 

@@ -15,23 +15,24 @@ use truechimer_outcome::program::{self, say};
 use crate::args::{Asked, CommandLine, Placed, What};
 
 fn main() -> ExitCode {
-    program::exit_code(args::NAME, run(&CommandLine::parse()))
+    let line = CommandLine::parse();
+    program::run(args::NAME, || run(&line))
 }
 
-/// Whether all goals were met.
+/// Whether no goal was missed.
 fn run(line: &CommandLine) -> Result<bool, Failure> {
     match &line.what {
         What::Latency(placed) => measure(placed, &[latency::run]),
         What::Messages(placed) => measure(placed, &[messages::run]),
-        What::Skew(asked) => show(asked, vec![skew::run(&asked.options())?]),
+        What::Skew(asked) => show(asked, vec![skew::run(&asked.options()?)?]),
         What::Read(placed) => measure(placed, &[read::run]),
         What::All(placed) => measure(placed, &[latency::run, messages::run, skew::run, read::run]),
         What::Soak(long) => {
-            show(&long.asked, vec![soak::run(&long.asked.options(), &long.wanted)?])
+            show(&long.asked, vec![soak::run(&long.asked.options()?, &long.wanted)?])
         }
         What::Failover(campaign) => {
             let asked = &campaign.asked;
-            show(asked, vec![failover::run(&asked.options(), &campaign.wanted)?])
+            show(asked, vec![failover::run(&asked.options()?, &campaign.wanted)?])
         }
         What::Verify { folder } => {
             let verdict = failover::kept::verify(folder)?;

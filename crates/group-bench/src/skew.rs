@@ -95,9 +95,10 @@ impl Real {
 }
 
 /// The environment of an agent whose clock is warped from this moment on.
-fn warped(warp: &str, from: i64) -> Vec<(&'static str, String)> {
-    let library = binary::warp().display().to_string();
-    vec![("LD_PRELOAD", library), ("TRUECHIMER_WARP", format!("{warp},epoch={from}"))]
+fn warped(warp: &str, from: i64) -> Result<Vec<(&'static str, String)>, Failure> {
+    let library = binary::find("libtruechimer_warp.so").map_err(|lacking| Failure(lacking.0))?;
+    let library = library.display().to_string();
+    Ok(vec![("LD_PRELOAD", library), ("TRUECHIMER_WARP", format!("{warp},epoch={from}"))])
 }
 
 fn ring(
@@ -113,7 +114,7 @@ fn ring(
         group: format!("rotate = true\n{group}"),
         utc: utc.to_owned(),
         environment: if steered {
-            WARPS.iter().map(|(warp, ..)| warped(warp, began.1)).collect()
+            WARPS.iter().map(|(warp, ..)| warped(warp, began.1)).collect::<Result<_, _>>()?
         } else {
             Vec::new()
         },
@@ -226,12 +227,12 @@ fn outcome(runs: &[Run], paper: &[drift::Sample], ours: &[drift::Sample], plan: 
         let drift = [format!("{:.1}", drift_ppm(&run.group)), show_ns(moved)];
         let rest = run.won.iter().map(share).chain([run.different.to_string()]);
         grid.row(name.into_iter().chain(drift).chain(rest));
-        goals.push(Goal {
-            name: format!("rounds with different values, {}", run.name),
-            wanted: "0".to_owned(),
-            measured: run.different.to_string(),
-            met: Some(run.different == 0),
-        });
+        goals.push(Goal::counted(
+            &format!("rounds with different values, {}", run.name),
+            "0",
+            run.different,
+            run.different == 0,
+        ));
         json.push(json!({
             "how": run.name, "rounds": run.rounds, "drift_ppm": drift_ppm(&run.group),
             "moved_ns": moved, "won": run.won, "different": run.different,
@@ -255,20 +256,20 @@ fn outcome(runs: &[Run], paper: &[drift::Sample], ours: &[drift::Sample], plan: 
         }));
     }
     let within = ours.iter().filter(|sample| sample.within).count();
-    goals.push(Goal {
-        name: "simulated: the group's clock within each member's bound of UTC".to_owned(),
-        wanted: "always".to_owned(),
-        measured: format!("{within} of {} samples", ours.len()),
-        met: Some(within == ours.len() && !ours.is_empty()),
-    });
+    goals.push(Goal::counted(
+        "simulated: the group's clock within each member's bound of UTC",
+        "always",
+        format!("{within} of {} samples", ours.len()),
+        within == ours.len() && !ours.is_empty(),
+    ));
     for run in runs {
         let Some(out) = run.out_of_bounds else { continue };
-        goals.push(Goal {
-            name: format!("on the ring, {}: rounds outside a member's bound of UTC", run.name),
-            wanted: "0".to_owned(),
-            measured: out.to_string(),
-            met: Some(out == 0),
-        });
+        goals.push(Goal::counted(
+            &format!("on the ring, {}: rounds outside a member's bound of UTC", run.name),
+            "0",
+            out,
+            out == 0,
+        ));
     }
     figures.extend(days(paper, ours, plan));
     let last = |samples: &[drift::Sample]| samples.last().map_or(f64::NAN, |s| s.group_ns as f64);

@@ -6,6 +6,7 @@ use serde_json::json;
 use truechimer_outcome::outcome::{Failure, Figure, Goal, Grid, Outcome};
 use truechimer_outcome::plot::{Axis, Plot};
 use truechimer_outcome::stats::median;
+use truechimer_outcome::verdict::Verdict;
 use truechimer_testbed::ring::Settings;
 
 use crate::bed::{Bed, How, MEMBERS};
@@ -18,6 +19,8 @@ const THREADS: u64 = 4;
 const LOOKS: u32 = 240;
 /// The share of the time after which everything is warm.
 const WARM: f64 = 0.2;
+/// In less than this, s, an agent that has just been started is still warming up.
+const LEAST_TIME: f64 = 120.0;
 /// How much memory may have grown after that.
 const MOST_GROWTH: f64 = 1.05;
 
@@ -118,6 +121,14 @@ fn growth(looks: &[Look], of: fn(&Look) -> &[u64]) -> f64 {
     part(0.9, 1.0) / part(WARM, WARM + 0.1)
 }
 
+/// Memory is no matter of how busy a machine is, but of time.
+fn grown(agents: f64, time: f64) -> Verdict {
+    if time < LEAST_TIME || !agents.is_finite() {
+        return Verdict::Open(format!("{time:.0} s are too short, it takes {LEAST_TIME:.0}"));
+    }
+    Verdict::of(agents <= MOST_GROWTH)
+}
+
 fn outcome(looks: &[Look], time: f64) -> Outcome {
     let rates = rates(looks);
     let half = |later: bool| {
@@ -165,7 +176,7 @@ fn outcome(looks: &[Look], time: f64) -> Outcome {
             name: "growth of the largest agent".to_owned(),
             wanted: format!("≤ {MOST_GROWTH}"),
             measured: format!("{agents:.3}"),
-            met: agents.is_finite().then_some(agents <= MOST_GROWTH),
+            verdict: grown(agents, time),
         }],
         grids: vec![grid],
         figures: vec![
@@ -219,6 +230,9 @@ mod tests {
             .collect();
         assert_eq!(growth(&looks, |look| &look.agents), 1.01);
         assert_eq!(growth(&looks, |look| &look.corosyncs), 1.0);
+        assert_eq!(grown(1.01, 600.0), Verdict::Met);
+        assert_eq!(grown(1.2, 600.0), Verdict::NotMet);
+        assert_eq!(grown(1.2, 20.0).met(), None);
         assert!(rates(&looks).iter().all(|(_, rate)| (rate - 10.0).abs() < 1e-9));
         assert!(resident(std::process::id()).unwrap() > 100);
     }

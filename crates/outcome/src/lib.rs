@@ -1,10 +1,13 @@
 //! What a measurement comes to: goals, tables and plots, for people, documents and programs.
 //!
-//! The benchmarks that need a test bed of their own share it.
+//! All benchmarks share it, and with it what "met", "NOT MET" and "cannot judge" mean.
 #![forbid(unsafe_code)]
 
 pub mod files;
+pub mod interval;
 pub mod outcome;
 pub mod plot;
 pub mod program;
 pub mod stats;
+pub mod verdict;
+pub mod wakes;

@@ -5,7 +5,9 @@ use std::fmt::{self, Write};
 use serde_json::{Value, json};
 use truechimer_report::{Cell, Chart, Section, Table, Tone};
 
+use crate::interval::Interval;
 use crate::plot::Plot;
+use crate::verdict::{Control, Verdict};
 
 /// Why something cannot be measured here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,47 +37,63 @@ pub struct Goal {
     pub wanted: String,
     /// What was.
     pub measured: String,
-    /// Whether it was reached; `None` where that could not be told, for the reason in `measured`.
-    pub met: Option<bool>,
+    /// How it stands.
+    pub verdict: Verdict,
 }
 
 impl Goal {
-    /// A ratio that was to be at least `wanted`; not a number if it could not be told.
+    /// A ratio that was to be at least `wanted`, over the rounds.
     #[must_use]
-    pub fn at_least(name: &str, wanted: f64, ratio: f64) -> Goal {
-        Goal::ratio(name, "≥", wanted, ratio, ratio >= wanted)
-    }
-
-    /// A ratio that was to be at most `wanted`.
-    #[must_use]
-    pub fn at_most(name: &str, wanted: f64, ratio: f64) -> Goal {
-        Goal::ratio(name, "≤", wanted, ratio, ratio <= wanted)
-    }
-
-    fn ratio(name: &str, relation: &str, wanted: f64, ratio: f64, met: bool) -> Goal {
-        let known = ratio.is_finite();
+    pub fn at_least(name: &str, wanted: f64, ratio: &Interval) -> Goal {
         Goal {
             name: name.to_owned(),
-            wanted: format!("{relation} {wanted} ×"),
-            measured: if known { format!("{ratio:.2} ×") } else { "not measured".to_owned() },
-            met: known.then_some(met),
+            wanted: format!("≥ {wanted} ×"),
+            measured: times(ratio),
+            verdict: Verdict::at_least(wanted, ratio),
+        }
+    }
+
+    /// A ratio that was to be at most `wanted`, over the rounds.
+    #[must_use]
+    pub fn at_most(name: &str, wanted: f64, ratio: &Interval) -> Goal {
+        Goal {
+            name: name.to_owned(),
+            wanted: format!("≤ {wanted} ×"),
+            measured: times(ratio),
+            verdict: Verdict::at_most(wanted, ratio),
+        }
+    }
+
+    /// Something counted: no figure that a busy machine makes worse.
+    #[must_use]
+    pub fn counted(name: &str, wanted: &str, measured: impl fmt::Display, met: bool) -> Goal {
+        Goal {
+            name: name.to_owned(),
+            wanted: wanted.to_owned(),
+            measured: measured.to_string(),
+            verdict: Verdict::of(met),
         }
     }
 
     /// Adds what was compared.
     #[must_use]
     pub fn note(mut self, note: &str) -> Goal {
-        self.measured = format!("{} ({note})", self.measured);
+        self.measured = format!("{}; {note}", self.measured);
         self
     }
 
-    fn verdict(&self) -> &'static str {
-        match self.met {
-            Some(true) => "met",
-            Some(false) => "NOT MET",
-            None => "not measured",
-        }
+    /// Open where this control did not come out as it should have.
+    #[must_use]
+    pub fn under(mut self, control: &Control) -> Goal {
+        self.verdict = self.verdict.under(control);
+        self
     }
+}
+
+/// A ratio for people.
+#[must_use]
+pub fn times(ratio: &Interval) -> String {
+    ratio.text(|value| format!("{value:.2} ×"))
 }
 
 /// A table of words and figures; the first column names the row.
@@ -175,16 +193,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether nothing that was to be reached was missed.
+    /// Whether nothing that was to be reached was missed, as far as this run can judge.
     #[must_use]
     pub fn is_met(&self) -> bool {
-        self.goals.iter().all(|goal| goal.met != Some(false))
+        !self.goals.iter().any(|goal| goal.verdict.is_missed())
     }
 
     fn goals(&self) -> Option<Grid> {
         let mut grid = Grid::new("Goals", ["goal", "wanted", "measured", ""]);
         for goal in &self.goals {
-            grid.row([&goal.name, &goal.wanted, &goal.measured, goal.verdict()].map(str::to_owned));
+            let Goal { name, wanted, measured, verdict } = goal;
+            grid.row([name, wanted, measured, &verdict.text()]);
         }
         (!grid.rows.is_empty()).then_some(grid)
     }
@@ -249,13 +268,13 @@ impl Outcome {
         }
         let mut goals = Table::new("Goals").head(["wanted", "measured", ""]);
         for goal in &self.goals {
-            let tone = match goal.met {
-                Some(true) => Tone::Good,
-                Some(false) => Tone::Bad,
-                None => Tone::Plain,
+            let tone = match goal.verdict {
+                Verdict::Met => Tone::Good,
+                Verdict::NotMet => Tone::Bad,
+                Verdict::Open(_) => Tone::Plain,
             };
             let cells = [&goal.wanted, &goal.measured].map(|text| Cell::text(text.as_str()));
-            let verdict = Cell::text(goal.verdict()).tone(tone);
+            let verdict = Cell::text(goal.verdict.text()).tone(tone);
             goals = goals.row(goal.name.as_str(), cells.into_iter().chain([verdict]));
         }
         section.table(goals)
@@ -267,8 +286,11 @@ impl Outcome {
         let goals: Vec<Value> = self
             .goals
             .iter()
-            .map(|Goal { name, wanted, measured, met }| {
-                json!({ "goal": name, "wanted": wanted, "measured": measured, "met": met })
+            .map(|Goal { name, wanted, measured, verdict }| {
+                json!({
+                    "goal": name, "wanted": wanted, "measured": measured, "met": verdict.met(),
+                    "verdict": verdict.text(),
+                })
             })
             .collect();
         json!({ "measurement": self.name, "about": self.about, "goals": goals, "figures": self.json })
@@ -306,20 +328,30 @@ mod tests {
             name: "rate",
             title: "Rates".to_owned(),
             about: vec!["one two".to_owned()],
-            goals: vec![Goal::at_least("a", 2.0, 2.5), Goal::at_most("b", 1.0, f64::NAN)],
+            goals: vec![
+                Goal::at_least("a", 2.0, &Interval::of(&[2.5; 6])),
+                Goal::at_most("b", 1.0, &Interval::of(&[])),
+            ],
             grids: vec![grid],
             ..Outcome::default()
         }
     }
 
     #[test]
-    fn a_goal_that_could_not_be_measured_is_neither_met_nor_missed() {
+    fn a_goal_that_could_not_be_judged_is_neither_met_nor_missed() {
         let mut outcome = outcome();
-        assert_eq!(outcome.goals[1].met, None);
         assert!(outcome.is_met());
-        outcome.goals.push(Goal::at_least("c", 2.0, 1.99));
+        assert!(outcome.text().contains("not measured  cannot judge: not measured\n"));
+        assert_eq!(outcome.to_json()["goals"][1]["met"], Value::Null);
+        outcome.goals.push(Goal::at_least("c", 2.0, &Interval::of(&[1.99; 5])));
+        assert!(outcome.is_met(), "five rounds decide nothing");
+        let missed = Goal::at_least("d", 2.0, &Interval::of(&[1.99; 6]));
+        outcome.goals.push(missed.clone().under(&Err("busy".to_owned())));
+        assert!(outcome.is_met() && outcome.text().contains("cannot judge: busy"));
+        outcome.goals.push(missed);
         assert!(!outcome.is_met());
         assert!(outcome.text().contains("NOT MET"));
+        assert_eq!(outcome.to_json()["goals"][4]["met"], false);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::lacking::Lacking;
+
 /// The command `truechimer`.
 #[must_use]
 pub fn truechimer() -> PathBuf {
@@ -40,6 +42,61 @@ pub fn strict() -> PathBuf {
     beside("libtruechimer_strict.so")
 }
 
+/// A program or library of ours that a benchmark needs: in the folder of its own program, or in
+/// `TRUECHIMER_PROGRAMS`. Nothing is built for it.
+///
+/// # Errors
+/// Where it is not there, with the command that builds it.
+pub fn find(name: &str) -> Result<PathBuf, Lacking> {
+    let folder = match std::env::var_os("TRUECHIMER_PROGRAMS") {
+        Some(folder) => PathBuf::from(folder),
+        None => own_folder()?,
+    };
+    there(folder.join(name), name)
+}
+
+/// The same where the user may have named it.
+///
+/// # Errors
+/// Where it is not there.
+pub fn named_or_found(named: Option<&Path>, name: &str) -> Result<PathBuf, Lacking> {
+    match named {
+        None => find(name),
+        Some(path) if path.is_file() => {
+            std::path::absolute(path).map_err(|why| Lacking(format!("{}: {why}", path.display())))
+        }
+        Some(path) => Err(Lacking(format!("{}: no such file", path.display()))),
+    }
+}
+
+fn there(path: PathBuf, name: &str) -> Result<PathBuf, Lacking> {
+    if path.is_file() {
+        return Ok(path);
+    }
+    let package = match name {
+        "truechimer" => "truechimer-cli".to_owned(),
+        library => match library.strip_prefix("libtruechimer_").and_then(|l| l.strip_suffix(".so"))
+        {
+            Some("group") => "truechimer-group-preload".to_owned(),
+            Some(name) => format!("truechimer-{name}"),
+            None => library.to_owned(),
+        },
+    };
+    let release = if cfg!(debug_assertions) { "" } else { " --release" };
+    Err(Lacking(format!(
+        "{} is missing: build it with 'cargo build{release} -p {package}'",
+        path.display()
+    )))
+}
+
+fn own_folder() -> Result<PathBuf, Lacking> {
+    let own = std::env::current_exe()
+        .map_err(|why| Lacking(format!("the folder of this program: {why}")))?;
+    let folder = own.parent().unwrap_or(Path::new("."));
+    let above = folder.parent().filter(|_| folder.ends_with("deps"));
+    Ok(above.unwrap_or(folder).to_owned())
+}
+
 /// A program of the system, wherever daemons live: an ordinary user's path may not lead there.
 #[must_use]
 pub fn system(name: &str) -> PathBuf {
@@ -62,10 +119,7 @@ fn target() -> &'static Path {
         if let Some(folder) = std::env::var_os("TRUECHIMER_PROGRAMS") {
             return folder.into();
         }
-        let own = std::env::current_exe().expect("a test knows its own path");
-        let folder = own.parent().expect("in a folder");
-        let folder =
-            if folder.ends_with("deps") { folder.parent().expect("above deps") } else { folder };
+        let folder = own_folder().expect("a test knows its own path");
         // Cargo builds no binaries of other packages for a test. Where Cargo runs the test, let it.
         if let Some(cargo) = std::env::var_os("CARGO") {
             let mut build = Command::new(cargo);
@@ -78,6 +132,28 @@ fn target() -> &'static Path {
             let status = build.status().expect("cargo runs");
             assert!(status.success(), "the workspace does not build");
         }
-        folder.to_owned()
+        folder
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_built_is_named_with_its_command() {
+        let lacking = |name: &str| there(PathBuf::from("/nonexistent").join(name), name);
+        for (name, package) in [
+            ("truechimer", "-p truechimer-cli'"),
+            ("truechimer-testbed", "-p truechimer-testbed'"),
+            ("libtruechimer_warp.so", "-p truechimer-warp'"),
+            ("libtruechimer_group.so", "-p truechimer-group-preload'"),
+        ] {
+            let Lacking(why) = lacking(name).unwrap_err();
+            assert!(why.starts_with(&format!("/nonexistent/{name} is missing")), "{why}");
+            assert!(why.ends_with(package) && !why.contains('\n'), "{why}");
+        }
+        let named = Path::new("/nonexistent/other");
+        assert!(named_or_found(Some(named), "truechimer").is_err());
+    }
 }

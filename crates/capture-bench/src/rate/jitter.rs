@@ -1,13 +1,14 @@
 //! How far stamps are from a constant delay after the sender's own.
 
 use serde_json::{Value, json};
+use truechimer_outcome::interval::Interval;
 
 use super::JITTER;
 use crate::contest::Contest;
 use crate::generator::{Order, Source};
 use crate::outcome::{Goal, Grid, Outcome};
 use crate::peers;
-use crate::stats::{Spread, median, range, show_ns};
+use crate::stats::{Spread, range, show_ns};
 use crate::trial::Found;
 
 const SIZE: usize = 140;
@@ -143,15 +144,11 @@ impl Jitter {
         }
         outcome.grids.push(grid);
         let ratios = self.ratios(peers::PACKET, peers::TCPDUMP_NANO);
-        let (least, greatest) = range(&ratios);
-        outcome.goals.push(
-            Goal::at_most(
-                "jitter p99 of packet's stamp against tcpdump's",
-                ALLOWED,
-                median(&ratios),
-            )
-            .note(&format!("median of {} rounds, {least:.2} to {greatest:.2}", ratios.len())),
-        );
+        outcome.goals.push(Goal::at_most(
+            "jitter p99 of packet's stamp against tcpdump's",
+            ALLOWED,
+            &Interval::of(&ratios),
+        ));
     }
 
     pub(super) fn to_json(&self) -> Value {

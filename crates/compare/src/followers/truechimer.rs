@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use truechimer::Clock;
 use truechimer_outcome::outcome::Failure;
+use truechimer_testbed::binary;
 use truechimer_testbed::daemon::{Daemon, Setup};
 
 use super::{Follower, OURS, Said};
@@ -26,6 +27,7 @@ impl Truechimer {
     /// # Errors
     /// If it makes no page.
     pub fn start(bed: &Bed, poll: u32) -> Result<Truechimer, Failure> {
+        binary::find("truechimer").map_err(|lacking| Failure(lacking.0))?;
         let servers = vec![format!("{SERVER}:123")];
         let network = Some(&bed.net.client);
         let mut daemon = Setup { network, servers, poll, ..Setup::new(&bed.dir, "") }.start();

@@ -110,23 +110,19 @@ impl Report {
             .iter()
             .map(|(name, kinds)| {
                 let found = count(kinds);
-                Goal {
-                    name: (*name).to_owned(),
-                    wanted: "0".to_owned(),
-                    measured: found.to_string(),
-                    met: Some(found == 0),
-                }
+                Goal::counted(name, "0", found, found == 0)
             })
             .collect();
-        goals.push(Goal {
-            name: "fail-overs after which all nodes read again".to_owned(),
-            wanted: self.wanted.to_string(),
-            measured: match self.broken.first() {
-                None => self.recoveries.len().to_string(),
-                Some(why) => format!("{} ({why})", self.recoveries.len()),
-            },
-            met: Some(self.broken.is_empty() && self.recoveries.len() >= self.wanted as usize),
-        });
+        let measured = match self.broken.first() {
+            None => self.recoveries.len().to_string(),
+            Some(why) => format!("{} ({why})", self.recoveries.len()),
+        };
+        goals.push(Goal::counted(
+            "fail-overs after which all nodes read again",
+            &self.wanted.to_string(),
+            measured,
+            self.broken.is_empty() && self.recoveries.len() >= self.wanted as usize,
+        ));
         goals
     }
 

@@ -15,7 +15,13 @@ fn comparison_reads_everybody_against_the_same_truth() {
         return;
     }
     let mut command = Command::new(binary::compare());
-    command.args(["--scenario=quiet,loss", "--minutes=0.5", "--warm-up=10", "--poll=1"]);
+    command.args([
+        "--scenario=quiet,loss",
+        "--rounds=2",
+        "--minutes=0.3",
+        "--warm-up=8",
+        "--poll=1",
+    ]);
     let output = command.args(["--json", "--quiet"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     // Whether a goal is met is no matter here.
