@@ -555,7 +555,8 @@ pub enum BenchWhat {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Starts 'truechimer run' against a server of our own on loopback, waits for it to synchronise and
-settle into its poll interval, and then reads /proc for the given time.
+settle into its poll interval, and then reads /proc for the given time. No goal is set: what it says is
+said with the conditions it holds for.
 
 Exit status: 0, or 2 on an error.")]
 pub struct BenchDaemon {

@@ -19,7 +19,7 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::scratch::Scratch;
 use crate::show::json;
 use crate::signals;
-use crate::usage::{Memory, memory, processor_time};
+use crate::usage::{Memory, memory, processor_time, wake_ups};
 
 /// How long the start-up burst takes, after which the daemon is in its regular poll interval.
 const SETTLE: Duration = Duration::from_secs(20);
@@ -33,9 +33,19 @@ const STEP: Duration = Duration::from_millis(100);
 struct Usage {
     seconds: f64,
     poll_s: u32,
+    servers: u32,
     counter: &'static str,
+    /// How it was built: release or debug.
+    build: &'static str,
+    processors: usize,
+    /// Runnable processes of the whole machine, average of the last minute, before and after.
+    load: [Option<f64>; 2],
     resident_kib: u64,
+    anonymous_kib: u64,
+    file_kib: u64,
+    shared_kib: u64,
     peak_resident_kib: u64,
+    wake_ups_per_second: f64,
     processor_ns: u64,
     processor_percent: f64,
 }
@@ -100,12 +110,16 @@ impl Daemon {
     fn measure(&self, time: Duration, stop: &AtomicBool) -> Result<Measured, Failure> {
         let failed = |why| Failure::new("/proc", why);
         let pid = self.0.id();
+        let load = load();
         let (begun, before) = (Instant::now(), processor_time(pid).map_err(failed)?);
+        let wakes = wake_ups(pid).map_err(failed)?;
         sleep(time, stop)?;
         let after = processor_time(pid).map_err(failed)?;
         Ok(Measured {
             elapsed: begun.elapsed(),
             processor: after.saturating_sub(before),
+            wake_ups: wake_ups(pid).map_err(failed)?.saturating_sub(wakes),
+            load: [load, self::load()],
             memory: memory(pid).map_err(failed)?,
         })
     }
@@ -122,18 +136,35 @@ impl Drop for Daemon {
 struct Measured {
     elapsed: Duration,
     processor: Duration,
+    wake_ups: u64,
+    load: [Option<f64>; 2],
     memory: Memory,
+}
+
+/// Runnable processes, average of the last minute.
+fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 impl Usage {
     fn of(measured: &Measured, poll_s: u32, counter: &'static str) -> Usage {
         let seconds = measured.elapsed.as_secs_f64();
+        let Memory { resident_kib, anonymous_kib, file_kib, shared_kib, peak_kib } =
+            measured.memory;
         Usage {
             seconds,
             poll_s,
+            servers: 1,
             counter,
-            resident_kib: measured.memory.resident_kib,
-            peak_resident_kib: measured.memory.peak_kib,
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            processors: thread::available_parallelism().map_or(1, usize::from),
+            load: measured.load,
+            resident_kib,
+            anonymous_kib,
+            file_kib,
+            shared_kib,
+            peak_resident_kib: peak_kib,
+            wake_ups_per_second: measured.wake_ups as f64 / seconds,
             processor_ns: u64::try_from(measured.processor.as_nanos()).unwrap_or(u64::MAX),
             processor_percent: measured.processor.as_secs_f64() / seconds * 100.0,
         }
@@ -141,18 +172,46 @@ impl Usage {
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mib = |kib: u64| kib as f64 / 1024.0;
-        writeln!(out, "the daemon for {:.0} s at a poll of {} s:", self.seconds, self.poll_s)?;
+        let load = |load: Option<f64>| load.map_or("unknown".into(), |load| format!("{load:.2}"));
         writeln!(
             out,
-            "resident memory  {:.1} MiB (at most {:.1})",
-            mib(self.resident_kib),
-            mib(self.peak_resident_kib)
+            "the daemon for {:.0} s: {} server on loopback, asked every {} s; counter {}; no state,\n\
+             no replay log, no steering; {} build; {} processors, load {} before and {} after",
+            self.seconds,
+            self.servers,
+            self.poll_s,
+            self.counter,
+            self.build,
+            self.processors,
+            load(self.load[0]),
+            load(self.load[1]),
         )?;
         writeln!(
             out,
-            "processor        {:.4} % of a core ({:.1} ms)",
+            "memory of its own  {:.1} MiB (heap, stack, data)",
+            mib(self.anonymous_kib + self.shared_kib)
+        )?;
+        writeln!(
+            out,
+            "resident in all    {:.1} MiB, at most {:.1}: with {:.1} MiB of files, which is of its program\n\
+             {:19}and libraries what the kernel had in memory anyway; it shares them and\n\
+             {:19}takes them back, so that this differs from run to run",
+            mib(self.resident_kib),
+            mib(self.peak_resident_kib),
+            mib(self.file_kib),
+            "",
+            "",
+        )?;
+        let wakes = self.wake_ups_per_second * self.seconds;
+        writeln!(
+            out,
+            "processor          {:.4} % of a core: {:.1} ms, {:.2} wake-ups a second, {:.0} µs each; more\n\
+             {:19}where others' work has emptied the caches meanwhile",
             self.processor_percent,
-            self.processor_ns as f64 / 1e6
+            self.processor_ns as f64 / 1e6,
+            self.wake_ups_per_second,
+            self.processor_ns as f64 / 1e3 / wakes.max(1.0),
+            "",
         )
     }
 }

@@ -47,14 +47,16 @@ middle of an update. The page and all else is in a directory of its own for as l
 The goals, on all processors that were asked for: timehands scale at least 0.95 times as well as the
 bare counter; a writer of 10 kHz costs them no more than 5 % beyond what it costs the bare counter;
 with two threads they are read at least 10 times as often as the clock behind a mutex; and nobody
-waits for a writer that stands still.
+waits for a writer that stands still. The first three are judged by an interval over the rounds that
+holds the true median with 95 %, which takes six rounds, and only where the bare counter itself
+scales as it must: a busy machine cannot judge, and this says so.
 
 Examples:
   truechimer bench timehands
   truechimer bench timehands --threads 1,2,4,8,16 --rounds 50 --json
   truechimer bench timehands --report timehands.html --plot timehands.svg
 
-Exit status: 0 the goals are met, 1 one is not, 2 error.")]
+Exit status: 0 no goal was missed, 1 one was, 2 error.")]
 pub struct BenchTimehands {
     /// How many threads, and processes, read at once, one number after the other [default: 1, 2, 4,
     /// 8 … up to the number of processors]
@@ -101,7 +103,7 @@ pub fn run(args: &BenchTimehands, out: &mut dyn Write) -> Ended {
     } else {
         tables::write(&figures, out)?;
     }
-    Ok(Outcome::of(figures.goals.iter().all(|goal| goal.met != Some(false))))
+    Ok(Outcome::of(!figures.goals.iter().any(|goal| goal.verdict.is_missed())))
 }
 
 /// Measures everything.

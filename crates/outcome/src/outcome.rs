@@ -298,7 +298,8 @@ impl Outcome {
 }
 
 /// `text` in lines of at most `width` characters.
-fn wrapped(text: &str, width: usize) -> String {
+#[must_use]
+pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {

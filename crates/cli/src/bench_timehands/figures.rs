@@ -1,6 +1,8 @@
 //! What was found, and what it means for the goals.
 
 use serde::Serialize;
+use truechimer_outcome::interval::Interval;
+use truechimer_outcome::verdict::{Control, Verdict};
 
 use super::BenchTimehands;
 use super::arithmetic::{Division, Renewal, renewals};
@@ -16,6 +18,12 @@ const SCALING: f64 = 0.95;
 const FLAT: f64 = 0.95;
 /// They are read at least so many times as often as the clock behind the mutex.
 const TO_MUTEX: f64 = 10.0;
+
+/// The bare counter is to scale by this share of the processors that the readers have: what two
+/// threads of one core share is more than that, what other programs take of a busy machine less.
+const COUNTER: f64 = 0.6;
+/// This share of the updates that the busy writer is told to make it must come to.
+const WRITTEN: f64 = 0.8;
 
 /// Everything, as it is printed with `--json`.
 #[derive(Serialize)]
@@ -63,16 +71,30 @@ pub struct Measured {
 }
 
 /// A goal and how it stands.
-#[derive(Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Goal {
     /// What is wanted.
     pub what: String,
-    /// What was found.
-    pub found: f64,
+    /// What was found, over the rounds.
+    pub found: Interval,
     /// What it takes.
     pub least: f64,
-    /// None where it takes more readers than there were.
-    pub met: Option<bool>,
+    /// How it stands.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+impl Goal {
+    /// What was found, and what it takes.
+    pub fn text(&self) -> String {
+        let Interval { median, low, high, .. } = self.found;
+        let found = match (self.found.rounds, low < high && self.found.is_known()) {
+            (0, _) => "-".to_owned(),
+            (_, false) => median.to_string(),
+            (_, true) => format!("{median} ({low} to {high})"),
+        };
+        format!("{found}, at least {}", self.least)
+    }
 }
 
 impl Figures {
@@ -99,7 +121,7 @@ impl Figures {
             lock,
             division,
             renewals: renewals(),
-            goals: goals(contest, &readers, &standing),
+            goals: goals(contest, &readers, &standing, processors),
             readers,
             standing,
         }
@@ -142,47 +164,108 @@ impl Measured {
     }
 }
 
-fn goals(contest: &Contest, readers: &[u16], standing: &Standing) -> Vec<Goal> {
+fn goals(contest: &Contest, readers: &[u16], standing: &Standing, processors: usize) -> Vec<Goal> {
     let most = readers.last().copied().unwrap_or(1);
     let turn = |clock, readers, writer_hz| {
         contest.row(Turn { clock, dummy: false, who: Who::Threads, readers, writer_hz })
     };
-    // The first over the second of timehands, over the same of `other`.
-    let against = |other, first: (u16, u32), second: (u16, u32)| {
-        let of = |clock| -> Option<Vec<f64>> {
-            let (one, two) = (turn(clock, first.0, first.1)?, turn(clock, second.0, second.1)?);
-            Some(ratios(&one.rates, &two.rates))
-        };
-        of(Subject::Timehands).zip(of(other)).map_or(f64::NAN, |(a, b)| ratio_of(a, b))
+    // The first over the second.
+    let change = |clock, first: (u16, u32), second: (u16, u32)| -> Vec<f64> {
+        let rows = turn(clock, first.0, first.1).zip(turn(clock, second.0, second.1));
+        rows.map_or(Vec::new(), |(one, two)| ratios(&one.rates, &two.rates))
     };
-    let goal = |what: String, found: f64, least: f64| Goal {
+    // The same of timehands, over that of the counter.
+    let against = |first, second| {
+        let of = |clock| change(clock, first, second);
+        rounded(Interval::of_ratios(&of(Subject::Timehands), &of(Subject::Counter)))
+    };
+    let goal = |what: String, found: Interval, least: f64, control: &Control| Goal {
         what,
-        found: thousandths(found),
+        found,
         least,
-        met: (!found.is_nan()).then_some(found >= least),
+        verdict: Verdict::at_least(least, &found).under(control),
     };
     let busiest = BUSY.into_iter().max().unwrap_or(CALM);
     let scaling = match most {
-        1 => f64::NAN,
-        _ => against(Subject::Counter, (most, CALM), (1, CALM)),
+        1 => Interval::of(&[]),
+        _ => against((most, CALM), (1, CALM)),
     };
-    let to_mutex = turn(Subject::Timehands, 2, CALM)
-        .zip(turn(Subject::Mutex, 2, CALM))
-        .map_or(f64::NAN, |(ours, mutex)| ratio(&ours.rates, &mutex.rates));
+    let to_mutex = turn(Subject::Timehands, 2, CALM).zip(turn(Subject::Mutex, 2, CALM));
+    let to_mutex =
+        to_mutex.map_or_else(Vec::new, |(ours, mutex)| ratios(&ours.rates, &mutex.rates));
+    // The control: the bare counter, which nothing but the machine keeps from scaling.
+    let scaled = |readers: u16| {
+        let bare = change(Subject::Counter, (readers, CALM), (1, CALM));
+        counter_scaled(&bare, readers, processors)
+    };
+    let updates = contest.updates.iter().find(|(hz, _)| *hz == busiest).map(|(_, made)| *made);
+    let written = writer_wrote(updates.unwrap_or(f64::NAN), busiest);
+    let going = standing.timehands_readers == standing.readers;
     vec![
-        goal(format!("scaling to {most} threads, of the counter's"), scaling, SCALING),
+        goal(
+            format!("scaling to {most} threads, of the counter's"),
+            scaling,
+            SCALING,
+            &if most > 1 { scaled(most) } else { Err("it takes two threads".to_owned()) },
+        ),
         goal(
             format!("under a writer of {busiest} Hz, of the counter's"),
-            against(Subject::Counter, (most, busiest), (most, CALM)),
+            against((most, busiest), (most, CALM)),
             FLAT,
+            &scaled(most).and(written),
         ),
-        goal("reads by 2 threads, of those of the mutex".into(), to_mutex, TO_MUTEX),
         goal(
-            "readers that go on while a writer stands still".into(),
-            f64::from(standing.timehands_readers) / f64::from(standing.readers.max(1)),
-            1.0,
+            "reads by 2 threads, of those of the mutex".into(),
+            rounded(Interval::of(&to_mutex)),
+            TO_MUTEX,
+            &scaled(2),
         ),
+        Goal {
+            what: "readers that go on while a writer stands still".into(),
+            found: exactly(
+                f64::from(standing.timehands_readers) / f64::from(standing.readers.max(1)),
+            ),
+            least: 1.0,
+            verdict: Verdict::of(going),
+        },
     ]
+}
+
+/// Whether the bare counter, in each round, was read by so many threads as many times as often as
+/// by one as there are processors for them, or nearly: else they had no processors to themselves,
+/// and whatever scales here is the rest of the machine.
+fn counter_scaled(scaling: &[f64], readers: u16, processors: usize) -> Control {
+    let apart = usize::from(readers).min(processors.max(1)) as f64;
+    let found = median(scaling);
+    if readers < 2 || found >= COUNTER * apart {
+        return Ok(());
+    }
+    if found.is_nan() {
+        return Err(format!("the bare counter was not read by 1 and by {readers} threads"));
+    }
+    Err(format!(
+        "the bare counter itself scaled by {found:.2} only, with {readers} threads on {processors} \
+         processors: this machine is busy"
+    ))
+}
+
+/// Whether there was such a writer at all.
+fn writer_wrote(made: f64, wanted: u32) -> Control {
+    if made >= WRITTEN * f64::from(wanted) {
+        return Ok(());
+    }
+    Err(format!("the writer came to {made:.0} updates a second only: this machine is busy"))
+}
+
+/// What is counted, and so known.
+fn exactly(value: f64) -> Interval {
+    Interval { median: value, low: value, high: value, rounds: 1 }
+}
+
+fn rounded(interval: Interval) -> Interval {
+    let Interval { median, low, high, rounds } = interval;
+    let [median, low, high] = [median, low, high].map(thousandths);
+    Interval { median, low, high, rounds }
 }
 
 /// One over the other, round by round.
@@ -225,21 +308,22 @@ mod tests {
     use super::*;
 
     fn contest() -> Contest {
-        let row = |clock, readers, writer_hz, rates: &[f64]| Row {
+        let row = |clock, readers, writer_hz, rates: [f64; 2]| Row {
             turn: Turn { clock, dummy: false, who: Who::Threads, readers, writer_hz },
-            rates: rates.to_vec(),
+            // A slow round is slow for all.
+            rates: [rates[0], rates[1], rates[0] / 2.0].repeat(2),
             shares: vec![0.9, 1.1],
         };
         let rows = vec![
-            row(Subject::Counter, 1, CALM, &[100.0, 50.0, 100.0]),
-            row(Subject::Counter, 2, CALM, &[200.0, 100.0, 200.0]),
-            row(Subject::Counter, 2, 10_000, &[180.0, 100.0, 180.0]),
-            row(Subject::Timehands, 1, CALM, &[90.0, 45.0, 90.0]),
-            row(Subject::Timehands, 2, CALM, &[171.0, 90.0, 171.0]),
-            row(Subject::Timehands, 2, 10_000, &[153.9, 1.0, 153.9]),
-            row(Subject::Mutex, 2, CALM, &[9.0, 9.0, 9.0]),
+            row(Subject::Counter, 1, CALM, [100.0; 2]),
+            row(Subject::Counter, 2, CALM, [200.0; 2]),
+            row(Subject::Counter, 2, 10_000, [180.0; 2]),
+            row(Subject::Timehands, 1, CALM, [90.0; 2]),
+            row(Subject::Timehands, 2, CALM, [171.0; 2]),
+            row(Subject::Timehands, 2, 10_000, [153.9; 2]),
+            row(Subject::Mutex, 2, CALM, [9.0; 2]),
         ];
-        Contest { rows, updates: Vec::new() }
+        Contest { rows, updates: vec![(10_000, 9990.0)] }
     }
 
     fn standing(going: u16) -> Standing {
@@ -255,16 +339,55 @@ mod tests {
         }
     }
 
+    fn judged(contest: &Contest) -> Vec<Goal> {
+        goals(contest, &[1, 2], &standing(2), 2)
+    }
+
     #[test]
     fn goals_are_judged_by_ratios_within_rounds() {
-        let goals = goals(&contest(), &[1, 2], &standing(2));
-        let found: Vec<f64> = goals.iter().map(|goal| goal.found).collect();
+        let all = judged(&contest());
+        let found: Vec<f64> = all.iter().map(|goal| goal.found.median).collect();
         assert_eq!(found, [0.95, 1.0, 19.0, 1.0]);
-        assert!(goals.iter().all(|goal| goal.met == Some(true)));
-        let worse = super::goals(&contest(), &[1, 2], &standing(1));
-        assert_eq!(worse[3].met, Some(false));
+        assert!(all.iter().all(|goal| goal.verdict == Verdict::Met), "{all:?}");
+        let worse = goals(&contest(), &[1, 2], &standing(1), 2);
+        assert_eq!(worse[3].verdict, Verdict::NotMet);
         // One reader says nothing about scaling.
-        assert_eq!(super::goals(&contest(), &[1], &standing(2))[0].met, None);
+        assert_eq!(goals(&contest(), &[1], &standing(2), 2)[0].verdict.met(), None);
+        let mut slow = contest();
+        slow.rows[4].rates = [150.0, 150.0, 75.0].repeat(2);
+        assert_eq!(judged(&slow)[0].verdict, Verdict::NotMet);
+        // Five rounds say nothing.
+        slow.rows[4].rates.pop();
+        assert_eq!(judged(&slow)[0].verdict.met(), None);
+    }
+
+    #[test]
+    fn nothing_is_judged_by_where_the_bare_counter_does_not_scale() {
+        // As on a busy machine: two threads read less often than one, of whatever it is.
+        let mut busy = contest();
+        busy.rows[1].rates = [81.0, 40.5, 81.0].repeat(2);
+        for timehands in [40.0, 90.0, 400.0] {
+            busy.rows[4].rates = vec![timehands; 6];
+            let all = judged(&busy);
+            let reason = "the bare counter itself scaled by 0.81 only, with 2 threads on 2 \
+                          processors: this machine is busy";
+            for goal in &all[..3] {
+                assert_eq!(goal.verdict, Verdict::Open(reason.to_owned()), "{goal:?}");
+            }
+            // This is counted.
+            assert_eq!(all[3].verdict, Verdict::Met);
+        }
+        // On one processor two threads cannot scale, and need not.
+        assert_eq!(counter_scaled(&[1.0], 2, 1), Ok(()));
+        assert!(counter_scaled(&[2.2], 4, 4).is_err());
+    }
+
+    #[test]
+    fn a_writer_that_does_not_come_to_write_disturbs_nobody() {
+        let mut starved = contest();
+        starved.updates = vec![(10_000, 410.0)];
+        let goal = &judged(&starved)[1];
+        assert!(goal.verdict.text().contains("410 updates a second only"), "{goal:?}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn page(figures: &Figures) -> Page {
     let mut page = Page::new("Timehands").about(&about).version(env!("CARGO_PKG_VERSION"));
     page = page.command(&command());
     for goal in &figures.goals {
-        page = page.highlight(&goal.what, format!("{} (at least {})", goal.found, goal.least));
+        page = page.highlight(&goal.what, format!("{}; {}", goal.text(), goal.verdict.text()));
     }
     page.section(scaling(figures, "Threads", false, Who::Threads))
         .section(scaling(figures, "Threads, without the counter", true, Who::Threads))

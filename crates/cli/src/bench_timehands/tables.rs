@@ -2,12 +2,19 @@
 
 use std::io::{self, Write};
 
+use truechimer_outcome::outcome::wrapped;
+use truechimer_outcome::verdict::Verdict;
 use truechimer_report::Unit;
 
 use super::clocks::{ALL, Subject};
 use super::contest::{BUSY, CALM, Turn, Who};
 use super::figures::{Figures, Measured};
 use crate::table::{Side, Table};
+
+/// As wide as a terminal.
+const WIDTH: usize = 80;
+/// Where reasons begin.
+const INDENT: usize = 14;
 
 /// Writes all of it.
 pub fn write(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
@@ -41,13 +48,14 @@ pub fn write(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
     renewals(figures).write(out)?;
     standing(figures, out)?;
     writeln!(out)?;
+    writeln!(out, "goals: median of the rounds (interval that holds the true one with 95 %)")?;
     for goal in &figures.goals {
-        let verdict = match goal.met {
-            Some(true) => "met    ",
-            Some(false) => "NOT MET",
-            None => "no data",
-        };
-        writeln!(out, "{verdict}  {}: {} (at least {})", goal.what, goal.found, goal.least)?;
+        writeln!(out, "{:<13} {}: {}", goal.verdict.word(), goal.what, goal.text())?;
+        if let Verdict::Open(reason) = &goal.verdict {
+            for line in wrapped(reason, WIDTH - INDENT).lines() {
+                writeln!(out, "{:INDENT$}{line}", "")?;
+            }
+        }
     }
     Ok(())
 }
