@@ -27,34 +27,21 @@ accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, 
 	@$(CARGO) run --release --bin truechimer -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
 	@mv docs/accuracy.md.new docs/accuracy.md
 
-compare: have-cargo ## chronyd, ClockBound and Truechimer behind the same path, five minutes (ARGS: --minutes, --scenario ...)
+compare: have-cargo ## chronyd, ClockBound and Truechimer behind the same path, six rounds of three minutes (ARGS: --rounds, --minutes, --scenario ...)
 	@CARGO="$(CARGO)" scripts/compare $(ARGS) || [ $$? = 1 ]
 
-bench: have-cargo ## what reading the clock, stamping packets and serving time cost, and what the daemon uses
-	@$(CARGO) run --release --bin truechimer -- bench read $(ARGS)
-	@$(CARGO) run --release --bin truechimer -- counters bench $(ARGS)
-	@$(CARGO) run --release --bin truechimer -- bench timehands $(ARGS) || [ $$? = 1 ]
-	@cd bench && $(CARGO) run --release $(if $(ARGS),-- $(ARGS)) || [ $$? = 1 ]
-	@$(CARGO) run --release --bin truechimer -- bench daemon $(ARGS)
-	@$(CARGO) run --release --bin truechimer -- bench serve $(ARGS)
-	@$(CARGO) run --release -p truechimer-capture-bench -- all $(ARGS) || [ $$? = 1 ]
-	@$(CARGO) run --release -p truechimer-group-bench -- all $(ARGS) || [ $$? = 1 ]
+bench: have-cargo ## what the clock, the daemon, captures and groups cost; installs what that takes (ARGS: --quick, parts: read daemon group ...)
+	@CARGO="$(CARGO)" scripts/bench $(ARGS) || [ $$? = 1 ]
 
 figures: have-cargo ## docs/capture/ and docs/group/ anew (as root; hours, with ARGS=--quick some minutes)
-	@for measure in overhead arrival rate conversion accuracy; do \
-	    $(CARGO) run --release -p truechimer-capture-bench -- $$measure $(ARGS) \
-	        --markdown docs/capture/$$measure.md || [ $$? = 1 ] || exit; done
-	@mkdir -p docs/group
-	@for measure in latency messages skew read soak failover; do \
-	    $(CARGO) run --release -p truechimer-group-bench -- $$measure $(ARGS) \
-	        --markdown docs/group/$$measure.md || [ $$? = 1 ] || exit; done
+	@CARGO="$(CARGO)" scripts/bench figures $(ARGS) || [ $$? = 1 ]
 
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
 
 soak: have-cargo ## property tests with other cases, the tests against real servers and in virtual machines, for an hour (SECONDS_LONG=n for another time)
 	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test random stack vm
-	@$(CARGO) run --release -p truechimer-group-bench -- soak --seconds $(SECONDS_LONG)
+	@CARGO="$(CARGO)" scripts/bench soak -- --seconds $(SECONDS_LONG)
 
 lint: have-cargo ## formatting, clippy and the documentation, all warnings being errors
 	@CARGO="$(CARGO)" scripts/test lint

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What tests need from the system, installed or unpacked where that can be done without asking.
-# Sourced by scripts/test and scripts/vm; expects $target, the folder that Cargo builds into.
+# Sourced by scripts/test, scripts/bench, scripts/compare and scripts/vm; expects $target, the folder that Cargo builds into.
 
 # Daemons live in the system's folders, which an ordinary user's path may lack.
 : "${target:?}"
@@ -48,6 +48,12 @@ need_ip() {
     ip -V >/dev/null 2>&1 && return
     apt_install iproute2
     ip -V >/dev/null 2>&1 || echo "no ip (package iproute2): what needs it will be skipped"
+}
+
+need_ethtool() {
+    command -v ethtool >/dev/null && return
+    apt_install ethtool
+    command -v ethtool >/dev/null || echo "no ethtool (package ethtool): what needs it will be skipped"
 }
 
 # chronyd is unpacked, not installed: the package would start a daemon that steers the system

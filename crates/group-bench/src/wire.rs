@@ -51,7 +51,11 @@ impl Sniffer {
     /// Where tcpdump is missing.
     pub fn start(bed: &Bed, node: u32, name: &str) -> Result<Sniffer, Failure> {
         let file = bed.ring().dir().join(&format!("{name}.pcap"));
-        let mut command = bed.command(node, &truechimer_testbed::binary::system("tcpdump"));
+        let tcpdump = truechimer_testbed::binary::system("tcpdump");
+        if !tcpdump.is_file() {
+            return Err(Failure("tcpdump is missing: install the package of that name".to_owned()));
+        }
+        let mut command = bed.command(node, &tcpdump);
         command.args(["-Z", "root", "-n", "-i", "eth0", "-s", "0", "-B", "65536"]);
         // Else what came last would be lost with the kernel's unfinished block.
         command.args(["--immediate-mode", "-w"]);

@@ -128,7 +128,10 @@ mod tests {
     fn a_disturbed_round_in_many_moves_little() {
         let mut values = vec![1.0; 15];
         values[4] = 1e9;
-        assert_eq!(Interval::of(&values), Interval { median: 1.0, low: 1.0, high: 1.0, rounds: 15 });
+        assert_eq!(
+            Interval::of(&values),
+            Interval { median: 1.0, low: 1.0, high: 1.0, rounds: 15 }
+        );
         assert_eq!(Interval::of(&[f64::NAN]).rounds, 0);
         assert_eq!(Interval::of(&[2.0; 5]).high, f64::INFINITY);
         let text = Interval::of(&[0.9, 1.0, 1.1, 1.2, 1.3, 4.4]).text(|v| format!("{v:.2} ×"));

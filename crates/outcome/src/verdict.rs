@@ -6,6 +6,11 @@
 use serde::Serialize;
 
 use crate::interval::Interval;
+use crate::stats::median;
+
+/// The share of its threads' processors by which the bare counter is to scale: what two threads of
+/// one core share is more than that, what other programs leave of a busy machine less.
+const LEAST_SCALING: f64 = 0.6;
 
 /// How a goal stands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -115,6 +120,27 @@ impl Verdict {
     }
 }
 
+/// The control of all that reads a clock in several threads: the bare counter, which nothing but the
+/// machine keeps from being read by `readers` threads as many times as often as by one as there are
+/// processors for them. `scaling` is by how much it was, in each round.
+///
+/// # Errors
+/// Where it was not, or not nearly: the threads had no processors to themselves.
+pub fn counter_scaled(scaling: &[f64], readers: u16, processors: usize) -> Control {
+    let apart = usize::from(readers).min(processors.max(1)) as f64;
+    let found = median(scaling);
+    if readers < 2 || found >= LEAST_SCALING * apart {
+        return Ok(());
+    }
+    if found.is_nan() {
+        return Err(format!("the bare counter was not read by 1 and by {readers} threads"));
+    }
+    Err(format!(
+        "the bare counter itself scaled by {found:.2} only, with {readers} threads on {processors} \
+         processors: this machine is busy"
+    ))
+}
+
 fn undecided(wanted: f64, measured: &Interval) -> String {
     if measured.rounds == 0 {
         "not measured".to_owned()
@@ -168,6 +194,18 @@ mod tests {
             let text = verdict.under(&busy).text();
             assert_eq!(text, "cannot judge: the bare counter itself scaled by 0.81");
         }
+    }
+
+    #[test]
+    fn the_bare_counter_is_the_control() {
+        assert_eq!(counter_scaled(&[1.98, 0.5, 1.99], 2, 2), Ok(()));
+        let why = counter_scaled(&[0.81], 2, 2).unwrap_err();
+        assert!(why.contains("scaled by 0.81 only") && why.contains("busy"), "{why}");
+        assert!(counter_scaled(&[2.2], 4, 4).is_err());
+        // On one processor two threads cannot scale, and need not; one always does.
+        assert_eq!(counter_scaled(&[1.0], 2, 1), Ok(()));
+        assert_eq!(counter_scaled(&[], 1, 4), Ok(()));
+        assert!(counter_scaled(&[], 2, 4).is_err());
     }
 
     #[test]

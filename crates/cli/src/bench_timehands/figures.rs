@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use truechimer_outcome::interval::Interval;
-use truechimer_outcome::verdict::{Control, Verdict};
+use truechimer_outcome::verdict::{Control, Verdict, counter_scaled};
 
 use super::BenchTimehands;
 use super::arithmetic::{Division, Renewal, renewals};
@@ -19,9 +19,6 @@ const FLAT: f64 = 0.95;
 /// They are read at least so many times as often as the clock behind the mutex.
 const TO_MUTEX: f64 = 10.0;
 
-/// The bare counter is to scale by this share of the processors that the readers have: what two
-/// threads of one core share is more than that, what other programs take of a busy machine less.
-const COUNTER: f64 = 0.6;
 /// This share of the updates that the busy writer is told to make it must come to.
 const WRITTEN: f64 = 0.8;
 
@@ -231,24 +228,6 @@ fn goals(contest: &Contest, readers: &[u16], standing: &Standing, processors: us
     ]
 }
 
-/// Whether the bare counter, in each round, was read by so many threads as many times as often as
-/// by one as there are processors for them, or nearly: else they had no processors to themselves,
-/// and whatever scales here is the rest of the machine.
-fn counter_scaled(scaling: &[f64], readers: u16, processors: usize) -> Control {
-    let apart = usize::from(readers).min(processors.max(1)) as f64;
-    let found = median(scaling);
-    if readers < 2 || found >= COUNTER * apart {
-        return Ok(());
-    }
-    if found.is_nan() {
-        return Err(format!("the bare counter was not read by 1 and by {readers} threads"));
-    }
-    Err(format!(
-        "the bare counter itself scaled by {found:.2} only, with {readers} threads on {processors} \
-         processors: this machine is busy"
-    ))
-}
-
 /// Whether there was such a writer at all.
 fn writer_wrote(made: f64, wanted: u32) -> Control {
     if made >= WRITTEN * f64::from(wanted) {
@@ -377,9 +356,6 @@ mod tests {
             // This is counted.
             assert_eq!(all[3].verdict, Verdict::Met);
         }
-        // On one processor two threads cannot scale, and need not.
-        assert_eq!(counter_scaled(&[1.0], 2, 1), Ok(()));
-        assert!(counter_scaled(&[2.2], 4, 4).is_err());
     }
 
     #[test]
