@@ -9,8 +9,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use common::{Scratch, derived, skipped};
-use truechimer_time::{Count, CounterKind, Epoch};
-use truechimer_timehands::{Kept, PageError, PageReader, PageWriter, layout};
+use truechimer_time::{Count, CountSpan, CounterKind, Epoch};
+use truechimer_timehands::{
+    Glance, Hand, Kept, Made, PageError, PageReader, PageWriter, Status, layout,
+};
 
 /// A page with one hand in it, and no writer.
 fn page(path: &Path) {
@@ -50,7 +52,78 @@ fn what_is_published_is_read() {
     assert_eq!(reader.heartbeat(), Count(12345));
     drop(writer);
     assert!(!reader.tended());
-    assert_eq!(reader.read(), Some(derived(100)));
+    assert_eq!(reader.read(), Some(left(100)));
+}
+
+/// What the writer of hand `generation` leaves.
+fn left(generation: u64) -> (Hand, Made) {
+    let (hand, made) = derived(generation);
+    (Hand { status: Status::Holdover, ..hand }, made)
+}
+
+/// Readers of a page whose writer ended need not wait for its silence.
+#[test]
+fn a_writer_that_ends_says_so() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let reader = PageReader::open(&path).unwrap();
+    let (mut hand, mut made) = derived(22);
+    // A counter that is no device, and the day's most usual hand.
+    (hand.status, made.device) = (Status::Synchronised, None);
+    writer.publish(&hand, &made);
+    drop(writer);
+    let holdover = Hand { status: Status::Holdover, ..hand };
+    assert_eq!(reader.newest(), Ok(Some((2, holdover, made))));
+    // Nobody relies on that heartbeat at any count that may come, by the oldest rules.
+    let silence = reader.heartbeat() - made.count;
+    assert_eq!(silence.0, i64::MIN);
+    for later in [0, 1, 1 << 40, 1 << 61] {
+        let count = made.count + CountSpan(later);
+        let look = reader.ring().look().unwrap();
+        assert!(!Glance(look.words()).stands_at(count, reader.heartbeat().0), "{later}");
+    }
+    // One that says nothing itself changes nothing in that, however often.
+    for _ in 0..3 {
+        let writer = PageWriter::create(&path).unwrap();
+        assert_eq!(writer.last_hand(), Some((holdover, made)));
+        drop(writer);
+        assert_eq!(reader.newest(), Ok(Some((2, holdover, made))));
+        assert_eq!((reader.heartbeat() - made.count).0, i64::MIN);
+    }
+    // The next goes on from there, and what promised nothing promises no more at the end.
+    for status in [Status::Unknown, Status::Disrupted] {
+        let mut writer = PageWriter::create(&path).unwrap();
+        writer.publish(&Hand { status, ..hand }, &made);
+        assert_eq!(reader.heartbeat(), made.count);
+        drop(writer);
+        assert_eq!(reader.read().unwrap().0.status, status);
+    }
+    // A device is counted on from where it was kept.
+    let (hand, made) = derived(24);
+    let mut writer = PageWriter::create(&path).unwrap();
+    writer.publish(&hand, &made);
+    let kept = Kept { wide: Count(1 << 50), at_ns: 77 };
+    writer.keep(kept);
+    drop(writer);
+    assert_eq!((reader.kept(), reader.read()), (Some(kept), Some(left(24))));
+}
+
+/// A writer that panics ends like any other, a forked copy of it says nothing.
+#[test]
+fn a_panic_is_an_end_too() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let (hand, made) = derived(2);
+    writer.publish(&hand, &made);
+    let died = std::thread::spawn(move || {
+        let _writer = writer;
+        // Nothing is printed.
+        std::panic::resume_unwind(Box::new(()));
+    });
+    assert!(died.join().is_err());
+    assert_eq!(PageReader::open(&path).unwrap().read(), Some(left(2)));
 }
 
 #[test]
@@ -93,10 +166,11 @@ fn a_successor_goes_on_in_the_same_file() {
     let reader = PageReader::open(&path).unwrap();
     for generation in 2..=30 {
         let mut writer = PageWriter::create(&path).unwrap();
-        assert_eq!(writer.last_hand(), Some(derived(generation - 1)));
+        assert_eq!(writer.last_hand(), Some(left(generation - 1)));
         let (hand, made) = derived(generation);
-        assert_eq!(writer.publish(&hand, &made), generation);
-        assert_eq!(reader.newest(), Ok(Some((generation, hand, made))));
+        let before = reader.ring().generation();
+        assert_eq!(writer.publish(&hand, &made), before + 1);
+        assert_eq!(reader.newest(), Ok(Some((before + 1, hand, made))));
     }
 }
 
@@ -120,14 +194,17 @@ fn a_copy_of_the_descriptor_keeps_no_successor_out() {
     let scratch = Scratch::new();
     let path = scratch.join("clock");
     let writer = PageWriter::create(&path).unwrap();
-    let open = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to == path);
-    let ours = fs::read_dir("/proc/self/fd").unwrap().flatten().find(open).unwrap();
-    let number: libc::c_int = ours.file_name().to_str().unwrap().parse().unwrap();
-    // SAFETY: the writer lives, and so its descriptor is open.
-    let copy = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap();
+    let copies = [&path, &scratch.join("clock.lock")].map(|path| {
+        let open = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to == *path);
+        let ours = fs::read_dir("/proc/self/fd").unwrap().flatten().find(open).unwrap();
+        let number: libc::c_int = ours.file_name().to_str().unwrap().parse().unwrap();
+        // SAFETY: the writer lives, and so its descriptor is open.
+        unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned().unwrap()
+    });
     drop(writer);
-    PageWriter::create(&path).unwrap();
-    drop(copy);
+    let writer = PageWriter::create(&path).unwrap();
+    assert!(PageReader::open(&path).unwrap().tended());
+    drop((writer, copies));
 }
 
 /// A process that was forked off with a writer in it does not give its parent's lock away.
@@ -150,21 +227,90 @@ fn a_forked_copy_of_a_writer_leaves_the_lock() {
     drop(writer);
 }
 
+/// A lock on the whole file, as anyone can take it who can open it like that.
+fn locked(file: File, kind: libc::c_int) -> File {
+    // SAFETY: a structure of integers, for which zeros are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    // SAFETY: a valid lock structure on a file that is open.
+    assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) }, 0);
+    file
+}
+
 #[test]
-fn a_reader_can_keep_a_writer_out_but_not_in_silence() {
+fn a_readers_lock_keeps_no_writer_out() {
     let scratch = Scratch::new();
     let path = scratch.join("clock");
     page(&path);
-    let outsider = File::open(&path).unwrap();
-    // SAFETY: a structure of integers, for which zeros are valid.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_RDLCK as libc::c_short;
-    // SAFETY: a valid lock structure on a file that is open.
-    assert_eq!(unsafe { libc::fcntl(outsider.as_raw_fd(), libc::F_OFD_SETLK, &lock) }, 0);
-    assert!(matches!(PageWriter::create(&path), Err(PageError::Held { .. })));
-    assert!(!PageReader::open(&path).unwrap().tended());
+    let outsider = locked(File::open(&path).unwrap(), libc::F_RDLCK);
+    let writer = PageWriter::create(&path).unwrap();
+    let refused = PageWriter::create(&path).unwrap_err();
+    assert!(matches!(refused, PageError::Locked { .. }), "and one is enough: {refused}");
+    // All that it does is to hide who writes, until it goes.
+    let reader = PageReader::open(&path).unwrap();
+    writer.heartbeat(Count(1));
+    assert!(!reader.tended());
     drop(outsider);
-    PageWriter::create(&path).unwrap();
+    writer.heartbeat(Count(2));
+    assert!(reader.tended());
+    // Now nobody gets one any more.
+    assert!(matches!(PageWriter::create(&path), Err(PageError::Locked { .. })));
+}
+
+/// A daemon that knows of no lock beside the page holds the page's own.
+#[test]
+fn a_daemon_of_before_is_not_joined() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    page(&path);
+    let before = File::options().read(true).write(true).open(&path).unwrap();
+    let before = locked(before, libc::F_WRLCK);
+    assert!(matches!(PageWriter::create(&path), Err(PageError::Locked { .. })));
+    drop(before);
+    drop(PageWriter::create(&path).unwrap());
+}
+
+#[test]
+fn the_lock_is_its_owners_alone() {
+    let scratch = Scratch::new();
+    let (path, lock) = (scratch.join("clock"), scratch.join("clock.lock"));
+    drop(PageWriter::create(&path).unwrap());
+    assert_eq!(mode(&lock), 0o600);
+    // Nothing that others could have put there, or could open, is used, changed or removed.
+    let refused = |why: &str| {
+        let error = PageWriter::create(&path).unwrap_err();
+        assert!(matches!(error, PageError::ForeignLock { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("clock.lock") && text.contains(why), "{text}");
+        fs::symlink_metadata(&lock).unwrap()
+    };
+    chmod(&lock, 0o640);
+    assert_eq!(refused("mode 0640").permissions().mode() & 0o777, 0o640);
+    chmod(&lock, 0o600);
+    fs::hard_link(&lock, scratch.join("other")).unwrap();
+    refused("another name");
+    fs::remove_file(&lock).unwrap();
+    symlink(scratch.join("other"), &lock).unwrap();
+    assert!(refused("not a regular file").is_symlink());
+    fs::remove_file(&lock).unwrap();
+    symlink(scratch.join("nowhere"), &lock).unwrap();
+    refused("not a regular file");
+    assert!(!scratch.join("nowhere").exists());
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    refused("not a regular file");
+    fs::remove_dir(&lock).unwrap();
+    drop(PageWriter::create(&path).unwrap());
+    // SAFETY: it only asks.
+    if unsafe { libc::geteuid() } != 0 {
+        skipped("the_lock_is_its_owners_alone: only root can make a stranger's");
+        return;
+    }
+    std::os::unix::fs::chown(&lock, Some(4321), None).unwrap();
+    refused("belongs to user 4321");
+    // Where all may write, as in /tmp, the kernel itself may refuse to open it.
+    chmod(scratch.path(), 0o1777);
+    refused("belongs to user 4321");
 }
 
 #[test]
@@ -187,6 +333,9 @@ fn refused(content: &[u8]) -> (PageError, PageError) {
     let errors = (PageReader::open(&path).unwrap_err(), PageWriter::create(&path).unwrap_err());
     assert_eq!(fs::read(&path).unwrap(), content);
     assert_eq!(mode(&path), 0o600);
+    if matches!(errors.1, PageError::Foreign { .. }) && !content.starts_with(&[0; 8]) {
+        assert!(!scratch.join("clock.lock").exists(), "nothing is put beside it");
+    }
     errors
 }
 

@@ -47,10 +47,12 @@ pub enum PageError {
         /// process namespace.
         pid: Option<u32>,
     },
-    /// A process that is no daemon holds a read lock on the file.
-    Held {
-        /// Where.
+    /// What lies in the place of the writer's lock is not a file that this user alone can open.
+    ForeignLock {
+        /// Where the lock has to be.
         path: PathBuf,
+        /// Why it will not do, as in "it …".
+        why: String,
     },
     /// It belongs to a user that a reader or writer must not trust.
     Owner {
@@ -117,7 +119,7 @@ impl fmt::Display for PageError {
                     "cannot {action} {}: {error}; name another page with --page",
                     path.display()
                 )?;
-                if path.as_path() == Path::new(SYSTEM) {
+                if path.parent() == Path::new(SYSTEM).parent() {
                     f.write_str(", or set XDG_RUNTIME_DIR to a directory of your own")?;
                 }
                 Ok(())
@@ -132,9 +134,10 @@ impl fmt::Display for PageError {
                 }
                 f.write_str("; stop it, or name another page")
             }
-            PageError::Held { path } => write!(
+            PageError::ForeignLock { path, why } => write!(
                 f,
-                "a process that is no daemon holds a lock on {}; find it with lslocks(8)",
+                "{}, the lock of the clock page, {why}, so others could keep the daemon from \
+                 starting; remove it, or name another page",
                 path.display()
             ),
             PageError::Owner { path, owner } => write!(

@@ -3,6 +3,7 @@
 
 mod error;
 pub mod layout;
+mod lock;
 mod map;
 pub mod places;
 mod reader;

@@ -3,18 +3,20 @@
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use truechimer_time::{Count, CounterId};
+use truechimer_time::{Count, CountSpan, CounterId};
 
 use super::Kept;
 use super::error::PageError;
-use super::layout::{Kind, SIZE};
+use super::layout::{Kind, MAGIC, SIZE};
+use super::lock;
 use super::map::{self, Lock, Mapping};
 use super::places;
 use super::reader::directory;
-use crate::{Hand, Made, pack};
+use crate::{Hand, Made, Status, pack};
 
 /// The one that may write a page. Nobody else can be while it lives.
 ///
@@ -27,9 +29,13 @@ pub struct PageWriter {
     /// What the newest hand's counts are of, and so what the count is of that was kept.
     counter: Option<CounterId>,
     path: PathBuf,
-    /// Holds the lock.
+    /// The page.
     file: File,
-    /// Whose lock it is: not that of a process that was forked off with all of this.
+    /// It is locked, for readers to see.
+    shown: AtomicBool,
+    /// What keeps other writers out.
+    lock: File,
+    /// Whose locks they are: not that of a process that was forked off with all of this.
     process: u32,
 }
 
@@ -46,35 +52,17 @@ impl PageWriter {
         if path == places::for_daemon() {
             make_directory(directory(&path)).map_err(|e| system("make the directory of", e))?;
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o644)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
-            .open(&path)
-            .map_err(|error| match error.raw_os_error() {
-                Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => {
-                    PageError::NotAFile { path: path.clone() }
-                }
-                _ => system("open", error),
-            })?;
-        let meta = file.metadata().map_err(|e| system("examine", e))?;
-        if !meta.is_file() {
-            return Err(PageError::NotAFile { path });
-        }
-        // Its owner could shorten it under us.
-        if meta.uid() != map::effective_user() {
-            return Err(PageError::Owner { path, owner: meta.uid() });
-        }
-        if !map::lock(&file).map_err(|e| system("lock", e))? {
-            return Err(refused(&file, path));
-        }
+        // What is no page is left alone before anything is put beside it.
+        open(&path, false)?;
+        let Some(lock) = lock::take(&path)? else { return Err(locked(path)) };
         // Looked at again under the lock: another writer may just have finished making it.
-        let length = file.metadata().map_err(|e| system("examine", e))?.len();
-        if length != 0 && length != SIZE as u64 {
-            return Err(PageError::Foreign { path });
+        let Some(file) = open(&path, true)? else {
+            return Err(PageError::Missing { path });
+        };
+        // A daemon of before there was such a lock holds the page's own.
+        if map::locked_by(&file, Lock::Read) == Some(Lock::Write) {
+            map::unlock(&lock);
+            return Err(locked(path));
         }
         map::allocate(&file).map_err(|e| system("find space for", e))?;
         let mapping = Mapping::of(&file, true).map_err(|e| system("map", e))?;
@@ -91,7 +79,18 @@ impl PageWriter {
         file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
         let generation = mapping.ring.generation();
         let counter = super::newest(&mapping.ring).ok().flatten().map(|(_, hand, _)| hand.counter);
-        Ok(PageWriter { mapping, generation, counter, path, file, process })
+        let shown = AtomicBool::new(false);
+        let writer = PageWriter { mapping, generation, counter, path, file, shown, lock, process };
+        writer.show();
+        Ok(writer)
+    }
+
+    /// Locks the page itself, for readers to see that somebody writes it. Whoever can read the page
+    /// can take a read lock on it first: then it is tried again with each heartbeat.
+    fn show(&self) {
+        if !self.shown.load(Relaxed) {
+            self.shown.store(map::lock(&self.file).unwrap_or(false), Relaxed);
+        }
     }
 
     /// The newest hand in the page and how it was made: at the start, what the daemon before left.
@@ -126,12 +125,29 @@ impl PageWriter {
     /// newest hand still stands. To be called at least once a second.
     pub fn heartbeat(&self, count: Count) {
         self.mapping.ring.beat(count.0);
+        self.show();
     }
 
     /// The same, with the count of a counter that rolls over, for others to continue from: it must
     /// be of the newest hand's counter and epoch.
     pub fn keep(&self, kept: Kept) {
         self.mapping.ring.keep(kept.wide.0, kept.at_ns as u64);
+        self.show();
+    }
+
+    /// Says in the page that nobody tends it from now on: the newest hand once more, as a holdover,
+    /// and a heartbeat that nobody relies on.
+    fn end(&mut self) {
+        let Some((hand, made)) = self.last_hand() else { return };
+        if made.device.is_none() {
+            // As far from any count to come as counts can be. That of a device stays: the next
+            // daemon goes on counting from it.
+            self.heartbeat(made.count + CountSpan(i64::MIN));
+        }
+        if hand.status == Status::Synchronised {
+            let hand = Hand { status: Status::Holdover, ..hand };
+            self.generation = self.mapping.ring.publish(self.generation, &pack(&hand, &made));
+        }
     }
 
     /// Where the page is.
@@ -142,10 +158,13 @@ impl PageWriter {
 }
 
 impl Drop for PageWriter {
-    /// Whoever comes next may write at once, though this process may just be starting others.
+    /// Readers are told that nobody tends the page any more. Whoever comes next may write at once,
+    /// though this process may just be starting others.
     fn drop(&mut self) {
         if self.process == std::process::id() {
+            self.end();
             map::unlock(&self.file);
+            map::unlock(&self.lock);
         }
     }
 }
@@ -156,16 +175,53 @@ impl fmt::Debug for PageWriter {
     }
 }
 
-/// Who keeps us from taking the lock.
-fn refused(file: &File, path: PathBuf) -> PageError {
-    if map::locked_by(file, Lock::Write) == Some(Lock::Read) {
-        return PageError::Held { path };
+/// The page at `path`, or nothing if there is none and none is to be made; an error if it is
+/// something else, or another user's.
+fn open(path: &Path, make: bool) -> Result<Option<File>, PageError> {
+    let path = path.to_path_buf();
+    let system = |action, error| PageError::refused(action, path.clone(), error);
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(make)
+        .truncate(false)
+        .mode(0o644)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(&path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT) if !make => return Ok(None),
+            Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => {
+                return Err(PageError::NotAFile { path });
+            }
+            _ => return Err(system("open", error)),
+        },
+    };
+    let meta = file.metadata().map_err(|e| system("examine", e))?;
+    if !meta.is_file() {
+        return Err(PageError::NotAFile { path });
     }
-    let pid = file
-        .metadata()
-        .is_ok_and(|m| m.len() >= SIZE as u64)
-        .then(|| Mapping::of(file, false).ok())
+    // Its owner could shorten it under us.
+    if meta.uid() != map::effective_user() {
+        return Err(PageError::Owner { path, owner: meta.uid() });
+    }
+    let mut begins = [0; 8];
+    let read = file.read_at(&mut begins, 0).map_err(|e| system("read", e))?;
+    let ours = [0, MAGIC].contains(&u64::from_ne_bytes(begins));
+    if meta.len() != 0 && (meta.len() != SIZE as u64 || read != begins.len() || !ours) {
+        return Err(PageError::Foreign { path });
+    }
+    Ok(Some(file))
+}
+
+/// Another daemon writes the page: which one, if the page says so.
+fn locked(path: PathBuf) -> PageError {
+    let pid = open(&path, false)
+        .ok()
         .flatten()
+        .filter(|file| file.metadata().is_ok_and(|m| m.len() == SIZE as u64))
+        .and_then(|file| Mapping::of(&file, false).ok())
         .filter(|page| page.kind() == Kind::Right)
         .map(|page| page.writer())
         .filter(|pid| *pid != 0);
