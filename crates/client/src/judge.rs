@@ -18,7 +18,7 @@ const SUSPEND: Span = Span::from_millis(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
     pub status: Status,
-    /// Why, if the status is not the one in the hand.
+    /// Why, if the status is not the one in the hand, or nobody tends that.
     pub reason: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn judge(hand: &Hand, made: &Made, heartbeat: Count, host: &HostReadi
         return verdict(Status::Unknown, "the clock page is too old");
     }
     let silence = hand.period.span(host.count - heartbeat).abs();
-    if hand.status == Status::Synchronised && silence > PATIENCE {
+    if hand.status.bound_holds() && silence > PATIENCE {
         return verdict(Status::Holdover, "no daemon tends the clock");
     }
     Verdict { status: hand.status, reason: None }
@@ -151,8 +151,29 @@ mod tests {
     }
 
     #[test]
+    fn a_clean_end_is_no_silence_to_wait_for() {
+        let (hand, made) = hand(Status::Holdover);
+        let ended = made.count + CountSpan(i64::MIN);
+        for later in [0, S, 99 * S] {
+            let host = HostReading {
+                count: made.count + CountSpan(later),
+                raw_ns: made.raw_ns + later,
+                suspended_ns: made.suspended_ns,
+                monotonic_ns: made.monotonic_ns,
+                width: CountSpan(300),
+            };
+            let reason = Some("no daemon tends the clock");
+            let holdover = Verdict { status: Status::Holdover, reason };
+            assert_eq!(judge(&hand, &made, ended, &host), holdover);
+            // The host is looked at, as before.
+            let host = HostReading { suspended_ns: 8 * S, ..host };
+            assert_eq!(judge(&hand, &made, ended, &host).status, Status::Disrupted);
+        }
+    }
+
+    #[test]
     fn what_promises_nothing_stays_so() {
-        for status in [Status::Unknown, Status::Disrupted, Status::Holdover] {
+        for status in [Status::Unknown, Status::Disrupted] {
             let (hand, made) = hand(status);
             let host = HostReading {
                 count: made.count,

@@ -25,7 +25,7 @@ pub struct View {
     pub heartbeat: Count,
     /// What the clock is worth now.
     pub status: Status,
-    /// Why, if that is not what the hand says.
+    /// Why, if that is not what the hand says, or nobody tends it.
     pub reason: Option<&'static str>,
 }
 

@@ -184,6 +184,43 @@ fn a_break_shows_without_a_daemon() {
     }
 }
 
+/// Nothing is waited for: no time passes in which a reader could still take the clock for
+/// synchronised.
+#[test]
+fn a_clean_end_shows_at_once() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    let hand = daemon.publish(|_, _| ());
+    let (clock, moment) = (daemon.clock(), daemon.clock().moment().unwrap());
+    assert_eq!(clock.now().unwrap().status, Status::Synchronised);
+    daemon.writer = None;
+    for clock in [&clock, &daemon.clock()] {
+        for _ in 0..3 {
+            let now = clock.now().unwrap();
+            assert_eq!(now.status, Status::Holdover);
+            assert_eq!(
+                (now.best, now.bound()),
+                (hand.time_at(now.count), Some(hand.bound_at(now.count)))
+            );
+            let then = clock.time_of(moment).unwrap();
+            assert_eq!(
+                (then.status, then.bound()),
+                (Status::Holdover, Some(hand.bound_at(then.count)))
+            );
+        }
+        assert_eq!(clock.view().unwrap().reason, Some("no daemon tends the clock"));
+        assert!(clock.elapsed(moment, clock.moment().unwrap()).is_ok());
+    }
+    // The next daemon takes over, and has nothing of its own to say yet.
+    daemon.writer = Some(PageWriter::create(daemon.path()).unwrap());
+    assert_eq!(clock.now().unwrap().status, Status::Holdover);
+    daemon.publish(|_, _| ());
+    assert_eq!(clock.now().unwrap().status, Status::Synchronised);
+    // Where it was the host that broke, that is what the readers hear.
+    daemon.publish(|_, made| made.suspended_ns -= 1_000_000_000);
+    daemon.writer = None;
+    assert_eq!(clock.now().unwrap().status, Status::Disrupted);
+}
+
 #[test]
 fn elapsed_goes_by_the_difference_clock() {
     for choice in [Choice::Auto, Choice::Raw] {

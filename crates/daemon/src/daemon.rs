@@ -620,7 +620,7 @@ mod tests {
     use truechimer_engine::{SourceConfig, Steer};
     use truechimer_serve::{ServedClock, Server as NtpServer};
     use truechimer_time::{Instant, Rate};
-    use truechimer_timehands::Status;
+    use truechimer_timehands::{PageReader, Status};
 
     thread_local! {
         /// What was asked of a system clock that is none.
@@ -707,7 +707,14 @@ mod tests {
             assert!(begun.elapsed().as_secs() < 40);
         }
         assert_eq!(newest(&daemon).counter.epoch.0, 1);
-        drop(daemon);
+        // A counter that is given up is no holdover, and its end says so: what `check` does, and
+        // `run` after it.
+        let page = PageReader::open(daemon.page.path()).unwrap();
+        let reason = "the kernel has found the TSC unstable".into();
+        daemon.handle(daemon.counter.read(), Event::Disruption { reason });
+        daemon.finish();
+        assert_eq!(page.read().unwrap().0.status, Status::Disrupted);
+        assert!(!page.tended());
         assert!(notes.iter().any(|note| note.contains("rolled over")), "{notes:?}");
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -15,7 +15,7 @@ use truechimer_counter::{Choice, Counter};
 use truechimer_daemon::{DaemonError, Level, Options, control, replay, run};
 use truechimer_serve::{Running, ServedClock, Server};
 use truechimer_time::{Rate, Span};
-use truechimer_timehands::PageReader;
+use truechimer_timehands::{PageReader, Status};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -194,7 +194,11 @@ fn a_restarted_daemon_goes_on_where_the_last_one_ended() {
         kept.contains("\"agreed\"").then_some(()).filter(|()| kept.contains(&agreed))
     });
     first.end().unwrap();
+    // However soon after the end anybody looks: nobody tends it any more, and that is said.
     let (left, _) = page.read().unwrap();
+    assert_eq!(left.status, Status::Holdover);
+    let silence = counter.read() - page.heartbeat();
+    assert!(silence.0.unsigned_abs() > 1 << 62, "and nobody relies on its heartbeat: {silence:?}");
 
     let second = Daemon::start(options);
     second.wait_for("synchronisation", || error(&page, server.clock(), counter));

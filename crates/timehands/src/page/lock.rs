@@ -49,8 +49,9 @@ fn open(path: &Path) -> Result<File, PageError> {
             Ok(file) => return ours(file, path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(fault(path, error.raw_os_error())
-                    .unwrap_or_else(|| refused("open", error)));
+                return Err(
+                    fault(path, error.raw_os_error()).unwrap_or_else(|| refused("open", error))
+                );
             }
         }
     }
