@@ -171,7 +171,7 @@ fn accepted(doubt: &Doubt, utc: Option<Utc>) -> String {
 }
 
 /// A length of time as people say it, to the second.
-fn time(span: Span) -> String {
+pub(crate) fn time(span: Span) -> String {
     let seconds = span.as_nanos().div_euclid(1_000_000_000);
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),

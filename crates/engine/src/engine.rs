@@ -329,6 +329,9 @@ impl Engine {
                 }
                 actions.extend(source.act(at, &mut || self.random.next_u64()));
             }
+            if let Some(text) = source.news() {
+                note(actions, Level::Info, format!("{}: {text}", source.name()));
+            }
         }
         for pulse in &mut self.pulses {
             actions.extend(pulse.act(at));

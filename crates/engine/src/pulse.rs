@@ -315,6 +315,7 @@ impl Pulse {
             holdover: estimate.is_some_and(|e| self.age(e, at) > PATIENCE),
             reach: self.reach,
             poll: 1,
+            retry: None,
             last_reply: last.map(|l| self.nominal().span(at - l.stamp.count)),
             stratum: last.map(|_| 0),
             reference: Some("PPS".into()),

@@ -81,6 +81,10 @@ pub struct SourceReport {
     pub reach: u8,
     /// Seconds between requests.
     pub poll: u32,
+    /// Time until a server is asked again that refuses service (`DENY`, `RSTR`), if it does and no
+    /// other address of it does not.
+    #[serde(default)]
+    pub retry: Option<Span>,
     /// Time since the last such reply.
     pub last_reply: Option<Span>,
     /// The server's stratum.

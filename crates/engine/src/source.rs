@@ -1,6 +1,7 @@
 //! One server: when to ask it, what it answered, what its estimator makes of that.
 
 mod asymmetry;
+mod courtesy;
 mod reply;
 mod stray;
 mod word;
@@ -15,7 +16,7 @@ use truechimer_feedforward::{
 use truechimer_ntp::{Association, LeapIndicator, Reply};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Utc};
 
-use crate::config::{Asymmetry, EstimatorKind, POLL_RANGE, SourceConfig};
+use crate::config::{Asymmetry, EstimatorKind, SourceConfig};
 use crate::doubt;
 use crate::event::{Action, Level, SourceId};
 use crate::ramp::{self, Ramp};
@@ -23,6 +24,7 @@ use crate::report::Selection;
 use crate::smear::Smear;
 use crate::voice::Voice;
 use crate::why::Why;
+use courtesy::Courtesy;
 
 /// After so many breaks of the counter in a row servers are not asked at once any more, but
 /// [`ramp::FIRST_INTERVAL`] later: a counter that breaks with every look must not make a flood of
@@ -86,8 +88,10 @@ pub(crate) struct Source {
     ramp: Ramp,
     /// After how many more breaks the server is asked at once.
     at_once: u32,
-    /// What the poll interval is multiplied with because the server wants fewer requests.
-    slow_down: u32,
+    /// What servers asked of us.
+    courtesy: Courtesy,
+    /// The name was looked up since a server last served us.
+    looked_up: bool,
     resolve_wait: u32,
     /// Why the last look-up failed.
     unresolvable: Option<String>,
@@ -145,8 +149,10 @@ enum Plan {
     Resolving,
     /// Ask at that count.
     Poll(Count),
-    /// The server refused service: nothing more.
-    Stopped,
+    /// The server refused service at that count: look for another.
+    Refused(Count),
+    /// No address is left that does not refuse service: look again at that count.
+    Retry(Count),
 }
 
 /// Another source's server.
@@ -207,7 +213,8 @@ impl Source {
             declared_at: None,
             news: None,
             plan: Plan::Resolve(at),
-            slow_down: 1,
+            courtesy: Courtesy::default(),
+            looked_up: true,
             resolve_wait: RESOLVE_RETRY.0,
             unresolvable: None,
             misses: 0,
@@ -259,11 +266,19 @@ impl Source {
             let soon = self.after(at, self.interval());
             self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
         }
+        self.courtesy.hurry(at, self.nominal);
         // Whoever has the configuration read again may have mended the name.
         let lost = self.reach == 0 && self.silence >= MISSES_PER_ADDRESS;
         match self.plan {
             Plan::Poll(_) if lost => self.look_up(at),
             Plan::Resolve(_) => self.plan = Plan::Resolve(at),
+            Plan::Retry(_) => {
+                if self.choose_address(0, at) {
+                    self.look_up(at);
+                } else {
+                    self.wait_for_service(at);
+                }
+            }
             _ => {}
         }
     }
@@ -302,8 +317,8 @@ impl Source {
     /// When it wants to act next.
     pub(crate) fn deadline(&self) -> Option<Count> {
         match self.plan {
-            Plan::Resolve(at) | Plan::Poll(at) => Some(at),
-            Plan::Resolving | Plan::Stopped => None,
+            Plan::Resolve(at) | Plan::Poll(at) | Plan::Refused(at) | Plan::Retry(at) => Some(at),
+            Plan::Resolving => None,
         }
     }
 
@@ -314,16 +329,17 @@ impl Source {
 
     /// The poll interval after the start, s.
     fn steady_interval(&self) -> u32 {
-        let poll = self.config.poll.clamp(*POLL_RANGE.start(), *POLL_RANGE.end());
-        poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end())
+        self.courtesy.interval(self.config.poll)
+    }
+
+    /// When a server that refuses service is asked again, if no other could be found.
+    fn retry(&self) -> Option<Count> {
+        if let Plan::Retry(at) = self.plan { Some(at) } else { None }
     }
 
     /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
     pub(crate) fn is_to_come(&self, at: Count) -> bool {
-        self.votes()
-            && self.chances > 0
-            && self.plan != Plan::Stopped
-            && self.estimate(at).is_none()
+        self.votes() && self.chances > 0 && self.retry().is_none() && self.estimate(at).is_none()
     }
 
     /// What its last usable reply said of leap seconds.
@@ -390,8 +406,59 @@ impl Source {
                 vec![Action::Resolve { source: self.id, host, port }]
             }
             Plan::Poll(due) if at.at_or_after(due) => self.poll(at, random),
+            Plan::Refused(due) if at.at_or_after(due) => {
+                self.turned_away(at, random);
+                Vec::new()
+            }
+            Plan::Retry(due) if at.at_or_after(due) => {
+                self.look_up(at);
+                Vec::new()
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// The address in use refused service: the next one, or whatever the name leads to now, or
+    /// later.
+    fn turned_away(&mut self, at: Count, random: &mut dyn FnMut() -> u64) {
+        if let Some(address) = self.address() {
+            self.courtesy.refuse(address, at, self.nominal, random());
+        }
+        (self.ramp, self.misses) = (Ramp::NONE, 0);
+        if self.choose_address(0, at) {
+            self.plan = Plan::Poll(at);
+        } else if self.looked_up {
+            self.wait_for_service(at);
+        } else {
+            self.look_up(at);
+        }
+    }
+
+    /// Chooses the first address from this one on that does not refuse service, if there is one.
+    fn choose_address(&mut self, from: usize, at: Count) -> bool {
+        let open = |address: &SocketAddr| self.courtesy.left_alone(*address, at).is_none();
+        let addresses = self.addresses.iter().enumerate().skip(from);
+        let Some((index, &address)) = addresses.into_iter().find(|(_, address)| open(address))
+        else {
+            return false;
+        };
+        (self.address_index, self.misses) = (index, 0);
+        match &mut self.association {
+            Some(association) if association.server() == address => {}
+            Some(association) => association.move_to(address),
+            none => *none = Some(Association::new(address)),
+        }
+        true
+    }
+
+    /// All addresses refuse service: until the first of them may be asked again.
+    fn wait_for_service(&mut self, at: Count) {
+        let until = |address: &SocketAddr| self.courtesy.left_alone(*address, at);
+        let soonest = self.addresses.iter().filter_map(until).min_by_key(|due| (*due - at).0);
+        let due = soonest.unwrap_or(at + self.nominal.counts(courtesy::RETRY));
+        (self.plan, self.reach, self.chances) = (Plan::Retry(due), 0, 0);
+        let wait = self.nominal.span(due - at);
+        self.news = Some(format!("refuses service; asked again in {}", doubt::time(wait)));
     }
 
     fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
@@ -441,19 +508,15 @@ impl Source {
 
     /// The address does not answer: the next one, or look the name up again.
     fn move_on(&mut self, at: Count) {
-        self.address_index += 1;
-        match (self.addresses.get(self.address_index), &mut self.association) {
-            (Some(&address), Some(association)) => {
-                self.misses = 0;
-                association.move_to(address);
-                self.plan = Plan::Poll(at);
-            }
-            _ => self.look_up(at),
+        if self.choose_address(self.address_index + 1, at) {
+            self.plan = Plan::Poll(at);
+        } else {
+            self.look_up(at);
         }
     }
 
     fn look_up(&mut self, at: Count) {
-        self.misses = 0;
+        (self.misses, self.looked_up) = (0, true);
         if let Some(association) = &mut self.association {
             association.give_up();
         }
@@ -482,7 +545,8 @@ impl Source {
         );
         self.estimator.change_server(others && !agrees, self.asymmetry.map(declared));
         // What that one wanted, smeared or was accused of is not this one's doing.
-        (self.slow_down, self.smear, self.resettles) = (1, Smear::default(), 0);
+        self.courtesy.forget_rate();
+        (self.smear, self.resettles) = (Smear::default(), 0);
         (self.accused, self.moved, self.agreed, self.trouble) = (false, None, false, None);
         self.estimator.set_poll(self.steady_interval());
         if self.config.burst && matches!(self.plan, Plan::Poll(_)) {
@@ -510,15 +574,12 @@ impl Source {
             Ok(addresses) => {
                 (self.resolve_wait, self.unresolvable) = (RESOLVE_RETRY.0, None);
                 // Only a source whose addresses have all failed is looked up again: begin anew.
-                self.address_index = 0;
                 self.addresses = addresses;
-                let address = *self.addresses.first()?;
-                match &mut self.association {
-                    Some(association) if association.server() == address => {}
-                    Some(association) => association.move_to(address),
-                    none => *none = Some(Association::new(address)),
+                if self.choose_address(0, at) {
+                    self.plan = Plan::Poll(at);
+                } else {
+                    self.wait_for_service(at);
                 }
-                self.plan = Plan::Poll(at);
                 return None;
             }
             Err(error) => error,
@@ -528,15 +589,14 @@ impl Source {
         self.trouble = Some(format!("cannot look up {}: {failure}", self.config.host));
         *self.refused.entry("unresolvable".into()).or_insert(0) += 1;
         let (wait, soon) = (self.after(at, self.resolve_wait), self.after(at, self.interval()));
-        self.plan = match (self.addresses.first(), &mut self.association) {
+        if self.addresses.is_empty() {
+            self.plan = Plan::Resolve(wait);
+        } else if self.choose_address(0, at) {
             // Without a name service, what is known may yet come back: another round.
-            (Some(&address), Some(association)) => {
-                self.address_index = 0;
-                association.move_to(address);
-                Plan::Poll(if wait.at_or_after(soon) { soon } else { wait })
-            }
-            _ => Plan::Resolve(wait),
-        };
+            self.plan = Plan::Poll(if wait.at_or_after(soon) { soon } else { wait });
+        } else {
+            self.wait_for_service(at);
+        }
         self.resolve_wait = (self.resolve_wait * 2).min(RESOLVE_RETRY.1);
         let new = self.unresolvable.as_ref() != Some(&failure);
         self.unresolvable = Some(failure);
@@ -567,16 +627,17 @@ impl Source {
         if let Some(why) = why {
             return Some(format!("falseticker: {why}: no part until it agrees again"));
         }
+        if let (Some(due), Some(trouble)) = (self.retry(), &self.trouble) {
+            let wait = self.nominal.span(due - at).max(Span::ZERO);
+            return Some(format!("{trouble}; asked again in {}", doubt::time(wait)));
+        }
         self.trouble.clone().or_else(|| self.stray_trouble()).or_else(|| self.asymmetry_trouble())
     }
 
     /// The server wants fewer requests.
     fn slow(&mut self, at: Count) {
         self.ramp = Ramp::NONE;
-        let factor = self.slow_down.saturating_mul(2);
-        if self.config.poll.saturating_mul(self.slow_down) < *POLL_RANGE.end() {
-            self.slow_down = factor;
-        }
+        self.courtesy.slow(self.steady_interval());
         self.estimator.set_poll(self.steady_interval());
         self.plan = Plan::Poll(self.after(at, self.interval()));
     }
@@ -601,6 +662,11 @@ impl Source {
         }
         // One more than the chances: that the last was missed shows when the next is sent.
         self.ramp = if self.config.burst { Ramp::WHOLE } else { Ramp::of(CHANCE + 1) };
+        if self.courtesy.is_slow(self.config.poll) {
+            // Who wants fewer requests gets no burst, and so keeps nobody waiting.
+            (self.ramp, self.chances) = (Ramp::NONE, 0);
+        }
+        self.courtesy.new_epoch(at, self.nominal);
         let due = match self.at_once.checked_sub(1) {
             Some(left) => {
                 self.at_once = left;
@@ -611,7 +677,9 @@ impl Source {
         match self.plan {
             Plan::Poll(_) => self.plan = Plan::Poll(due),
             Plan::Resolve(_) => self.plan = Plan::Resolve(due),
-            Plan::Resolving | Plan::Stopped => {}
+            Plan::Refused(_) => self.plan = Plan::Refused(due),
+            Plan::Retry(_) => self.plan = Plan::Retry(at + self.nominal.counts(courtesy::RETRY)),
+            Plan::Resolving => {}
         }
     }
 }

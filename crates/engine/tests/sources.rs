@@ -54,24 +54,6 @@ fn two_that_disagree_are_not_believed() {
 }
 
 #[test]
-fn kisses_are_obeyed() {
-    let mut world = World::new(&["s1"], start());
-    world.server("s1").kiss = Some(*b"RATE");
-    world.run(400);
-    let slowed = world.sent.len();
-    assert!(slowed <= 6, "{slowed} requests to a server that wants fewer");
-    world.server("s1").kiss = Some(*b"DENY");
-    world.run(4000);
-    let denied = world.sent.len();
-    world.run(4000);
-    assert_eq!(world.sent.len(), denied, "asked again after DENY");
-    let report = world.engine.report(world.now);
-    assert_eq!(report.sources[0].refused["kiss-deny"], 1);
-    assert!(report.sources[0].refused["kiss-rate"] >= 1);
-    assert!(report.sources[0].trouble.as_ref().unwrap().contains("DENY"));
-}
-
-#[test]
 fn unsynchronised_servers_are_refused_with_a_reason() {
     let mut world = World::new(&["s1"], start());
     world.server("s1").stratum = 16;

@@ -51,7 +51,8 @@ pub enum Refusal {
 /// What a server may demand of its clients (RFC 5905 §7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Demand {
-    /// Send nothing more to this server.
+    /// Send nothing more to this server in this association. RFC 5905 leaves open whether there may
+    /// be another one later.
     Stop,
     /// Send less often, and again less at every further demand.
     SlowDown,

@@ -15,6 +15,7 @@ fn source() -> SourceReport {
         holdover: false,
         reach: 0o377,
         poll: 16,
+        retry: None,
         last_reply: Some(Span::from_millis(3_250)),
         stratum: Some(2),
         reference: Some("192.0.2.1".into()),

@@ -33,7 +33,7 @@ impl Source {
                     self.chances = self.chances.saturating_sub(1);
                 }
                 match refusal.demand() {
-                    Some(Demand::Stop) => self.plan = Plan::Stopped,
+                    Some(Demand::Stop) => self.plan = Plan::Refused(received.count),
                     Some(Demand::SlowDown) => self.slow(received.count),
                     None => {}
                 }
@@ -103,12 +103,14 @@ impl Source {
                 self.last = self.newest;
                 self.accepted = self.accepted.saturating_add(1);
                 (self.misses, self.silence, self.answered) = (0, 0, true);
+                self.served(from);
                 self.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => {
                 *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
                 (self.misses, self.answered) = (0, true);
+                self.served(from);
                 self.chances = self.chances.saturating_sub(1);
                 let text = self.note_trouble(refusal.to_string());
                 let doubt = self.estimator.doubt(received.count);
@@ -121,6 +123,16 @@ impl Source {
                     None => text,
                 }))
             }
+        }
+    }
+
+    /// The server answers who asks this often.
+    fn served(&mut self, from: SocketAddr) {
+        self.looked_up = false;
+        let before = self.steady_interval();
+        self.courtesy.served(from, before);
+        if self.steady_interval() != before {
+            self.estimator.set_poll(self.steady_interval());
         }
     }
 

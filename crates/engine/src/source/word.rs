@@ -4,7 +4,6 @@ use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::{Last, Source, skew};
-use crate::config::POLL_RANGE;
 use crate::doubt;
 use crate::event::SourceId;
 use crate::report::{Selection, SourceReport};
@@ -93,8 +92,7 @@ impl Voice for Source {
     }
 
     fn patience(&self) -> Span {
-        let poll = self.config.poll.saturating_mul(self.slow_down).min(*POLL_RANGE.end());
-        Span::from_secs(i64::from(poll) * 4 + 2)
+        Span::from_secs(i64::from(self.steady_interval()) * 4 + 2)
     }
 
     fn renew_after(&self) -> Span {
@@ -163,6 +161,7 @@ impl Source {
             holdover: estimate.is_some_and(|e| self.age(e, at) > self.patience()),
             reach: self.reach,
             poll: self.interval(),
+            retry: self.retry().map(|due| self.nominal.span(due - at).max(Span::ZERO)),
             last_reply: last.map(|l| self.nominal.span(at - l.exchange.received.count)),
             stratum: reply.map(|r| r.stratum),
             reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),

@@ -55,6 +55,8 @@ pub struct Server {
     pub offset: Span,
     pub stratum: u8,
     pub kiss: Option<[u8; 4]>,
+    /// It answers `RATE` to requests that come sooner after the one before, s.
+    pub allows: i64,
     pub up: bool,
     /// One-way delays, there and back, ns.
     pub delay: i64,
@@ -68,6 +70,7 @@ pub const HONEST: Server = Server {
     offset: Span::ZERO,
     stratum: 2,
     kiss: None,
+    allows: 0,
     up: true,
     delay: 100_000,
     back: 100_000,
@@ -86,6 +89,8 @@ pub struct World {
     pub log: Vec<(Count, Event)>,
     pub hands: Vec<Hand>,
     pub sent: Vec<(Count, SourceId)>,
+    /// To whom, in the same order.
+    pub sent_to: Vec<SocketAddr>,
     /// Leap seconds as they really are.
     pub leaps: Leaps,
     pub steers: Vec<Steer>,
@@ -113,6 +118,7 @@ impl World {
             log: Vec::new(),
             hands: Vec::new(),
             sent: Vec::new(),
+            sent_to: Vec::new(),
             leaps: Leaps::default(),
             steers: Vec::new(),
             notes: Vec::new(),
@@ -154,6 +160,7 @@ impl World {
                 }
                 Action::Send { source, to, packet } => {
                     self.sent.push((self.now, source));
+                    self.sent_to.push(to);
                     self.exchange(source, to, &packet);
                 }
                 Action::Publish(hand) => self.hands.push(hand),
@@ -188,7 +195,11 @@ impl World {
         };
         let Some(mut reply) = server::respond(packet, stamp, stamp, &state) else { return };
         reply[1] = server.stratum;
-        if let Some(code) = server.kiss {
+        let asked = self.sent.iter().zip(&self.sent_to).rev().skip(1).find(|(_, who)| **who == to);
+        let too_soon =
+            |(before, _): &(Count, SourceId)| (leave - *before).0 < server.allows * 1_000_000_000;
+        let rate = asked.is_some_and(|(before, _)| too_soon(before)).then_some(*b"RATE");
+        if let Some(code) = server.kiss.or(rate) {
             reply[1] = 0;
             reply[12..16].copy_from_slice(&code);
         }
@@ -221,6 +232,19 @@ impl World {
             } else {
                 self.event(Event::Timer);
             }
+        }
+        self.now = self.now.latest(end);
+    }
+
+    /// Runs for so many days without the host's checks: only what the engine wants to do happens.
+    pub fn run_days(&mut self, days: i64) {
+        let end = self.now + CountSpan(days * 86_400 * 1_000_000_000);
+        while let Some(due) = self.engine.next_deadline() {
+            if due.at_or_after(end) {
+                break;
+            }
+            self.now = self.now.latest(due);
+            self.event(Event::Timer);
         }
         self.now = self.now.latest(end);
     }
