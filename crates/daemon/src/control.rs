@@ -9,9 +9,13 @@
 //! | `{"verb":"reload"}` | `{"reloading":true}`; only for the daemon's own user and root |
 //! | anything else | `{"error":"…"}` |
 //!
+//! Each user has a budget, and a few connections: whoever asks too often is told so once and hung up
+//! on, and nobody else notices. The daemon's own user and root are served first.
+//!
 //! Spans and instants are integers of 2⁻⁶⁴ s, counts and rates integers as well: exact, and more
 //! than a JSON reader that knows only doubles can hold.
 
+mod budget;
 mod client;
 mod server;
 

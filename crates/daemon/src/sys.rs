@@ -89,6 +89,14 @@ pub(crate) fn peer_uid(socket: &impl AsRawFd) -> io::Result<u32> {
     Ok(peer.uid)
 }
 
+/// Makes the calling thread, and no other, act as this user from now on; `false` if it may not.
+#[cfg(test)]
+pub(crate) fn become_user(user: u32) -> bool {
+    // SAFETY: it takes numbers only. The call itself changes its own thread, unlike the C library's
+    // function of that name.
+    unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) == 0 }
+}
+
 /// The user that this process acts as.
 pub(crate) fn uid() -> u32 {
     // SAFETY: takes no argument and cannot fail.

@@ -120,9 +120,14 @@ fn ask<T: DeserializeOwned>(
     let broken = |why: io::Error| broken(socket, why);
     let request = serde_json::to_string(&Request { verb: verb.into() });
     let request = request.map_err(|why| broken(why.into()))? + "\n";
-    (&stream).write_all(request.as_bytes()).map_err(broken)?;
+    // A daemon that has hung up already has said why.
+    let written = (&stream).write_all(request.as_bytes());
     let mut line = String::new();
-    BufReader::new((&stream).take(MAX_ANSWER)).read_line(&mut line).map_err(broken)?;
+    let read = BufReader::new((&stream).take(MAX_ANSWER)).read_line(&mut line);
+    if line.is_empty() {
+        written.map_err(broken)?;
+    }
+    read.map_err(broken)?;
     if line.is_empty() {
         return Err(broken(io::ErrorKind::UnexpectedEof.into()));
     }

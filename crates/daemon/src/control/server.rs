@@ -1,5 +1,6 @@
 //! The daemon's side: it never waits for a client, and no client costs it much.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,14 +11,20 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use truechimer_time::Count;
 
+use super::budget::Budget;
 use super::{Answer, MAX_REQUEST, Refused, Reloading, Request, Version};
 use crate::sys::{self, POLLIN, POLLOUT, pollfd};
 
-/// Clients at a time; one more, and the one that was quiet longest has to go.
+/// Clients at a time, of all users but the daemon's own and root; one more, and another has to go.
 const MAX_CLIENTS: usize = 16;
-/// Requests that are answered between two calls of [`Server::resume`]. What comes on top waits, so
-/// that a client that never tires does not keep the daemon busy.
-const MAX_ANSWERS: u32 = 256;
+/// Clients at a time of one user, and of the daemon's own or root.
+const MAX_OF_USER: usize = 4;
+const MAX_OF_OWNER: usize = 8;
+/// Connections that are taken between two calls of [`Server::resume`], most of them only to be
+/// refused: who waits behind them is not known before.
+const MAX_ACCEPTED: u32 = 4096;
+/// How many of them at a time: what else the daemon does comes in between.
+const ACCEPTED_AT_ONCE: u32 = 32;
 /// Who may connect: everybody. What they may do is decided by request.
 const MODE: u32 = 0o666;
 
@@ -35,17 +42,19 @@ pub(crate) struct Server {
     path: PathBuf,
     listener: UnixListener,
     clients: Vec<Client>,
+    budget: Budget,
     /// No more connections until [`Server::resume`]: accepting failed.
     paused: bool,
-    /// How many requests may still be answered until then.
+    /// How many connections may still be taken until then.
     left: u32,
 }
 
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
+    user: u32,
     may_change: bool,
-    /// The beginning of a request.
+    /// What was read and not answered yet.
     input: Vec<u8>,
     /// The rest of an answer. Nothing more is read before it is gone.
     output: Vec<u8>,
@@ -70,23 +79,25 @@ impl Server {
             path: path.into(),
             listener,
             clients: Vec::new(),
+            budget: Budget::new(sys::uid()),
             paused: false,
-            left: MAX_ANSWERS,
+            left: MAX_ACCEPTED,
         })
     }
 
     /// Adds what to wait for.
     pub(crate) fn interests(&self, fds: &mut Vec<pollfd>) {
-        if self.left == 0 {
-            return;
-        }
-        if !self.paused {
+        if !self.paused && self.left > 0 {
             fds.push(pollfd { fd: self.listener.as_raw_fd(), events: POLLIN, revents: 0 });
         }
-        fds.extend(self.clients.iter().map(|client| pollfd {
-            fd: client.stream.as_raw_fd(),
-            events: if client.output.is_empty() { POLLIN } else { POLLOUT },
-            revents: 0,
+        fds.extend(self.clients.iter().filter_map(|client| {
+            let events = match client.output.is_empty() {
+                true if self.budget.allows(client.user) => POLLIN,
+                // It has to wait for its own budget, in silence.
+                true => return None,
+                false => POLLOUT,
+            };
+            Some(pollfd { fd: client.stream.as_raw_fd(), events, revents: 0 })
         }));
     }
 
@@ -97,39 +108,80 @@ impl Server {
         now: Count,
         handler: &mut dyn Handler,
     ) {
-        self.clients.retain_mut(|client| {
-            !ready(client.stream.as_raw_fd()) || client.serve(now, &mut self.left, handler).is_ok()
+        let Server { clients, budget, .. } = self;
+        clients.sort_by_key(|client| budget.rank(client.user));
+        clients.retain_mut(|client| {
+            // What came while the budget was used up is not reported again.
+            let waits = client.has_request() && budget.allows(client.user);
+            let ready = waits || ready(client.stream.as_raw_fd());
+            !ready || client.serve(now, budget, handler).is_ok()
         });
         if ready(self.listener.as_raw_fd()) {
-            // One a wake-up: the others are not lost.
-            self.left = self.left.saturating_sub(1);
-            match self.accept(now) {
-                Err(error) if !is_temporary(&error) => self.paused = true,
-                _ => {}
-            }
+            self.accept(now);
         }
     }
 
-    /// Accepts connections again after a failure such as too many open files, and answers again
-    /// after too many requests. To be called once a second or so.
+    /// Accepts connections again after a failure such as too many open files, or after too many,
+    /// and lets everybody ask for more. To be called once a second or so.
     pub(crate) fn resume(&mut self) {
         self.paused = false;
-        self.left = MAX_ANSWERS;
+        self.left = MAX_ACCEPTED;
+        self.budget.refill();
     }
 
-    fn accept(&mut self, now: Count) -> io::Result<()> {
-        let (stream, _) = self.listener.accept()?;
-        stream.set_nonblocking(true)?;
-        let may_change = sys::peer_uid(&stream).is_ok_and(|uid| uid == 0 || uid == sys::uid());
-        if self.clients.len() >= MAX_CLIENTS {
-            let quiet = self.clients.iter().enumerate().min_by_key(|(_, c)| (c.active - now).0);
-            if let Some((index, _)) = quiet {
-                self.clients.swap_remove(index);
+    fn accept(&mut self, now: Count) {
+        for _ in 0..ACCEPTED_AT_ONCE.min(self.left) {
+            self.left -= 1;
+            match self.listener.accept() {
+                Ok((stream, _)) => self.take(stream, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_temporary(&error) => {}
+                Err(_) => {
+                    self.paused = true;
+                    return;
+                }
             }
         }
+    }
+
+    /// Takes a new client, if its user is not too fast.
+    fn take(&mut self, stream: UnixStream, now: Count) {
+        let Ok(user) = sys::peer_uid(&stream) else { return };
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        if !self.budget.spend(user) {
+            // Whether it hears that or not.
+            let said = refuse("too many requests of this user, or of all: try again later".into());
+            let _ = said.and_then(|line| (&stream).write(&line));
+            return;
+        }
+        self.make_room(user, now);
+        let may_change = self.budget.is_owner(user);
         let (input, output) = (Vec::new(), Vec::new());
-        self.clients.push(Client { stream, may_change, input, output, active: now });
-        Ok(())
+        self.clients.push(Client { stream, user, may_change, input, output, active: now });
+    }
+
+    /// Hangs up on somebody if there are too many: of the same user, or else of the one that has
+    /// the most, on whoever was quiet longest.
+    fn make_room(&mut self, user: u32, now: Count) {
+        let of = |user: u32| self.clients.iter().filter(|c| c.user == user).count();
+        let is_owner = |client: &Client| self.budget.is_owner(client.user);
+        let most = if self.budget.is_owner(user) { MAX_OF_OWNER } else { MAX_OF_USER };
+        let leaves: Option<u32> = if of(user) >= most {
+            Some(user)
+        } else if self.budget.is_owner(user)
+            || self.clients.iter().filter(|client| !is_owner(client)).count() < MAX_CLIENTS
+        {
+            None
+        } else {
+            let others = self.clients.iter().filter(|client| !is_owner(client));
+            others.max_by_key(|c| (of(c.user), Reverse((c.active - now).0))).map(|c| c.user)
+        };
+        let quiet = self.clients.iter().enumerate().filter(|(_, c)| Some(c.user) == leaves);
+        if let Some((index, _)) = quiet.min_by_key(|(_, c)| (c.active - now).0) {
+            self.clients.swap_remove(index);
+        }
     }
 }
 
@@ -141,23 +193,32 @@ impl Drop for Server {
 }
 
 impl Client {
+    /// Whether a whole request waits.
+    fn has_request(&self) -> bool {
+        self.output.is_empty() && self.input.contains(&b'\n')
+    }
+
     /// Moves on as far as it goes without waiting; an error ends the connection.
-    fn serve(&mut self, now: Count, left: &mut u32, handler: &mut dyn Handler) -> io::Result<()> {
-        if self.output.is_empty() {
+    fn serve(
+        &mut self,
+        now: Count,
+        budget: &mut Budget,
+        handler: &mut dyn Handler,
+    ) -> io::Result<()> {
+        if self.output.is_empty() && !self.has_request() {
             self.read()?;
         }
         self.write(now)?;
-        // What is left in `input` is less than MAX_REQUEST bytes: few requests.
         while self.output.is_empty()
             && let Some(end) = self.input.iter().position(|b| *b == b'\n')
+            && budget.spend(self.user)
         {
             let line: Vec<u8> = self.input.drain(..=end).collect();
             self.output = self.answer(&line, handler)?;
-            *left = left.saturating_sub(1);
             self.active = now;
             self.write(now)?;
         }
-        if self.output.is_empty() && self.input.len() >= MAX_REQUEST {
+        if self.output.is_empty() && !self.has_request() && self.input.len() >= MAX_REQUEST {
             return Err(ErrorKind::InvalidData.into());
         }
         Ok(())
@@ -244,6 +305,7 @@ fn clear(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::control::{self, ControlError, DaemonInfo};
+    use std::collections::BTreeMap;
     use std::io::{BufRead, BufReader};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
@@ -390,6 +452,113 @@ mod tests {
         });
         assert!(result.is_ok());
         assert!(most <= MAX_CLIENTS);
+    }
+
+    /// Serves at a path of its own while `client` runs, for as long as a second lasts: nobody's
+    /// budget is refilled. The rest is for a look at the server.
+    fn within_a_second<T: Send>(client: impl FnOnce(&Path) -> T + Send) -> (T, Server) {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("truechimer-second-{}-{number}", std::process::id()));
+        let mut server = Server::bind(&path).unwrap();
+        let result = thread::scope(|scope| {
+            let client = scope.spawn(|| client(&path));
+            let mut turn = 0;
+            while !client.is_finished() {
+                turn += 1;
+                let mut fds = Vec::new();
+                server.interests(&mut fds);
+                sys::poll(&mut fds, 10).unwrap();
+                let ready = |fd| fds.iter().any(|p| p.fd == fd && p.revents != 0);
+                server.serve(ready, Count(turn), &mut Oracle::default());
+            }
+            client.join().unwrap()
+        });
+        (result, server)
+    }
+
+    /// Does something as another user, in a thread that then ends; nothing if that cannot be.
+    fn as_user<T: Send>(user: u32, what: impl FnOnce() -> T + Send) -> Option<T> {
+        thread::scope(|scope| scope.spawn(|| sys::become_user(user).then(what)).join().unwrap())
+    }
+
+    #[test]
+    fn one_user_in_haste_is_in_nobody_elses_way() {
+        let short = Duration::from_secs(60);
+        let (told, mut server) = within_a_second(|path| {
+            let ask = |times: u32| {
+                (0..times).filter(|_| control::version(path, short).is_ok()).count() as u32
+            };
+            // Each at once after the one before, and hundreds of them.
+            let hasty = as_user(4321, || (ask(700), control::version(path, short)))?;
+            let own = control::report(path, short);
+            let other = as_user(4322, || control::report(path, short))?;
+            Some((hasty, own, other))
+        });
+        let Some(((answered, refused), own, other)) = told else {
+            let _ = writeln!(io::stderr(), "SKIPPED one_user_in_haste: only root can be others");
+            return;
+        };
+        assert_eq!(answered, 32, "a connection and an answer each");
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("too many requests") || refused.contains("hung up"), "{refused}");
+        assert!(own.is_ok(), "{own:?}");
+        assert!(other.is_ok(), "{other:?}");
+        // Nothing is for ever.
+        server.resume();
+        assert!(server.budget.allows(4321));
+    }
+
+    #[test]
+    fn one_user_does_not_take_all_the_places() {
+        let (held, server) = within_a_second(|path| {
+            let connect = |times| -> Vec<UnixStream> {
+                (0..times).map(|_| UnixStream::connect(path).unwrap()).collect()
+            };
+            let greedy = as_user(4321, || connect(30))?;
+            let few = as_user(4322, || connect(3))?;
+            let own = connect(30);
+            // All have been taken by the time that somebody who came later is answered.
+            let answered = control::version(path, TIMEOUT).is_ok();
+            Some((greedy, few, own, answered))
+        });
+        let Some((.., answered)) = held else {
+            let _ =
+                writeln!(io::stderr(), "SKIPPED one_user_does_not_take: only root can be others");
+            return;
+        };
+        assert!(answered);
+        let of = |user| server.clients.iter().filter(|client| client.user == user).count();
+        assert_eq!((of(4321), of(4322)), (MAX_OF_USER, 3));
+        // The one that was answered may have been seen to go.
+        assert!((MAX_OF_OWNER - 1..=MAX_OF_OWNER).contains(&of(0)), "{}", of(0));
+    }
+
+    #[test]
+    fn where_all_places_are_taken_whoever_has_most_makes_room() {
+        let (held, mut server) = within_a_second(|path| {
+            let connect = |times| -> Vec<UnixStream> {
+                (0..times).map(|_| UnixStream::connect(path).unwrap()).collect()
+            };
+            let mut held = Vec::new();
+            for (user, times) in [(1, 4), (2, 4), (3, 3), (4, 1), (5, 4), (6, 1), (7, 1)] {
+                held.push(as_user(4000 + user, || connect(times))?);
+            }
+            let answered = control::version(path, TIMEOUT).is_ok();
+            Some((held, answered))
+        });
+        if held.is_none() {
+            let _ = writeln!(io::stderr(), "SKIPPED where_all_places: only root can be others");
+            return;
+        }
+        let mut of = BTreeMap::new();
+        for client in server.clients.drain(..).filter(|client| client.user != 0) {
+            *of.entry(client.user).or_insert(0) += 1;
+        }
+        assert_eq!(of.values().sum::<usize>(), MAX_CLIENTS);
+        assert_eq!((of[&4004], of[&4006], of[&4007]), (1, 1, 1), "{of:?}");
+        assert!(of.values().all(|n| *n >= 1), "{of:?}");
     }
 
     #[test]
