@@ -122,6 +122,11 @@ impl Clients {
         self.all.clear();
     }
 
+    /// All of them.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.all.keys().copied()
+    }
+
     /// What to poll: number, descriptor, whether to read, whether to write.
     pub fn descriptors(&self) -> impl Iterator<Item = (u32, RawFd, bool, bool)> {
         let all = self.all.iter().map(|(number, client)| {

@@ -2,6 +2,7 @@
 
 mod early;
 mod replies;
+mod votes;
 mod work;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,26 +20,23 @@ use truechimer_group_client::delivery::{self, Page};
 use crate::clients::{Clients, Did};
 use crate::commit::{self, Commits, Waker, Woken};
 use crate::cut::Protocol;
-use crate::digest::Compare;
-use crate::order::{Conn, FrontId, Order, Step};
+use crate::order::{Conn, FrontId, Op, Order, Step};
 use crate::program::Program;
 use crate::record::Record;
 use crate::ring::{Ring, RingEvent};
+use crate::streams::Streams;
 use crate::sys::Poll;
 use crate::transfer::Shell;
 use crate::wire::Message;
 use early::Early;
 use replies::Replies;
+use votes::Votes;
 use work::Work;
 
 /// How often a program that starts is brought the time, and looked for.
 const KNOCK: Duration = Duration::from_millis(200);
 /// How often a front that says nothing else says that it lives.
 const ALIVE: Duration = Duration::from_secs(2);
-/// How long reply hashes wait to be sent together.
-const DIGEST: Duration = Duration::from_secs(1);
-/// How many go at once.
-const DIGEST_AT: usize = 256;
 /// How long a checkpoint may take to come before another is asked for.
 const CHECKPOINT: Duration = Duration::from_secs(300);
 /// So many operations may wait for the program before clients are no longer read.
@@ -69,7 +67,7 @@ pub struct Settings {
     pub checkpoint_command: Option<String>,
     /// Starts the program from the state on standard input.
     pub restore_command: Option<String>,
-    /// After how long a program that is not done is reported.
+    /// After how long a program that is not done is reported, and counts no more where others are.
     pub patience: Duration,
 }
 
@@ -94,7 +92,8 @@ pub struct Front {
     replies: Replies,
     work: Work,
     record: Option<Record>,
-    compare: Compare,
+    streams: Streams,
+    votes: Votes,
     shell: Shell,
     waker: Waker,
     woken: Woken,
@@ -104,9 +103,6 @@ pub struct Front {
     under_way: BTreeMap<u64, Option<u32>>,
     /// Connections whose end we have said.
     said: VecDeque<Conn>,
-    /// Hashes of replies that were not sent yet: the first one's request, and since when.
-    hashes: (u64, Vec<u64>),
-    hashed: Instant,
     /// The place of the message that came last, and when that was here.
     point: Point,
     last: Instant,
@@ -116,7 +112,6 @@ pub struct Front {
     asked: Instant,
     /// What is to be said.
     says: Vec<String>,
-    reported: u32,
     ended: Option<Ended>,
 }
 
@@ -145,9 +140,10 @@ impl Front {
         let now = Instant::now();
         let me = FrontId { member: ring.member(), incarnation: incarnation() };
         let can_restore = settings.restore_command.is_some();
+        let patience_ns = i64::try_from(settings.patience.as_nanos()).unwrap_or(i64::MAX);
         let shell = Shell { connect: settings.connect, page: settings.page.clone() };
         Ok(Front {
-            order: Order::new(me, settings.replicas, can_restore),
+            order: Order::new(me, settings.replicas, can_restore, patience_ns),
             program: Program::new(settings.connect, page),
             clients: Clients::new(settings.protocol),
             early: Early::default(),
@@ -158,15 +154,14 @@ impl Front {
             ring,
             listener,
             record,
-            compare: Compare::default(),
+            streams: Streams::default(),
+            votes: Votes::default(),
             shell,
             waker,
             woken,
             poll: Poll::default(),
             under_way: BTreeMap::new(),
             said: VecDeque::new(),
-            hashes: (0, Vec::new()),
-            hashed: now,
             point: Point::default(),
             last: now,
             spoke: now,
@@ -174,7 +169,6 @@ impl Front {
             looked: now,
             asked: now,
             says: Vec::new(),
-            reported: 0,
             ended: None,
         })
     }
@@ -205,11 +199,12 @@ impl Front {
         // It may be that nobody hears it.
         let _ = self.send(&Message::Leave, None);
         self.flush_record()?;
-        let (same, different) = (self.compare.same, self.compare.different);
+        let (same, different) = (self.streams.same, self.streams.different);
         say(&format!(
             "{} requests; replies compared with other replicas': {same} the same, {different} not",
             self.order.requests()
         ));
+        self.report_end(&ended);
         // The file only: a program that still runs keeps what it has mapped.
         let _ = std::fs::remove_file(&self.settings.page);
         Ok(ended)
@@ -225,6 +220,7 @@ impl Front {
         }
         self.woken.clear();
         self.work()?;
+        self.vote()?;
         self.release()?;
         self.timers()?;
         if self.ended.is_none() && self.says.is_empty() {
@@ -244,19 +240,22 @@ impl Front {
                         self.clients.delivered(client);
                     }
                 }
+                let before = self.order.time();
                 let steps = self.order.delivered(from, time, &payload);
+                self.count(before);
                 if !self.order.is_in() && self.work.is_idle() {
                     // A program that starts needs some time.
                     self.program.set_time(time);
                 }
                 self.steps(steps)?;
             }
-            RingEvent::Refused(token) => {
-                if let Some(Some(client)) = self.under_way.remove(&token) {
+            RingEvent::Refused(token) => match self.under_way.remove(&token) {
+                Some(Some(client)) => {
                     self.clients.remove(client);
                     self.close(client)?;
                 }
-            }
+                _ => self.tell_again(),
+            },
             RingEvent::Phase(phase) => {
                 self.phase = Some(phase);
                 if phase != Phase::Live {
@@ -273,8 +272,15 @@ impl Front {
         for step in steps {
             match step {
                 Step::Send(message) => self.send(&message, None)?,
-                Step::Run(op, time) => self.work.push(op, time, self.point),
+                Step::Run(op, time) => {
+                    if let Op::Open(conn) = op {
+                        self.streams.begin(conn);
+                    }
+                    self.work.push(op, time, self.point);
+                }
+                Step::Joined => self.tell_again(),
                 Step::Entered => {
+                    self.tell_again();
                     let (ready, all) = (self.order.ready(), self.settings.replicas);
                     self.says.push(format!("in: {ready} of {all} replicas are ready"));
                 }
@@ -283,34 +289,20 @@ impl Front {
                     self.replies.clear();
                     self.said.clear();
                     self.under_way.clear();
-                    self.hashes = (0, Vec::new());
                     self.says.push(format!("out: {why}; the clients' connections are closed"));
                 }
                 Step::Restore(data) => self.restore(data)?,
                 Step::Unfit(why) => self.ended = Some(Ended::Unfit(why)),
                 Step::Report(text) => self.says.push(text),
-                Step::Compare { from, first, hashes } => {
+                Step::Compare { from, done, replied } => {
                     if from != self.order.me().member {
-                        for (request, hash) in (first..).zip(hashes) {
-                            self.compare(from, request, hash);
-                        }
+                        let differences = self.streams.heard(from, done, replied);
+                        self.differ(differences)?;
                     }
                 }
             }
         }
         Ok(())
-    }
-
-    fn compare(&mut self, from: truechimer_group::Member, request: u64, hash: u64) {
-        let replicas = self.order.ready();
-        if let Some(report) = self.compare.add(from, request, hash, replicas) {
-            self.reported += 1;
-            match self.reported {
-                ..20 => self.says.push(report),
-                20 => self.says.push(format!("{report}; further ones are only counted")),
-                _ => {}
-            }
-        }
     }
 
     fn send(&mut self, message: &Message, client: Option<u32>) -> Result<(), String> {
@@ -345,13 +337,8 @@ impl Front {
             self.knocked = now;
             self.send(&Message::Tick, None)?;
         }
-        let quiet = now.saturating_duration_since(self.spoke);
-        let kept = now.saturating_duration_since(self.hashed);
-        let due = !self.hashes.1.is_empty() && kept >= DIGEST;
-        if due || quiet >= ALIVE || self.hashes.1.len() >= DIGEST_AT {
-            self.spoke = now;
-            let (first, hashes) = std::mem::take(&mut self.hashes);
-            self.send(&Message::Digest { first, hashes }, None)?;
+        if now.saturating_duration_since(self.spoke) >= ALIVE {
+            self.tell_done(Vec::new())?;
         }
         if now.saturating_duration_since(self.looked) >= ALIVE {
             self.looked = now;

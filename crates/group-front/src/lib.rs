@@ -5,24 +5,28 @@
 //! same messages in the same order, one at a time, and the clock that the program reads while it
 //! works on one stands at the agreed time of that message's delivery. So replicas that are
 //! deterministic otherwise give the same answers. The client has its answer from the front that it
-//! is connected to, once a majority has the request; the other fronts compare theirs and drop them.
+//! is connected to, once a majority has the request and a majority of the programs the same answer;
+//! a program that gives another one is out, and where no majority agrees all stop.
 //!
 //! Suited: a program in which one thread at a time works on requests (an event loop, or a thread
 //! for each connection), and whose answers depend on its requests and the time of day alone. Not
-//! suited: programs that hand requests to a pool of threads, draw random numbers, or act on timers
-//! of their own in a way that answers show.
+//! suited: programs that hand requests to a pool of threads, in which one connection's request waits
+//! for another's (locks), that draw random numbers, or act on timers of their own in a way that
+//! answers show.
 #![deny(unsafe_code)]
 
 mod clients;
 mod commit;
 mod cut;
-mod digest;
 mod front;
 mod hash;
+mod mask;
 mod order;
 mod program;
 mod record;
+mod report;
 mod ring;
+mod streams;
 mod sys;
 mod transfer;
 mod wire;
@@ -30,4 +34,5 @@ mod wire;
 pub use cut::Protocol;
 pub use front::{Ended, Front, Settings};
 pub use order::{Conn, FrontId};
+pub use report::{FrontReport, PeerReport, State};
 pub use ring::{AgentRing, Committer, Ring, RingEvent};

@@ -3,13 +3,15 @@
 
 mod inside;
 mod terms;
+mod votes;
 
 use std::collections::BTreeMap;
 
 use truechimer_group::Member;
 
 use crate::wire::Message;
-pub use terms::{Conn, FrontId, Op, Peer, Position, State, Step};
+pub use terms::{Conn, End, FrontId, Op, Peer, Position, Replied, State, Step};
+pub use votes::Standing as PeerStanding;
 
 /// A front that says nothing for so long of agreed time is out, ns.
 const QUIET_NS: i64 = 10_000_000_000;
@@ -44,6 +46,8 @@ pub struct Order {
     me: FrontId,
     size: usize,
     can_restore: bool,
+    /// A program that is stuck for longer does not follow, ns of agreed time.
+    patience_ns: i64,
     standing: Standing,
     serial: u32,
     state: State,
@@ -54,15 +58,18 @@ pub struct Order {
     /// Where in `since` the places of this front's own hellos are.
     marks: Vec<(u32, usize)>,
     parts: Option<(State, u64, Vec<u8>)>,
+    /// Why fronts are not in any more that were.
+    lost: BTreeMap<Member, (bool, String)>,
 }
 
 impl Order {
     /// A front that is out. `size` is how many replicas the group has in all.
-    pub fn new(me: FrontId, size: usize, can_restore: bool) -> Order {
+    pub fn new(me: FrontId, size: usize, can_restore: bool, patience_ns: i64) -> Order {
         Order {
             me,
             size: size.max(1),
             can_restore,
+            patience_ns,
             standing: Standing::Out,
             serial: 0,
             state: State::default(),
@@ -72,6 +79,7 @@ impl Order {
             since_bytes: 0,
             marks: Vec::new(),
             parts: None,
+            lost: BTreeMap::new(),
         }
     }
 
@@ -83,11 +91,6 @@ impl Order {
     /// Whether this front is in.
     pub fn is_in(&self) -> bool {
         self.standing == Standing::In
-    }
-
-    /// Whether it is, and more than half of all replicas have the state: only then may a reply go.
-    pub fn may_answer(&self) -> bool {
-        self.is_in() && self.ready() * 2 > self.size
     }
 
     /// How many fronts are in whose programs have the state.
@@ -211,7 +214,7 @@ impl Order {
         self.standing = Standing::In;
         self.hellos.clear();
         self.parts = None;
-        steps.push(Step::Run(Op::Start, self.state.time));
+        steps.push(Step::Run(Op::Start(self.state.position.count), self.state.time));
         steps.push(Step::Entered);
     }
 
@@ -262,6 +265,7 @@ impl Order {
                 let place = mark.map_or(0, |(_, place)| *place);
                 if state.position == self.state.position {
                     self.state.peers.clone_from(&state.peers);
+                    self.state.pairs.clone_from(&state.pairs);
                     self.state.time = state.time;
                     self.state.requests = state.requests;
                     self.enter(steps);
@@ -373,11 +377,12 @@ impl Order {
             }
             return;
         }
-        let peers = fronts.iter().map(|(front, _)| {
-            let incarnation = front.incarnation;
-            (front.member, Peer { incarnation, ready: true, quiet_ns: 0 })
-        });
+        let peers = fronts
+            .iter()
+            .map(|(front, _)| (front.member, Peer::new(front.incarnation, true, position.count)));
         self.state.peers = peers.collect();
+        self.state.pairs.clear();
+        self.lost.clear();
         self.state.time = time;
         self.forget_since();
         self.enter(steps);

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use truechimer_group_client::delivery::Page;
 
-use crate::order::Conn;
+use crate::order::{Conn, End};
 use crate::sys;
 
 /// What the program is busy with.
@@ -145,22 +145,23 @@ impl Program {
         taken && self.page.busy() == 0
     }
 
-    /// What it has written: calls `each` with the connection, the bytes, and whether that was the
-    /// end.
-    pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], bool)) {
+    /// What it has written: calls `each` with the connection, the bytes, and how it has ended it.
+    pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], End)) {
         let mut buffer = [0; 16 << 10];
         for (conn, link) in &mut self.links {
             while !link.ended {
-                match link.stream.read(&mut buffer) {
-                    Ok(0) => link.ended = true,
-                    Ok(length) => each(*conn, buffer.get(..length).unwrap_or(&[]), false),
+                let end = match link.stream.read(&mut buffer) {
+                    Ok(0) => End::Finished,
+                    Ok(length) => {
+                        each(*conn, buffer.get(..length).unwrap_or(&[]), End::Open);
+                        continue;
+                    }
                     Err(why) if why.kind() == ErrorKind::WouldBlock => break,
-                    Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => link.ended = true,
-                }
-                if link.ended {
-                    each(*conn, &[], true);
-                }
+                    Err(why) if why.kind() == ErrorKind::Interrupted => continue,
+                    Err(_) => End::Cut,
+                };
+                link.ended = true;
+                each(*conn, &[], end);
             }
         }
     }
@@ -285,17 +286,18 @@ mod tests {
         assert!(program.is_done(busy));
         let mut all = Vec::new();
         program.drain(|from, bytes, end| all.push((from, bytes.to_vec(), end)));
-        assert_eq!(all, [(conn, b"reply".to_vec(), false)]);
+        assert_eq!(all, [(conn, b"reply".to_vec(), End::Open)]);
 
         let busy = program.end(conn);
         assert!(!program.is_done(busy));
         theirs.took_end(port);
         assert!(program.is_done(busy));
         drop(stream);
-        let mut ended = false;
-        while !ended {
-            program.drain(|_, _, end| ended |= end);
+        let mut ended = End::Open;
+        while ended == End::Open {
+            program.drain(|_, _, end| ended = end);
         }
+        assert_eq!(ended, End::Finished);
         // To a connection that the program has closed nothing needs to come.
         let busy = program.give(conn, b"late".into());
         assert!(program.is_done(busy));

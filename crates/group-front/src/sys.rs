@@ -44,6 +44,14 @@ impl Poll {
     }
 }
 
+/// CLOCK_MONOTONIC, ns.
+pub fn monotonic_ns() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
 /// Connects to a program on this host. `ready` is told our port before the other side can see it.
 ///
 /// # Errors

@@ -5,17 +5,19 @@
 
 use truechimer_group::Member;
 
-use crate::order::{FrontId, Peer, Position, State};
+use crate::order::{Conn, End, FrontId, Peer, Position, Replied, State};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The most bytes of a client or of a checkpoint that go into one message.
 pub const LARGEST_PIECE: usize = 64 << 10;
 
 /// More members than a group has.
 const MOST_PEERS: usize = 1024;
-/// More reply hashes than a front sends at once.
-pub const MOST_HASHES: usize = 4096;
+/// The most connections that a front tells the replies of at once.
+pub const MOST_REPLIED: usize = 1024;
+/// More pairs than members make.
+const MOST_PAIRS: usize = 1 << 16;
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,8 +50,10 @@ pub enum Message {
     Close { conn: u32 },
     /// Time passes.
     Tick,
-    /// Hashes of my program's replies, beginning with this request's. May be empty: I live.
-    Digest { first: u64, hashes: Vec<u64> },
+    /// My program has dealt with so much, and its replies are these now. Nothing new: I live.
+    Done { count: u64, replied: Vec<Replied> },
+    /// My program's replies and this one's differ on that connection, within so many bytes.
+    Differs { from: FrontId, conn: Conn, length: u64 },
 }
 
 impl Message {
@@ -101,9 +105,23 @@ impl Message {
                 out.extend(conn.to_le_bytes());
                 out.extend(bytes);
             }
-            Message::Digest { first, hashes } => {
-                put(&mut out, *first);
-                hashes.iter().for_each(|hash| put(&mut out, *hash));
+            Message::Done { count, replied } => {
+                put(&mut out, *count);
+                for replied in replied {
+                    put_conn(&mut out, replied.conn);
+                    put(&mut out, replied.length);
+                    put(&mut out, replied.hash);
+                    out.push(match replied.end {
+                        End::Open => 0,
+                        End::Finished => 1,
+                        End::Cut => 2,
+                    });
+                }
+            }
+            Message::Differs { from, conn, length } => {
+                put_front(&mut out, from);
+                put_conn(&mut out, *conn);
+                put(&mut out, *length);
             }
         }
         out
@@ -152,14 +170,15 @@ impl Message {
             11 => Message::Close { conn: from.u32()? },
             12 => Message::Tick,
             13 => {
-                let first = from.u64()?;
-                let mut hashes = Vec::new();
-                while !from.0.is_empty() && hashes.len() < MOST_HASHES {
-                    hashes.push(from.u64()?);
+                let count = from.u64()?;
+                let mut replied = Vec::new();
+                while !from.0.is_empty() && replied.len() < MOST_REPLIED {
+                    replied.push(from.replied()?);
                 }
-                Message::Digest { first, hashes }
+                Message::Done { count, replied }
             }
             14 => Message::Waiting { serial: from.u32()?, position: from.position()? },
+            15 => Message::Differs { from: from.front()?, conn: from.conn()?, length: from.u64()? },
             _ => return None,
         };
         from.0.is_empty().then_some((incarnation, message))
@@ -180,8 +199,9 @@ impl Message {
             Message::Bytes { .. } => 10,
             Message::Close { .. } => 11,
             Message::Tick => 12,
-            Message::Digest { .. } => 13,
+            Message::Done { .. } => 13,
             Message::Waiting { .. } => 14,
+            Message::Differs { .. } => 15,
         }
     }
 }
@@ -193,6 +213,11 @@ fn put(out: &mut Vec<u8>, number: u64) {
 fn put_front(out: &mut Vec<u8>, front: &FrontId) {
     out.extend(front.member.0.to_le_bytes());
     put(out, front.incarnation);
+}
+
+fn put_conn(out: &mut Vec<u8>, conn: Conn) {
+    out.extend(conn.member.0.to_le_bytes());
+    out.extend(conn.number.to_le_bytes());
 }
 
 fn put_position(out: &mut Vec<u8>, position: &Position) {
@@ -209,6 +234,13 @@ fn put_state(out: &mut Vec<u8>, state: &State) {
         put_front(out, &FrontId { member: *member, incarnation: peer.incarnation });
         out.push(u8::from(peer.ready));
         out.extend(peer.quiet_ns.to_le_bytes());
+        put(out, peer.done);
+        out.extend(peer.stuck_ns.to_le_bytes());
+    }
+    out.extend((state.pairs.len() as u32).to_le_bytes());
+    for (one, other) in &state.pairs {
+        out.extend(one.0.to_le_bytes());
+        out.extend(other.0.to_le_bytes());
     }
 }
 
@@ -242,6 +274,21 @@ impl Reader<'_> {
         Some(FrontId { member: Member(self.u32()?), incarnation: self.u64()? })
     }
 
+    fn conn(&mut self) -> Option<Conn> {
+        Some(Conn { member: Member(self.u32()?), number: self.u32()? })
+    }
+
+    fn replied(&mut self) -> Option<Replied> {
+        let (conn, length, hash) = (self.conn()?, self.u64()?, self.u64()?);
+        let end = match self.array()? {
+            [0] => End::Open,
+            [1] => End::Finished,
+            [2] => End::Cut,
+            _ => return None,
+        };
+        Some(Replied { conn, length, hash, end })
+    }
+
     fn position(&mut self) -> Option<Position> {
         Some(Position { count: self.u64()?, chain: self.u64()? })
     }
@@ -258,8 +305,12 @@ impl Reader<'_> {
                 [1] => true,
                 _ => return None,
             };
-            let quiet_ns = self.i64()?;
-            state.peers.insert(member, Peer { incarnation, ready, quiet_ns });
+            let (quiet_ns, done, stuck_ns) = (self.i64()?, self.u64()?, self.i64()?);
+            state.peers.insert(member, Peer { incarnation, ready, quiet_ns, done, stuck_ns });
+        }
+        let pairs = self.u32()? as usize;
+        for _ in 0..Some(pairs).filter(|pairs| *pairs <= MOST_PAIRS)? {
+            state.pairs.insert((Member(self.u32()?), Member(self.u32()?)));
         }
         Some(state)
     }
@@ -279,7 +330,11 @@ mod tests {
         let front = FrontId { member: Member(3), incarnation: u64::MAX };
         let position = Position { count: 5, chain: 6 };
         let mut state = State { position, requests: 4, time: -1, ..State::default() };
-        state.peers.insert(Member(2), Peer { incarnation: 9, ready: true, quiet_ns: 7 });
+        let peer = Peer { incarnation: 9, ready: true, quiet_ns: 7, done: 3, stuck_ns: 1 };
+        state.peers.insert(Member(2), peer);
+        state.pairs.insert((Member(1), Member(2)));
+        let conn = Conn { member: Member(1), number: 4 };
+        let replied = |end| Replied { conn, length: 3, hash: u64::MAX, end };
         vec![
             Message::Knock,
             Message::Hello { serial: 1, position },
@@ -302,7 +357,12 @@ mod tests {
             Message::Bytes { conn: 1, bytes: b"GET".to_vec() },
             Message::Close { conn: 1 },
             Message::Tick,
-            Message::Digest { first: 3, hashes: vec![1, u64::MAX] },
+            Message::Done {
+                count: 3,
+                replied: [End::Open, End::Finished, End::Cut].map(replied).to_vec(),
+            },
+            Message::Done { count: 3, replied: Vec::new() },
+            Message::Differs { from: front, conn, length: 9 },
         ]
     }
 

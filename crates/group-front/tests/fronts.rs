@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use truechimer_group::{Member, Phase, Point};
 use truechimer_group_client::delivery::Page;
-use truechimer_group_front::{Committer, Ended, Front, Protocol, Ring, RingEvent, Settings};
+use truechimer_group_front::{
+    Committer, Ended, Front, FrontReport, Protocol, Ring, RingEvent, Settings, State,
+};
 
 /// The group: everybody gets everything, in one order.
 #[derive(Default)]
@@ -114,18 +116,23 @@ impl Ring for MemoryRing {
     }
 }
 
-/// A service: `ADD text` keeps it, `LOG` shows what was kept with the times, `TIME` the time. Its
-/// own state lies in a file too, for checkpoints. `odd` makes it err.
+/// A service: `ADD text` keeps it, `LOG` shows what was kept with the times, `TIME` the time, by
+/// `odd` ns off. Its own state lies in a file too, for checkpoints. `LATER text` is kept when
+/// `RELEASE` comes, in an order that is the replica's own.
 struct Service {
     address: SocketAddr,
     started: Arc<AtomicBool>,
+    /// While it is held the service hangs in its next request.
+    gate: Arc<Mutex<()>>,
 }
 
-fn service(page: PathBuf, state: PathBuf, odd: bool) -> Service {
+fn service(page: PathBuf, state: PathBuf, odd: i64) -> Service {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let started = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&started);
+    let gate = Arc::<Mutex<()>>::default();
+    let hangs = Arc::clone(&gate);
     std::thread::spawn(move || {
         let path = CString::new(page.to_str().unwrap()).unwrap();
         let page = loop {
@@ -141,11 +148,14 @@ fn service(page: PathBuf, state: PathBuf, odd: bool) -> Service {
             page.busy_up();
             page.took_accept(peer.port());
             let (page, kept, state) = (Arc::clone(&page), Arc::clone(&kept), state.clone());
+            let gate = Arc::clone(&hangs);
             page.busy_down();
-            std::thread::spawn(move || serve(stream, peer.port(), &page, &kept, &state, odd));
+            std::thread::spawn(move || {
+                serve(stream, peer.port(), &page, &kept, &state, (odd, &gate))
+            });
         }
     });
-    Service { address, started }
+    Service { address, started, gate }
 }
 
 fn serve(
@@ -154,7 +164,7 @@ fn serve(
     page: &Page,
     kept: &Mutex<String>,
     state: &Path,
-    odd: bool,
+    (odd, gate): (i64, &Mutex<()>),
 ) {
     let mut input = Vec::new();
     let mut buffer = [0; 100];
@@ -173,6 +183,7 @@ fn serve(
         while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = input.drain(..=end).collect();
             let line = String::from_utf8(line).unwrap();
+            drop(gate.lock().unwrap());
             let mut kept = kept.lock().unwrap();
             let time = page.time().unwrap();
             let reply = match line.trim().split_once(' ') {
@@ -180,6 +191,19 @@ fn serve(
                     kept.push_str(&format!("{text}@{time};"));
                     fs::write(state, &*kept).unwrap();
                     "kept\n".to_string()
+                }
+                Some(("LATER", text)) => {
+                    kept.push_str(&format!("({text})"));
+                    "later\n".to_string()
+                }
+                _ if line.trim() == "RELEASE" => {
+                    // By the page's name: another order at each replica.
+                    let at = state.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+                    let later: String = kept.drain(..).collect();
+                    let mut later: Vec<&str> = later.split_inclusive(')').collect();
+                    later.rotate_left(at);
+                    *kept = later.concat();
+                    "released\n".to_string()
                 }
                 _ if line.trim() == "LOG" => format!("{kept}\n"),
                 _ if line.trim() == "QUIT" => {
@@ -189,7 +213,7 @@ fn serve(
                     page.busy_down();
                     return;
                 }
-                _ => format!("{}\n", time + i64::from(odd)),
+                _ => format!("{}\n", time + odd),
             };
             stream.write_all(reply.as_bytes()).unwrap();
         }
@@ -270,7 +294,7 @@ impl World {
 
     fn with_service(&self, member: u32, odd: bool) -> Running {
         let _ = fs::remove_file(self.state(member));
-        let service = service(self.page(member), self.state(member), odd);
+        let service = service(self.page(member), self.state(member), odd.into());
         let front = self.start(member, service.address, |_| {});
         service.started.store(true, Ordering::Release);
         front
@@ -363,23 +387,153 @@ fn replicas_give_the_same_answers_at_the_same_times() {
     assert!(said.iter().flatten().all(|line| !line.contains("differ from")), "{said:?}");
 }
 
+/// Waits until a front has said a line with this in it.
+fn until_said(front: &Running, part: &str) {
+    while !front.said.lock().unwrap().iter().any(|line| line.contains(part)) {
+        assert!(!front.thread.is_finished(), "{part:?}: {:?}", front.said.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn unfit(front: Running) -> String {
+    match front.thread.join().unwrap() {
+        Ok(Ended::Unfit(why)) => why,
+        other => panic!("{other:?}: {:?}", front.said.lock().unwrap()),
+    }
+}
+
 #[test]
-fn a_replica_that_differs_is_named() {
+fn a_replica_that_differs_is_out_and_its_answers_reach_nobody() {
     let world = World::new("odd");
-    let fronts: Vec<Running> =
+    let mut fronts: Vec<Running> =
         (1..=3).map(|member| world.with_service(member, member == 2)).collect();
     let mut client = Client::of(&fronts[0]);
     assert_eq!(client.ask("ADD x"), "kept\n");
-    client.ask("TIME");
-    let report = "the reply of replica 2 to request 2 differs from that of 1, 3";
+    // A client of the odd one: what it sends is answered by nobody.
+    let mut its = Client::of(&fronts[1]);
+    assert_eq!(its.ask("ADD y"), "kept\n", "so far they agree");
+    assert_eq!(its.ask("TIME"), "", "cut off without an answer");
+    let why = unfit(fronts.remove(1));
+    assert!(why.contains("its program's replies differ from those of replica 1, 3"), "{why}");
+    let report = FrontReport::read(&world.page(2)).unwrap().unwrap();
+    let trouble = report.trouble(false, FrontReport::now_ns()).unwrap();
+    assert!(trouble.starts_with("its front has stopped: its program's replies"), "{trouble}");
     for front in &fronts {
-        // Replies are compared about once a second.
-        while !front.said.lock().unwrap().iter().any(|line| line == report) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_said(front, "replica 2 is out: its program's replies differ");
     }
-    let said = world.stop(fronts);
-    assert!(said.iter().flatten().all(|line| !line.contains("request 1 ")), "{said:?}");
+    // The others go on.
+    let time = client.ask("TIME").trim().parse::<i64>().unwrap();
+    assert_eq!((time - 1_700_000_000_000_000_000) % 1_000_003, 0, "its own is off");
+    let standing = |report: &FrontReport| {
+        report.peers.iter().find(|peer| peer.member == 2).map(|peer| peer.standing.clone())
+    };
+    let report = loop {
+        let report = FrontReport::read(&world.page(1)).unwrap().unwrap();
+        if standing(&report).as_deref() == Some("diverged") {
+            break report;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!((report.state, report.following), (State::Answering, 2));
+    let pages = [1, 3].map(|member| world.page(member));
+    world.stop(fronts);
+    assert!(pages.iter().all(|page| FrontReport::read(page).unwrap().is_none()));
+}
+
+#[test]
+fn without_a_majority_of_like_answers_all_stop() {
+    let world = World::new("unlike");
+    let fronts: Vec<Running> = (1..=3)
+        .map(|member| {
+            let service = service(world.page(member), world.state(member), member.into());
+            let front = world.start(member, service.address, |_| {});
+            service.started.store(true, Ordering::Release);
+            front
+        })
+        .collect();
+    let mut client = Client::of(&fronts[0]);
+    assert_eq!(client.ask("ADD x"), "kept\n");
+    assert_eq!(client.ask("TIME"), "", "no answer is borne out");
+    let whys: Vec<String> = fronts.into_iter().map(unfit).collect();
+    let all = "no majority of the 3 replicas' programs gives the same replies";
+    assert!(whys.iter().filter(|why| why.contains(all)).count() >= 2, "{whys:?}");
+    fs::remove_dir_all(&world.dir).unwrap();
+}
+
+#[test]
+fn where_no_majority_of_programs_follows_nobody_is_answered() {
+    let world = World::new("stuck");
+    let start = |member: u32| {
+        let service = service(world.page(member), world.state(member), 0);
+        let front = world.start(member, service.address, |settings| {
+            settings.patience = Duration::from_millis(300);
+        });
+        service.started.store(true, Ordering::Release);
+        (front, service.gate)
+    };
+    let (fronts, gates): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
+    let mut client = Client::of(&fronts[0]);
+    assert_eq!(client.ask("ADD x"), "kept\n");
+    // One program hangs: the other two are a majority.
+    let third = gates[2].lock().unwrap();
+    assert_eq!(client.ask("ADD y"), "kept\n");
+    until_report(&world, 1, |report| report.following == 2);
+    assert_eq!(client.ask("ADD z"), "kept\n");
+    // Two do: all three agents are live, and one program is none.
+    let second = gates[1].lock().unwrap();
+    assert_eq!(client.ask("ADD lost"), "", "one program's answer is no answer");
+    until_said(
+        &fronts[0],
+        "not answering: 1 of 3 replicas' programs follow; replica 2: its program",
+    );
+    let report = until_report(&world, 1, |report| report.state == State::Waiting);
+    let trouble = report.trouble(true, FrontReport::now_ns()).unwrap();
+    for part in ["answers nobody: 1 of 3", "replica 2: its program is stuck", "replica 3: its"] {
+        assert!(trouble.contains(part), "{trouble}");
+    }
+    // They go on, and catch up: what was not answered was done all the same.
+    drop((second, third));
+    until_report(&world, 1, |report| (report.state, report.following) == (State::Answering, 3));
+    let log = Client::of(&fronts[0]).ask("LOG");
+    assert_eq!(log, Client::of(&fronts[2]).ask("LOG"));
+    assert_eq!(log.matches(';').count(), 4, "{log}");
+    world.stop(fronts);
+}
+
+fn until_report(world: &World, member: u32, fits: impl Fn(&FrontReport) -> bool) -> FrontReport {
+    loop {
+        if let Ok(Some(report)) = FrontReport::read(&world.page(member))
+            && fits(&report)
+        {
+            return report;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A program whose answers depend on which of two connections a thread of its own serves first.
+#[test]
+fn answers_that_depend_on_the_interleaving_stop_the_group() {
+    let world = World::new("interleaving");
+    let fronts: Vec<Running> = (1..=3)
+        .map(|member| {
+            let service = service(world.page(member), world.state(member), 0);
+            let front = world.start(member, service.address, |_| {});
+            service.started.store(true, Ordering::Release);
+            front
+        })
+        .collect();
+    let mut clients: Vec<Client> = fronts.iter().map(Client::of).collect();
+    // Held back until the next request, and then kept by a thread that the front knows nothing of,
+    // in an order of each replica's own.
+    for (at, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("LATER {at}")), "later\n");
+    }
+    assert_eq!(clients[0].ask("RELEASE"), "released\n");
+    let answer = clients[0].ask("LOG");
+    assert_eq!(answer, "", "no two replicas have the same log");
+    fronts.into_iter().for_each(|front| drop(unfit(front)));
+    fs::remove_dir_all(&world.dir).unwrap();
 }
 
 #[test]
@@ -398,14 +552,14 @@ fn one_that_dies_is_replaced_with_the_state() {
     assert_eq!(clients[0].ask("ADD second"), "kept\n", "two of three go on");
 
     // One without a way to restore is not let in.
-    let other = service(world.page(2), world.state(2), false);
+    let other = service(world.page(2), world.state(2), 0);
     let refused = world.start(2, other.address, |_| {});
     other.started.store(true, Ordering::Release);
     let ended = refused.thread.join().unwrap();
     assert!(matches!(ended, Ok(Ended::Unfit(why)) if why.contains("--restore-command")));
 
     let _ = fs::remove_file(world.state(2));
-    let new = service(world.page(2), world.state(2), false);
+    let new = service(world.page(2), world.state(2), 0);
     let command = format!("cat > {0}.new && mv {0}.new {0}", world.state(2).display());
     let second = world.start(2, new.address, |settings| {
         settings.restore_command = Some(command);

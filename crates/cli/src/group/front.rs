@@ -25,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 Clients connect to the front of any replica. What they send goes through the group's order, and
 each front feeds its own program the same requests in the same order, one at a time; the clock
 that the program reads meanwhile stands at the agreed time of the request's delivery. The client
-gets the answer of the replica whose front it is connected to, once a majority has the request.
+gets the answer of the replica whose front it is connected to, once a majority has the request,
+and a majority of the programs has given that answer.
 
 On each node (with 'group agent --local 3': three times, with --member and ports of their own):
   truechimer group front --group shop --listen 0.0.0.0:6379 --connect 127.0.0.1:7000
@@ -34,8 +35,16 @@ On each node (with 'group agent --local 3': three times, with --member and ports
 Suited are programs in which one thread at a time works on requests (an event loop, or a thread
 for each connection), and whose answers depend on nothing but the requests and the time of day.
 Not suited are programs that hand requests to a pool of threads, serve one connection after the
-other, draw random numbers, or show in their answers what their own timers did. Fronts compare the
-replicas' replies all the time and say which request got different ones.
+other, make one connection's request wait for another's (SQL servers with locks), draw random
+numbers, or show in their answers what their own timers did.
+
+Fronts compare what their programs write on each connection. A program that differs from a
+majority is out: its front ends, the others name it, and its answers reach nobody. So is one that
+has left out an answer for --patience. Where no majority agrees all fronts end, and all replicas
+have to be started anew from a state that is known. A program that is stuck for --patience while
+others go on counts no more until it goes on itself. Without a majority of programs that follow,
+whatever the agents do, nobody is answered: clients' connections are closed, the front says whom it
+lacks ('group status' as well), and goes on by itself when they are back.
 
 A client whose front or replica dies sees its connection closed, and connects to another one. What
 it had asked and got no answer to was done once or not at all. The same goes when a member is
@@ -79,10 +88,12 @@ pub struct Options {
     /// Starts the program with the state on standard input, and ends then
     #[arg(long, value_name = "COMMAND")]
     pub restore_command: Option<String>,
-    /// After how long a program that is not done with a request is reported
+    /// After how long a program that is not done with a request is reported, and no longer counted
+    /// as one that follows if others are
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
     pub patience: Span,
-    /// Leave the program its own clock: the same order, but not the same time; for comparison
+    /// Leave the program its own clock: the same order, but not the same time; for comparison. Who
+    /// differs is said, but not out
     #[arg(long, action = ArgAction::SetTrue)]
     pub own_clocks: bool,
     #[command(flatten)]
@@ -107,9 +118,10 @@ pub enum Requests {
 /// What replies wait for.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Commit {
-    /// Until a majority has the request
+    /// Until a majority has the request, and a majority of the programs gives the same reply
     Majority,
-    /// Nothing: a reply may be of a request that only this replica ever had
+    /// Nothing: a reply may be of a request that only this replica ever had, or one that no other
+    /// program gives
     None,
 }
 

@@ -1,10 +1,12 @@
 //! Replies on their way out: each waits until a majority has what it depends on.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use truechimer_group::Point;
+use truechimer_group::{Member, Point};
 
 use crate::commit::Commits;
+
+use crate::order::Conn;
 
 use super::Front;
 
@@ -14,6 +16,8 @@ struct Reply {
     point: Point,
     client: u32,
     bytes: Vec<u8>,
+    /// How much the program has written on the connection up to its end, bytes.
+    until: u64,
     /// The client is to go after it.
     last: bool,
 }
@@ -23,26 +27,38 @@ struct Reply {
 pub struct Replies {
     waiting: VecDeque<Reply>,
     commits: Option<Commits>,
+    /// A majority has the stream up to there.
+    committed: Point,
 }
 
 impl Replies {
     /// None yet. Without `commits` they do not wait.
     pub fn new(commits: Option<Commits>) -> Replies {
-        Replies { waiting: VecDeque::new(), commits }
+        Replies { waiting: VecDeque::new(), commits, committed: Point::default() }
     }
 
-    /// This depends on the stream up to `point`.
-    pub fn push(&mut self, point: Point, client: u32, bytes: &[u8], last: bool) {
+    /// This depends on the stream up to `point`, and ends after so much on its connection.
+    pub fn push(&mut self, point: Point, client: u32, bytes: &[u8], until: u64, last: bool) {
         if let Some(reply) = self.waiting.back_mut()
             && reply.client == client
             && reply.point == point
             && !reply.last
         {
             reply.bytes.extend(bytes);
-            reply.last = last;
+            (reply.last, reply.until) = (last, until);
             return;
         }
-        self.waiting.push_back(Reply { point, client, bytes: bytes.into(), last });
+        self.waiting.push_back(Reply { point, client, bytes: bytes.into(), until, last });
+    }
+
+    /// Whether they wait.
+    pub fn waits(&self) -> bool {
+        self.commits.is_some()
+    }
+
+    /// The connections that they are for, of this member's front.
+    pub fn waiting_of(&self, member: Member) -> BTreeSet<Conn> {
+        self.waiting.iter().map(|reply| Conn { member, number: reply.client }).collect()
     }
 
     /// They must not be sent.
@@ -54,23 +70,33 @@ impl Replies {
 impl Front {
     /// Sends the replies that may go.
     pub(super) fn release(&mut self) -> Result<(), String> {
-        let mut until = None;
         if let Some(commits) = &mut self.replies.commits {
             match commits.answer() {
-                Some((point, Ok(()))) => until = Some(point),
+                Some((point, Ok(()))) => {
+                    self.replies.committed = self.replies.committed.max(point);
+                }
                 Some((point, Err(why))) => self.lose(point, &why)?,
                 None => {}
             }
-        } else {
-            until = self.replies.waiting.back().map(|reply| reply.point);
         }
-        while let Some(reply) = self.replies.waiting.front() {
-            if until.is_none_or(|until| reply.point > until) {
-                break;
+        let (waits, votes) = (self.replies.commits.is_some(), self.votes());
+        let committed = self.replies.committed;
+        let (me, majority) = (self.order.me().member, self.order.majority());
+        let may_answer = self.order.may_answer();
+        for reply in std::mem::take(&mut self.replies.waiting) {
+            let conn = Conn { member: me, number: reply.client };
+            let agreed = if votes {
+                self.streams.may_go(conn, reply.until, majority, self.work.done())
+            } else {
+                Some(true)
+            };
+            if (waits && reply.point > committed) || agreed == Some(false) {
+                self.replies.waiting.push_back(reply);
+                continue;
             }
-            let Some(reply) = self.replies.waiting.pop_front() else { break };
-            if !self.order.may_answer() {
-                // Too few replicas have the state: whoever asked may have lost its request.
+            if !may_answer || agreed.is_none() {
+                // Too few replicas have the state, and whoever asked may have lost its request; or
+                // no majority has given this answer.
                 self.clients.remove(reply.client);
                 self.close(reply.client)?;
                 continue;
@@ -82,6 +108,7 @@ impl Front {
         }
         if let (Some(commits), Some(reply)) =
             (&mut self.replies.commits, self.replies.waiting.back())
+            && reply.point > committed
         {
             commits.ask(reply.point);
         }

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use truechimer_group::Point;
 
-use crate::hash::Hash;
-use crate::order::{Conn, FrontId, Op, State};
+use crate::order::{Conn, End, FrontId, Op, State};
 use crate::program::{Busy, Program};
 use crate::transfer::Gave;
 use crate::wire::{LARGEST_PIECE, Message};
@@ -46,6 +45,8 @@ pub struct Work {
     output: Vec<(Conn, Vec<u8>)>,
     point: Point,
     started: bool,
+    /// How many openings, requests and ends have been dealt with.
+    done: u64,
 }
 
 impl Work {
@@ -68,6 +69,16 @@ impl Work {
     /// The program has been there.
     pub fn is_started(&self) -> bool {
         self.started && !matches!(self.doing, Some(Doing::Start | Doing::Restore(_)))
+    }
+
+    /// The program starts from a checkpoint.
+    pub fn is_restoring(&self) -> bool {
+        matches!(self.doing, Some(Doing::Restore(_)))
+    }
+
+    /// How many openings, requests and ends have been dealt with.
+    pub fn done(&self) -> u64 {
+        self.done
     }
 
     /// How much waits.
@@ -118,7 +129,10 @@ impl Front {
     fn start(&mut self, op: Op, time: i64) -> Result<(), String> {
         self.work.doing = match op {
             Op::Time => None,
-            Op::Start => Some(Doing::Start),
+            Op::Start(done) => {
+                self.work.done = done;
+                Some(Doing::Start)
+            }
             Op::Open(conn) => match self.program.open(conn) {
                 Ok(busy) => Some(Doing::Program(busy)),
                 Err(why) => {
@@ -129,9 +143,13 @@ impl Front {
             },
             Op::Bytes { conn, number, bytes } => {
                 self.work.request = Some((number, conn, time));
+                self.streams.asked(conn, &bytes);
                 Some(Doing::Program(self.program.give(conn, bytes)))
             }
-            Op::Close(conn) => Some(Doing::Program(self.program.end(conn))),
+            Op::Close(conn) => {
+                self.streams.closed(conn, self.work.done + 1);
+                Some(Doing::Program(self.program.end(conn)))
+            }
             Op::Checkpoint { to, serial, state } => match &self.settings.checkpoint_command {
                 Some(command) => {
                     let gave = self.shell.take(command, &self.waker);
@@ -238,6 +256,7 @@ impl Front {
             return Ok(());
         };
         self.work = Work::default();
+        self.streams.clear();
         self.program.forget();
         let gave = self.shell.give(&command, data, &self.waker);
         let gave = gave.map_err(|why| format!("cannot start a thread: {why}"))?;
@@ -249,16 +268,20 @@ impl Front {
     fn drain(&mut self) -> Result<(), String> {
         let me = self.order.me().member;
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
+        let (streams, place) = (&mut self.streams, self.work.done + 1);
         let request = self.work.request.is_some();
-        let mut ended = Vec::new();
+        let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
+            differences.extend(streams.wrote(conn, bytes, place));
             if conn.member == me {
-                replies.push(point, conn.number, bytes, end);
+                let until = streams.length(conn);
+                replies.push(point, conn.number, bytes, until, end != End::Open);
             }
-            if end {
+            if end != End::Open {
+                streams.ended(conn, end);
                 ended.push(conn);
             }
-            if request {
+            if request && !bytes.is_empty() {
                 match output.iter_mut().find(|(known, _)| *known == conn) {
                     Some((_, known)) => known.extend(bytes),
                     None => output.push((conn, bytes.into())),
@@ -270,7 +293,7 @@ impl Front {
                 self.close(conn.number)?;
             }
         }
-        Ok(())
+        self.differ(differences)
     }
 
     /// The program is done with it.
@@ -278,28 +301,19 @@ impl Front {
         if let Busy::End(conn) = busy {
             self.program.close(conn);
             if conn.member == self.order.me().member {
-                self.replies.push(self.work.point, conn.number, &[], true);
+                let until = self.streams.length(conn);
+                self.replies.push(self.work.point, conn.number, &[], until, true);
                 self.said.retain(|said| *said != conn);
             }
         }
+        self.work.done += 1;
         let Some((number, conn, time)) = self.work.request.take() else { return Ok(()) };
         let mut output = std::mem::take(&mut self.work.output);
         output.sort();
-        let start = Hash::new();
-        let hash = output.iter().fold(start, |hash, (conn, bytes)| {
-            let hash = hash.and_number(u64::from(conn.member.0));
-            hash.and_number(u64::from(conn.number)).and(bytes).and_number(bytes.len() as u64)
-        });
         if let Some(record) = &mut self.record {
             let all: Vec<u8> = output.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
             record.line(number, time, conn, &all).map_err(|why| self.unwritten(&why))?;
         }
-        if self.hashes.1.is_empty() {
-            self.hashes.0 = number;
-            self.hashed = Instant::now();
-        }
-        self.hashes.1.push(hash.0);
-        self.compare(self.order.me().member, number, hash.0);
         Ok(())
     }
 

@@ -34,7 +34,7 @@ impl Order {
                 if same {
                     self.welcome(id, steps);
                 } else {
-                    self.drop_peer(from, steps);
+                    self.drop_peer(from, "it begins anew", steps);
                 }
                 steps.push(Step::Send(Message::Here { to: id, serial, state }));
                 return;
@@ -42,7 +42,7 @@ impl Order {
             Message::Join { serial, giver } => {
                 if self.peer(giver).is_some_and(|peer| peer.ready) {
                     self.close_all(|_| true, steps);
-                    let peer = Peer { incarnation, ready: false, quiet_ns: 0 };
+                    let peer = Peer::new(incarnation, false, self.state.position.count);
                     self.state.peers.insert(from, peer);
                     if giver == self.me {
                         let state = self.state.clone();
@@ -62,9 +62,11 @@ impl Order {
                 if let Some(peer) = self.state.peers.get_mut(&from) {
                     peer.ready = true;
                     peer.quiet_ns = 0;
+                    self.lost.remove(&from);
+                    steps.push(Step::Joined);
                 }
             }
-            Message::Leave => self.drop_peer(from, steps),
+            Message::Leave => self.drop_peer(from, "it has ended", steps),
             Message::Open { conn } if ready => {
                 let conn = Conn { member: from, number: conn };
                 if self.conns.insert(conn, ()).is_none() {
@@ -86,8 +88,12 @@ impl Order {
                 self.close_all(|other| *other == conn, steps);
             }
             Message::Tick => steps.push(Step::Run(Op::Time, time)),
-            Message::Digest { first, hashes } => {
-                steps.push(Step::Compare { from, first, hashes });
+            Message::Done { count, replied } => {
+                self.done(from, count);
+                steps.push(Step::Compare { from, done: count, replied });
+            }
+            Message::Differs { from: other, conn, length } if ready => {
+                self.differs(from, other, conn, length, steps);
             }
             _ => {}
         }
@@ -109,23 +115,28 @@ impl Order {
         let quiet = quiet.map(|(member, _)| *member);
         for member in quiet.collect::<Vec<_>>() {
             steps.push(Step::Report(format!("the front of member {member} has fallen silent")));
-            self.drop_peer(member, steps);
+            self.drop_peer(member, "it has fallen silent", steps);
         }
+        self.pass_stuck(gap);
     }
 
-    fn peer(&self, id: FrontId) -> Option<&Peer> {
+    pub(super) fn peer(&self, id: FrontId) -> Option<&Peer> {
         self.state.peers.get(&id.member).filter(|peer| peer.incarnation == id.incarnation)
     }
 
     /// A front that has what all have is in.
     pub(super) fn welcome(&mut self, id: FrontId, steps: &mut Vec<Step>) {
-        self.drop_peer(id.member, steps);
-        let peer = Peer { incarnation: id.incarnation, ready: true, quiet_ns: 0 };
+        self.drop_peer(id.member, "it begins anew", steps);
+        let peer = Peer::new(id.incarnation, true, self.state.position.count);
         self.state.peers.insert(id.member, peer);
+        self.lost.remove(&id.member);
+        steps.push(Step::Joined);
     }
 
-    fn drop_peer(&mut self, member: Member, steps: &mut Vec<Step>) {
+    pub(super) fn drop_peer(&mut self, member: Member, why: &str, steps: &mut Vec<Step>) {
         let Some(peer) = self.state.peers.remove(&member) else { return };
+        self.state.pairs.retain(|(one, other)| *one != member && *other != member);
+        self.lost.insert(member, (false, why.into()));
         self.close_all(|conn| conn.member == member, steps);
         if member == self.me.member && peer.incarnation == self.me.incarnation {
             self.drop_out("the others had not heard of this front for long", steps);

@@ -1,6 +1,6 @@
 //! The words of what fronts agree on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use truechimer_group::Member;
@@ -49,6 +49,41 @@ pub struct Peer {
     pub ready: bool,
     /// How long it has said nothing, ns.
     pub quiet_ns: i64,
+    /// How many openings, requests and ends its program has dealt with, by its last word.
+    pub done: u64,
+    /// How long that has been the same while another's program was ahead, ns of agreed time.
+    pub stuck_ns: i64,
+}
+
+impl Peer {
+    /// One whose program has dealt with so much.
+    pub fn new(incarnation: u64, ready: bool, done: u64) -> Peer {
+        Peer { incarnation, ready, quiet_ns: 0, done, stuck_ns: 0 }
+    }
+}
+
+/// How far a program's side of a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum End {
+    /// The program has not ended it.
+    Open,
+    /// The program has ended it in good order: there is no more.
+    Finished,
+    /// The program has cut it: what it wrote last may be lost.
+    Cut,
+}
+
+/// What a program has written on a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replied {
+    /// On which.
+    pub conn: Conn,
+    /// How much, bytes.
+    pub length: u64,
+    /// A hash of all of it.
+    pub hash: u64,
+    /// Whether that is all.
+    pub end: End,
 }
 
 /// What a front needs to go on from a place of the stream; without connections.
@@ -62,13 +97,15 @@ pub struct State {
     pub time: i64,
     /// Who is in.
     pub peers: BTreeMap<Member, Peer>,
+    /// Pairs of those whose programs have given different replies, the lesser member first.
+    pub pairs: BTreeSet<(Member, Member)>,
 }
 
 /// Something for the program, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// The program has to be there from now on.
-    Start,
+    /// The program has to be there from now on; it has dealt with so much.
+    Start(u64),
     /// A connection.
     Open(Conn),
     /// The request of this number, on a connection.
@@ -104,6 +141,8 @@ pub enum Step {
     Run(Op, i64),
     /// This front is in: clients may come.
     Entered,
+    /// Another is in, which may not know how far our program is.
+    Joined,
     /// It is out: clients must go.
     Dropped(String),
     /// Start the program from this checkpoint, then say [`Order::restored`].
@@ -112,13 +151,13 @@ pub enum Step {
     Unfit(String),
     /// For the operator.
     Report(String),
-    /// Another's replies.
+    /// Another's program has dealt with so much, and written this.
     Compare {
         /// Whose.
         from: Member,
-        /// The first request.
-        first: u64,
-        /// Hashes from there on.
-        hashes: Vec<u64>,
+        /// How many openings, requests and ends.
+        done: u64,
+        /// What is new.
+        replied: Vec<Replied>,
     },
 }

@@ -1,5 +1,7 @@
 use super::*;
 
+const PATIENCE: i64 = 5_000_000_000;
+
 /// Fronts over one stream, each of which gets it at its own pace.
 struct World {
     fronts: Vec<(Order, usize, Log)>,
@@ -19,7 +21,7 @@ impl World {
     fn new(count: u32, seed: u64) -> World {
         let front = |member| {
             let me = FrontId { member: Member(member), incarnation: u64::from(member) * 100 };
-            (Order::new(me, count as usize, true), 0, Log::default())
+            (Order::new(me, count as usize, true, PATIENCE), 0, Log::default())
         };
         World { fronts: (1..=count).map(front).collect(), stream: Vec::new(), seed }
     }
@@ -60,7 +62,7 @@ impl World {
                     let steps = self.fronts[front].0.restored();
                     self.steps(front, steps);
                 }
-                Step::Entered | Step::Report(_) | Step::Compare { .. } => {}
+                Step::Entered | Step::Joined | Step::Report(_) | Step::Compare { .. } => {}
             }
         }
     }
@@ -96,7 +98,8 @@ impl World {
         let size = self.fronts.len();
         let mut me = self.fronts[front].0.me();
         me.incarnation += 10;
-        self.fronts[front] = (Order::new(me, size, true), self.stream.len(), Log::default());
+        self.fronts[front] =
+            (Order::new(me, size, true, PATIENCE), self.stream.len(), Log::default());
         self.ask(front);
     }
 

@@ -1,0 +1,223 @@
+//! What the fronts tell each other of their programs, and what follows from it.
+
+use std::time::{Duration, Instant};
+
+use truechimer_group::Phase;
+
+use crate::order::{PeerStanding, Replied};
+use crate::report::{FrontReport, PeerReport, State};
+use crate::streams::Difference;
+use crate::wire::{MOST_REPLIED, Message};
+
+use super::{Ended, Front};
+
+/// Differences that are said; further ones are counted.
+const MOST_SAID: u64 = 20;
+/// How much of a silence of the whole group counts, ns.
+const GAP_NS: i64 = 1_000_000_000;
+/// How often the report is written.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Where this front stands with the others' programs.
+#[derive(Debug, Default)]
+pub(super) struct Votes {
+    /// What the others were told last: how much the program has dealt with, and when.
+    told: Option<(u64, Instant)>,
+    /// Who has left out replies for long.
+    late: Vec<Difference>,
+    /// Whether clients were answered.
+    answering: bool,
+    /// When a report was written last.
+    reported: Option<Instant>,
+}
+
+impl Front {
+    /// Whether replies wait for a majority of the programs, and who differs is out.
+    pub(super) fn votes(&self) -> bool {
+        self.replies.waits() && self.settings.clock
+    }
+
+    /// A message has come, and the time gone on: whose programs count now.
+    pub(super) fn count(&mut self, before: i64) {
+        let mut counted = self.order.following();
+        counted.remove(&self.order.me().member);
+        self.streams.count(counted);
+        if self.order.is_in() {
+            let gap = self.order.time().saturating_sub(before).clamp(0, GAP_NS);
+            let patience = i64::try_from(self.settings.patience.as_nanos()).unwrap_or(i64::MAX);
+            let differences = self.streams.pass(gap, patience);
+            self.votes.late.extend(differences);
+        }
+    }
+
+    /// Others' replies differ from our program's.
+    pub(super) fn differ(&mut self, differences: Vec<Difference>) -> Result<(), String> {
+        for Difference { with, conn, length } in differences {
+            if !self.settings.clock {
+                // They may.
+                if self.streams.different <= MOST_SAID {
+                    self.says.push(format!(
+                        "the replies of replica {with} on connection {conn} differ from those \
+                         here within {length} bytes"
+                    ));
+                }
+            } else if let Some(from) = self.order.front_of(with) {
+                self.send(&Message::Differs { from, conn, length }, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the others what the program has done, and looks who follows.
+    pub(super) fn vote(&mut self) -> Result<(), String> {
+        let late = std::mem::take(&mut self.votes.late);
+        self.differ(late)?;
+        if self.order.is_in() {
+            while self.streams.has_news() {
+                let news = self.streams.news(MOST_REPLIED);
+                if !news.is_empty() {
+                    self.tell_done(news)?;
+                }
+            }
+            let told = self.votes.told;
+            let due = told.is_none_or(|(done, at)| {
+                done != self.work.done() && at.elapsed() >= self.settings.tick
+            });
+            if due {
+                self.tell_done(Vec::new())?;
+                let waiting = self.replies.waiting_of(self.order.me().member);
+                self.streams.forget(self.work.done(), &waiting);
+            }
+        }
+        self.look_who_follows()?;
+        self.report();
+        Ok(())
+    }
+
+    /// The others may not know what they were told.
+    pub(super) fn tell_again(&mut self) {
+        self.votes.told = None;
+        self.streams.tell_again();
+    }
+
+    /// Tells the others how far the program is.
+    pub(super) fn tell_done(&mut self, replied: Vec<Replied>) -> Result<(), String> {
+        // What is not told yet belongs to what was done before it.
+        let before = self.votes.told.map_or(0, |(done, _)| done);
+        let count = if self.streams.has_news() { before } else { self.work.done() };
+        let now = Instant::now();
+        (self.spoke, self.votes.told) = (now, Some((count, now)));
+        self.send(&Message::Done { count, replied }, None)
+    }
+
+    /// Stops answering where no majority of the programs follows, and begins again.
+    fn look_who_follows(&mut self) -> Result<(), String> {
+        let may = self.order.may_answer();
+        if std::mem::replace(&mut self.votes.answering, may) == may || !self.order.is_in() {
+            return Ok(());
+        }
+        let (following, all) = (self.order.following().len(), self.settings.replicas);
+        if may {
+            self.says.push(format!("answering: {following} of {all} replicas' programs follow"));
+            return Ok(());
+        }
+        let why = self.why_not();
+        self.says.push(format!("not answering: {why}; the clients' connections are closed"));
+        let clients: Vec<u32> = self.clients.numbers().collect();
+        self.clients.clear();
+        self.replies.clear();
+        for client in clients {
+            self.close(client)?;
+        }
+        Ok(())
+    }
+
+    /// Why nobody is answered, though this front is in.
+    fn why_not(&self) -> String {
+        let (following, all) = (self.order.following().len(), self.settings.replicas);
+        let mut why = format!("{following} of {all} replicas' programs follow");
+        let known = self.order.standings();
+        for (member, standing) in &known {
+            let text = match standing {
+                PeerStanding::Follows => continue,
+                PeerStanding::Starts => "it starts from a checkpoint",
+                PeerStanding::Behind(why)
+                | PeerStanding::Diverged(why)
+                | PeerStanding::Gone(why) => why,
+            };
+            why += &format!("; replica {member}: {text}");
+        }
+        why
+    }
+
+    /// Writes the report, once in a while.
+    fn report(&mut self) {
+        let now = Instant::now();
+        let since = self.votes.reported.map(|at| now.saturating_duration_since(at));
+        if since.is_some_and(|since| since < LOOK) {
+            return;
+        }
+        self.votes.reported = Some(now);
+        // A file that cannot be written is missed by whoever looks for it.
+        let _ = self.make_report().write(&self.settings.page);
+    }
+
+    /// The last report: none if all is well.
+    pub(super) fn report_end(&mut self, ended: &Ended) {
+        match ended {
+            Ended::Stopped => {
+                let _ = std::fs::remove_file(FrontReport::path(&self.settings.page));
+            }
+            Ended::Unfit(why) => {
+                let mut report = self.make_report();
+                (report.state, report.why) = (State::Stopped, Some(why.clone()));
+                let _ = report.write(&self.settings.page);
+            }
+        }
+    }
+
+    fn make_report(&self) -> FrontReport {
+        let (state, why) = if !self.order.is_in() {
+            let why = match self.phase {
+                Some(Phase::Live) => {
+                    let waits = self.order.waits_for().map(|what| format!("it waits for {what}"));
+                    waits.or_else(|| self.program.misses()).or_else(|| {
+                        let busy = self.work.is_restoring();
+                        busy.then(|| "its program starts from a checkpoint".to_string())
+                    })
+                }
+                _ => Some("this member is outside the majority".to_string()),
+            };
+            (State::Outside, why.or_else(|| Some("it has just begun".to_string())))
+        } else if !self.order.may_answer() {
+            (State::Waiting, Some(self.why_not()))
+        } else {
+            (State::Answering, None)
+        };
+        let peers = self.order.standings().into_iter().map(|(member, standing)| {
+            let (standing, why) = match standing {
+                PeerStanding::Follows => ("follows", None),
+                PeerStanding::Starts => {
+                    ("starts", Some("its program starts from a checkpoint".into()))
+                }
+                PeerStanding::Behind(why) => ("behind", Some(why)),
+                PeerStanding::Diverged(why) => ("diverged", Some(why)),
+                PeerStanding::Gone(why) => ("gone", Some(why)),
+            };
+            PeerReport { member: member.0, standing: standing.into(), why }
+        });
+        FrontReport {
+            pid: std::process::id(),
+            at_ns: FrontReport::now_ns(),
+            state,
+            why,
+            replicas: self.settings.replicas,
+            following: self.order.following().len(),
+            count: self.order.total(),
+            done: self.work.done(),
+            same: self.streams.same,
+            different: self.streams.different,
+            peers: peers.collect(),
+        }
+    }
+}

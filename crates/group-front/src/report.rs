@@ -1,0 +1,171 @@
+//! What a front says of itself to tools: a file beside its program's page, one JSON object.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+
+/// One that is older is of a front that hangs, ns.
+const LATE_NS: i64 = 10_000_000_000;
+/// No report is longer, bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Where a front stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It is not in yet, or not any more.
+    Outside,
+    /// It answers clients.
+    Answering,
+    /// It is in, and answers nobody: no majority of the programs follows, or its own does not.
+    Waiting,
+    /// It has ended because it could not go on.
+    Stopped,
+}
+
+/// Another replica, or the front's own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerReport {
+    /// Its member.
+    pub member: u32,
+    /// `follows`, `starts`, `behind`, `diverged` or `gone`.
+    pub standing: String,
+    /// Why, unless it follows.
+    pub why: Option<String>,
+}
+
+/// How things stand with a front.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FrontReport {
+    /// Its process.
+    pub pid: u32,
+    /// When it said this, ns of CLOCK_MONOTONIC.
+    pub at_ns: i64,
+    /// Where it stands.
+    pub state: State,
+    /// Why it does not answer.
+    pub why: Option<String>,
+    /// How many replicas there are in all.
+    pub replicas: usize,
+    /// How many of their programs follow.
+    pub following: usize,
+    /// What there was to be dealt with: openings, requests and ends.
+    pub count: u64,
+    /// How much of it its program has dealt with.
+    pub done: u64,
+    /// Others' words on replies that were the same as its own program's.
+    pub same: u64,
+    /// And that were not.
+    pub different: u64,
+    /// The replicas, as far as they were ever in.
+    pub peers: Vec<PeerReport>,
+}
+
+impl FrontReport {
+    /// Where that of the front with this page is.
+    #[must_use]
+    pub fn path(page: &Path) -> PathBuf {
+        page.with_extension("front.json")
+    }
+
+    /// Writes it, in one piece for whoever reads.
+    pub(crate) fn write(&self, page: &Path) -> io::Result<()> {
+        let path = FrontReport::path(page);
+        let new = path.with_extension("new");
+        std::fs::write(&new, serde_json::to_vec(self)?)?;
+        std::fs::rename(new, path)
+    }
+
+    /// That of the front with this page; none if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is none.
+    pub fn read(page: &Path) -> io::Result<Option<FrontReport>> {
+        let path = FrontReport::path(page);
+        match std::fs::metadata(&path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Ok(file) if file.len() > LONGEST => return Err(io::ErrorKind::FileTooLarge.into()),
+            found => found.map(|_| ())?,
+        }
+        Ok(Some(serde_json::from_slice(&std::fs::read(path)?)?))
+    }
+
+    /// CLOCK_MONOTONIC, ns.
+    #[must_use]
+    pub fn now_ns() -> i64 {
+        sys::monotonic_ns()
+    }
+
+    /// Why it is not as it should be, in words. `attached` is whether the member's agent has a
+    /// front, `now_ns` is [`FrontReport::now_ns`].
+    #[must_use]
+    pub fn trouble(&self, attached: bool, now_ns: i64) -> Option<String> {
+        let late = now_ns.saturating_sub(self.at_ns);
+        let why = self.why.as_deref().unwrap_or("it does not say why");
+        match self.state {
+            State::Stopped => Some(format!("its front has stopped: {why}")),
+            _ if !attached => {
+                Some(format!("its front (process {}) has ended without a word", self.pid))
+            }
+            _ if late > LATE_NS => Some(format!(
+                "its front (process {}) has said nothing for {} s: does it hang?",
+                self.pid,
+                late / 1_000_000_000
+            )),
+            State::Outside => Some(format!("its front is not in: {why}")),
+            State::Waiting => Some(format!("its front answers nobody: {why}")),
+            State::Answering => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_judged() {
+        let name = format!("truechimer-front-report-{}", std::process::id());
+        let page = std::env::temp_dir().join(name).with_extension("front");
+        assert_eq!(FrontReport::read(&page).unwrap(), None);
+        let mut report = FrontReport {
+            pid: 7,
+            at_ns: 5,
+            state: State::Answering,
+            why: None,
+            replicas: 3,
+            following: 2,
+            count: 9,
+            done: 8,
+            same: 1,
+            different: 0,
+            peers: vec![PeerReport {
+                member: 2,
+                standing: "gone".into(),
+                why: Some("it has ended".into()),
+            }],
+        };
+        report.write(&page).unwrap();
+        assert_eq!(FrontReport::read(&page).unwrap(), Some(report.clone()));
+        let says =
+            |report: &FrontReport, alive, now| report.trouble(alive, now).unwrap_or_default();
+        assert_eq!(says(&report, true, 9), "");
+        assert!(says(&report, false, 9).contains("process 7"));
+        assert!(says(&report, true, LATE_NS + 6).contains("for 10 s"));
+        report.why = Some("no program".into());
+        for (state, text) in [
+            (State::Stopped, "has stopped: no program"),
+            (State::Outside, "is not in: no program"),
+            (State::Waiting, "answers nobody: no program"),
+        ] {
+            report.state = state;
+            assert!(says(&report, true, 9).contains(text));
+        }
+        std::fs::write(FrontReport::path(&page), "{}").unwrap();
+        assert!(FrontReport::read(&page).is_err());
+        std::fs::remove_file(FrontReport::path(&page)).unwrap();
+    }
+}
