@@ -22,13 +22,14 @@
 //! read the log can forge replies to it: the file is readable by its owner only, and should stay
 //! so until the daemon has ended.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use truechimer_engine::{Action, Config, Event, Start};
+use truechimer_files::{Access, Entry};
 use truechimer_time::Count;
 use truechimer_timehands::Hand;
 
@@ -106,15 +107,16 @@ impl Log {
     /// Begins a log at `path`. A log that is there already is kept beside it, with `.old` after its
     /// name: it may tell why the daemon had to be started again.
     pub(crate) fn create(path: &Path, start: &Start, config: &Config) -> io::Result<Log> {
-        if fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
-            let mut old = path.as_os_str().to_owned();
+        let entry = Entry::at(path)?;
+        if entry.is_filled()? {
+            let mut old = entry.name().to_owned();
             old.push(".old");
-            fs::rename(path, old)?;
+            entry.rename(&old)?;
         }
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(path)?;
+        let file = entry.open(Access::Write, MODE)?;
         // It may have been there before, with another mode. Devices keep theirs.
         if file.metadata()?.is_file() {
+            file.set_len(0)?;
             file.set_permissions(Permissions::from_mode(MODE))?;
         }
         Log::begin(file, start, config)

@@ -1,11 +1,11 @@
 //! The rate of the counter, kept across boots.
 
-use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use truechimer_engine::{Config, Level, Saved, SourceConfig};
+use truechimer_files::{Durable, Entry};
 use truechimer_time::{Count, Period, Span};
 use truechimer_timehands::places;
 
@@ -80,12 +80,7 @@ impl Keeping {
     /// later.
     fn if_writable(self) -> Keeping {
         let Keeping::In(path) = self else { return self };
-        let beside = beside(&path);
-        let made = match path.is_dir() {
-            true => Err(io::ErrorKind::IsADirectory.into()),
-            false => OpenOptions::new().write(true).create(true).truncate(false).open(&beside),
-        };
-        match made.and_then(|_| fs::remove_file(&beside)) {
+        match Entry::at(&path).and_then(Entry::try_replace) {
             Ok(()) => Keeping::In(path),
             Err(why) => {
                 let why = format!("{}: {why}", path.display());
@@ -169,18 +164,11 @@ impl By {
                        program's file has capabilities)";
             return Keeping::Cannot(None, why.into());
         };
-        match fs::create_dir_all(&folder) {
-            Ok(()) => file(&folder),
+        match truechimer_files::make_folder(&folder, 0o755) {
+            Ok(_) => file(&folder),
             Err(why) => Keeping::Cannot(None, format!("{}: {why}", folder.display())),
         }
     }
-}
-
-/// Where the next file is written before it takes the place of the old one.
-fn beside(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    PathBuf::from(beside)
 }
 
 /// What was saved; `None` if nothing was.
@@ -198,16 +186,10 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
 /// Saves it: whoever reads finds the old file or the new one. It is not forced to the disk, which
 /// could take seconds: should the machine crash meanwhile, [`load`] tells a damaged file.
 pub(crate) fn save(path: &Path, saved: &Saved) -> io::Result<()> {
-    let beside = beside(path);
     let text = readable(saved, MAX_FILE)?;
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside)?;
-        file.write_all(&text)?;
-        fs::rename(&beside, path)
-    };
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&beside);
-    })
+    let mut new = Entry::at(path)?.replace(0o644)?;
+    new.write_all(&text)?;
+    new.commit(Durable::No)
 }
 
 /// What the file says. It is never larger than what is read again: of more servers than there is
@@ -295,15 +277,13 @@ impl Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use truechimer_engine::{Agreed, Held};
     use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
 
-    #[test]
-    fn what_is_saved_is_loaded_and_damage_is_told() {
-        let path =
-            std::env::temp_dir().join(format!("truechimer-state-{}.json", std::process::id()));
-        assert_eq!(load(&path).unwrap(), None);
-        let saved = Saved {
+    fn saved() -> Saved {
+        Saved {
             counter: "tsc".into(),
             nominal: Period::from_hz(2_596_000_000),
             period: Period::from_hz(2_596_012_345),
@@ -311,7 +291,15 @@ mod tests {
             unix: 1_800_000_000,
             held: Vec::new(),
             agreed: None,
-        };
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_and_damage_is_told() {
+        let path =
+            std::env::temp_dir().join(format!("truechimer-state-{}.json", std::process::id()));
+        assert_eq!(load(&path).unwrap(), None);
+        let saved = saved();
         save(&path, &saved).unwrap();
         save(&path, &saved).unwrap();
         assert_eq!(load(&path).unwrap().as_ref(), Some(&saved));
@@ -493,6 +481,43 @@ mod tests {
         let path = folder("here.json");
         let here = Keeping::at(&Place::At(path.clone()), page, &Config::default());
         assert_eq!(here, Keeping::In(path.clone()));
-        assert!(!path.exists() && !beside(&path).exists());
+        assert!(!path.exists());
+    }
+
+    /// A directory that others can change, and in it what they have put in the way of a new file.
+    #[test]
+    fn nobody_elses_link_is_written_through() {
+        let all = folder("links");
+        fs::create_dir(&all).unwrap();
+        let (open, precious) = (all.join("open"), all.join("precious"));
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(&precious, "precious").unwrap();
+        let path = open.join(NAME);
+        for name in ["rate.json.new", NAME] {
+            symlink(&precious, open.join(name)).unwrap();
+            let place = Keeping::at(
+                &Place::At(path.clone()),
+                Path::new("/run/truechimer/clock"),
+                &Config::default(),
+            );
+            let result = save(&path, &saved());
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "precious", "{name}");
+            // In place of the file itself, the user hears of it; beside it, it is in nobody's way.
+            match name {
+                NAME => {
+                    let why = result.unwrap_err().to_string();
+                    assert!(why.contains("symbolic link"), "{why}");
+                    assert!(place.note().1.contains("symbolic link"), "{:?}", place.note());
+                }
+                _ => {
+                    result.unwrap();
+                    assert_eq!(place, Keeping::In(path.clone()));
+                    assert_eq!(load(&path).unwrap(), Some(saved()));
+                    fs::remove_file(&path).unwrap();
+                }
+            }
+        }
+        fs::remove_dir_all(all).unwrap();
     }
 }

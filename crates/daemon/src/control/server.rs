@@ -1,14 +1,13 @@
 //! The daemon's side: it never waits for a client, and no client costs it much.
 
 use std::cmp::Reverse;
-use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
+use truechimer_files::{Bound, Entry};
 use truechimer_time::Count;
 
 use super::budget::Budget;
@@ -39,7 +38,8 @@ pub(crate) trait Handler {
 /// The listening socket and its clients.
 #[derive(Debug)]
 pub(crate) struct Server {
-    path: PathBuf,
+    /// Removes the socket's name in the end.
+    _name: Bound,
     listener: UnixListener,
     clients: Vec<Client>,
     budget: Budget,
@@ -66,17 +66,16 @@ impl Server {
     /// Listens at `path`. A socket that a dead daemon left there is replaced, one that is alive is
     /// not, and neither is anything else.
     pub(crate) fn bind(path: &Path) -> io::Result<Server> {
-        let listener = match UnixListener::bind(path) {
+        let (listener, name) = match Entry::itself(path)?.listen(MODE) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 clear(path)?;
-                UnixListener::bind(path)?
+                Entry::itself(path)?.listen(MODE)?
             }
             result => result?,
         };
-        fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
         listener.set_nonblocking(true)?;
         Ok(Server {
-            path: path.into(),
+            _name: name,
             listener,
             clients: Vec::new(),
             budget: Budget::new(sys::uid()),
@@ -185,13 +184,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // If it is gone already, so much the better.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 impl Client {
     /// Whether a whole request waits.
     fn has_request(&self) -> bool {
@@ -291,12 +283,13 @@ fn is_temporary(error: &io::Error) -> bool {
 
 /// Removes what a dead daemon left at `path`.
 fn clear(path: &Path) -> io::Result<()> {
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+    let entry = Entry::itself(path)?;
+    if !entry.is_socket()? {
         return Err(io::Error::new(ErrorKind::AlreadyExists, "something else is in its place"));
     }
     match UnixStream::connect(path) {
         Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another daemon answers there")),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => entry.remove(),
         Err(error) => Err(error),
     }
 }
@@ -306,7 +299,9 @@ mod tests {
     use super::*;
     use crate::control::{self, ControlError, DaemonInfo};
     use std::collections::BTreeMap;
+    use std::fs;
     use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
     use std::time::Duration;
@@ -580,6 +575,44 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let error = control::version(&path, TIMEOUT).unwrap_err().to_string();
         assert!(error.contains("truechimer run"), "{error}");
+    }
+
+    /// In a directory that others can change, somebody puts a link in place of the socket as soon
+    /// as it is there: what that leads to keeps its mode.
+    #[test]
+    fn whoever_replaces_the_socket_changes_no_files_mode() {
+        let name = format!("truechimer-swapped-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let (path, victim) = (folder.join("control"), folder.join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+        let stop = AtomicU32::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let trap = folder.join("trap");
+                while stop.load(Ordering::Relaxed) == 0 {
+                    let _ = std::os::unix::fs::symlink(&victim, &trap);
+                    if path.exists() {
+                        let _ = fs::rename(&trap, &path);
+                    }
+                }
+            });
+            for _ in 0..300 {
+                let _ = fs::remove_file(&path);
+                let server = Server::bind(&path);
+                let there = fs::symlink_metadata(&path);
+                if let (Ok(_), Ok(there)) = (server, there)
+                    && !there.is_symlink()
+                {
+                    assert_eq!(there.permissions().mode() & 0o777, MODE);
+                }
+            }
+            stop.store(1, Ordering::Relaxed);
+        });
+        assert_eq!(fs::metadata(&victim).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

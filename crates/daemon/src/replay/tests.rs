@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use truechimer_engine::{
     Engine, EstimatorKind, HostCheck, Level, PpsConfig, Selection, SourceConfig, SourceId,
 };
@@ -444,6 +445,15 @@ fn an_older_log_is_kept() {
     drop(Log::create(&path, &Start { at: Count(77), ..start() }, &config).unwrap());
     assert_eq!(std::fs::read(dir.join("log.old")).unwrap(), first);
     assert_ne!(std::fs::read(&path).unwrap(), first);
+    // Where others can put a link in its place, that is not written through.
+    let open = dir.join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+    std::os::unix::fs::symlink(&path, open.join("log")).unwrap();
+    let second = std::fs::read(&path).unwrap();
+    let why = Log::create(&open.join("log"), &start(), &config).unwrap_err().to_string();
+    assert!(why.contains("symbolic link"), "{why}");
+    assert_eq!(std::fs::read(&path).unwrap(), second);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

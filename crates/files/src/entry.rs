@@ -1,0 +1,220 @@
+//! One name in one directory, and what is done with it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::replacement::Replacement;
+use crate::walk::{self, Folder, Last, refused};
+
+/// What a file is opened for. It is never emptied by that: who opens it looks first, or calls
+/// [`crate::create`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Writing; it is made if it is not there.
+    Write,
+    /// Reading and writing; it is made if it is not there.
+    ReadWrite,
+    /// Reading, and writing at its end; it must be there.
+    ReadAppend,
+    /// Writing; it must not be there.
+    New,
+}
+
+/// A name in a directory that is held by its descriptor: whatever others rename meanwhile, it
+/// stays that directory.
+#[derive(Debug)]
+pub struct Entry {
+    pub(crate) folder: Folder,
+    pub(crate) name: OsString,
+    /// A link of /proc, which only the kernel can follow.
+    kernels: bool,
+    /// The directory's path, if nobody else can change what that leads to.
+    known: Option<PathBuf>,
+}
+
+impl Entry {
+    pub(crate) fn new(
+        folder: Folder,
+        name: OsString,
+        kernels: bool,
+        known: Option<PathBuf>,
+    ) -> Entry {
+        Entry { folder, name, kernels, known }
+    }
+
+    /// What `path` names, after all links that may be followed. It need not be there; its directory
+    /// must.
+    ///
+    /// # Errors
+    /// If a link in a directory that others can change is on the way or at the end; if a directory
+    /// is missing, or the path ends in one (`..`); if the system refuses.
+    pub fn at(path: &Path) -> io::Result<Entry> {
+        walk::walk(path, Last::Followed, false)
+    }
+
+    /// What `path` names itself, be it a link: to remove it, or to give it another name.
+    ///
+    /// # Errors
+    /// As [`Entry::at`].
+    pub fn itself(path: &Path) -> io::Result<Entry> {
+        walk::walk(path, Last::Itself, false)
+    }
+
+    /// Whether somebody who is neither root nor this user can put names into the directory: it is
+    /// another user's, open to all (as `/tmp`), or open to a group that is not this user's.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.folder.shared
+    }
+
+    /// The directory's path, if all of the way is root's or this user's alone.
+    pub(crate) fn known(&self) -> Option<&Path> {
+        self.known.as_deref()
+    }
+
+    /// What is there, unfollowed.
+    pub(crate) fn status(&self) -> io::Result<Option<fs::Stat>> {
+        match fs::statat(self.folder.fd(), &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    fn kind(&self) -> io::Result<Option<FileType>> {
+        Ok(self.status()?.map(|stat| FileType::from_raw_mode(stat.st_mode)))
+    }
+
+    /// Whether it is a symbolic link (of [`Entry::itself`]).
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn is_link(&self) -> io::Result<bool> {
+        Ok(self.kind()? == Some(FileType::Symlink))
+    }
+
+    /// Whether a plain file with something in it is there.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn is_filled(&self) -> io::Result<bool> {
+        Ok(self.status()?.is_some_and(|stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0
+        }))
+    }
+
+    /// Opens the file. A new one gets this mode, less the umask.
+    ///
+    /// # Errors
+    /// If what is there could be somebody else's trap, or the system refuses.
+    pub fn open(&self, access: Access, mode: u32) -> io::Result<File> {
+        let (mut flags, follow) = (access.flags() | OFlags::CLOEXEC | OFlags::NOCTTY, self.kernels);
+        if !follow {
+            flags |= OFlags::NOFOLLOW;
+        }
+        if self.is_shared() && !follow {
+            match self.status()? {
+                Some(stat) => {
+                    let kind = FileType::from_raw_mode(stat.st_mode);
+                    self.check(kind, stat.st_uid, stat.st_nlink > 1)?;
+                    // One's own pipe is waited at until somebody reads it.
+                    if kind == FileType::RegularFile {
+                        flags |= OFlags::NONBLOCK;
+                    }
+                }
+                // A pipe that somebody puts there now holds nobody up.
+                None => flags |= OFlags::NONBLOCK,
+            }
+        }
+        let opened = fs::openat(self.folder.fd(), &self.name, flags, Mode::from_raw_mode(mode));
+        let file = File::from(opened.map_err(|why| match why {
+            Errno::LOOP => refused(&self.name),
+            why => why.into(),
+        })?);
+        if self.is_shared() && !follow {
+            let meta = file.metadata()?;
+            self.check(FileType::from_raw_mode(meta.mode()), meta.uid(), meta.nlink() > 1)?;
+        }
+        Ok(file)
+    }
+
+    /// Whether what is there in a directory that others can change may be written to.
+    fn check(&self, kind: FileType, owner: u32, has_more_names: bool) -> io::Result<()> {
+        let why = if kind == FileType::Symlink {
+            return Err(refused(&self.name));
+        } else if owner != geteuid().as_raw() && owner != 0 {
+            format!("belongs to user {owner}, who could read what is written to it")
+        } else if kind == FileType::RegularFile && has_more_names {
+            "has another name (a hard link), which other users may have given it".to_owned()
+        } else {
+            return Ok(());
+        };
+        let text = format!(
+            "{why}, in a directory that other users can change: remove it, or name another file"
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    }
+
+    /// Begins a file that takes this one's place when it is complete. It has exactly this mode.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn replace(self, mode: u32) -> io::Result<Replacement> {
+        Replacement::begin(self, mode)
+    }
+
+    /// Makes sure that [`Entry::replace`] can work, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn try_replace(self) -> io::Result<()> {
+        match self.kind()? {
+            Some(FileType::Directory) => Err(io::ErrorKind::IsADirectory.into()),
+            _ => Replacement::begin(self, 0o600).map(drop),
+        }
+    }
+
+    /// Gives it another name in the same directory; what has that name is replaced.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn rename(&self, to: &OsStr) -> io::Result<()> {
+        Ok(fs::renameat(self.folder.fd(), &self.name, self.folder.fd(), to)?)
+    }
+
+    /// The name in the directory.
+    #[must_use]
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// Removes the name. A directory is not removed.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn remove(&self) -> io::Result<()> {
+        Ok(fs::unlinkat(self.folder.fd(), &self.name, AtFlags::empty())?)
+    }
+
+    pub(crate) fn link_to(&self, target: &Path) -> io::Result<()> {
+        Ok(fs::symlinkat(target, self.folder.fd(), &self.name)?)
+    }
+}
+
+impl Access {
+    fn flags(self) -> OFlags {
+        match self {
+            Access::Write => OFlags::WRONLY | OFlags::CREATE,
+            Access::ReadWrite => OFlags::RDWR | OFlags::CREATE,
+            Access::ReadAppend => OFlags::RDWR | OFlags::APPEND,
+            Access::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Unix sockets with a name, and with the right mode from the first moment on.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{self, FileType, Mode};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{geteuid, umask};
+
+use crate::Entry;
+
+/// The name of a bound socket. Dropped, it removes that name, if it is still this socket's.
+#[derive(Debug)]
+pub struct Bound {
+    entry: Entry,
+    inode: (u64, u64),
+}
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// The umask belongs to the whole process.
+static UMASK: Mutex<()> = Mutex::new(());
+
+impl Entry {
+    /// Binds a Unix socket to this name, with exactly this mode: it never has another one, and
+    /// nothing is changed by name afterwards. Nothing may be there.
+    ///
+    /// The kernel makes the name with the mode of the socket's descriptor less the umask, which is
+    /// 0 for that moment: a thread that makes a file just then must say which mode it shall have.
+    ///
+    /// # Errors
+    /// If something is there ([`io::ErrorKind::AddrInUse`]), if the path is too long for a socket
+    /// (107 bytes), or if the system refuses.
+    pub fn bind(self, socket: impl AsFd, mode: u32) -> io::Result<Bound> {
+        let address = SocketAddrUnix::new(self.path()?)?;
+        let socket = socket.as_fd();
+        fs::fchmod(socket, Mode::from_raw_mode(mode))?;
+        {
+            let _one_at_a_time = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = umask(Mode::empty());
+            let bound = net::bind(socket, &address);
+            umask(before);
+            bound?;
+        }
+        let made = self.status()?.filter(|made| {
+            FileType::from_raw_mode(made.st_mode) == FileType::Socket
+                && made.st_uid == geteuid().as_raw()
+        });
+        let made = made.ok_or_else(|| io::Error::other("somebody has replaced it"))?;
+        Ok(Bound { inode: (made.st_dev, made.st_ino), entry: self })
+    }
+
+    /// Makes a listening stream socket of this name, with exactly this mode, as [`Entry::bind`].
+    ///
+    /// # Errors
+    /// As [`Entry::bind`].
+    pub fn listen(self, mode: u32) -> io::Result<(UnixListener, Bound)> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let bound = self.bind(&socket, mode)?;
+        net::listen(&socket, BACKLOG)?;
+        Ok((socket.into(), bound))
+    }
+
+    /// A path to bind to that leads into the directory that is held: by its own path where nobody
+    /// else can change that (it is what `ss -x` shows), else by the descriptor.
+    fn path(&self) -> io::Result<PathBuf> {
+        Ok(match self.known() {
+            Some(known) => known.join(&self.name),
+            None => {
+                let held = self.folder.fd().as_raw_fd();
+                PathBuf::from(format!("/proc/self/fd/{held}")).join(&self.name)
+            }
+        })
+    }
+
+    /// Whether a socket is there that may be removed: in a directory that others can change, one
+    /// of this user's or root's.
+    ///
+    /// # Errors
+    /// If anything else is there (or nothing), or the system refuses.
+    pub fn is_socket(&self) -> io::Result<bool> {
+        Ok(self.status()?.is_some_and(|there| {
+            FileType::from_raw_mode(there.st_mode) == FileType::Socket
+                && (!self.is_shared() || there.st_uid == geteuid().as_raw() || there.st_uid == 0)
+        }))
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let there = self.entry.status().ok().flatten();
+        if there.is_some_and(|there| (there.st_dev, there.st_ino) == self.inode) {
+            // If it is gone already, so much the better.
+            let _ = self.entry.remove();
+        }
+    }
+}

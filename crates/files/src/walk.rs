@@ -1,0 +1,170 @@
+//! From a path to its last directory, a name at a time.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{self, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
+
+use crate::Entry;
+
+/// Links that are followed on one way; the kernel's own limit.
+const MAX_LINKS: u32 = 40;
+/// Of directories that are made on the way.
+const MODE: u32 = 0o755;
+
+/// How the last name of a path is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Last {
+    /// A link is followed, if it may be.
+    Followed,
+    /// As it stands, be it a link.
+    Itself,
+}
+
+/// A directory by its descriptor.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub fd: OwnedFd,
+    /// Somebody who is neither root nor this user can put names into it.
+    pub shared: bool,
+    /// In /proc: its links are the kernel's, and lead to what is open, which need not have a name.
+    kernels: bool,
+}
+
+impl Folder {
+    fn open(at: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> io::Result<Folder> {
+        let flags = flags | OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let file = File::from(fs::openat(at, name, flags, Mode::empty())?);
+        let meta = file.metadata()?;
+        let user = geteuid().as_raw();
+        let group = getegid().as_raw();
+        let shared = (meta.uid() != 0 && meta.uid() != user)
+            || meta.mode() & 0o002 != 0
+            || (meta.mode() & 0o020 != 0 && meta.gid() != 0 && meta.gid() != group);
+        let kernels = fs::fstatfs(&file)?.f_type == fs::PROC_SUPER_MAGIC;
+        Ok(Folder { fd: file.into(), shared, kernels })
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A step on the way.
+enum Step {
+    Root,
+    Up,
+    Down(OsString),
+}
+
+fn steps(path: &Path) -> impl DoubleEndedIterator<Item = Step> {
+    path.components().filter_map(|component| match component {
+        Component::RootDir => Some(Step::Root),
+        Component::ParentDir => Some(Step::Up),
+        Component::Normal(name) => Some(Step::Down(name.to_owned())),
+        Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+/// Walks to the last directory of a path; missing ones are made if `make` says so.
+pub(crate) fn walk(path: &Path, last: Last, make: bool) -> io::Result<Entry> {
+    let mut left: VecDeque<Step> = steps(path).collect();
+    let mut here = Folder::open(CWD, ".", OFlags::empty())?;
+    // Where that is, if all of the way belongs to nobody else: then the path itself is safe too.
+    let mut known = path.is_absolute().then(PathBuf::new);
+    let mut links = 0;
+    while let Some(step) = left.pop_front() {
+        let name = match step {
+            Step::Root => {
+                here = Folder::open(CWD, "/", OFlags::empty())?;
+                known = known.map(|_| PathBuf::from("/"));
+                continue;
+            }
+            Step::Up => {
+                here = Folder::open(here.fd(), "..", OFlags::empty())?;
+                known = None;
+                continue;
+            }
+            Step::Down(name) => name,
+        };
+        known = known.filter(|_| !here.shared);
+        let is_last = left.is_empty();
+        if is_last && last == Last::Itself {
+            return Ok(Entry::new(here, name, false, known));
+        }
+        match fs::readlinkat(here.fd(), &name, Vec::new()) {
+            Ok(_) if here.kernels && is_last => return Ok(Entry::new(here, name, true, None)),
+            Ok(_) if here.kernels => {
+                here = Folder::open(here.fd(), &name, OFlags::empty())?;
+                known = None;
+            }
+            Ok(_) if here.shared => return Err(refused(&name)),
+            Ok(target) => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                for step in steps(&target).rev() {
+                    left.push_front(step);
+                }
+            }
+            Err(Errno::INVAL | Errno::NOENT) if is_last => {
+                return Ok(Entry::new(here, name, false, known));
+            }
+            Err(why @ (Errno::INVAL | Errno::NOENT)) => {
+                if why == Errno::NOENT && make {
+                    made(&here, &name, MODE)?;
+                }
+                here = Folder::open(here.fd(), &name, OFlags::NOFOLLOW)?;
+                known.iter_mut().for_each(|known| known.push(&name));
+            }
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Err(io::ErrorKind::IsADirectory.into())
+}
+
+/// Makes a directory unless it is there; whether it is new.
+fn made(at: &Folder, name: &OsStr, mode: u32) -> io::Result<bool> {
+    match fs::mkdirat(at.fd(), name, Mode::from_raw_mode(mode)) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Makes a directory and those above it; the directory, if it is new.
+pub(crate) fn make(path: &Path, mode: u32) -> io::Result<Option<File>> {
+    let entry = match walk(path, Last::Followed, true) {
+        // It ends in `..`, or is `/` or `.`: it is there.
+        Err(why) if why.kind() == io::ErrorKind::IsADirectory => return Ok(None),
+        entry => entry?,
+    };
+    let is_new = made(&entry.folder, &entry.name, mode)?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // One that is there need not be readable.
+    let flags = if is_new { flags } else { flags | OFlags::PATH };
+    let folder = File::from(fs::openat(entry.folder.fd(), &entry.name, flags, Mode::empty())?);
+    Ok(is_new.then_some(folder))
+}
+
+/// Why a link is not followed.
+pub(crate) fn refused(name: &OsStr) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "'{}' is a symbolic link in a directory that other users can change, and is not \
+             followed: name the file itself",
+            name.to_string_lossy().escape_debug()
+        ),
+    )
+}
