@@ -117,6 +117,8 @@ impl<'n> Daemon<'n> {
             leaps,
             warm,
             saved,
+            built: 0,
+            rtc: None,
         };
         let (log, log_note) = create_log(settings.replay_log.as_deref(), &start, &settings.engine);
         let (control, control_note) = bind(&settings.control, page.path());

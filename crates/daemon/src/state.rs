@@ -206,6 +206,7 @@ fn readable(saved: &Saved, limit: u64) -> io::Result<Vec<u8>> {
             agreed.servers.truncate(agreed.servers.len() / 2);
             let servers = &agreed.servers;
             agreed.since.retain(|name, _| servers.contains(name));
+            agreed.told_by.retain(|name| servers.contains(name));
         } else if !part.held.is_empty() {
             part.held.truncate(part.held.len() / 2);
         } else {
@@ -291,6 +292,8 @@ mod tests {
             unix: 1_800_000_000,
             held: Vec::new(),
             agreed: None,
+            moved: Span::ZERO,
+            rtc_offset: None,
         }
     }
 
@@ -323,6 +326,8 @@ mod tests {
             unix: 0,
             held: Vec::new(),
             agreed: None,
+            moved: Span::ZERO,
+            rtc_offset: None,
         };
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
     }
@@ -355,7 +360,15 @@ mod tests {
             error: Rate::from_ppb(20),
             unix: 1_800_000_000,
             held: (0..servers).map(held).collect(),
-            agreed: Some(Agreed { counter, count: most, servers: names, since }),
+            agreed: Some(Agreed {
+                counter,
+                count: most,
+                told_by: names.clone(),
+                servers: names,
+                since,
+            }),
+            moved: Span::MAX,
+            rtc_offset: Some(Span::MAX),
         }
     }
 

@@ -26,6 +26,16 @@ pub struct Config {
     /// both.
     #[serde(default = "accept_step_after")]
     pub accept_step_after: Span,
+    /// The furthest that servers may move the time after the first synchronisation without the
+    /// user's word, forward or back, all such moves added up. `None`: without limit; if `min_sources`
+    /// is 1 as well, a move that a majority shares is believed at once, as by versions that had
+    /// neither, so that their logs repeat.
+    #[serde(default)]
+    pub max_step: Option<Span>,
+    /// How many servers must agree before their time is published, and wherever it moves. `None`:
+    /// two if three or more have a vote, else one.
+    #[serde(default = "one")]
+    pub min_sources: Option<u32>,
     /// Which estimator every source gets.
     pub estimator: EstimatorKind,
     /// Whether to steer the system clock.
@@ -36,6 +46,13 @@ pub struct Config {
     /// Above this offset it is stepped, where `step` allows it. Above 0.
     #[serde(default = "default_step_above")]
     pub step_above: Span,
+}
+
+/// The furthest that servers may move the time if no limit is set: the panic threshold of ntpd.
+pub const DEFAULT_MAX_STEP: Span = Span::from_secs(1000);
+
+fn one() -> Option<u32> {
+    Some(1)
 }
 
 /// When the system clock may be stepped.
@@ -137,6 +154,8 @@ impl Default for Config {
             pps: Vec::new(),
             max_wander: Rate::from_ppb(500),
             accept_step_after: accept_step_after(),
+            max_step: Some(DEFAULT_MAX_STEP),
+            min_sources: None,
             estimator: EstimatorKind::default(),
             discipline: false,
             step: StepPolicy::default(),

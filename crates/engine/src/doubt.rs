@@ -12,6 +12,7 @@ use truechimer_feedforward::{Disputed, Doubt, Estimate, TimePrior};
 use truechimer_time::{Count, CounterId, Instant, Period, Span, Utc};
 use truechimer_timehands::Hand;
 
+use crate::bar::{self, Bar};
 use crate::select::Claim;
 
 /// What the clock holds against the server it follows: kept beside the saved rate, as the clock
@@ -94,14 +95,16 @@ pub struct Agreed {
     /// Since when what each of them agrees with has been known to its estimator.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub since: BTreeMap<String, Count>,
+    /// The servers whose word the time on the clock page is, also if they say otherwise by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told_by: Vec<String>,
 }
 
 impl Agreed {
     /// Those of whom this hand is the word, each with since when and until when it was known, if
     /// that was kept: none, if it is of another counter or time.
     pub(crate) fn of(&self, hand: &Hand) -> BTreeMap<String, Option<(Count, Count)>> {
-        let apart = hand.period.span(hand.base - self.count).abs();
-        if self.counter != hand.counter || apart > AGREED_FOR {
+        if !self.goes_with(hand) {
             return BTreeMap::new();
         }
         let known = |server: &String| {
@@ -112,6 +115,17 @@ impl Agreed {
         };
         self.servers.iter().map(|server| (server.clone(), known(server))).collect()
     }
+
+    /// Whether it is of the time that this hand is of.
+    fn goes_with(&self, hand: &Hand) -> bool {
+        let apart = hand.period.span(hand.base - self.count).abs();
+        self.counter == hand.counter && apart <= AGREED_FOR
+    }
+
+    /// The servers whose word this hand is, if that is known.
+    pub(crate) fn tellers(&self, hand: &Hand) -> &[String] {
+        if self.goes_with(hand) { &self.told_by } else { &[] }
+    }
 }
 
 /// So many replies of a server must say the same before it counts.
@@ -121,6 +135,7 @@ const EXCHANGES: u32 = 2;
 /// One that is `outvoted` is wrong by the others' word, also when its estimator believes it.
 pub(crate) fn told(
     doubt: &Doubt,
+    (name, bar): (&str, Option<&Bar>),
     at: Count,
     nominal: Period,
     utc: Option<Utc>,
@@ -135,17 +150,24 @@ pub(crate) fn told(
     let moves = if doubt.steady { "is" } else { "moves, now" };
     let accepted = match outvoted {
         true => "outvoted by the others, and no part until it agrees with them".into(),
-        false => accepted(doubt, utc),
+        false => accepted(doubt, utc, bar) + &bar::remedies(name),
     };
     format!(
         "server-step: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
     )
 }
 
-/// What a server says that is held off, for how long it has, and when it is accepted.
-pub(crate) fn says(doubt: &Doubt, at: Count, nominal: Period, utc: Option<Utc>) -> String {
+/// What this server says that is held off, for how long it has, and when it is accepted.
+pub(crate) fn says(
+    doubt: &Doubt,
+    (name, bar): (&str, Option<&Bar>),
+    at: Count,
+    nominal: Period,
+    utc: Option<Utc>,
+) -> String {
     let since = time(nominal.span(at - doubt.since));
-    format!("{:+} for {since}; {}", doubt.step, accepted(doubt, utc))
+    let accepted = accepted(doubt, utc, bar);
+    format!("{:+} for {since}; {accepted}{}", doubt.step, bar::remedies(name))
 }
 
 /// The same in a few words.
@@ -155,7 +177,10 @@ pub(crate) fn in_short(doubt: &Doubt) -> String {
 }
 
 /// When it is believed.
-fn accepted(doubt: &Doubt, utc: Option<Utc>) -> String {
+fn accepted(doubt: &Doubt, utc: Option<Utc>, bar: Option<&Bar>) -> String {
+    if let Some(bar) = bar {
+        return format!("not accepted by itself, as {bar}");
+    }
     if doubt.left == Span::ZERO {
         return "accepted when a few more replies agree, unless it goes back".into();
     }
@@ -228,8 +253,24 @@ impl Opinion {
 /// Whether so many servers agree with what this one says now, and not with what it said before,
 /// that it is to be believed.
 pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
-    let Some(Opinion { newest, before: Some((before, exchanges)), .. }) = opinions.get(one) else {
+    let Some(Opinion { before: Some((_, exchanges)), .. }) = opinions.get(one) else {
         return false;
+    };
+    let (vouchers, opponents) = witnesses(one, opinions);
+    let all = opinions.len();
+    let majority = all - all.saturating_sub(1) / 2;
+    *exchanges >= EXCHANGES && all > 1 && vouchers + 1 >= majority && vouchers >= opponents
+}
+
+/// Whether it was said often enough to count.
+pub(crate) fn is_said(doubt: &Doubt) -> bool {
+    doubt.exchanges >= EXCHANGES
+}
+
+/// How many others say what this one says now, and how many what it said before.
+pub(crate) fn witnesses(one: usize, opinions: &[Opinion]) -> (usize, usize) {
+    let Some(Opinion { newest, before: Some((before, _)), .. }) = opinions.get(one) else {
+        return (0, 0);
     };
     let others = opinions.iter().enumerate().filter(|(index, _)| *index != one);
     let (mut vouchers, mut opponents) = (0, 0);
@@ -240,9 +281,7 @@ pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
             _ => {}
         }
     }
-    let all = opinions.len();
-    let majority = all - all.saturating_sub(1) / 2;
-    *exchanges >= EXCHANGES && all > 1 && vouchers + 1 >= majority && vouchers >= opponents
+    (vouchers, opponents)
 }
 
 /// What the others' word makes of it that the time of a server has moved, and is believed.
@@ -261,6 +300,8 @@ pub(crate) enum Moved {
     },
     /// Others were there before: it was wrong, and is right again.
     Back,
+    /// The clock has stood there all the time.
+    Home,
 }
 
 impl Moved {
@@ -295,8 +336,12 @@ impl Moved {
     }
 
     /// In plain words, for a server whose time moved by this.
-    pub(crate) fn told(self, by: Span) -> String {
+    pub(crate) fn told(self, by: Span, all: usize) -> String {
         match self {
+            Moved::All | Moved::AllAsked if all == 1 => format!(
+                "its time moved by {by:+}, and so did the machine's real-time clock: the counter jumped; \
+                 the clock goes by it from now on"
+            ),
             Moved::All => format!(
                 "its time moved by {by:+}, as that of all other servers that can tell: the counter jumped; the \
                  clock goes by them from now on"
@@ -315,6 +360,10 @@ impl Moved {
             Moved::Back => format!(
                 "its time moved by {by:+}, to where other servers were already: it was wrong and is \
                  used again"
+            ),
+            Moved::Home => format!(
+                "its time moved by {by:+}, to where the clock has stood all the time: it was wrong and \
+                 is used again"
             ),
         }
     }
@@ -375,7 +424,7 @@ mod tests {
         assert_eq!(of(&[moved(100), moved(95), asked(stays, 104)]), Moved::AllAsked);
         let majority = Moved::Majority { moved: 2, stood: 1 };
         assert_eq!(of(&[moved(100), moved(95), asked(stays, 106)]), majority);
-        assert!(majority.told(Span::from_millis(5)).contains("not the counter"));
+        assert!(majority.told(Span::from_millis(5), 3).contains("not the counter"));
         // One that has been believed already has moved all the same, but not one long ago.
         let believed = |at| Opinion { moved: Some(Count(at)), ..asked(honest(90, 110), 108) };
         assert_eq!(of(&[moved(100), believed(107)]), Moved::All);
@@ -408,26 +457,34 @@ mod tests {
             held: (here, here),
         };
         assert_eq!(
-            told(&doubt, count(1190), Period::NANOSECOND, None, false),
+            told(&doubt, ("s1:123", None), count(1190), Period::NANOSECOND, None, false),
             "server-step: its time is +150.000 ms off what was known, for 3 min 10 s \
-             (12 replies): not used; accepted in 56 min 50 s, unless it goes back"
+             (12 replies): not used; accepted in 56 min 50 s, unless it goes back; to believe it \
+             now: truechimer accept s1:123, or truechimer run --fresh"
         );
         let utc = |unix| Some(Utc { unix, frac: 0, leap_second: false });
         assert_eq!(
-            says(&doubt, count(1190), Period::NANOSECOND, utc(1_800_010_000)),
+            says(&doubt, ("s1:123", None), count(1190), Period::NANOSECOND, utc(1_800_010_000)),
             "+150.000 ms for 3 min 10 s; accepted in 56 min 50 s (at 11:43:30 UTC), unless it \
-             goes back"
+             goes back; to believe it now: truechimer accept s1:123, or truechimer run --fresh"
+        );
+        let bar = Bar::TooFew { agree: 1, least: 2 };
+        let text = says(&doubt, ("s1:123", Some(&bar)), count(1190), Period::NANOSECOND, None);
+        assert!(
+            text.contains("not accepted by itself, as only 1 of min-sources = 2 says so; to"),
+            "{text}"
         );
         let week = Doubt { left: Span::from_secs(600_000), ..doubt };
-        let text = told(&week, count(1190), Period::NANOSECOND, utc(1_800_010_000), false);
+        let text =
+            told(&week, ("s1", None), count(1190), Period::NANOSECOND, utc(1_800_010_000), false);
         assert!(text.contains("accepted in 166 h 40 min, unless"), "which day? {text}");
         let first = Doubt { exchanges: 1, steady: false, left: Span::ZERO, ..doubt };
-        let text = told(&first, count(8900), Period::NANOSECOND, None, false);
+        let text = told(&first, ("s1", None), count(8900), Period::NANOSECOND, None, false);
         assert_eq!(in_short(&first), "held off: its time moves by +150.000 ms");
         assert!(text.contains("time moves, now +150.000 ms"), "{text}");
         assert!(text.contains("off what was known (1 reply so far): not used"), "{text}");
         assert!(
-            text.ends_with("accepted when a few more replies agree, unless it goes back"),
+            text.contains("accepted when a few more replies agree, unless it goes back; to"),
             "{text}"
         );
     }

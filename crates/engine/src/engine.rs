@@ -2,6 +2,7 @@
 
 mod account;
 mod configuration;
+mod gate;
 mod publication;
 mod reckoning;
 
@@ -29,6 +30,7 @@ use crate::source::{Clock, Source, canonical};
 use crate::steer::Servo;
 use crate::voice::Voice;
 use crate::{kernel, steer};
+use gate::Gate;
 use reckoning::Reckoning;
 
 /// A hand promises nothing after this long: four times the longest poll interval.
@@ -90,12 +92,25 @@ pub struct Engine {
     kept_rate: Option<(Period, Rate)>,
     /// The log says that no majority agrees.
     split_told: bool,
+    gate: Gate,
 }
 
 impl Engine {
     /// Starts the engine; the actions are the first to carry out.
     #[must_use]
-    pub fn new(config: Config, start: Start) -> (Engine, Vec<Action>) {
+    pub fn new(config: Config, mut start: Start) -> (Engine, Vec<Action>) {
+        let strangers = strangers(&config, &start);
+        if strangers.is_some() {
+            // What they had told has no credit with those that are followed now.
+            start.warm = None;
+            start.saved = start.saved.map(|saved| Saved {
+                error: Rate(i64::MAX),
+                held: Vec::new(),
+                agreed: None,
+                ..saved
+            });
+        }
+        let mut gate = Gate::new(&start);
         let settings = Settings {
             nominal: start.nominal,
             resolution: start.resolution,
@@ -148,6 +163,7 @@ impl Engine {
             split_told: false,
             quiet: None,
             unanswered: false,
+            gate: Gate::default(),
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
         // What was known, without what the page covers because somebody was held off.
@@ -163,10 +179,20 @@ impl Engine {
                 .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
                 .map_or_else(BTreeMap::new, |(warm, agreed)| agreed.of(&warm)),
         };
+        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
+        gate.told_by = agreed.map_or_else(Vec::new, |(a, warm)| a.tellers(&warm).to_vec());
+        engine.gate = gate;
         let held = start.saved.map(|saved| saved.held).unwrap_or_default();
         let goes = |held: &Held| warm.is_some_and(|warm| held.prior(&warm).is_some());
         engine.inherited = held.into_iter().filter(goes).collect();
         let mut actions = vec![Action::Publish(hand)];
+        if let Some(names) = strangers {
+            let text = format!(
+                "the clock page has the word of {names}, not of a server that is followed now: it is \
+                 not held against them"
+            );
+            note(&mut actions, Level::Info, text);
+        }
         engine.configure(config, &known, start.at, &mut actions);
         engine.act(start.at, &mut actions);
         (engine, actions)
@@ -263,6 +289,8 @@ impl Engine {
                 self.watch = Watch::default();
                 self.disrupt(reason, at, &mut actions);
             }
+            Event::Rtc(reading) => self.rtc_read(reading, at, &mut actions),
+            Event::Accept { source } => self.accept(source, at, &mut actions),
             Event::Configure(config) => {
                 self.configure(config, &Known::default(), at, &mut actions);
             }
@@ -339,9 +367,12 @@ impl Engine {
     }
 
     fn check(&mut self, check: HostCheck, at: Count, actions: &mut Vec<Action>) {
-        if let Some(reason) = self.watch.check(check, self.settings.nominal) {
+        let broken = self.watch.check(check, self.settings.nominal);
+        let breaks = broken.is_some();
+        if let Some(reason) = broken {
             self.disrupt(reason, at, actions);
         }
+        self.checked(&check, breaks);
     }
 
     /// The counter lost its continuity: a new epoch, and no promise until a reply is used.
@@ -359,6 +390,7 @@ impl Engine {
         self.bulletin.new_epoch(at);
         self.reckoning = None;
         self.inherited.clear();
+        self.gate.new_epoch();
         self.kept_rate = None;
         // The machine may be another one now.
         self.rate_prior = self.nominal;
@@ -458,6 +490,15 @@ fn trusted_rate(saved: &Saved, start: &Start) -> Option<RatePrior> {
     let limit = start.nominal_error.0.saturating_add(error.0);
     (same && apart.0.saturating_abs() <= limit && error < start.nominal_error)
         .then_some(RatePrior { period: saved.period, error })
+}
+
+/// Those whose word the clock page has, if that is known, and none of them is followed now.
+fn strangers(config: &Config, start: &Start) -> Option<String> {
+    let (warm, saved) = (start.warm.as_ref()?, start.saved.as_ref()?);
+    let tellers = saved.agreed.as_ref()?.tellers(warm);
+    let followed = |name: &String| config.sources.iter().any(|source| source.name() == *name);
+    let strange = !tellers.is_empty() && !tellers.iter().any(followed);
+    strange.then(|| tellers.join(", "))
 }
 
 /// What is published before anything is known.

@@ -39,6 +39,21 @@ pub struct Start {
     pub warm: Option<Hand>,
     /// What an earlier run saved ([`Engine::saved`](crate::Engine::saved)), from any boot.
     pub saved: Option<Saved>,
+    /// The release date of the program, Unix time in s: no time is earlier. 0: not known.
+    #[serde(default)]
+    pub built: i64,
+    /// The real-time clock, if the machine has one that can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtc: Option<RtcReading>,
+}
+
+/// The machine's real-time clock (RTC) at one count: the battery-backed one, or the hypervisor's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RtcReading {
+    /// The count.
+    pub count: Count,
+    /// Its time, UTC, as Unix time in whole seconds.
+    pub unix: i64,
 }
 
 /// What is worth keeping across boots.
@@ -61,6 +76,16 @@ pub struct Saved {
     /// Which servers agreed with the clock then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Agreed>,
+    /// How far the time has been moved by now on the servers' word alone; positive: forward.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub moved: Span,
+    /// Real-time clock − the clock, when nothing was in doubt last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtc_offset: Option<Span>,
+}
+
+fn is_zero(span: &Span) -> bool {
+    *span == Span::ZERO
 }
 
 /// Something that happened. The count at which the engine hears of it comes beside it.
@@ -120,6 +145,13 @@ pub enum Event {
     Disruption {
         /// What happened, for the log and for `status`.
         reason: String,
+    },
+    /// The real-time clock was read; sent about once a minute where there is one.
+    Rtc(RtcReading),
+    /// The user wants this source believed now, whatever is held against it.
+    Accept {
+        /// Which one; see [`Engine::acceptable`](crate::Engine::acceptable).
+        source: SourceId,
     },
     /// The configuration was read again.
     Configure(Config),

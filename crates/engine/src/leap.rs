@@ -80,7 +80,7 @@ fn first_day(year: i64, month: i64) -> i64 {
 }
 
 /// Year and month (1–12) of a day since 1970-01-01.
-fn year_and_month(day: i64) -> (i64, i64) {
+pub(crate) fn year_and_month(day: i64) -> (i64, i64) {
     // A guess that is never too late, by 365.2425 days a year, and then as far as it goes.
     let mut year = 1970 + (day * 400).div_euclid(146_097) - 1;
     while first_day(year + 1, 1) <= day {

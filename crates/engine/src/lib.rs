@@ -4,6 +4,7 @@
 //! from sockets, a simulator from a model, a replay from a log; none of them decides anything.
 #![forbid(unsafe_code)]
 
+mod bar;
 mod bulletin;
 mod combination;
 mod config;
@@ -26,13 +27,14 @@ mod voice;
 mod why;
 
 pub use config::{
-    Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_POLL, DEFAULT_STEP_ABOVE, EstimatorKind, NTP_PORT,
-    POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
+    Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
+    EstimatorKind, NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
 pub use doubt::{Agreed, Held};
 pub use engine::Engine;
 pub use event::{
-    Action, Event, HostCheck, KernelWord, Level, Saved, SourceId, Start, Steer, SystemReading,
+    Action, Event, HostCheck, KernelWord, Level, RtcReading, Saved, SourceId, Start, Steer,
+    SystemReading,
 };
 pub use report::{DoubtKind, Doubted, Report, Selection, SourceReport};
 pub use source::estimator;

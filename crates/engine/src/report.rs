@@ -144,7 +144,7 @@ pub struct Doubted {
     /// For how long it has been so.
     pub age: Span,
     /// By how much it is off, where that is known. Of a step or drift: its time − what is held,
-    /// positive if it is ahead; without a majority: what lies between it and the nearest of those
+    /// positive if it is ahead, and so where it is held; without a majority: what lies between it and the nearest of those
     /// that it contradicts, > 0, none if it contradicts nobody; of the other kinds: what lies
     /// between it and the others, ≥ 0.
     pub by: Option<Span>,
@@ -152,7 +152,7 @@ pub struct Doubted {
     pub replies: Option<u32>,
     /// How much longer it must go on saying so to be believed, of a step or drift
     /// (`accept-step-after`); zero: when a few more replies agree. `None`: until it agrees with the
-    /// others again.
+    /// others again, or until the user's word or more servers' where that is what it takes.
     pub left: Option<Span>,
 }
 
@@ -176,13 +176,18 @@ pub enum DoubtKind {
     Silent,
     /// It smears a leap second, and others do not.
     Smear,
+    /// It is further off what was known than the clock goes by itself (`max-step`), or too few say
+    /// so (`min-sources`): what was known is held until the user's word, or more servers'.
+    Held,
 }
 
 impl Doubted {
     /// What its estimator holds against it, for that long.
-    pub(crate) fn held(doubt: &Doubt, age: Span) -> Doubted {
+    /// One that is `barred` is not believed by itself.
+    pub(crate) fn held(doubt: &Doubt, barred: bool, age: Span) -> Doubted {
         let kind = if doubt.steady { DoubtKind::ServerStep } else { DoubtKind::ServerDrift };
-        let (by, replies, left) = (Some(doubt.step), Some(doubt.exchanges), Some(doubt.left));
+        let left = Some(doubt.left).filter(|_| !barred);
+        let (by, replies) = (Some(doubt.step), Some(doubt.exchanges));
         Doubted { kind, age, by, replies, left }
     }
 

@@ -16,6 +16,7 @@ use truechimer_feedforward::{
 use truechimer_ntp::{Association, LeapIndicator, Reply};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Utc};
 
+use crate::bar::Bar;
 use crate::config::{Asymmetry, EstimatorKind, SourceConfig};
 use crate::doubt;
 use crate::event::{Action, Level, SourceId};
@@ -127,6 +128,12 @@ pub(crate) struct Source {
     accused: bool,
     /// When the others' word last made it believed where it had moved to.
     pub(crate) moved: Option<Count>,
+    /// Why what it says now is not accepted by itself, if it is held off for that.
+    pub(crate) bar: Option<Bar>,
+    /// When it is accepted at the latest, as others vouch for it.
+    pub(crate) vouched: Option<Count>,
+    /// The user has told to believe another that contradicts it: no vote until it agrees.
+    pub(crate) overruled: bool,
     smear: Smear,
     /// So many more replies may contradict what was known before a smear was found.
     resettles: u32,
@@ -237,6 +244,9 @@ impl Source {
             why: None,
             accused: false,
             moved: None,
+            bar: None,
+            vouched: None,
+            overruled: false,
             smear: Smear::default(),
             resettles: 0,
             impossible: None,
@@ -293,7 +303,9 @@ impl Source {
 
     /// What it says and is not believed, if there is anything.
     pub(crate) fn doubt(&self, at: Count) -> Option<Doubt> {
-        self.estimator.doubt(at)
+        let doubt = self.estimator.doubt(at)?;
+        let vouched = self.vouched.map(|then| self.nominal.span(then - at).max(Span::ZERO));
+        Some(Doubt { left: vouched.unwrap_or(doubt.left).min(doubt.left), ..doubt })
     }
 
     /// Since when what it is known by has been known, and until when it agreed with that.
@@ -340,6 +352,11 @@ impl Source {
     /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
     pub(crate) fn is_to_come(&self, at: Count) -> bool {
         self.votes() && self.chances > 0 && self.retry().is_none() && self.estimate(at).is_none()
+    }
+
+    /// The others do not wait for its first word.
+    pub(crate) fn is_not_waited_for(&mut self) {
+        self.chances = 0;
     }
 
     /// What its last usable reply said of leap seconds.
@@ -548,6 +565,7 @@ impl Source {
         self.courtesy.forget_rate();
         (self.smear, self.resettles) = (Smear::default(), 0);
         (self.accused, self.moved, self.agreed, self.trouble) = (false, None, false, None);
+        (self.bar, self.vouched) = (None, None);
         self.estimator.set_poll(self.steady_interval());
         if self.config.burst && matches!(self.plan, Plan::Poll(_)) {
             self.ramp = Ramp::WHOLE;
@@ -621,7 +639,8 @@ impl Source {
     pub(crate) fn trouble(&self, at: Count, utc: Option<Utc>) -> Option<String> {
         let outvoted = self.selection == Selection::Falseticker;
         if let Some(doubt) = self.doubt(at) {
-            return Some(doubt::told(&doubt, at, self.nominal, utc, outvoted));
+            let who = (&*self.name(), self.bar.as_ref());
+            return Some(doubt::told(&doubt, who, at, self.nominal, utc, outvoted));
         }
         let why = self.why.as_ref().filter(|_| outvoted);
         if let Some(why) = why {
@@ -657,6 +676,7 @@ impl Source {
         self.selection = Selection::Unusable;
         // Neither is a count of before worth anything, nor a doubt about what was said then.
         (self.moved, self.why) = (None, None);
+        (self.bar, self.vouched) = (None, None);
         if let Some(association) = &mut self.association {
             association.give_up();
         }

@@ -33,6 +33,10 @@ pub(crate) enum Why {
     Lapsed(Span),
     /// It smears a leap second, and others do not.
     Smears,
+    /// It is so far off what was known, and the clock does not go there by itself.
+    Held(Span),
+    /// The user has told to believe another, which it contradicts.
+    Overruled,
 }
 
 impl Why {
@@ -47,6 +51,8 @@ impl Why {
             Why::Improbable(_) => DoubtKind::Improbable,
             Why::Silent(_) | Why::Lapsed(_) => DoubtKind::Silent,
             Why::Smears => DoubtKind::Smear,
+            Why::Held(_) => DoubtKind::Held,
+            Why::Overruled => DoubtKind::Contradiction,
         }
     }
 
@@ -56,6 +62,7 @@ impl Why {
             Why::Apart(by) | Why::NewsApart(by) | Why::Contradicts(_, by) | Why::Improbable(by) => {
                 Some(*by)
             }
+            Why::Held(by) => Some(*by),
             Why::NoMajority(by) => *by,
             Why::MeetsNone
             | Why::LastApart
@@ -63,7 +70,8 @@ impl Why {
             | Why::OtherRate(_)
             | Why::Silent(_)
             | Why::Lapsed(_)
-            | Why::Smears => None,
+            | Why::Smears
+            | Why::Overruled => None,
         }
     }
 }
@@ -96,6 +104,10 @@ impl fmt::Display for Why {
                 write!(f, "nothing usable from it for {age}: no vote until it answers again")
             }
             Why::Smears => f.write_str("it smears the leap second; others do not"),
+            Why::Held(by) => write!(f, "held off: it is {by:+} off what was known"),
+            Why::Overruled => f.write_str(
+                "it contradicts the one that you have accepted: no vote until it agrees",
+            ),
         }
     }
 }

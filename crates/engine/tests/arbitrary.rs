@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, EstimatorKind, Event, HostCheck, POLL_RANGE, PpsConfig, SourceConfig,
-    SourceId, Start, Steer, StepPolicy, SystemReading,
+    Action, Config, Engine, EstimatorKind, Event, HostCheck, POLL_RANGE, PpsConfig, RtcReading,
+    SourceConfig, SourceId, Start, Steer, StepPolicy, SystemReading,
 };
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
@@ -75,8 +75,12 @@ fn config() -> impl Strategy<Value = Config> {
     let sources = proptest::collection::vec(source, 0..4);
     let pulses = proptest::collection::vec(pulse, 0..3);
     let steps = [StepPolicy::Start, StepPolicy::Never, StepPolicy::Always];
-    (sources, pulses, signed(), 0usize..4, any::<bool>(), prop::sample::select(steps.to_vec()))
-        .prop_map(|(sources, pps, wander, kind, discipline, step)| Config {
+    let gate = (proptest::option::of(signed()), proptest::option::of(0u32..5));
+    let step = prop::sample::select(steps.to_vec());
+    (sources, pulses, signed(), 0usize..4, any::<bool>(), step, gate).prop_map(
+        |(sources, pps, wander, kind, discipline, step, (limit, least))| Config {
+            max_step: limit.map(Span::from_nanos),
+            min_sources: least,
             sources,
             pps,
             max_wander: Rate::from_ppb(wander.checked_abs().unwrap_or(0) % 1_000_000),
@@ -84,7 +88,8 @@ fn config() -> impl Strategy<Value = Config> {
             discipline,
             step,
             ..Config::default()
-        })
+        },
+    )
 }
 
 fn leaps() -> impl Strategy<Value = Leaps> {
@@ -141,9 +146,17 @@ fn other() -> impl Strategy<Value = Event> {
         }),
         1 => (id(), addresses).prop_map(|(source, all)| Event::Resolved { source, result: Ok(all) }),
         1 => id().prop_map(|source| Event::Resolved { source, result: Err("no".into()) }),
+        1 => rtc().prop_map(Event::Rtc),
+        1 => id().prop_map(|source| Event::Accept { source }),
         1 => Just(Event::Disruption { reason: "by hand".into() }),
         1 => Just(Event::Stop),
     ]
+}
+
+/// A real-time clock that is right, or not.
+fn rtc() -> impl Strategy<Value = RtcReading> {
+    let unix = prop_oneof![signed(), (0i64..1_000_000).prop_map(|s| BEGIN as i64 + s)];
+    (number(), unix).prop_map(|(count, unix)| RtcReading { count: Count(count), unix })
 }
 
 fn happens() -> impl Strategy<Value = Happens> {
@@ -179,8 +192,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn start() -> impl Strategy<Value = Start> {
     let hand = (number(), signed(), any::<[u32; 2]>(), 0u8..4, any::<bool>());
-    (number(), 1_000_000u64..10_000_000_000, number(), leaps(), proptest::option::of(hand))
-        .prop_map(|(at, hz, resolution, leaps, hand)| {
+    let witnesses = (signed(), proptest::option::of(rtc()));
+    let hand = proptest::option::of(hand);
+    (number(), 1_000_000u64..10_000_000_000, number(), leaps(), hand, witnesses).prop_map(
+        |(at, hz, resolution, leaps, hand, (built, rtc))| {
             // Counts of 1 ns are the most likely: the honest servers keep that pace.
             let nominal = if hz % 4 == 0 { Period::from_hz(hz) } else { Period::NANOSECOND };
             let counter = CounterId {
@@ -213,8 +228,11 @@ fn start() -> impl Strategy<Value = Start> {
                 leaps,
                 warm,
                 saved: None,
+                built,
+                rtc,
             }
-        })
+        },
+    )
 }
 
 /// The engine, what it asked for, and all that it wanted done.
@@ -440,6 +458,8 @@ fn plain() -> Start {
         leaps: Leaps::default(),
         warm: None,
         saved: None,
+        built: 0,
+        rtc: None,
     }
 }
 

@@ -112,6 +112,9 @@ fn one_without_a_vote_does_not_agree_for_the_next_daemon() {
     let servers = [("s1", HONEST), ("s2", HONEST), ("s3", HONEST)];
     let (before, hand, saved) = left(&servers);
     let mut world = again(&before, hand, saved, &servers);
+    // Else one that is left alone moves nothing.
+    let alone = Config { min_sources: Some(1), ..config(&["s1", "s2", "s3"]) };
+    world.event(Event::Configure(alone));
     world.run(1200);
     world.server("s1").up = false;
     world.server("s2").up = false;

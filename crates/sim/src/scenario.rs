@@ -59,6 +59,12 @@ pub struct Scenario {
     /// them, s.
     #[serde(default = "accept_step_after_s")]
     pub accept_step_after_s: f64,
+    /// The furthest that servers may move the daemon's time by themselves, s.
+    #[serde(default = "max_step_s")]
+    pub max_step_s: f64,
+    /// How many servers must agree; two if three or more have a vote, else one, unless it is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_sources: Option<u32>,
     /// Unix time at the start.
     #[serde(default = "begin")]
     pub begin: i64,
@@ -172,6 +178,10 @@ fn max_wander_ppm() -> f64 {
     0.5
 }
 
+fn max_step_s() -> f64 {
+    truechimer_feedforward::number::seconds(truechimer_engine::DEFAULT_MAX_STEP)
+}
+
 fn accept_step_after_s() -> f64 {
     truechimer_feedforward::number::seconds(truechimer_feedforward::ACCEPT_STEP_AFTER)
 }
@@ -205,6 +215,8 @@ impl Scenario {
             burst: true,
             max_wander_ppm: max_wander_ppm(),
             accept_step_after_s: accept_step_after_s(),
+            max_step_s: max_step_s(),
+            min_sources: None,
             begin: BEGIN,
             leap_list: true,
             leap: None,
@@ -319,6 +331,7 @@ impl Scenario {
         }
         within("max-wander-ppm", self.max_wander_ppm, 1e-3, 100.0)?;
         within("accept-step-after-s", self.accept_step_after_s, 0.0, TIME)?;
+        within("max-step-s", self.max_step_s, 0.0, 1e10)?;
         // From 2000 to 2100.
         within("begin", self.begin as f64, 946_684_800.0, 4_102_444_800.0)?;
         if let Some(leap) = self.leap {

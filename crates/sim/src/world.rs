@@ -237,6 +237,8 @@ impl<'s> World<'s> {
                 accept_step_after: truechimer_feedforward::number::span(
                     scenario.accept_step_after_s,
                 ),
+                max_step: Some(truechimer_feedforward::number::span(scenario.max_step_s)),
+                min_sources: scenario.min_sources,
                 discipline: scenario.system_clock.is_some(),
                 step: scenario.system_clock.as_ref().map_or_else(Default::default, |s| s.step),
                 step_above: scenario

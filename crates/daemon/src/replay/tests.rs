@@ -27,6 +27,8 @@ fn start() -> Start {
         leaps: Leaps::default(),
         warm: None,
         saved: None,
+        built: 0,
+        rtc: None,
     }
 }
 

@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// UTC by the published clock.
-    fn utc(&self, now: Count) -> Option<Utc> {
+    pub(super) fn utc(&self, now: Count) -> Option<Utc> {
         let known = self.hand.status != Status::Unknown;
         known.then(|| self.leaps.utc(self.hand.time_at(now)))
     }
@@ -86,7 +86,8 @@ impl Engine {
         let (_, why) = voice.weight();
         let since = || self.bulletin.since(voice.id().0).map_or(Span::ZERO, ago);
         let by_its_part = || why.map(|why| Doubted::of(why, since()));
-        doubt.map(|doubt| Doubted::held(doubt, ago(doubt.since))).or_else(by_its_part)
+        let barred = self.sources.iter().any(|s| s.id == voice.id() && s.bar.is_some());
+        doubt.map(|doubt| Doubted::held(doubt, barred, ago(doubt.since))).or_else(by_its_part)
     }
 
     /// Why the status is what it is: above all that the source it rests on is in doubt.
@@ -112,7 +113,9 @@ impl Engine {
     pub(super) fn held_off(&self, now: Count) -> Option<(String, String)> {
         let selected = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
         let (doubt, name) = (selected.doubt(now)?, selected.name());
-        Some((name, doubt::says(&doubt, now, self.settings.nominal, self.utc(now))))
+        let who = (&*name, selected.bar.as_ref());
+        let says = doubt::says(&doubt, who, now, self.settings.nominal, self.utc(now));
+        Some((name, says))
     }
 
     /// What the engine knows of one source, if there is such a one.
@@ -156,6 +159,12 @@ impl Engine {
     /// What is worth keeping across boots, if anything is.
     #[must_use]
     pub fn saved(&self, now: Count) -> Option<Saved> {
+        self.left(now).filter(|saved| saved.error <= WORTH_SAVING)
+    }
+
+    /// What the next daemon on the same clock page should know, however little is known of the rate.
+    #[must_use]
+    pub fn left(&self, now: Count) -> Option<Saved> {
         let estimate = self.selected().and_then(|voice| voice.estimate(now));
         let (period, error, time) = match estimate {
             Some(e) => (e.difference, e.difference_error, e.time),
@@ -176,8 +185,9 @@ impl Engine {
         let known = |s: &Source| Some((s.name(), s.known()?.0));
         let agrees = |s: &&Source| servers.contains(&s.name());
         let since = self.sources.iter().filter(agrees).filter_map(known).collect();
-        let agreed = Agreed { counter: self.counter, count: now, servers, since };
-        (error <= WORTH_SAVING).then(|| Saved {
+        let told_by = self.gate.told_by.clone();
+        let agreed = Agreed { counter: self.counter, count: now, servers, since, told_by };
+        Some(Saved {
             counter: self.counter.kind.name().to_owned(),
             nominal: self.settings.nominal,
             period,
@@ -185,6 +195,8 @@ impl Engine {
             unix: self.leaps.utc(time).unix,
             held,
             agreed: Some(agreed),
+            moved: self.gate.moved,
+            rtc_offset: self.gate.rtc_offset,
         })
     }
 
@@ -196,7 +208,7 @@ impl Engine {
             // It has not answered yet.
             None => s.agreed,
             // What was published since was not its word.
-            Some(_) if matches!(s.weight(), (_, Some(Why::Lapsed(_)))) => false,
+            Some(_) if matches!(s.weight(), (_, Some(Why::Lapsed(_) | Why::Held(_)))) => false,
             // It has, and others that it is to be compared with have not.
             Some(_) if s.selection == Selection::Unusable => s.agreed && s.doubt(now).is_none(),
             Some(_) => {

@@ -24,7 +24,13 @@ impl Engine {
         self.settings.max_wander = config.max_wander;
         self.settings.accept_step_after = config.accept_step_after;
         // Who joins later starts from what is known by then.
-        let (settings, rate) = (self.settings, self.known_rate());
+        let told_by = &self.gate.told_by;
+        let credit = told_by.is_empty()
+            || config.sources.is_empty()
+            || config.sources.iter().any(|wanted| told_by.contains(&wanted.name()));
+        // But not from what others had told that are all gone.
+        let rate = if credit { self.known_rate() } else { self.nominal };
+        let settings = self.settings;
         let basis = Basis { settings, rate, time: known.time, own: false };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {

@@ -8,6 +8,7 @@ use truechimer_time::{Count, Instant, Span};
 use truechimer_timehands::{Hand, Status};
 
 use super::account::held_against;
+use super::gate::Until;
 use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, note};
 use crate::config::EstimatorKind;
 use crate::doubt::{Moved, Opinion};
@@ -60,13 +61,20 @@ impl Engine {
                 self.publish(at, actions);
             }
             Heard::Refused(trouble) | Heard::Doubted(trouble) => {
+                if republish {
+                    self.judge_doubts(at);
+                }
                 if let Some(trouble) = trouble.filter(|_| !speaks) {
+                    // By what the others say of it, if it is held off.
+                    let held = || {
+                        let source = self.sources.iter().find(|s| s.name() == name)?;
+                        source.doubt(at).and_then(|_| source.trouble(at, self.utc(at)))
+                    };
+                    let trouble = held().unwrap_or(trouble);
                     note(actions, Level::Warning, format!("{name}: {trouble}"));
                 }
                 if republish {
                     self.hear_vouchers(at, actions);
-                }
-                if republish {
                     self.publish(at, actions);
                 }
             }
@@ -100,11 +108,37 @@ impl Engine {
         speaks
     }
 
-    /// Believes the servers whose time moved and for whom others vouch.
+    /// Believes the servers whose time moved, where others, a witness or what stands vouch for it.
     pub(super) fn hear_vouchers(&mut self, at: Count, actions: &mut Vec<Action>) {
+        let Some((who, opinions)) = self.judge_doubts(at) else { return };
+        for (one, index) in who.into_iter().enumerate() {
+            let Some(source) = self.sources.get(index) else { continue };
+            let due = source.vouched.is_some_and(|then| at.at_or_after(then));
+            let Some(doubt) = source.doubt(at).filter(|_| due) else { continue };
+            let home = self.comes_home(&doubt, at) && !doubt::vouched(one, &opinions);
+            let name = source.name();
+            if let Some(source) = self.sources.get_mut(index)
+                && let Some(Accepted::Stepped(by)) = source.believe()
+            {
+                source.moved = Some(at).filter(|_| !home);
+                self.servo.interrupt();
+                let moved = if home { Moved::Home } else { Moved::of(one, &opinions) };
+                let text = moved.told(by, opinions.len());
+                note(actions, Level::Warning, format!("{name}: {text}"));
+            }
+        }
+        self.judge_doubts(at);
+    }
+
+    /// Works out of every server whose time moved until when that is held off, or why for ever.
+    /// Returns which servers say something, and what.
+    fn judge_doubts(&mut self, at: Count) -> Option<(Vec<usize>, Vec<Opinion>)> {
         let doubts: Vec<_> = self.sources.iter().map(|source| source.doubt(at)).collect();
         let votes = self.votes(at);
-        let Some(origin) = votes.iter().flatten().map(|e| e.time).next() else { return };
+        for source in &mut self.sources {
+            (source.bar, source.vouched) = (None, None);
+        }
+        let origin = votes.iter().flatten().map(|e| e.time).next()?;
         let (mut who, mut opinions) = (Vec::new(), Vec::new());
         for (index, (vote, doubt)) in votes.iter().zip(&doubts).enumerate() {
             if let Some(estimate) = vote {
@@ -113,29 +147,41 @@ impl Engine {
                 opinions.push(Opinion::new(estimate, doubt.as_ref(), moved, origin));
             }
         }
-        for (one, index) in who.into_iter().enumerate() {
+        for (one, index) in who.iter().enumerate() {
             // Servers that smear a leap second alike are no witnesses of each other.
-            let smears = self.sources.get(index).is_some_and(Source::may_smear);
-            if !smears
-                && doubt::vouched(one, &opinions)
-                && let Some(source) = self.sources.get_mut(index)
-                && let Some(Accepted::Stepped(by)) = source.believe()
-            {
-                let name = source.name();
-                source.moved = Some(at);
-                self.servo.interrupt();
-                let text = Moved::of(one, &opinions).told(by);
-                note(actions, Level::Warning, format!("{name}: {text}"));
+            let smears = self.sources.get(*index).is_some_and(Source::may_smear);
+            let Some(doubt) = doubts.get(*index).copied().flatten() else { continue };
+            let vouched = !smears && doubt::vouched(one, &opinions);
+            let back =
+                self.comes_home(&doubt, at) || vouched && Moved::of(one, &opinions) == Moved::Back;
+            let (vouchers, _) = doubt::witnesses(one, &opinions);
+            let (bar, then) = match self.judge(&doubt, vouchers + 1, at) {
+                _ if back => (None, Some(at)),
+                Ok(Until::Witnessed) => (None, doubt::is_said(&doubt).then_some(at)),
+                Ok(Until::Vouched(then)) => (None, Some(then).filter(|_| vouched)),
+                Err(bar) => (Some(bar), None),
+            };
+            if let Some(source) = self.sources.get_mut(*index) {
+                (source.bar, source.vouched) = (bar, then);
+                // Whoever says what a majority says was not wrong by saying it first.
+                if vouched {
+                    source.accuse(false);
+                }
             }
         }
+        Some((who, opinions))
     }
 
     /// Works out which sources agree, and publishes what they come to.
     pub(super) fn publish(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let Some(Chosen { index, estimate, disputed, others, patience }) = self.select(at) else {
+        let Some(chosen) = self.select(at) else {
             return self.without_source(at, actions);
         };
         self.split_told = false;
+        if let Err(why) = self.admit(&chosen, at) {
+            return self.hold(&chosen, why, at, actions);
+        }
+        let Chosen { index, estimate, disputed, others, patience } = chosen;
         let Some(source) = self.voices().nth(index) else { return };
         let age = source.age(&estimate, at);
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
@@ -165,7 +211,10 @@ impl Engine {
             use Selection::{Combined, Selected, Truechimer};
             matches!(s.selection, Truechimer | Combined | Selected)
         };
-        let indicators = self.sources.iter().filter(believed).filter_map(Source::leap);
+        // A server that is left alone of many does not announce a leap second by itself.
+        let enough = self.agreeing() >= self.least();
+        let believed = self.sources.iter().filter(|_| enough).filter(believed);
+        let indicators = believed.filter_map(Source::leap);
         self.leaps = self.announced.heard(self.leaps, estimate.time, indicators);
         let before = self.hand.status;
         self.hand = Hand {
@@ -187,6 +236,7 @@ impl Engine {
         if difference_error <= WORTH_SAVING {
             self.kept_rate = Some((difference, difference_error));
         }
+        self.admitted(at, actions);
         self.announce(before, actions);
         self.tell_changes(!before.bound_holds(), at, actions);
         actions.push(Action::Publish(self.hand));
@@ -269,7 +319,9 @@ impl Engine {
 
     /// Those that say something and have a vote, be it that others are not mixed with them.
     pub(super) fn voters(&self, at: Count) -> impl Iterator<Item = &Source> {
-        let says = move |s: &&Source| s.votes() && !s.is_twin() && s.estimate(at).is_some();
+        let says = move |s: &&Source| {
+            s.votes() && !s.overruled && !s.is_twin() && s.estimate(at).is_some()
+        };
         let lapsed = self.lapsed(at);
         let spoken = self.sources.iter().zip(lapsed).filter(|(_, lapsed)| lapsed.is_none());
         spoken.map(|(source, _)| source).filter(says)
@@ -317,6 +369,10 @@ impl Engine {
             source.mark(Selection::Watched);
             source.weigh(None, None);
         }
+        for source in self.sources.iter_mut().filter(|source| source.overruled) {
+            source.mark(Selection::Unusable);
+            source.weigh(None, Some(Why::Overruled));
+        }
         chosen
     }
 
@@ -356,7 +412,7 @@ impl Engine {
     }
 
     /// The other estimators' clocks are shown as they are: one at a time.
-    fn follows_one(&self) -> bool {
+    pub(super) fn follows_one(&self) -> bool {
         self.config.estimator != EstimatorKind::Ours
     }
 
@@ -411,7 +467,8 @@ impl Engine {
         };
         let unmixed = self.sources.iter().zip(&lapsed).any(plain);
         let vote = |(source, lapsed): (&mut Source, Option<Span>)| {
-            let heard = lapsed.is_none() && source.votes() && (!unmixed || !source.smears());
+            let heard = lapsed.is_none() && source.votes() && !source.overruled;
+            let heard = heard && (!unmixed || !source.smears());
             let estimate = source.estimate(at).filter(|_| heard)?;
             let address = canonical(source.address()?);
             if let Some(first) = seen.get(&address) {

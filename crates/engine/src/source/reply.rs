@@ -118,7 +118,8 @@ impl Source {
                 Heard::Doubted(text.map(|text| match doubt {
                     Some(doubt) => {
                         let outvoted = self.selection == Selection::Falseticker;
-                        doubt::told(&doubt, received.count, self.nominal, utc, outvoted)
+                        let who = (&*self.config.name(), self.bar.as_ref());
+                        doubt::told(&doubt, who, received.count, self.nominal, utc, outvoted)
                     }
                     None => text,
                 }))

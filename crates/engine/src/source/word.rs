@@ -133,6 +133,18 @@ impl Source {
         })
     }
 
+    /// Where it puts the time, from and to, by what it says now.
+    pub(crate) fn says_between(&self, at: Count) -> Option<(Instant, Instant)> {
+        let estimate = self.estimate(at).filter(|_| self.newest.is_some())?;
+        let (time, bound) = self.says(at, &estimate);
+        Some((time - bound, time + bound))
+    }
+
+    /// Whether the clock does not go where it is.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.why, Some(Why::Held(_)))
+    }
+
     /// What `sources` shows, when it is `utc` by the published clock; `reference` is what its
     /// offset is shown against, and the name of that if it is not the published clock.
     pub(crate) fn report(

@@ -1,6 +1,6 @@
 //! Daemons that start again with what the last one left.
 
-use truechimer_engine::{Engine, Saved, Selection, Start};
+use truechimer_engine::{Config, Engine, Saved, Selection, Start};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -30,10 +30,15 @@ pub fn again(
 
 pub fn begun(start: Start, servers: &[(&str, Server)]) -> World {
     let names: Vec<&str> = servers.iter().map(|(name, _)| *name).collect();
+    begun_with(config(&names), start, servers)
+}
+
+/// The same with this configuration.
+pub fn begun_with(config: Config, start: Start, servers: &[(&str, Server)]) -> World {
     let mut world = World::new(&[], start.clone());
     world.hands.clear();
     world.servers.extend(servers.iter().map(|(name, server)| (address(name), *server)));
-    let (engine, actions) = Engine::new(config(&names), start);
+    let (engine, actions) = Engine::new(config, start);
     world.engine = engine;
     world.carry_out(actions);
     world

@@ -35,6 +35,8 @@ pub fn start() -> Start {
         leaps: Leaps::default(),
         warm: None,
         saved: None,
+        built: 0,
+        rtc: None,
     }
 }
 

@@ -143,6 +143,8 @@ impl World<'_> {
             leaps: self.scenario.known_leaps(truth),
             warm,
             saved: self.saved.take().filter(|_| restart.is_some_and(|r| r.saved_rate)),
+            built: 0,
+            rtc: None,
         };
         let (engine, actions) = Engine::new(self.config.clone(), start);
         self.daemon = Some(Daemon {

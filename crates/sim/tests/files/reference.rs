@@ -88,6 +88,8 @@ fn everything() -> Scenario {
         burst: false,
         max_wander_ppm: 1.5,
         accept_step_after_s: 600.0,
+        max_step_s: 86400.0,
+        min_sources: Some(3),
         begin: 1_800_000_001,
         leap_list: false,
         leap: Some(LeapSpec { midnight: 1_814_400_000, inserted: false }),

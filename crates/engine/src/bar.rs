@@ -1,0 +1,93 @@
+//! Reasons why the clock does not go where servers put it, however long they do.
+
+use std::fmt;
+
+use truechimer_time::Span;
+
+use crate::leap::year_and_month;
+
+/// A reason that only the user's word, or more servers, can lift.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bar {
+    /// So few say so, of at least so many.
+    TooFew {
+        /// How many.
+        agree: usize,
+        /// `min-sources`.
+        least: usize,
+    },
+    /// On the servers' word alone the time would have moved by more than this.
+    TooFar {
+        /// `max-step`.
+        limit: Span,
+    },
+    /// It is earlier than the program: released at that Unix time, s.
+    BeforeRelease(i64),
+    /// It is so far off what a witness on this machine says, positive: ahead of that.
+    Unlikely {
+        /// How far.
+        by: Span,
+        /// The witness.
+        witness: Witness,
+    },
+}
+
+/// A clock of this machine that servers cannot reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Witness {
+    /// The real-time clock.
+    Rtc,
+    /// The time at which the state was saved last.
+    Saved,
+    /// What was known before the counter broke, and the kernel's clocks since.
+    Kernel,
+}
+
+impl Bar {
+    /// Whether another is no news beside it: how far off a time is changes with each reply.
+    pub(crate) fn is_like(&self, other: &Bar) -> bool {
+        match (self, other) {
+            (Bar::Unlikely { witness, .. }, Bar::Unlikely { witness: other, .. }) => {
+                witness == other
+            }
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for Bar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bar::TooFew { agree, least } => {
+                let say = if *agree == 1 { "says" } else { "say" };
+                write!(f, "only {agree} of min-sources = {least} {say} so")
+            }
+            Bar::TooFar { limit } => write!(
+                f,
+                "servers alone would then have moved the time by more than max-step ({limit})"
+            ),
+            Bar::BeforeRelease(built) => {
+                let (year, month) = year_and_month(built.div_euclid(86_400));
+                write!(f, "that is before this program was released (in {year}-{month:02})")
+            }
+            Bar::Unlikely { by, witness } => {
+                let witness = match witness {
+                    Witness::Rtc => "the machine's real-time clock",
+                    Witness::Saved => "the time at which the last daemon saved its state",
+                    Witness::Kernel => "what the kernel's clocks say has passed since the break",
+                };
+                write!(f, "that is {by:+} off {witness}")
+            }
+        }
+    }
+}
+
+/// What the user can do about a server's word that is held off against what was known.
+pub(crate) fn remedies(name: &str) -> String {
+    format!("; to believe it now: {}, or truechimer run --fresh", remedy(name))
+}
+
+/// The same where nothing was known that could be forgotten.
+pub(crate) fn remedy(name: &str) -> String {
+    format!("truechimer accept {name}")
+}

@@ -1,0 +1,457 @@
+//! Whether the published time goes where the sources put it.
+//!
+//! Servers that agree may all lie: they are behind one router, or few are left to speak. So what
+//! was published stands against a *move*, a time that it does not allow for: until enough servers
+//! say so (`min-sources`), and for ever if the move, with those before it, is further than servers
+//! may go by themselves (`max-step`). Meanwhile the clock goes on by dead reckoning, and its bound
+//! covers both. A first time has nothing published to stand against it, but this machine's own
+//! witnesses: the release date of the program, the real-time clock, the saved state, and after a
+//! break of the counter the kernel's clocks. Only the user's word overrules all that.
+
+use truechimer_feedforward::Doubt;
+use truechimer_time::{Count, Instant, Rate, Span};
+use truechimer_timehands::{Hand, Status};
+
+use super::{Engine, STRAYS, VOID_AFTER, note};
+use crate::bar::{Bar, Witness, remedies, remedy};
+use crate::doubt::is_said;
+use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
+use crate::report::Selection;
+use crate::source::Source;
+use crate::voice::{Chosen, Voice};
+use crate::why::Why;
+
+/// A move that all servers share is held for as long as a counter that is as wrong as any may be
+/// takes to come as far: 500 ppm.
+const COUNTER_MAY: i128 = 2000;
+/// Moves below this the real-time clock cannot show: it is read in whole seconds.
+const RTC_SHOWS: Span = Span::from_secs(4);
+/// How far two readings of the real-time clock may be off one another for that reason, and by its
+/// own drift.
+const RTC_READS: Span = Span::from_secs(2);
+/// How many servers have to agree on a first time that a witness of this machine contradicts.
+const SEVERAL: usize = 2;
+/// How often a hand that is held is made anew.
+const RENEW: Span = Span::from_secs(64);
+
+/// What the gate remembers.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// By whose word the published time stands, by name; empty: nobody knows.
+    pub(super) told_by: Vec<String>,
+    /// How far servers alone have moved the time; positive: forward.
+    pub(super) moved: Span,
+    /// What is held off, if anything is.
+    pub(super) hold: Option<Hold>,
+    /// The user's word: what is published next is, whatever stands.
+    accepted: bool,
+    rtc: Option<RtcReading>,
+    /// Real-time clock − published clock when nothing was in doubt last, and not before that count.
+    pub(super) rtc_offset: Option<Span>,
+    /// The time that was known last, and the kernel's clocks then, ns.
+    known: Option<(Instant, i64)>,
+    /// The kernel's clocks at the last check, ns.
+    checked: Option<(Count, i64)>,
+    /// Release date of the program, Unix time, s; 0: not known.
+    built: i64,
+    /// When the state was saved last, Unix time, s.
+    saved: Option<i64>,
+}
+
+/// Until when a server's word is held off, unless it lasts for `accept-step-after`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    /// A witness of this machine has seen the move.
+    Witnessed,
+    /// Till that count if a majority says the same, as it is what a counter may do.
+    Vouched(Count),
+}
+
+/// Something that is held off.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    /// What was published before, and stands; `None`: nothing, or nothing that still holds.
+    pub(super) stands: Option<Hand>,
+    bar: Bar,
+}
+
+/// What was published at a count, and the bound of its error, without what it disputed.
+fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
+    let away = hand.period.span(at - hand.base).abs();
+    let strayed = i128::from(max_wander.0).saturating_mul(away.0 / STRAYS.0);
+    let growth = strayed.saturating_add(hand.growth.0.into()).min(i64::MAX.into());
+    let growth = Rate(growth as i64);
+    (hand.time_at(at), hand.undisputed_bound() + growth.over(away).abs(), growth)
+}
+
+impl Gate {
+    pub(super) fn new(start: &Start) -> Gate {
+        let saved = start.saved.as_ref();
+        Gate {
+            rtc: start.rtc,
+            built: start.built,
+            saved: saved.map(|saved| saved.unix),
+            moved: saved.map_or(Span::ZERO, |saved| saved.moved),
+            rtc_offset: saved.and_then(|saved| saved.rtc_offset),
+            ..Gate::default()
+        }
+    }
+
+    /// Counts from before mean nothing any more.
+    pub(super) fn new_epoch(&mut self) {
+        (self.rtc, self.checked, self.hold) = (None, None, None);
+    }
+}
+
+impl Engine {
+    /// Whether the gate is open to everything, as in the logs of versions that had none, and for
+    /// estimators that are shown as they are.
+    fn is_ungated(&self) -> bool {
+        let unlimited = self.config.max_step.is_none() && self.config.min_sources == Some(1);
+        unlimited || self.follows_one()
+    }
+
+    /// How many servers must agree.
+    pub(super) fn least(&self) -> usize {
+        let voters = self.sources.iter().filter(|s| s.votes()).count();
+        let default = if voters >= 3 { 2 } else { 1 };
+        self.config.min_sources.map_or(default, |least| usize::try_from(least).unwrap_or(voters))
+    }
+
+    /// How many servers agree with the time as it was just chosen.
+    pub(super) fn agreeing(&self) -> usize {
+        let agrees = |s: &&Source| {
+            use Selection::{Combined, Selected, Truechimer};
+            s.votes() && s.is_proven() && matches!(s.selection, Selected | Combined | Truechimer)
+        };
+        self.sources.iter().filter(agrees).count()
+    }
+
+    /// What stands against a move: what was published last, if it was promised and is the word of a
+    /// server that is still configured, or nobody knows whose.
+    pub(super) fn stands(&self) -> Option<Hand> {
+        let stands = match &self.gate.hold {
+            Some(hold) => hold.stands,
+            None => Some(self.hand).filter(|hand| hand.status.bound_holds()),
+        };
+        let told_by = &self.gate.told_by;
+        let asked = told_by.is_empty() || self.sources.iter().any(|s| told_by.contains(&s.name()));
+        stands.filter(|_| asked)
+    }
+
+    /// The time by the real-time clock at a count, if it can be right at all.
+    fn rtc(&self, at: Count) -> Option<Instant> {
+        let RtcReading { count, unix } = self.gate.rtc?;
+        let limit = self.config.max_step.unwrap_or(Span::ZERO);
+        let earliest = self.gate.saved.map(|unix| self.leaps.instant(unix, 0) - limit);
+        let read = self.leaps.instant(unix, 1 << 63);
+        let plausible = unix >= self.gate.built && earliest.is_none_or(|earliest| read >= earliest);
+        plausible.then(|| read + self.settings.nominal.span(at - count))
+    }
+
+    /// Whether the real-time clock has made this move as well, against what stands.
+    fn explained(&self, by: Span, stands: &Hand) -> bool {
+        let Some((reading, before)) = self.gate.rtc.zip(self.gate.rtc_offset) else { return false };
+        let read = self.leaps.instant(reading.unix, 1 << 63);
+        let moved = read - stands.time_at(reading.count) - before;
+        by.abs() >= RTC_SHOWS && moved.abs() >= RTC_READS && (moved - by).abs() <= RTC_READS
+    }
+
+    /// Whether servers may move the time so far by themselves, or who else has to say so.
+    fn may_move(&self, by: Span, agree: usize, stands: &Hand) -> Result<(), Bar> {
+        if self.explained(by, stands) {
+            return Ok(());
+        }
+        let least = self.least();
+        if agree < least {
+            return Err(Bar::TooFew { agree, least });
+        }
+        match self.config.max_step {
+            Some(limit) if (self.gate.moved + by).abs() > limit => Err(Bar::TooFar { limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what the sources come to is published.
+    pub(super) fn admit(&mut self, chosen: &Chosen, at: Count) -> Result<(), (Bar, Option<Span>)> {
+        if self.is_ungated() || self.gate.accepted {
+            return Ok(());
+        }
+        let agree = self.agreeing();
+        let Some(stands) = self.stands() else {
+            return self.first(chosen.estimate.time, agree, at).map_err(|bar| (bar, None));
+        };
+        let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
+        let by = chosen.estimate.time - time;
+        if by.abs() <= bound + (chosen.estimate.bound - chosen.disputed) {
+            return Ok(());
+        }
+        self.may_move(by, agree, &stands).map_err(|bar| (bar, Some(by)))?;
+        if !self.explained(by, &stands) {
+            self.gate.moved += by;
+        }
+        Ok(())
+    }
+
+    /// Whether a first time is published, or the first after a break of the counter.
+    fn first(&self, time: Instant, agree: usize, at: Count) -> Result<(), Bar> {
+        let (least, unix) = (self.least(), self.leaps.utc(time).unix);
+        if agree < least {
+            return Err(Bar::TooFew { agree, least });
+        }
+        if unix < self.gate.built {
+            return Err(Bar::BeforeRelease(self.gate.built));
+        }
+        let Some(limit) = self.config.max_step else { return Ok(()) };
+        let far = |by: Span, witness| Err(Bar::Unlikely { by, witness });
+        let rtc = self.rtc(at).map(|rtc| time - rtc);
+        let by_rtc = rtc.is_some_and(|by| by.abs() <= limit);
+        if let (Status::Disrupted, Some(known)) = (self.hand.status, self.by_kernel(at)) {
+            let by = time - known;
+            return if by.abs() <= limit || by_rtc { Ok(()) } else { far(by, Witness::Kernel) };
+        }
+        let saved = self.gate.saved.map(|unix| time - self.leaps.instant(unix, 0));
+        match (rtc, saved) {
+            _ if agree >= SEVERAL.max(least) || by_rtc => Ok(()),
+            (Some(by), _) => far(by, Witness::Rtc),
+            (None, Some(by)) if by < -limit => far(by, Witness::Saved),
+            _ => Ok(()),
+        }
+    }
+
+    /// The time by what was known before the counter broke, and the kernel's clocks since.
+    fn by_kernel(&self, at: Count) -> Option<Instant> {
+        let ((time, then), (count, now)) = self.gate.known.zip(self.gate.checked)?;
+        let passed = Span::from_nanos_wide(i128::from(now) - i128::from(then));
+        Some(time + passed + self.settings.nominal.span(at - count))
+    }
+
+    /// The host's clocks were read; `broken`: they show that the counter broke.
+    pub(super) fn checked(&mut self, check: &HostCheck, broken: bool) {
+        let now = check.raw_ns.saturating_add(check.suspended_ns);
+        self.gate.checked = Some((check.count, now));
+        if let Some(stands) = self.stands().filter(|_| !broken) {
+            self.gate.known = Some((stands.time_at(check.count), now));
+        }
+    }
+
+    /// The real-time clock was read.
+    pub(super) fn rtc_read(&mut self, reading: RtcReading, at: Count, actions: &mut Vec<Action>) {
+        self.gate.rtc = Some(reading);
+        let doubted = self.sources.iter().any(|source| source.doubt(at).is_some());
+        if doubted || self.gate.hold.is_some() {
+            self.hear_vouchers(at, actions);
+            self.publish(at, actions);
+        } else if self.hand.status == Status::Synchronised {
+            let read = self.leaps.instant(reading.unix, 1 << 63);
+            self.gate.rtc_offset = Some(read - self.hand.time_at(reading.count));
+        }
+    }
+
+    /// Until when a source is held off whose time has moved by this, where so many servers say what
+    /// it says now, or why for ever.
+    pub(super) fn judge(&self, doubt: &Doubt, agree: usize, at: Count) -> Result<Until, Bar> {
+        let Some(stands) = self.stands().filter(|_| !self.is_ungated()) else {
+            return Ok(Until::Vouched(at));
+        };
+        if self.explained(doubt.step, &stands) {
+            return Ok(Until::Witnessed);
+        }
+        self.may_move(doubt.step, agree, &stands)?;
+        // As fast as a lone server at the most, and no faster than a counter may run off.
+        let wait = Span(doubt.step.abs().0.saturating_mul(COUNTER_MAY));
+        let wait = wait.min(self.settings.accept_step_after);
+        Ok(Until::Vouched(doubt.since + self.settings.nominal.counts(wait)))
+    }
+
+    /// Whether what a source says now is where the clock stands, and what it said before is not: it
+    /// was wrong, and is right again.
+    pub(super) fn comes_home(&self, doubt: &Doubt, at: Count) -> bool {
+        let Some(stands) = self.stands().filter(|_| !self.is_ungated()) else { return false };
+        let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
+        let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
+        // Where nobody else is left to tell, at once.
+        let said = self.gate.hold.is_some() || is_said(doubt);
+        said && meets(doubt.newcomers) && !meets(doubt.held)
+    }
+
+    /// Publishes what stands: what the sources come to is held off.
+    pub(super) fn hold(
+        &mut self,
+        chosen: &Chosen,
+        (bar, by): (Bar, Option<Span>),
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let stands = self.stands();
+        let Some(name) = self.voices().nth(chosen.index).map(Voice::name) else { return };
+        let more = self.agreeing().saturating_sub(1);
+        let who = if more > 0 { format!("{name} and {more} more") } else { name.clone() };
+        self.leave_out(by, at);
+        self.reason = match by {
+            Some(by) => {
+                format!("held: {who} {by:+} off what was known: {bar}{}", remedies(&name))
+            }
+            None => format!("held: {who}: {bar}; to believe it now: {}", remedy(&name)),
+        };
+        (self.quiet, self.unanswered, self.others) = (None, false, 0);
+        let told = self.gate.hold.as_ref().is_some_and(|hold| hold.bar.is_like(&bar));
+        let before = self.hand.status;
+        if let Some(stands) = stands {
+            self.renew_at = Some(at + self.settings.nominal.counts(RENEW));
+            self.hand = self.covering(&stands, chosen, at);
+        } else {
+            self.renew_at = None;
+        }
+        if before != self.hand.status {
+            self.announce(before, actions);
+        } else if !told {
+            note(actions, Level::Warning, format!("{}: {}", self.hand.status, self.reason));
+        }
+        self.gate.hold = Some(Hold { stands, bar });
+        if stands.is_some() {
+            actions.push(Action::Publish(self.hand));
+        }
+    }
+
+    /// Nobody has a part: those that agree with one another are held off.
+    fn leave_out(&mut self, by: Option<Span>, at: Count) {
+        let agrees = |selection| {
+            matches!(selection, Selection::Selected | Selection::Combined | Selection::Truechimer)
+        };
+        for source in self.sources.iter_mut().filter(|source| agrees(source.selection)) {
+            source.mark(Selection::Truechimer);
+            source.weigh(None, by.map(Why::Held));
+        }
+        for pulse in self.pulses.iter_mut().filter(|pulse| agrees(pulse.selection())) {
+            pulse.mark(Selection::Truechimer);
+            pulse.weigh(None, by.map(Why::Held));
+        }
+        let mut bulletin = std::mem::take(&mut self.bulletin);
+        bulletin.look(self.voices(), self.follows_one(), at);
+        self.bulletin = bulletin;
+    }
+
+    /// What stands, with a bound that covers what the sources come to as well.
+    fn covering(&self, stands: &Hand, chosen: &Chosen, at: Count) -> Hand {
+        let estimate = &chosen.estimate;
+        let (time, bound, growth) = carried(stands, self.settings.max_wander, at);
+        let reach = (estimate.time - time).abs() + estimate.bound;
+        let disputed = (reach - bound).max(Span::ZERO);
+        let apart = estimate.period.relative_to(stands.period);
+        let apart = Rate(apart.0.saturating_abs().saturating_add(estimate.growth.0));
+        let path = stands.path_bound.min(bound);
+        Hand {
+            base: at,
+            time,
+            path_bound: path,
+            statistical_bound: bound - path + disputed,
+            disputed,
+            growth: growth.max(apart),
+            difference_error: growth.max(stands.difference_error),
+            status: Status::Holdover,
+            leaps: self.leaps,
+            void_after: at + stands.period.counts(VOID_AFTER),
+            ..*stands
+        }
+    }
+
+    /// What the sources come to is published: nothing is held off any more.
+    pub(super) fn admitted(&mut self, at: Count, actions: &mut Vec<Action>) {
+        if let Some(hold) = self.gate.hold.take()
+            && hold.stands.is_some()
+        {
+            note(actions, Level::Info, "nothing is held off any more".into());
+        }
+        self.gate.accepted = false;
+        let agrees = |s: &&Source| {
+            use Selection::{Combined, Selected, Truechimer};
+            let doubt = s.doubt(at).is_some();
+            s.votes() && !doubt && matches!(s.selection, Selected | Combined | Truechimer)
+        };
+        let told_by: Vec<String> = self.sources.iter().filter(agrees).map(Source::name).collect();
+        // Where all are in doubt it is what they said before.
+        if !told_by.is_empty() {
+            self.gate.told_by = told_by;
+        }
+        let (hand, wander) = (self.hand, self.settings.max_wander);
+        for source in self.sources.iter_mut().filter(|source| source.overruled) {
+            let (time, bound, _) = carried(&hand, wander, at);
+            let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
+            source.overruled = !source.says_between(at).is_some_and(meets);
+        }
+    }
+
+    /// The source that the user means by this name, `host:port` or `host`; without one the one that
+    /// is held off.
+    ///
+    /// # Errors
+    /// Why there is none, and which could be meant.
+    pub fn acceptable(&self, name: Option<&str>, at: Count) -> Result<SourceId, String> {
+        let names = |of: &[&Source]| -> String {
+            of.iter().map(|s| s.name()).collect::<Vec<_>>().join(", ")
+        };
+        let speak: Vec<&Source> = self.sources.iter().filter(|s| s.votes()).collect();
+        let Some(name) = name else {
+            let held = |s: &&&Source| s.doubt(at).is_some() || s.is_held();
+            let held: Vec<&Source> = speak.iter().filter(held).copied().collect();
+            let waits = self.gate.hold.is_some();
+            let answered = |s: &&&Source| waits && s.says_between(at).is_some();
+            let held = if held.is_empty() {
+                speak.iter().filter(answered).copied().collect()
+            } else {
+                held
+            };
+            return match held.as_slice() {
+                [] => {
+                    Err("nothing is held off; to believe one source against the others, name it"
+                        .into())
+                }
+                [one] => Ok(one.id),
+                several => Err(format!("which one? held off are {}", names(several))),
+            };
+        };
+        let named = |s: &&&Source| s.name() == name || s.config.host == name;
+        let found: Vec<&Source> = speak.iter().filter(named).copied().collect();
+        match found.as_slice() {
+            [one] if one.says_between(at).is_some() => Ok(one.id),
+            [one] => Err(format!("{} has said nothing usable yet", one.name())),
+            [] => Err(format!("no such server; there are {}", names(&speak))),
+            several => Err(format!("which one? {}", names(several))),
+        }
+    }
+
+    /// The user wants this source believed.
+    pub(super) fn accept(&mut self, id: SourceId, at: Count, actions: &mut Vec<Action>) {
+        let Some(said) = self.source(id).filter(|s| s.votes()).and_then(|s| s.says_between(at))
+        else {
+            return;
+        };
+        let meets = |(from, to): (Instant, Instant)| from <= said.1 && to >= said.0;
+        let mut name = String::new();
+        for source in &mut self.sources {
+            let with_it = source.says_between(at).is_none_or(meets);
+            if with_it && source.believe().is_some() {
+                source.moved = Some(at);
+            }
+            source.overruled = !with_it && source.id != id;
+            source.is_not_waited_for();
+            if source.id == id {
+                name = source.name();
+            }
+        }
+        self.servo.interrupt();
+        self.combination.forget();
+        self.reckoning = None;
+        (self.gate.hold, self.gate.moved, self.gate.rtc_offset) = (None, Span::ZERO, None);
+        let before = self.hand.status.bound_holds().then(|| self.hand.time_at(at));
+        let by = before.map_or_else(String::new, |before| {
+            format!(", {:+} from where it was", said.0 + (said.1 - said.0).half() - before)
+        });
+        let text = format!("{name}: accepted by the user: the clock goes by it from now on{by}");
+        note(actions, Level::Warning, text);
+        self.gate.accepted = true;
+        self.publish(at, actions);
+        self.gate.accepted = false;
+    }
+}
