@@ -30,6 +30,8 @@ pub enum Command {
     Status(Status),
     /// List the servers that the daemon follows
     Sources(Sources),
+    /// Believe a server that is held off, now
+    Accept(Accept),
     /// Wait until the clock is synchronised
     Waitsync(Waitsync),
     /// Watch a clock synchronise to a server of our own and check it against the truth
@@ -138,9 +140,10 @@ Environment:
   STATE_DIRECTORY              where the measured rate is kept for the next start, in rate.json
                                (systemd sets it); else that is /var/lib/truechimer for root and
                                those who may write there, and for others in
-                               $XDG_STATE_HOME/truechimer (~/.local/state/truechimer); nowhere, if
-                               the clock page is not at its usual place, or all servers are on
-                               this machine. The configuration's 'state' comes first
+                               $XDG_STATE_HOME/truechimer (~/.local/state/truechimer). If the
+                               clock page is not at its usual place, or all servers are on this
+                               machine, it is a trial: what is learnt is kept beside the page
+                               alone. The configuration's 'state' comes first
   TRUECHIMER_SIMULATED_CLOCKS  set to 1 inside a clock simulator: CLOCK_BOOTTIME is left alone, and
                                suspend is not seen (clknetsim in LD_PRELOAD does the same)
 
@@ -179,6 +182,10 @@ pub struct Run {
     /// Write every event and every hand to FILE, for 'truechimer replay'
     #[arg(long, value_name = "FILE")]
     pub replay_log: Option<PathBuf>,
+    /// Forget what the clock page and the state say: time and rate of the last daemon, and what it
+    /// held against servers. A new epoch begins
+    #[arg(long)]
+    pub fresh: bool,
     /// Check the configuration and the files that it names, say what is wrong, and end
     #[arg(long)]
     pub check: bool,
@@ -257,14 +264,16 @@ doubt says why the clock does not go along with a source, null if it does:
                   on; falseticker: it is not where the majority agrees; no-majority: none
                   agrees, and nobody can say who is right; contradiction: it
                   contradicts the one that leads; improbable: not where most of the others
-                  probably are; silent: nothing usable lately; smear: it smears a leap second
+                  probably are; silent: nothing usable lately; smear: it smears a leap second;
+                  held: further off what was known than the clock goes by itself (max-step), or
+                  too few say so (min-sources)
   age_ns          for how long
-  by_ns           by how much, where known: of server-step and server-drift its time less
+  by_ns           by how much, where known: of server-step, server-drift and held its time less
                   what is held; of no-majority what lies between it and the nearest of those
                   that it contradicts; else what lies between it and the others
   replies         how many in a row have said so (server-step, server-drift)
   believed_in_ns  how much longer it must say so to be believed (those two); null: until it
-                  agrees with the others again
+                  agrees with the others again, or more servers or 'truechimer accept' say so
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
 pub struct Sources {
@@ -275,6 +284,30 @@ pub struct Sources {
     /// Print one JSON array; spans are whole nanoseconds
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+}
+
+/// Options of `truechimer accept`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A server whose time has moved by more than it may is held off for an hour (accept-step-after), and
+for ever if that is more than max-step or if too few say so (min-sources). Where you know that
+it is right, say so: the clock goes there at once. Servers that contradict it have no vote until
+they agree. Only root and the daemon's own user may do that. The daemon's log and its replay log
+have it.
+
+The other remedy is to start the daemon with --fresh: it forgets what was known before, and
+believes what the servers say then.
+
+Exit status: 0 it is believed, 2 error (no daemon, no such server, nothing held off).")]
+pub struct Accept {
+    /// The server, as 'truechimer sources' calls it [default: the one that is held off, if it is
+    /// one]
+    #[arg(value_name = "SOURCE")]
+    pub source: Option<String>,
     #[command(flatten)]
     pub page: Page,
     #[command(flatten)]

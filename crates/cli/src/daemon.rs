@@ -1,10 +1,10 @@
 //! The daemon as the commands ask it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use truechimer::places;
-use truechimer_daemon::control::{self, Answer, ControlError};
+use truechimer_daemon::control::{self, Accepted, Answer, ControlError};
 
 use crate::args;
 use crate::failure::Failure;
@@ -14,12 +14,29 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks the daemon that the user means for all that it knows.
 pub fn ask(page: &args::Page, socket: &args::Control) -> Result<Answer, Failure> {
+    at_its_socket(page, socket, |path| control::report(path, PATIENCE))
+}
+
+/// Has the daemon that the user means believe a source.
+pub fn accept(
+    page: &args::Page,
+    socket: &args::Control,
+    source: Option<&str>,
+) -> Result<Accepted, Failure> {
+    at_its_socket(page, socket, |path| control::accept(path, source, PATIENCE))
+}
+
+fn at_its_socket<T>(
+    page: &args::Page,
+    socket: &args::Control,
+    ask: impl Fn(&Path) -> Result<T, ControlError>,
+) -> Result<T, Failure> {
     if socket.is_none() {
         return Err(Failure::Said("--control none: the daemon is not asked".into()));
     }
     let mut first_error = None;
     for path in sockets(page, socket) {
-        match control::report(&path, PATIENCE) {
+        match ask(&path) {
             Ok(answer) => return Ok(answer),
             // Nobody there: perhaps at the next place.
             Err(why @ ControlError::NoDaemon { .. }) => {

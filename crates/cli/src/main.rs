@@ -1,6 +1,7 @@
 //! `truechimer`: the daemon, its clock and its sources, and a demonstration, in one command.
 #![forbid(unsafe_code)]
 
+mod accept;
 mod args;
 mod bench;
 mod bench_daemon;
@@ -67,6 +68,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Now(args) => now::run(&args, out),
         Command::Status(args) => status::run(&args, out),
         Command::Sources(args) => sources::run(&args, out),
+        Command::Accept(args) => accept::run(&args, out),
         Command::Waitsync(args) => waitsync::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),

@@ -19,6 +19,7 @@ pub fn run(args: args::Run, out: &mut dyn Write) -> Ended {
         page: args.page.page,
         control: args.control.control,
         replay_log: args.replay_log,
+        fresh: args.fresh,
         ..Options::default()
     };
     if args.check {

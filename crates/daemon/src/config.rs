@@ -9,6 +9,8 @@
 //! leap-file = "/usr/share/zoneinfo/leap-seconds.list"   # or "none"
 //! max-wander-ppm = 0.5          # how far the oscillator's rate may stray, 0.001 to 100
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
+//! max-step = "1000s"            # how far servers may move the time without the user's word, or "none"
+//! # min-sources = 2             # how many must agree; 2 if three or more are configured, else 1
 //!
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
@@ -70,6 +72,8 @@ pub struct Settings {
     pub state: Place,
     /// The list of leap seconds.
     pub leap_file: Place,
+    /// Whether to forget what the clock page and the state say: not in the file, for one start.
+    pub fresh: bool,
 }
 
 impl Default for Settings {
@@ -82,6 +86,7 @@ impl Default for Settings {
             replay_log: None,
             state: Place::Default,
             leap_file: Place::Default,
+            fresh: false,
         }
     }
 }
@@ -224,6 +229,8 @@ mod tests {
             leap-file = "none"
             max-wander-ppm = "0.25 ppm"
             accept-step-after = "90min"
+            max-step = "2h"
+            min-sources = 1
             source = [
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
@@ -244,6 +251,8 @@ mod tests {
                     sources: vec![first, SourceConfig::new("::1"), watched],
                     max_wander: ppm("0.25"),
                     accept_step_after: Span::from_secs(5400),
+                    max_step: Some(Span::from_secs(7200)),
+                    min_sources: Some(1),
                     discipline: true,
                     step: StepPolicy::Always,
                     step_above: Span::from_micros(250),
@@ -255,6 +264,7 @@ mod tests {
                 replay_log: None,
                 state: Place::At("/s".into()),
                 leap_file: Place::None,
+                fresh: false,
             }
         );
         assert_eq!(parse("", "empty").unwrap(), Settings::default());
@@ -410,6 +420,9 @@ mod tests {
                 "accept-step-after = 3600",
                 "t:1: `accept-step-after` must be a time with its unit in quotes, as in \"1h\"",
             ),
+            ("max-step = \"0s\"", "= \"0s\": must be 1s to 7d, or \"none\" for no limit"),
+            ("max-step = 1000", "must be a time with its unit in quotes, as in \"1000s\""),
+            ("min-sources = 0", "t:1: `min-sources` must be a whole number from 1 on, as in 2"),
             ("accept-step-after = \"-1s\"", "= \"-1s\": must be 0s to 7d (168h)"),
             ("max-wander-ppm = 0", "t:1: `max-wander-ppm` = 0: must be 0.001 to 100"),
             ("max-wander-ppm = -1", "must be 0.001 to 100"),

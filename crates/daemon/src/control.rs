@@ -7,6 +7,7 @@
 //! | `{"verb":"report"}` | an [`Answer`]: the daemon, and all that its engine knows |
 //! | `{"verb":"version"}` | a [`Version`] |
 //! | `{"verb":"reload"}` | `{"reloading":true}`; only for the daemon's own user and root |
+//! | `{"verb":"accept","source":"…"}` | an [`Accepted`]: that source is believed now; without `source` the one that is held off; only for those two |
 //! | anything else | `{"error":"…"}` |
 //!
 //! Each user has a budget, and a few connections: whoever asks too often is told so once and hung up
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use truechimer_engine::Report;
 use truechimer_time::Span;
 
-pub use client::{ControlError, reload, report, version};
+pub use client::{ControlError, accept, reload, report, version};
 pub(crate) use server::{Handler, Server};
 
 /// The answer to `report`.
@@ -71,6 +72,15 @@ pub struct Version {
     pub version: String,
 }
 
+/// The answer to `accept`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The source that is believed, as configured.
+    pub accepted: String,
+    /// What the clock's status is now, and why.
+    pub status: String,
+}
+
 /// The longest request, with its newline, in bytes.
 const MAX_REQUEST: usize = 1024;
 
@@ -79,6 +89,8 @@ const MAX_REQUEST: usize = 1024;
 #[serde(deny_unknown_fields)]
 struct Request {
     verb: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
 }
 
 /// The answer to `reload`: it has been noted and will be done at once.

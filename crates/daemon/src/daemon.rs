@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
 use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start};
@@ -11,12 +11,13 @@ use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
 use crate::clock_set::ClockSet;
 use crate::config::{ConfigError, Place, Settings};
-use crate::control::{self, Answer, DaemonInfo, Handler, Server};
+use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
 use crate::net::Net;
 use crate::pulses::Pulses;
 use crate::replay;
 use crate::resolve::Resolver;
+use crate::rtc::Rtc;
 use crate::run::DaemonError;
 use crate::state::{self, Keeping, Retry};
 use crate::system_clock::{self, SystemClock};
@@ -54,13 +55,18 @@ pub(crate) struct Daemon<'n> {
     pulses: Pulses,
     resolver: Resolver,
     system_clock: SystemClock,
+    rtc: Option<Rtc>,
     control: Option<Server>,
     log: Option<replay::Log>,
     state: Keeping,
+    /// Where it says whose word the clock page is, and what is held against whom.
+    beside: Option<PathBuf>,
     chores: Count,
     /// What was kept last: whether the clock is held against its server, and who agrees with it;
     /// and when that was.
     kept: (bool, Vec<String>, Count),
+    /// The same of what is left beside the page.
+    told: (bool, Vec<String>),
     /// When a state that could not be kept is tried again.
     retry: Retry,
     /// The last thing said about leap seconds, so that it is said once.
@@ -103,10 +109,17 @@ impl<'n> Daemon<'n> {
         };
         // From here on counts are kept: what is read before a lapse is of no use after it.
         let lapses = counter.lapses();
-        let (id, left) = host::identity(counter, page.last_hand(), page.last_kept())?;
+        let (id, left) =
+            host::identity(counter, page.last_hand(), page.last_kept(), settings.fresh)?;
         let warm = left.filter(|hand| same_scale(&hand.leaps, &leaps, hand));
         let state = Keeping::at(&settings.state, page.path(), &settings.engine);
-        let (saved, state_note) = load(state.path());
+        let beside = beside(&settings.state, page.path());
+        let (saved, state_note) = if settings.fresh {
+            (None, Some("what the clock page and the state say is forgotten (--fresh)".into()))
+        } else {
+            load(state.path(), beside.as_deref())
+        };
+        let (rtc, reading) = Rtc::open(counter).unzip();
         let start = Start {
             at: counter.read(),
             counter: id,
@@ -117,8 +130,8 @@ impl<'n> Daemon<'n> {
             leaps,
             warm,
             saved,
-            built: 0,
-            rtc: None,
+            built: if truechimer_counter::is_simulated() { 0 } else { crate::RELEASED },
+            rtc: reading,
         };
         let (log, log_note) = create_log(settings.replay_log.as_deref(), &start, &settings.engine);
         let (control, control_note) = bind(&settings.control, page.path());
@@ -141,12 +154,15 @@ impl<'n> Daemon<'n> {
             pulses: Pulses::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
             system_clock,
+            rtc,
             control,
             log,
             state,
+            beside,
             chores: started + nominal.period.counts(CHORES),
             // The first change is kept at once.
             kept: (false, Vec::new(), started - nominal.period.counts(CHANGES)),
+            told: (false, Vec::new()),
             retry: Retry::None,
             leap_note: None,
             events: VecDeque::new(),
@@ -221,6 +237,7 @@ impl<'n> Daemon<'n> {
         while let Some(event) = self.resolver.answer() {
             self.events.push_back(event);
         }
+        self.events.extend(self.rtc.as_mut().and_then(|rtc| rtc.look(now, self.nominal)));
         self.drain();
         let now = self.counter.read();
         if self.engine.next_deadline().is_some_and(|due| now.at_or_after(due)) {
@@ -231,6 +248,7 @@ impl<'n> Daemon<'n> {
         self.keep_up(now);
         if now.at_or_after(self.chores) {
             self.chores = now + self.nominal.counts(CHORES);
+            self.tell_next(now);
             self.save();
             self.read_leaps();
         }
@@ -244,9 +262,29 @@ impl<'n> Daemon<'n> {
         let (holds, agreed) = (!self.engine.held(now).is_empty(), self.engine.agreed(now));
         let (held, kept, at) = &self.kept;
         let changed = agreed != *kept && self.nominal.span(now - *at) >= CHANGES;
-        let changed = self.retry == Retry::None && (holds != *held || changed);
+        let changed = holds != *held || changed;
+        if changed && self.told != (holds, agreed.clone()) {
+            self.tell_next(now);
+            self.told = (holds, agreed.clone());
+        }
+        let changed = self.retry == Retry::None && changed;
         if (changed || self.retry.is_due(now)) && self.save() {
             self.kept = (holds, agreed, now);
+        }
+    }
+
+    /// Leaves beside the clock page what the next daemon on it should know, whoever that follows.
+    fn tell_next(&mut self, now: Count) {
+        let left = self.engine.left(now);
+        let Some((path, left)) = self.beside.as_ref().zip(left) else { return };
+        if let Err(why) = state::save(path, &left) {
+            let text = format!(
+                "whose word the clock page is cannot be kept in {}: {why}; the next daemon will not \
+                 know it",
+                path.display()
+            );
+            self.beside = None;
+            self.note(Level::Warning, &text);
         }
     }
 
@@ -395,6 +433,9 @@ impl<'n> Daemon<'n> {
             self.epoch = hand.counter.epoch;
             self.net.forget();
             self.pulses.forget();
+            if let Some(rtc) = &mut self.rtc {
+                rtc.forget();
+            }
             self.events.retain(|event| !has_counts(event));
             // The old count may be years away by the new epoch's.
             self.chores = self.counter.read() + self.nominal.counts(CHORES);
@@ -521,6 +562,7 @@ impl<'n> Daemon<'n> {
     pub(crate) fn finish(mut self) {
         let now = self.counter.read();
         self.handle(now, Event::Stop);
+        self.tell_next(now);
         self.save();
         if let Some(log) = &mut self.log {
             log.flush();
@@ -557,13 +599,26 @@ impl Handler for Daemon<'_> {
     fn reload(&mut self) {
         self.reload = true;
     }
+
+    fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String> {
+        let now = self.counter.read();
+        let id = self.engine.acceptable(source, now)?;
+        let accepted = self.engine.source_report(id, now).map_or_else(String::new, |s| s.name);
+        self.handle(now, Event::Accept { source: id });
+        let reason = self.engine.report(self.counter.read()).reason;
+        Ok(Accepted { accepted, status: format!("{}: {reason}", self.engine.hand().status) })
+    }
 }
 
 /// Whether the event tells of counts, which mean nothing in another epoch.
 fn has_counts(event: &Event) -> bool {
     matches!(
         event,
-        Event::Reply { .. } | Event::Edge { .. } | Event::Check(_) | Event::SystemClock(_)
+        Event::Reply { .. }
+            | Event::Edge { .. }
+            | Event::Check(_)
+            | Event::SystemClock(_)
+            | Event::Rtc(_)
     )
 }
 
@@ -572,12 +627,37 @@ fn same_scale(a: &Leaps, b: &Leaps, hand: &Hand) -> bool {
     a.known == b.known && (!a.known || a.offset_at(hand.time) == b.offset_at(hand.time))
 }
 
-fn load(path: Option<&Path>) -> (Option<Saved>, Option<String>) {
-    let Some(path) = path else { return (None, None) };
-    match state::load(path) {
-        Ok(saved) => (saved, None),
-        Err(why) => (None, Some(format!("the saved rate is ignored: {}: {why}", path.display()))),
+/// The file beside the clock page, unless nothing is to be kept: what is there then is of no use.
+fn beside(place: &Place, page: &Path) -> Option<PathBuf> {
+    let path = state::beside_page(page);
+    if *place == Place::None {
+        let _ = std::fs::remove_file(&path);
+        return None;
     }
+    Some(path)
+}
+
+/// What earlier daemons have kept: the rate in `path`, and what goes with the clock page beside
+/// that.
+fn load(path: Option<&Path>, beside: Option<&Path>) -> (Option<Saved>, Option<String>) {
+    let of = |path: Option<&Path>, load: fn(&Path) -> std::io::Result<Option<Saved>>| {
+        let Some(path) = path else { return (None, None) };
+        match load(path) {
+            Ok(saved) => (saved, None),
+            Err(why) => {
+                (None, Some(format!("the saved rate is ignored: {}: {why}", path.display())))
+            }
+        }
+    };
+    let ((saved, note), (left, also)) = (of(path, state::load), of(beside, state::load_own));
+    let both = match (saved, left) {
+        (Some(saved), Some(left)) => {
+            let Saved { held, agreed, moved, rtc_offset, .. } = left;
+            Some(Saved { held, agreed, moved, rtc_offset, ..saved })
+        }
+        (saved, left) => saved.or(left),
+    };
+    (both, note.or(also))
 }
 
 fn create_log(

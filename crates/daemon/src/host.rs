@@ -286,11 +286,13 @@ fn made(reading: HostReading) -> Made {
 
 /// The identity of the counter, and the hand to go on from: `left` is what the daemon before left
 /// in the page, and `kept` where the counter was then, if it rolls over. If the counter ran on
-/// without a break since, its epoch continues; else the next one begins.
+/// without a break since, its epoch continues; else, or if that is to be forgotten (`fresh`), the
+/// next one begins.
 pub(crate) fn identity(
     counter: Counter,
     left: Option<(Hand, Made)>,
     kept: Option<Kept>,
+    fresh: bool,
 ) -> Result<(CounterId, Option<Hand>), CounterError> {
     let boot = boot_id()?;
     // A counter that rolls over, kept by nobody for too long, begins anew: then it will not fit.
@@ -301,7 +303,7 @@ pub(crate) fn identity(
     {
         let _ = counter.resume(&KeptAt { wide, at_ns });
     }
-    Ok(continued(counter.kind(), boot, left, made(host_reading(counter))))
+    Ok(continued(counter.kind(), boot, left, made(host_reading(counter)), fresh))
 }
 
 fn continued(
@@ -309,10 +311,11 @@ fn continued(
     boot: BootId,
     left: Option<(Hand, Made)>,
     now: Made,
+    fresh: bool,
 ) -> (CounterId, Option<Hand>) {
     match left {
         Some((hand, then)) if hand.counter.boot == boot => {
-            if hand.counter.kind == kind && unbroken(&hand, then, now) {
+            if !fresh && hand.counter.kind == kind && unbroken(&hand, then, now) {
                 (hand.counter, Some(hand))
             } else {
                 let epoch = Epoch(hand.counter.epoch.0.wrapping_add(1));
@@ -383,7 +386,7 @@ mod tests {
     }
 
     fn go_on(kind: CounterKind, boot: BootId, now: Made) -> (CounterId, bool) {
-        let (id, warm) = continued(kind, boot, Some((hand(), THEN)), now);
+        let (id, warm) = continued(kind, boot, Some((hand(), THEN)), now, false);
         (id, warm.is_some())
     }
 

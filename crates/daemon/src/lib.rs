@@ -33,6 +33,7 @@ mod pulses;
 mod ratio;
 pub mod replay;
 mod resolve;
+mod rtc;
 mod run;
 mod state;
 mod sys;
@@ -44,5 +45,8 @@ pub use options::Options;
 pub use run::{DaemonError, run};
 pub use truechimer_engine::{Level, Report, Selection, SourceReport};
 
+/// No time is earlier than this, Unix time in s: 2026-01-01, before the first release. (A date of
+/// the source and not of the build, which is to give the same program again.)
+const RELEASED: i64 = 1_767_225_600;
 /// The version of the program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -37,6 +37,8 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// The list of leap seconds; the word `none` means that none is read.
     pub leap_file: Option<PathBuf>,
+    /// Whether to forget what the clock page and the state say.
+    pub fresh: bool,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ impl Options {
         self.servers(&mut settings, &mut problems);
         self.pulses(&mut settings, &mut problems);
         self.places(&mut settings);
+        settings.fresh = self.fresh;
         if problems.is_empty() && settings.engine.sources.is_empty() {
             problems.push(match &self.config {
                 Some(path) if !settings.engine.pps.is_empty() && self.pps.is_empty() => {
@@ -85,6 +88,18 @@ impl Options {
                     "no server to follow: use --server HOST, or --config FILE",
                 ),
             });
+        }
+        let voters = settings.engine.sources.iter().filter(|source| !source.no_select).count();
+        if let Some(least) = settings.engine.min_sources
+            && usize::try_from(least).is_ok_and(|least| least > voters)
+            && problems.is_empty()
+        {
+            let text = format!(
+                "`min-sources` = {least}, but only {voters} of the sources have a vote: there would \
+                 never be a time"
+            );
+            let name = self.config.as_ref().map(|path| path.display().to_string());
+            problems.push(Problem::in_file(&name.unwrap_or_default(), None, &text));
         }
         ConfigError::unless_empty(problems).map(|()| settings)
     }
@@ -229,6 +244,11 @@ mod tests {
         with_file("empty", b"", |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });
             assert!(found.contains("add a [[source]]"), "{found}");
+        });
+        let few = b"min-sources = 2\n[[source]]\nhost = \"a\"\n[[source]]\nhost = \"b\"\nnoselect = true\n";
+        with_file("few", few, |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("`min-sources` = 2, but only 1 of the sources"), "{found}");
         });
         with_file("binary", b"\xff\xfe", |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });

@@ -1,7 +1,9 @@
 //! The rate of the counter, kept across boots.
 
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use truechimer_engine::{Config, Level, Saved, SourceConfig};
@@ -171,6 +173,14 @@ impl By {
     }
 }
 
+/// What goes with a clock page: beside it, the name ending in `.state`. It says whose word the page
+/// is, so that a trial's is not taken for another server's.
+pub(crate) fn beside_page(page: &Path) -> PathBuf {
+    let mut beside = page.as_os_str().to_owned();
+    beside.push(".state");
+    PathBuf::from(beside)
+}
+
 /// What was saved; `None` if nothing was.
 ///
 /// # Errors
@@ -181,6 +191,19 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
         result => result?,
     };
     Ok(Some(serde_json::from_str(&text)?))
+}
+
+/// The same of a file that lies where others may write: nobody else's is read.
+///
+/// # Errors
+/// Likewise.
+pub(crate) fn load_own(path: &Path) -> io::Result<Option<Saved>> {
+    match fs::symlink_metadata(path) {
+        Ok(file) if file.uid() != sys::uid() && file.uid() != 0 => {
+            Err(io::Error::new(ErrorKind::PermissionDenied, "it is another user's"))
+        }
+        _ => load(path),
+    }
 }
 
 /// Saves it: whoever reads finds the old file or the new one. It is not forced to the disk, which

@@ -102,13 +102,7 @@ impl Engine {
         let strangers = strangers(&config, &start);
         if strangers.is_some() {
             // What they had told has no credit with those that are followed now.
-            start.warm = None;
-            start.saved = start.saved.map(|saved| Saved {
-                error: Rate(i64::MAX),
-                held: Vec::new(),
-                agreed: None,
-                ..saved
-            });
+            (start.warm, start.saved) = (None, None);
         }
         let mut gate = Gate::new(&start);
         let settings = Settings {

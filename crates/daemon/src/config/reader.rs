@@ -43,6 +43,8 @@ const TOP: &[&str] = &[
     "leap-file",
     "max-wander-ppm",
     "accept-step-after",
+    "max-step",
+    "min-sources",
     "source",
     "system-clock",
 ];
@@ -113,6 +115,15 @@ impl Reader<'_> {
                         settings.engine.accept_step_after = span;
                     }
                 }
+                "max-step" => {
+                    if let Some(limit) = self.max_step(value) {
+                        settings.engine.max_step = limit;
+                    }
+                }
+                "min-sources" => match integer(value).map(u32::try_from) {
+                    Some(Ok(least @ 1..)) => settings.engine.min_sources = Some(least),
+                    _ => self.kind("min-sources", value, "a whole number from 1 on, as in 2"),
+                },
                 "source" => self.sources(value, settings),
                 "system-clock" => match value.get_ref().as_table() {
                     Some(table) => self.system_clock(table, settings),
@@ -240,6 +251,20 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    /// How far servers may move the time by themselves; `none`: without limit.
+    fn max_step(&mut self, value: &Value<'_>) -> Option<Option<Span>> {
+        const KEY: &str = "max-step";
+        if value.get_ref().as_str() == Some("none") {
+            return Some(None);
+        }
+        let limit = self.duration(KEY, value, "1000s")?;
+        if limit < Span::from_secs(1) {
+            self.wrong(KEY, value, &"must be 1s to 7d, or \"none\" for no limit");
+            return None;
+        }
+        Some(Some(limit))
     }
 
     /// A length of time as text with its unit, within what `check` allows.

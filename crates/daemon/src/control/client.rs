@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Answer, Refused, Reloading, Request, Version};
+use super::{Accepted, Answer, Refused, Reloading, Request, Version};
 
 /// The longest answer that is taken, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
@@ -105,9 +105,32 @@ pub fn reload(socket: &Path, timeout: Duration) -> Result<(), ControlError> {
     ask::<Reloading>(socket, "reload", timeout).map(|_| ())
 }
 
+/// Tells the daemon behind `socket` to believe this source now, or without one the one that is
+/// held off.
+///
+/// # Errors
+/// If no daemon answers within `timeout`, if it is another user's, or if there is no such source
+/// that has anything to say.
+pub fn accept(
+    socket: &Path,
+    source: Option<&str>,
+    timeout: Duration,
+) -> Result<Accepted, ControlError> {
+    let source = source.map(str::to_owned);
+    request(socket, &Request { verb: "accept".into(), source }, timeout)
+}
+
 fn ask<T: DeserializeOwned>(
     socket: &Path,
     verb: &str,
+    timeout: Duration,
+) -> Result<T, ControlError> {
+    request(socket, &Request { verb: verb.into(), source: None }, timeout)
+}
+
+fn request<T: DeserializeOwned>(
+    socket: &Path,
+    request: &Request,
     timeout: Duration,
 ) -> Result<T, ControlError> {
     let failed = |why: io::Error| failure(socket, why);
@@ -118,7 +141,7 @@ fn ask<T: DeserializeOwned>(
     stream.set_write_timeout(timeout).map_err(failed)?;
 
     let broken = |why: io::Error| broken(socket, why);
-    let request = serde_json::to_string(&Request { verb: verb.into() });
+    let request = serde_json::to_string(request);
     let request = request.map_err(|why| broken(why.into()))? + "\n";
     // A daemon that has hung up already has said why.
     let written = (&stream).write_all(request.as_bytes());

@@ -11,7 +11,7 @@ use truechimer_files::{Bound, Entry};
 use truechimer_time::Count;
 
 use super::budget::Budget;
-use super::{Answer, MAX_REQUEST, Refused, Reloading, Request, Version};
+use super::{Accepted, Answer, MAX_REQUEST, Refused, Reloading, Request, Version};
 use crate::sys::{self, POLLIN, POLLOUT, pollfd};
 
 /// Clients at a time, of all users but the daemon's own and root; one more, and another has to go.
@@ -33,6 +33,8 @@ pub(crate) trait Handler {
     fn report(&mut self) -> Answer;
     /// Reads the configuration again, soon.
     fn reload(&mut self);
+    /// Believes this source now, or the one that is held off; or says why not.
+    fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String>;
 }
 
 /// The listening socket and its clients.
@@ -247,8 +249,8 @@ impl Client {
     }
 
     fn answer(&self, line: &[u8], handler: &mut dyn Handler) -> io::Result<Vec<u8>> {
-        let verb = match serde_json::from_slice(line) {
-            Ok(Request { verb }) => verb,
+        let (verb, source) = match serde_json::from_slice(line) {
+            Ok(Request { verb, source }) => (verb, source),
             Err(error) => return refuse(format!("not a request: {error}")),
         };
         match verb.as_str() {
@@ -259,7 +261,14 @@ impl Client {
                 json_line(&Reloading { reloading: true })
             }
             "reload" => refuse("only root and the daemon's own user may reload it".into()),
-            _ => refuse("unknown verb: known are report, version, reload".into()),
+            "accept" if self.may_change => match handler.accept(source.as_deref()) {
+                Ok(accepted) => json_line(&accepted),
+                Err(why) => refuse(why),
+            },
+            "accept" => {
+                refuse("only root and the daemon's own user may say whom to believe".into())
+            }
+            _ => refuse("unknown verb: known are report, version, reload, accept".into()),
         }
     }
 }
@@ -346,6 +355,11 @@ mod tests {
         fn reload(&mut self) {
             self.reloads += 1;
         }
+
+        fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String> {
+            let accepted = source.ok_or("which one?")?.to_owned();
+            Ok(Accepted { accepted, status: "synchronised".into() })
+        }
     }
 
     /// Serves at a path of its own while `client` runs, and returns how it went.
@@ -382,6 +396,10 @@ mod tests {
         let (answers, oracle, _) = with_server(|path| {
             let version = control::version(path, TIMEOUT).unwrap();
             control::reload(path, TIMEOUT).unwrap();
+            let accepted = control::accept(path, Some("s1:123"), TIMEOUT).unwrap();
+            assert_eq!((&*accepted.accepted, &*accepted.status), ("s1:123", "synchronised"));
+            let refused = control::accept(path, None, TIMEOUT).unwrap_err();
+            assert_eq!(refused.to_string(), "the daemon refused: which one?");
             (version, control::report(path, TIMEOUT).unwrap())
         });
         assert_eq!(answers.0, Version { version: crate::VERSION.into() });
