@@ -1,9 +1,7 @@
 //! The rate of the counter, kept across boots.
 
-use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use truechimer_engine::{Config, Level, Saved, SourceConfig};
@@ -186,23 +184,21 @@ pub(crate) fn beside_page(page: &Path) -> PathBuf {
 /// # Errors
 /// If the file cannot be read or is not one of ours.
 pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
-    let text = match text::read(path, MAX_FILE) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        result => result?,
-    };
-    Ok(Some(serde_json::from_str(&text)?))
+    saved(text::read(path, MAX_FILE))
 }
 
-/// The same of a file that lies where others may write: nobody else's is read.
+/// The same of a file that lies where others may write: through no link, and nobody else's.
 ///
 /// # Errors
 /// Likewise.
 pub(crate) fn load_own(path: &Path) -> io::Result<Option<Saved>> {
-    match fs::symlink_metadata(path) {
-        Ok(file) if file.uid() != sys::uid() && file.uid() != 0 => {
-            Err(io::Error::new(ErrorKind::PermissionDenied, "it is another user's"))
-        }
-        _ => load(path),
+    saved(text::read_own(path, MAX_FILE))
+}
+
+fn saved(text: io::Result<String>) -> io::Result<Option<Saved>> {
+    match text {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        text => Ok(Some(serde_json::from_str(&text?)?)),
     }
 }
 
