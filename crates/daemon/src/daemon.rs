@@ -245,6 +245,10 @@ impl<'n> Daemon<'n> {
             self.drain();
         }
         self.answer(clients);
+        // The page goes on saying what it said while nobody is followed.
+        if let reference @ Some(_) = self.engine.followed() {
+            self.page.follow(reference);
+        }
         self.keep_up(now);
         if now.at_or_after(self.chores) {
             self.chores = now + self.nominal.counts(CHORES);

@@ -15,7 +15,7 @@ use truechimer_counter::{Choice, Counter};
 use truechimer_daemon::{DaemonError, Level, Options, control, replay, run};
 use truechimer_serve::{Running, ServedClock, Server};
 use truechimer_time::{Rate, Span};
-use truechimer_timehands::{PageReader, Status};
+use truechimer_timehands::{PageReader, Reference, Status};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -150,6 +150,10 @@ fn it_follows_its_server_tells_of_itself_and_can_be_replayed() {
         assert!(error.abs() <= bound, "off by {error}, bound {bound}");
         thread::sleep(Duration::from_millis(30));
     }
+    // Who serves the clock on knows from the page whom it follows.
+    let port = server.address().port();
+    let reference = Reference { stratum: 10, id: [127, 0, 0, 1], port, ipv6: false };
+    daemon.wait_for("what it follows", || (page.reference() == Some(reference)).then_some(()));
     let heartbeat = page.heartbeat();
     daemon.wait_for("a heartbeat", || (page.heartbeat() != heartbeat).then_some(()));
 

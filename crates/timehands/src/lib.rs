@@ -24,6 +24,7 @@ mod packed;
 #[cfg(feature = "page")]
 mod page;
 mod passed;
+mod reference;
 mod ring;
 #[cfg(feature = "page")]
 mod shared_words;
@@ -37,6 +38,7 @@ pub use packed::{Corrupt, PATIENCE, Packed, PackedLeaps, WORDS, pack, unpack};
 #[cfg(feature = "page")]
 pub use page::{Kept, PageError, PageReader, PageWriter, layout, places};
 pub use passed::{Allowed, Break, Passed};
+pub use reference::Reference;
 pub use ring::{HandRing, Look, Ring, SLOTS, TRIES, Unreadable, Writer};
 #[cfg(feature = "page")]
 pub use shared_words::SharedWords;

@@ -9,7 +9,7 @@ use std::fs;
 
 use common::{Scratch, derived};
 use truechimer_time::{Count, CountSpan, Leaps};
-use truechimer_timehands::{ByRaw, Kept, Made, PATIENCE, PageWriter, layout};
+use truechimer_timehands::{ByRaw, Kept, Made, PATIENCE, PageWriter, Reference, layout};
 
 const DOCUMENT: &str = include_str!("../../../docs/clock-page.md");
 
@@ -86,7 +86,7 @@ fn every_byte_has_one_meaning() {
             }
         }
     }
-    assert_eq!((file_table().len(), hand_table().len()), (10, 25));
+    assert_eq!((file_table().len(), hand_table().len()), (11, 25));
 }
 
 #[test]
@@ -100,11 +100,17 @@ fn a_page_reads_as_documented() {
         writer.publish(&hand, &made);
     }
     writer.heartbeat(Count(4242));
+    assert_eq!(Bytes(&fs::read(&path).unwrap(), file_table()).get("reference"), 0);
+    let id = [192, 0, 2, 7];
+    writer.follow(Some(Reference { stratum: 3, id, port: 1123, ipv6: true }));
     assert_eq!(Bytes(&fs::read(&path).unwrap(), file_table()).get("kept-at"), 0);
     writer.keep(Kept { wide: Count(4243), at_ns: 77_000_000_000 });
     let bytes = fs::read(&path).unwrap();
     let page = Bytes(&bytes, file_table());
 
+    assert_eq!(page.bits("reference", 0, 31), 0xc000_0207);
+    assert_eq!((page.bits("reference", 32, 47), page.bits("reference", 48, 55)), (1123, 3));
+    assert_eq!(page.bits("reference", 56, 63), 3);
     assert_eq!(page.get("magic"), layout::MAGIC.into());
     let magic = format!("0x{:016X}", layout::MAGIC);
     assert!(DOCUMENT.contains(&magic), "the document names {magic}");

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use truechimer_serve::{Listen, MOST_THREADS, Prefix};
 use truechimer_time::{Rate, Span};
 
-use crate::args::{Control, Page};
+use crate::args::Page;
 use crate::failure::Failure;
 
 /// Where NTP servers listen.
@@ -23,7 +23,7 @@ const OF_SYSTEM: &str = "With --clock system";
 #[derive(Args, Debug)]
 #[command(after_help = "\
 --clock page serves the clock of 'truechimer run'. Requests are stamped by the kernel; stratum and
-reference are those that follow the daemon's source (by its control socket, unless --stratum says
+reference are those that follow the daemon's source (as the page says it, unless --stratum says
 otherwise); root delay and dispersion are such that half of the one and the other together cover
 the clock's bound. While the clock is unknown or disrupted, or what stands behind it is not known,
 replies say that it is not synchronised. This machine may ask, and whoever is named by --allow: of
@@ -94,8 +94,6 @@ pub struct Serve {
     pub skew_ppm: Option<Rate>,
     #[command(flatten)]
     pub page: Page,
-    #[command(flatten)]
-    pub control: Control,
 }
 
 /// An address, and a port if the user cares.
@@ -152,7 +150,6 @@ impl Serve {
             ("--no-interleaved", self.no_interleaved),
             ("--report", self.report.is_some()),
             ("--page", self.page.page.is_some()),
-            ("--control", self.control.control.is_some()),
         ];
         let of_system =
             [("--offset", self.offset.is_some()), ("--skew-ppm", self.skew_ppm.is_some())];
@@ -168,13 +165,6 @@ impl Serve {
             return Err(Failure::Said(format!(
                 "{name} goes with --clock {other} only; what is served here is {served}"
             )));
-        }
-        if self.control.is_none() && self.stratum.is_none() {
-            return Err(Failure::Said(
-                "--control none: the daemon's stratum cannot be asked for; claim one with --stratum \
-                 (that of the server that the daemon follows, + 1), or leave --control out"
-                    .into(),
-            ));
         }
         Ok(())
     }

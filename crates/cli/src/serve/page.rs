@@ -2,22 +2,21 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use truechimer_daemon::control::Answer;
-use truechimer_engine::Selection;
 use truechimer_ntp::server::ServerState;
 use truechimer_ntp::{LeapIndicator, RefId};
 use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, Tally, Upstream};
+use truechimer_timehands::Reference;
 
 use super::Serve;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::{json, plain};
-use crate::{clock, daemon, signals};
+use crate::{clock, signals};
 
 /// Requests a second and at once, of each client, unless told otherwise.
 const RATE: Rate = Rate { per_second: 16, burst: 64 };
@@ -129,66 +128,57 @@ impl Behind<'_> {
                 Err(Failure::Unread) => {}
             }
         }
-        match daemon::ask(&self.args.page, &self.args.control) {
-            Ok(answer) => match self.upstream(&answer) {
-                Ok(None) => {}
-                Ok(upstream) => self.known = upstream,
+        match serving.clock().and_then(|clock| clock.page().reference()) {
+            Some(reference) => match self.upstream(&reference) {
+                Ok(upstream) => self.known = Some(upstream),
                 Err(why) => {
                     self.known = None;
                     trouble = Some(why);
                 }
             },
-            // What was known of a daemon that has gone holds as long as its clock does.
-            Err(Failure::Said(why)) if self.known.is_none() => {
-                trouble = trouble.or_else(|| {
-                    Some(format!("the stratum is not known: {why}; or claim one with --stratum"))
-                });
+            None if self.known.is_none() && serving.clock().is_some() => {
+                let why = "the page does not say yet what the daemon follows";
+                trouble =
+                    Some(format!("the stratum is not known: {why}; or claim one with --stratum"));
             }
-            Err(_) => {}
+            None => {}
         }
         serving.set_upstream(self.known);
         trouble
     }
 
-    /// The source that the daemon follows, if it does follow one.
-    fn upstream(&self, answer: &Answer) -> Result<Option<Upstream>, String> {
-        let sources = &answer.report.sources;
-        let Some(source) = sources.iter().find(|s| s.selection == Selection::Selected) else {
-            return Ok(None);
-        };
-        if let Some(address) = source.address
-            && self.addresses.iter().any(|own| is_own(own, &address))
-        {
-            return Err(format!("the daemon follows {address}, which is this very server"));
+    /// What the server says of this source.
+    fn upstream(&self, source: &Reference) -> Result<Upstream, String> {
+        if self.addresses.iter().any(|own| is_own(own, source)) {
+            return Err("the daemon follows this very server".into());
         }
-        let of_source = if source.is_pulse {
-            Some(Upstream { stratum: 0, reference_id: RefId(*b"PPS\0") })
-        } else {
-            let reference_id = source.address.map(|address| named(address.ip().to_canonical()));
-            source
-                .stratum
-                .zip(reference_id)
-                .map(|(stratum, id)| Upstream { stratum, reference_id: id })
-        };
-        let claim = self.args.stratum.map(|stratum| stratum.saturating_sub(1));
-        Ok(of_source
-            .map(|of_source| Upstream { stratum: claim.unwrap_or(of_source.stratum), ..of_source }))
+        let stratum = self.args.stratum.map_or(source.stratum, |claim| claim.saturating_sub(1));
+        Ok(Upstream { stratum, reference_id: named(source) })
     }
 }
 
-/// What a source at this address is called. One on this machine is called what an undisciplined
-/// clock is: 127.0.0.1 is every client's own address, by which it would take us for its client.
-fn named(address: IpAddr) -> RefId {
-    if address.is_loopback() { UNNAMED } else { RefId::of_address(address) }
+/// What a source is called. A server on this machine is called what an undisciplined clock is:
+/// 127.0.0.1 is every client's own address, by which it would take us for its client.
+fn named(source: &Reference) -> RefId {
+    if is_loopback(source) { UNNAMED } else { RefId(source.id) }
 }
 
-/// Whether this address is one that we listen on, as far as that can be told.
-fn is_own(own: &SocketAddr, address: &SocketAddr) -> bool {
-    let same_family = own.is_ipv4() == address.is_ipv4();
-    let loopback = |ip: IpAddr| ip.is_loopback();
-    own.port() == address.port()
-        && (own.ip() == address.ip()
-            || (own.ip().is_unspecified() && same_family && loopback(address.ip())))
+/// Whether the source is a server at a loopback address.
+fn is_loopback(source: &Reference) -> bool {
+    let Reference { stratum, id, ipv6, .. } = *source;
+    match ipv6 {
+        true => RefId(id) == RefId::of_address(Ipv6Addr::LOCALHOST.into()),
+        false => stratum > 0 && id.first() == Some(&127),
+    }
+}
+
+/// Whether the source is a server at this address, which is one that we listen on, as far as that
+/// can be told.
+fn is_own(own: &SocketAddr, source: &Reference) -> bool {
+    own.port() == source.port
+        && own.is_ipv6() == source.ipv6
+        && (RefId::of_address(own.ip()) == RefId(source.id)
+            || (own.ip().is_unspecified() && is_loopback(source)))
 }
 
 /// What is printed.
@@ -316,25 +306,37 @@ mod tests {
         pub const EADDRNOTAVAIL: i32 = 99;
     }
 
+    /// What the page says of a server at that address.
+    fn source(text: &str) -> Reference {
+        let address = address(text);
+        let RefId(id) = RefId::of_address(address.ip());
+        Reference { stratum: 2, id, port: address.port(), ipv6: address.is_ipv6() }
+    }
+
     #[test]
     fn our_own_address_is_no_source() {
-        for (own, source, same) in [
+        for (own, server, same) in [
             ("127.0.0.1:123", "127.0.0.1:123", true),
             ("0.0.0.0:123", "127.0.0.1:123", true),
             ("[::]:123", "[::1]:123", true),
             ("0.0.0.0:123", "192.0.2.1:123", false),
+            ("192.0.2.1:123", "192.0.2.1:123", true),
+            ("[2001:db8::1]:123", "[2001:db8::1]:123", true),
+            ("[2001:db8::1]:123", "[2001:db8::2]:123", false),
             ("0.0.0.0:11123", "127.0.0.1:123", false),
             ("[::]:123", "127.0.0.1:123", false),
         ] {
-            assert_eq!(is_own(&address(own), &address(source)), same, "{own} {source}");
+            assert_eq!(is_own(&address(own), &source(server)), same, "{own} {server}");
         }
     }
 
     #[test]
     fn a_source_is_called_by_its_address_unless_that_is_everybodys() {
-        assert_eq!(named("192.0.2.1".parse().unwrap()), RefId([192, 0, 2, 1]));
-        assert_eq!(named("127.0.0.1".parse().unwrap()), UNNAMED);
-        assert_eq!(named("::1".parse().unwrap()), UNNAMED);
+        assert_eq!(named(&source("192.0.2.1:123")), RefId([192, 0, 2, 1]));
+        assert_eq!(named(&source("127.0.0.1:123")), UNNAMED);
+        assert_eq!(named(&source("[::1]:123")), UNNAMED);
+        let pps = Reference { stratum: 0, id: *b"PPS\0", port: 0, ipv6: false };
+        assert_eq!(named(&pps), RefId(*b"PPS\0"));
         // What the user claims is the stratum served.
         assert_eq!(claimed(4).served_stratum(), 4);
         assert_eq!(claimed(1).served_stratum(), 1);

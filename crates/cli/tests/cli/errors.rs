@@ -56,11 +56,6 @@ fn what_cannot_be_meant_is_named() {
             &["serve", "--clock", "system", "--allow", "192.0.2.0/24"],
             &["--allow goes with --clock page only"],
         ),
-        (
-            &["serve", "--clock", "system", "--control", "none"],
-            &["--clock page only", "the system clock"],
-        ),
-        (&["serve", "--control", "none"], &["--control none", "with --stratum"]),
         (&["sources", "--control", "none"], &["--control none", "not asked"]),
         (&["serve", "--offset", "1s"], &["--offset", "--clock system only", "as without --clock"]),
         (&["serve", "--allow", "192.0.2.1/24"], &["--allow", "did you mean 192.0.2.0/24?"]),

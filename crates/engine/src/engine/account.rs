@@ -1,8 +1,9 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
 use truechimer_feedforward::{Doubt, Exchange};
+use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Span, Utc};
-use truechimer_timehands::{Hand, Status};
+use truechimer_timehands::{Hand, Reference, Status};
 
 use super::publication::Quiet;
 use super::{Engine, VOID_AFTER, WORTH_SAVING};
@@ -11,7 +12,7 @@ use crate::doubt::{Agreed, Held};
 use crate::event::{Saved, SourceId};
 use crate::pulse::Pulse;
 use crate::report::{Doubted, Report, Selection, SourceReport};
-use crate::source::{Source, skew};
+use crate::source::{Source, canonical, skew};
 use crate::voice::Voice;
 use crate::why::Why;
 
@@ -126,6 +127,20 @@ impl Engine {
         let server = server.map(|server| self.server(server, reference.as_ref(), now));
         let pulse = || self.pulses.iter().find(|p| p.id() == id);
         server.or_else(|| Some(self.pulse_report(pulse()?, reference.as_ref(), now)))
+    }
+
+    /// The source that the published clock follows, for those who serve it on.
+    #[must_use]
+    pub fn followed(&self) -> Option<Reference> {
+        let id = self.selected()?.id();
+        if self.pulses.iter().any(|pulse| pulse.id() == id) {
+            return Some(Reference { stratum: 0, id: *b"PPS\0", port: 0, ipv6: false });
+        }
+        let source = self.sources.iter().find(|source| source.id == id)?;
+        let address = canonical(source.address()?);
+        let RefId(id) = RefId::of_address(address.ip());
+        let (port, ipv6) = (address.port(), address.is_ipv6());
+        Some(Reference { stratum: source.stratum()?, id, port, ipv6 })
     }
 
     /// The last exchange with this source that was used.

@@ -110,6 +110,11 @@ impl Source {
         matches!(self.selection, Selection::Combined | Selection::Selected)
     }
 
+    /// Its stratum, by its newest reply.
+    pub(crate) fn stratum(&self) -> Option<u8> {
+        self.newest.map(|newest| newest.reply.stratum)
+    }
+
     /// Whether its last usable reply is fresh.
     pub(crate) fn is_heard(&self, at: Count) -> bool {
         let age = |last: Last| self.nominal.span(at - last.exchange.received.count);

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::ring::HandRing;
-use crate::{SLOTS, WORDS};
+use crate::{Reference, SLOTS, WORDS};
 
 /// The first eight bytes, as a number in the byte order of the machine: a page of a machine with
 /// the other byte order is foreign. On little-endian machines they read `TChimer1`.
@@ -30,7 +30,9 @@ pub(crate) struct Page {
     hands_offset: AtomicU64,
     /// The writer's process identifier, for people.
     writer: AtomicU64,
-    reserved: [AtomicU64; 3],
+    /// What the clock follows.
+    reference: AtomicU64,
+    reserved: [AtomicU64; 2],
     pub ring: HandRing,
     tail: [AtomicU64; (SIZE - HANDS_OFFSET - SLOTS * HAND_SIZE) / 8],
 }
@@ -103,6 +105,16 @@ impl Page {
     /// The process identifier that the last writer gave.
     pub fn writer(&self) -> u32 {
         self.writer.load(Relaxed) as u32
+    }
+
+    /// What the clock is said to follow.
+    pub fn reference(&self) -> Option<Reference> {
+        Reference::unpack(self.reference.load(Relaxed))
+    }
+
+    /// Says what the clock follows.
+    pub fn set_reference(&self, reference: Option<Reference>) {
+        self.reference.store(Reference::pack(reference), Relaxed);
     }
 
     /// Says which process writes.

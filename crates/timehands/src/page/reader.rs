@@ -12,7 +12,7 @@ use super::Kept;
 use super::error::PageError;
 use super::layout::{Kind, MAGIC, SIZE};
 use super::map::{self, Lock, Mapping};
-use crate::{Corrupt, Hand, HandRing, Made};
+use crate::{Corrupt, Hand, HandRing, Made, Reference};
 
 /// A page to read from.
 ///
@@ -120,6 +120,12 @@ impl PageReader {
     #[must_use]
     pub fn writer(&self) -> Option<u32> {
         Some(self.mapping.writer()).filter(|pid| *pid != 0)
+    }
+
+    /// What the clock follows, or followed last; `None` if nobody has said.
+    #[must_use]
+    pub fn reference(&self) -> Option<Reference> {
+        self.mapping.reference()
     }
 
     /// Where it is.

@@ -16,7 +16,7 @@ use super::lock;
 use super::map::{self, Lock, Mapping};
 use super::places;
 use super::reader::directory;
-use crate::{Hand, Made, Status, pack};
+use crate::{Hand, Made, Reference, Status, pack};
 
 /// The one that may write a page. Nobody else can be while it lives.
 ///
@@ -133,6 +133,11 @@ impl PageWriter {
     pub fn keep(&self, kept: Kept) {
         self.mapping.ring.keep(kept.wide.0, kept.at_ns as u64);
         self.show();
+    }
+
+    /// Says what the clock follows, for servers of it.
+    pub fn follow(&self, reference: Option<Reference>) {
+        self.mapping.set_reference(reference);
     }
 
     /// Says in the page that nobody tends it from now on: the newest hand once more, as a holdover,
