@@ -1,8 +1,9 @@
 //! The loop: one thread that waits in poll(2) for programs, transports, clocks and disks.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -488,8 +489,11 @@ fn lock(floor: &Path, name: &str, member: Member) -> Result<File, AgentError> {
     let directory = floor.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory).map_err(|why| unwritable(floor, &why))?;
     let path = floor.with_extension("lock");
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
     let file = file.map_err(|why| unwritable(&path, &why))?;
+    // Whoever can open it can lock it. One that an agent of before made was open to all for reading;
+    // one of another owner's is that owner's to close.
+    let _ = file.set_permissions(Permissions::from_mode(0o600));
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(AgentError::State(format!(
@@ -536,4 +540,26 @@ pub fn run(
         notes(level, &text);
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_of_a_state_is_its_owners_alone() {
+        let directory =
+            std::env::temp_dir().join(format!("truechimer-agent-lock-{}", std::process::id()));
+        let (floor, path) = (directory.join("g.1.floor"), directory.join("g.1.lock"));
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let first = lock(&floor, "g", Member(1)).unwrap();
+        assert_eq!(mode(), 0o600, "whoever can open it can lock it");
+        assert!(lock(&floor, "g", Member(1)).unwrap_err().to_string().contains("another agent"));
+        drop(first);
+        // One that an agent of before left.
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        drop(lock(&floor, "g", Member(1)).unwrap());
+        assert_eq!(mode(), 0o600);
+        fs::remove_dir_all(directory).unwrap();
+    }
 }
