@@ -42,6 +42,14 @@ impl Daemon {
         Daemon { writer, directory, counter: Counter::open(choice).unwrap() }
     }
 
+    /// Removes the page with its lock, as if no daemon had ever been here. This one knows nothing
+    /// of it.
+    fn remove(&self) {
+        for name in ["clock", "clock.lock"] {
+            fs::remove_file(self.directory.join(name)).unwrap();
+        }
+    }
+
     fn clock(&self) -> Clock {
         Clock::open_at(self.directory.join("clock")).unwrap()
     }
@@ -176,7 +184,7 @@ fn a_page_that_was_replaced_is_found_again() {
         .unwrap()
         .looking(Search::At(path.clone()));
     assert_eq!(stamp(&mut converter).3.quality, Quality::Bounded);
-    fs::remove_file(&path).unwrap();
+    daemon.remove();
     // The old writer goes; the new one begins a file of its own, in another epoch.
     daemon.writer = PageWriter::create(&path).unwrap();
     daemon.publish(|_| ());
@@ -199,7 +207,7 @@ fn a_hand_of_another_page_is_told_whatever_its_number() {
     restamper.change(&change.unwrap());
     // Another daemon's page, whose first hand has the number of the other's first, and a second
     // more.
-    fs::remove_file(&path).unwrap();
+    daemon.remove();
     daemon.writer = PageWriter::create(&path).unwrap();
     daemon.publish(|hand| hand.time += Span::from_secs(1));
     let deadline = std::time::Instant::now() + Duration::from_secs(10);

@@ -258,7 +258,8 @@ Columns:
 A pulse per second stands behind the servers. Below the table stands what is wrong with a
 source, if anything is.
 
-Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name.
+Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
+retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 doubt says why the clock does not go along with a source, null if it does:
   kind            server-step: its time has moved by more than it may; server-drift: and moves
                   on; falseticker: it is not where the majority agrees; no-majority: none
