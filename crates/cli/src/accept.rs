@@ -8,7 +8,11 @@ use crate::{args, daemon, show};
 /// Runs the command.
 pub fn run(args: &args::Accept, out: &mut dyn Write) -> Ended {
     let accepted = daemon::accept(&args.page, &args.control, args.source.as_deref())?;
-    writeln!(out, "{} is believed", show::plain(&accepted.accepted))?;
-    writeln!(out, "{}", show::plain(&accepted.status))?;
+    if args.json {
+        writeln!(out, "{}", show::json(&accepted)?)?;
+    } else {
+        writeln!(out, "{} is believed", show::plain(&accepted.accepted))?;
+        writeln!(out, "{}", show::plain(&accepted.status))?;
+    }
     Ok(Outcome::Good)
 }

@@ -309,6 +309,9 @@ pub struct Accept {
     /// one]
     #[arg(value_name = "SOURCE")]
     pub source: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub page: Page,
     #[command(flatten)]

@@ -25,7 +25,8 @@ fn the_documented_file_is_right_and_complete() {
     assert!(asymmetry.by > Span::ZERO && asymmetry.error > Span::ZERO);
     let mut sources = settings.engine.sources.clone();
     sources[0].asymmetry = Some(asymmetry);
-    assert_eq!(full.engine, Config { pps, sources, ..settings.engine });
+    let min_sources = Some(2);
+    assert_eq!(full.engine, Config { pps, sources, min_sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
     assert!(full.replay_log.is_some());
 }

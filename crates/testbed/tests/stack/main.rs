@@ -7,6 +7,7 @@
 // What panics in a test fails it.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod accept;
 mod bed;
 mod capture;
 mod compare;
