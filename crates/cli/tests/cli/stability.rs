@@ -85,7 +85,7 @@ fn what_is_wrong_is_told_in_a_line() {
         (vec!["--counter", "raw", "--against", "phc:/dev/null"], vec!["phc:/dev/null", "ethtool"]),
         (vec!["--counter", "raw", "--against", "pps:/dev/no-such"], vec!["/dev/no-such"]),
         (
-            vec!["--counter", "raw", "--against", "realtime", "--duration", "1ms"],
+            "--counter raw --against realtime --interval 1h --duration 1ms".split(' ').collect(),
             vec!["measure longer"],
         ),
         (vec!["--counter", "raw", "--against", "realtime", "--interval", "10us"], vec!["interval"]),

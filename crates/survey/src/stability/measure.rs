@@ -31,7 +31,7 @@ const SILENT: Duration = Duration::from_secs(10);
 /// told of every sample.
 ///
 /// # Errors
-/// Where counter, reference or log cannot be had, or there are fewer than two samples.
+/// Where counter, reference or log cannot be had, or there are samples of fewer than two intervals.
 pub fn measure(
     setup: &Setup,
     stop: &AtomicBool,
@@ -380,16 +380,22 @@ impl<'a> Run<'a> {
         StabilityError::Reference(self.setup.against.to_string(), why)
     }
 
+    /// The phase at each interval, of which there are two at least.
+    fn phase(&self) -> Result<Vec<f64>, StabilityError> {
+        let failed = |why: truechimer_stability::PhaseFileError| self.failed(why.to_string());
+        let phase = regular(&self.rows, self.setup.interval_s).map_err(failed)?;
+        if phase.len() < 2 {
+            let why = "there are samples of fewer than two intervals, of which nothing can be \
+                       said: measure longer";
+            return Err(StabilityError::Asked(why.into()));
+        }
+        Ok(phase)
+    }
+
     fn finish(mut self) -> Result<Stability, StabilityError> {
         drop(self.loader.take());
         self.watch();
-        if self.rows.len() < 2 {
-            let why =
-                "there are fewer than two samples, of which nothing can be said: measure longer";
-            return Err(StabilityError::Asked(why.into()));
-        }
-        let failed = |why: truechimer_stability::PhaseFileError| self.failed(why.to_string());
-        let phase = regular(&self.rows, self.setup.interval_s).map_err(failed)?;
+        let phase = self.phase()?;
         let period = self.identity.period;
         let widths = self.half_widths.iter().map(|half| seconds(period.span(*half)));
         let stressed = self
@@ -444,6 +450,34 @@ impl<'a> Run<'a> {
         if matches!(self.setup.against, Against::Ntp(..)) && self.identity.interval_s < 16.0 {
             self.notes
                 .push("Ask servers that are not your own no more often than every 16 s.".into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stability::Options;
+    use crate::stress::Phases;
+    use truechimer_counter::Choice;
+
+    #[test]
+    fn two_samples_of_one_interval_are_too_few() {
+        let setup = Setup {
+            counter: Choice::Raw,
+            against: Against::Realtime,
+            interval_s: 1.0,
+            duration: Duration::ZERO,
+            best_of: 1,
+            phases: Phases { stress: Stress::None, each: Duration::from_secs(1) },
+            log: None,
+            resume: false,
+            options: Options::default(),
+        };
+        let mut run = Run::begin(&setup).expect("every machine has these two");
+        for (time_s, phases) in [(0.0, None), (0.3, None), (0.9, Some(2)), (2.0, Some(3))] {
+            run.rows.push(Row { line: 0, time_s: Some(time_s), phase_s: 0.0 });
+            assert_eq!(run.phase().map(|phase| phase.len()).ok(), phases, "until {time_s} s");
         }
     }
 }
