@@ -143,10 +143,17 @@ impl Engine {
 /// Whose state goes on: of those that can have gone on longest, the ones that agree. All, if nobody
 /// has kept anything.
 fn choose(joined: &BTreeMap<Member, Joined>) -> Vec<Member> {
+    // A generation that one has heard a majority in had one for all that are in it. Who has not
+    // heard of that may have more of it, and have given it out.
+    let known = |epoch: i64, generation: u64| {
+        let standings = joined.values().filter_map(|joined| joined.join.standing);
+        standings.into_iter().any(|it| it.epoch == epoch && it.established == generation)
+    };
     let rank = |joined: &Joined| {
         let it = joined.join.standing?;
         let Point { generation, index } = it.point;
-        Some((it.epoch, it.established, generation, it.confirmed, index))
+        let established = if known(it.epoch, generation) { generation } else { it.established };
+        Some((it.epoch, established, generation, it.confirmed, index))
     };
     let Some(best) = joined.values().filter_map(rank).max() else {
         return joined.keys().copied().collect();

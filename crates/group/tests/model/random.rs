@@ -278,6 +278,13 @@ fn random_runs_where_not_all_are_told() {
     runs(0..24, 3_000, true);
 }
 
+/// The only one with the latest values had heard nobody since the group had changed, when all were
+/// told that they had no majority: with its state goes on whoever is left.
+#[test]
+fn the_latest_values_go_on() {
+    runs(1_054..1_055, 20_000, false);
+}
+
 /// Which seeds a long run takes: `FIRST` or `FIRST..END` of the environment's
 /// `TRUECHIMER_MODEL_SEEDS`, or all of its own.
 fn seeds(own: std::ops::Range<u64>) -> std::ops::Range<u64> {
