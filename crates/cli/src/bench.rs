@@ -10,7 +10,7 @@ use serde::Serialize;
 use truechimer::{Clock, Hand, Instant, Leaps, Made, Rate, Span, Status};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
 use truechimer_outcome::interval::Interval;
-use truechimer_outcome::verdict::Verdict;
+use truechimer_outcome::verdict::{Control, Verdict};
 use truechimer_time::{CounterId, CounterKind, Epoch};
 use truechimer_timehands::PageWriter;
 
@@ -197,7 +197,8 @@ impl<'a> Bench<'a> {
         }
         let alone = alone.unwrap_or_else(|| self.measure(1));
         let judged = Judged::of(&alone);
-        let verdict = (self.counter.kind() != CounterKind::Raw).then(|| judged.verdict());
+        let verdict = (self.counter.kind() != CounterKind::Raw)
+            .then(|| judged.verdict().under(&release_build()));
         Report {
             page,
             counter: self.counter.kind().name(),
@@ -272,6 +273,11 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
+}
+
+/// The goal is set for what users run.
+fn release_build() -> Control {
+    if cfg!(debug_assertions) { Err("this is a debug build".to_owned()) } else { Ok(()) }
 }
 
 /// What the goal is judged by.

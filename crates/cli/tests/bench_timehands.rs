@@ -31,8 +31,7 @@ fn it_shows_that_readers_do_not_wait_and_leaves_nothing_behind() {
     let mut command = command(&directory, &arguments);
     let output = command.arg(&report).arg("--plot").arg(&plot).output().unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
-    // Whether the goals are met is a matter of what else the machine does.
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{says}");
+    assert_eq!(output.status.code(), Some(0), "{says}");
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
 
     let standing = &figures["standing"];
@@ -58,7 +57,11 @@ fn it_shows_that_readers_do_not_wait_and_leaves_nothing_behind() {
             assert!(rate.is_none_or(|rate| rate > 0.0));
         }
     }
-    assert_eq!(figures["goals"].as_array().unwrap().len(), 4);
+    let goals = figures["goals"].as_array().unwrap();
+    let verdicts: Vec<&str> = goals.iter().map(|goal| goal["verdict"].as_str().unwrap()).collect();
+    // Two rounds judge nothing; what is counted is.
+    assert_eq!(verdicts, ["open", "open", "open", "met"], "{goals:?}");
+    assert!(goals[0]["reason"].as_str().is_some_and(|reason| !reason.is_empty()));
     assert_eq!(figures["renewals"][0]["least_hz"], 18.2);
     assert!(fs::read_to_string(&report).unwrap().contains("<h1>Timehands</h1>"));
     let plot = fs::read_to_string(&plot).unwrap();
@@ -70,12 +73,13 @@ fn it_shows_that_readers_do_not_wait_and_leaves_nothing_behind() {
 #[test]
 fn its_table_is_as_wide_as_a_terminal() {
     let directory = scratch("table");
-    let arguments = ["--threads", "1,2,3", "--rounds", "1", "--turn", "1"];
+    let arguments = ["--threads", "1,2,3", "--rounds", "6", "--turn", "1"];
     let output = command(&directory, &arguments).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("timehands") && text.contains("scaling to 3 threads"), "{text}");
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 80, "{widest}:\n{text}");
+    assert!(text.contains("\ngoals: ") && text.contains("at least 0.95\n"), "{text}");
     fs::remove_dir_all(directory).unwrap();
 }
 

@@ -50,7 +50,8 @@ pub fn write(figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     writeln!(out, "goals: median of the rounds (interval that holds the true one with 95 %)")?;
     for goal in &figures.goals {
-        writeln!(out, "{:<13} {}: {}", goal.verdict.word(), goal.what, goal.text())?;
+        writeln!(out, "{:<13} {}", goal.verdict.word(), goal.what)?;
+        writeln!(out, "{:INDENT$}{}", "", goal.text())?;
         if let Verdict::Open(reason) = &goal.verdict {
             for line in wrapped(reason, WIDTH - INDENT).lines() {
                 writeln!(out, "{:INDENT$}{line}", "")?;
