@@ -54,7 +54,7 @@ pub struct CommandLine {
     /// How long each scenario lasts in each round
     #[arg(long, value_name = "MINUTES", default_value_t = 3.0)]
     minutes: f64,
-    /// What is not judged at the beginning, s [default: a third, 60 at most]
+    /// What is not judged at the beginning, s [default: half, 60 at most]
     #[arg(long, value_name = "S")]
     warm_up: Option<f64>,
     /// Seconds between requests, for all: 1, 2, 4, 8 or 16. (ClockBound asks every 2 s, and 20
@@ -131,7 +131,7 @@ impl CommandLine {
         if !(10.0..=1e6).contains(&length) {
             return Err(Failure(format!("--minutes {}: from 0.17 to 16666", self.minutes)));
         }
-        let warm_up = self.warm_up.unwrap_or((length / 3.0).min(60.0));
+        let warm_up = self.warm_up.unwrap_or((length / 2.0).min(60.0));
         if !(0.0..length).contains(&warm_up) {
             return Err(Failure(format!("--warm-up {warm_up}: less than the {length} s in all")));
         }
