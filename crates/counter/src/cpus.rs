@@ -1,6 +1,6 @@
 //! Which processors there are.
 
-use std::fs;
+use crate::kept::Kept;
 
 /// More processors than any kernel is built for: a list that names more is not believed.
 pub(crate) const MOST: u32 = 8192;
@@ -8,7 +8,8 @@ pub(crate) const MOST: u32 = 8192;
 /// The numbers of the processors that are online, in rising order, if `/sys` says.
 #[must_use]
 pub fn online_cpus() -> Option<Vec<u32>> {
-    cpu_list(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+    static ONLINE: Kept = Kept::new("/sys/devices/system/cpu/online");
+    cpu_list(&ONLINE.read()?)
 }
 
 /// The processors of a list as the kernel writes them, `0-3,5` in any order, in rising order.

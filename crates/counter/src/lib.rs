@@ -63,6 +63,7 @@ mod error;
 mod hardware;
 mod host;
 mod keeper;
+mod kept;
 mod machine;
 mod measure;
 mod read;

@@ -6,6 +6,7 @@ use truechimer_time::BootId;
 
 use crate::choose::{Facts, Flags};
 use crate::error::CounterError;
+use crate::kept::Kept;
 use crate::read;
 
 const CLOCKSOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
@@ -14,7 +15,9 @@ const CLOCKSOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 /// Another one under `CLOCK_MONOTONIC_RAW` changes its slope: that begins a new epoch.
 #[must_use]
 pub fn clocksource() -> Option<String> {
-    let text = fs::read_to_string(format!("{CLOCKSOURCES}/current_clocksource")).ok()?;
+    static CURRENT: Kept =
+        Kept::new("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let text = CURRENT.read()?;
     Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
