@@ -348,10 +348,10 @@ mod tests {
         for timehands in [40.0, 90.0, 400.0] {
             busy.rows[4].rates = vec![timehands; 6];
             let all = judged(&busy);
-            let reason = "the bare counter itself scaled by 0.81 only, with 2 threads on 2 \
-                          processors: this machine is busy";
             for goal in &all[..3] {
-                assert_eq!(goal.verdict, Verdict::Open(reason.to_owned()), "{goal:?}");
+                let text = goal.verdict.text();
+                let reason = "cannot judge: the bare counter itself scaled by 0.81 (";
+                assert!(text.starts_with(reason) && text.ends_with("is busy"), "{text}");
             }
             // This is counted.
             assert_eq!(all[3].verdict, Verdict::Met);
