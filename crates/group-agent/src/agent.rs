@@ -241,7 +241,9 @@ impl Agent {
                 (floor, kept)
             }
         };
+        let place = membership.group.universe.iter().position(|one| *one == member);
         let settings = DoorSettings {
+            place: place.and_then(|place| u8::try_from(place).ok()).unwrap_or_default(),
             mode: membership.group.mode,
             order: membership.group.order,
             ..DoorSettings::new(self.directory.clone(), name, member)
@@ -254,6 +256,7 @@ impl Agent {
             member,
             incarnation,
             stagger_ns: membership.stagger_ns,
+            gather_ns: membership.gather_ns,
             report_ns: membership.report_ns,
             buffer: membership.buffer,
             floor: kept,

@@ -20,6 +20,7 @@
 //! lease = "1us"                               # what a message reserves for further reads
 //! causal-horizon = "10s"                      # messages stamped farther ahead are refused
 //! stagger = "400us"                           # how long each further replica waits with its proposal
+//! gather = "1s"                               # how long a program that starts waits for the others
 //! report-interval = "1s"                      # between reports of this member's clock
 //! buffer = 1048576                            # values kept for what is behind
 //! checkpoints = false                         # whether programs here give and take checkpoints
@@ -44,7 +45,7 @@ pub use crate::clocks::UtcSource;
 pub use options::Options;
 pub use reader::parse;
 pub use values::{
-    causal_horizon, horizon, lease, members, mode, name, order, report_interval, stagger,
+    causal_horizon, gather, horizon, lease, members, mode, name, order, report_interval, stagger,
     steering_cap, steering_time, system_clock,
 };
 
@@ -72,6 +73,8 @@ pub struct Membership {
     pub carrier: Carrier,
     /// How long each further replica waits with its proposal, ns.
     pub stagger_ns: u64,
+    /// How long a program that starts here waits for those of the other members, ns.
+    pub gather_ns: u64,
     /// The least time between two reports of this member's clock, ns.
     pub report_ns: u64,
     /// Values kept for a thread or a program that is behind.
@@ -101,6 +104,7 @@ impl Membership {
             group: Group::new(&name.into(), &[]),
             carrier: Carrier::Corosync,
             stagger_ns: 400_000,
+            gather_ns: 1_000_000_000,
             report_ns: 1_000_000_000,
             buffer: 1 << 20,
             checkpoints: false,

@@ -218,6 +218,9 @@ pub struct Programs {
     /// Whether it has missed part of the group's stream, and gets no values until it is started
     /// anew.
     pub missed: bool,
+    /// How it began, among those of the other members: `waits` for them, `together` with them, or
+    /// `late`, while they were running; empty where that is not known, or there is none.
+    pub began: String,
     /// Attachments so far.
     pub attached: u64,
     /// Attachments refused.

@@ -5,10 +5,12 @@ mod flow;
 mod gate;
 mod missed;
 mod programs;
+mod starts;
 
 use std::collections::{HashMap, VecDeque};
 
 use truechimer_group::{Action, Call, Engine, Event, Member, Notice, Own, Phase, Round, Thread};
+use truechimer_group_client::Began;
 use truechimer_group_client::agent::{Door, LinkId, Request, Ticket};
 use truechimer_group_client::link::Outside;
 
@@ -80,6 +82,10 @@ pub(crate) struct Seat {
     joins: u64,
     started: i64,
     missed: missed::Missed,
+    /// With whom the program here starts, if that is not under way yet.
+    together: Option<u8>,
+    /// How it began.
+    began: Began,
     gate: gate::Gate,
     flow: flow::Flow,
 }
@@ -132,7 +138,7 @@ impl Seat {
     ) -> Result<Seat, truechimer_group::SettingsError> {
         let member = own.member;
         let engine = Engine::new(membership.group.clone(), own.clone())?;
-        Ok(Seat {
+        let mut seat = Seat {
             membership,
             member,
             own,
@@ -158,9 +164,13 @@ impl Seat {
             joins: 0,
             started: now,
             missed: missed::Missed::default(),
+            together: None,
+            began: Began::Unknown,
             gate: gate::Gate::default(),
             flow: flow::Flow::default(),
-        })
+        };
+        seat.no_program(now);
+        Ok(seat)
     }
 
     /// The group's name.

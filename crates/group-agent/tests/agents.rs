@@ -11,7 +11,7 @@ use std::thread;
 use bed::{Bed, PATIENCE, until};
 use truechimer_group::{Call, Member, Thread};
 use truechimer_group_client::link::{Outside, ReadError, Role};
-use truechimer_group_client::{Options, Replica};
+use truechimer_group_client::{Began, Options, Replica};
 
 /// A program's thread, by number.
 fn number(n: u64) -> Thread {
@@ -129,6 +129,7 @@ fn a_program_that_goes_leaves_nothing_behind() {
     until("member 1 is live again", || bed.report(1).phase == "live");
     let next = bed.attach(1);
     restarted(&next);
+    until("it begins beside the other", || next.began() == Began::Late);
     let both = read_all(&[&next, &two], 1, 20);
     assert_eq!(both[0], both[1], "the next program takes up the group's place");
     drop(agents);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bed::{Bed, PATIENCE, Running, until};
 use truechimer_group::{Call, Member, Rejection, Thread};
 use truechimer_group_client::link::{Outside, ReadError};
-use truechimer_group_client::{CommitError, Event, NextError, Options, Replica};
+use truechimer_group_client::{Began, CommitError, Event, NextError, Options, Replica};
 
 const MISSED: Result<i64, ReadError> = Err(ReadError::Rejected(Rejection::Missed));
 
@@ -145,7 +145,7 @@ fn a_gap_that_nobody_saw_is_a_gap() {
     until("the program is gone", || bed.report(3).programs.family.is_none());
     let next = bed.attach(3);
     next.restarted().unwrap();
-    next.status(PATIENCE).unwrap().expect("in time");
+    until("it begins beside the others", || next.began() == Began::Late);
     agree(&[&replicas[0], &replicas[1], &next], 0, 10);
     drop(agents);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use truechimer_group_client::link::Outside;
+use truechimer_group_client::link::{Outside, Together};
 use truechimer_group_client::{
     Call, Delivered, Event, Member, Options, Phase, Replica, Thread, ThreadClock, Where,
 };
@@ -164,8 +164,13 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Fai
 /// Attaches as a program without state of its own, and waits until the member is live.
 pub(crate) fn attach(place: &Where) -> Result<Replica, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::of("attaching to the agent", error);
-    let options =
-        Options { outside: Outside::Wait, wait_for_agent: Some(PATIENCE), ..Options::default() };
+    // Whoever is there by the first reading has the same rounds: nobody need wait for the others.
+    let options = Options {
+        outside: Outside::Wait,
+        together: Together::Count(1),
+        wait_for_agent: Some(PATIENCE),
+        ..Options::default()
+    };
     let replica = Replica::attach_with(place, &options).map_err(|error| failed(&error))?;
     replica.restarted().map_err(|error| failed(&error))?;
     let end = Instant::now() + PATIENCE;

@@ -93,7 +93,7 @@ mod watch;
 /// The largest checkpoint that a program can give, bytes: 64 MiB.
 pub const LARGEST_CHECKPOINT: usize = 64 << 20;
 
-pub use memory::Closed;
+pub use memory::{Began, Closed};
 pub use place::{
     PlaceError, SYSTEM, VARIABLE, Where, directories, directory_for_agent, members, socket_in,
     valid_group,

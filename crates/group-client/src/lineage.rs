@@ -30,7 +30,8 @@ pub enum Kind {
     /// The first thread of a child process.
     Process = 2,
     /// What a signal handler does that has interrupted a read of this thread: the 0-th; a handler
-    /// that interrupts that one's read is the 0-th of that, and so on.
+    /// that interrupts that one's read the 1-st, and so on. Only hashed: which reads are
+    /// interrupted is no two replicas' in common ([`Thread::of_member`]).
     Signal = 3,
     /// The thread that handles the group's messages (of the first thread, the 0-th).
     Messages = 4,
@@ -44,9 +45,10 @@ pub const fn child(parent: Thread, nth: u64, kind: Kind) -> Thread {
     let of_parent = mix(parent.0.wrapping_add(0x9e37_79b9_7f4a_7c15));
     let of_kind = mix(of_parent ^ (kind as u64));
     let number = mix(of_kind.wrapping_add(nth));
-    // The numbers up to the first thread's are given already.
+    // The numbers up to the first thread's are given already, the highest to what is no program's.
     match number > FIRST.0 {
-        true => Thread(number),
+        true if Thread(number).is_programs() => Thread(number),
+        true => Thread(number & !(1 << 63)),
         false => Thread(number + FIRST.0 + 1),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use truechimer_group::{Agreed, Call, Member, Mode, Order, Phase, Rejection, Round, Thread};
 
-use crate::memory::{Closed, Mapping, SLOTS, VERSION, missed_word, phase_of};
+use crate::memory::{Began, Closed, Mapping, SLOTS, VERSION, missed_word, phase_of};
 use crate::message::{self, Hello};
 use crate::slots::{Control, Found, Slot, State};
 use crate::sys;
@@ -54,6 +54,44 @@ pub enum Role {
     Watcher = 2,
 }
 
+/// With whom a program starts: until then its reads wait. Where members take checkpoints, and in the
+/// passive mode, it starts with what its state or the log says, at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Together {
+    /// With the programs of all live members, or those that have started within the time that the
+    /// agents give (1 s).
+    #[default]
+    All,
+    /// As soon as so many have started, itself counted (at most the group's members): with 1 at
+    /// once, with more however long it takes. 0 is as 1.
+    Count(u8),
+    /// It is no program, and has only [`alone`](Thread::alone) and [`shared`](Thread::shared)
+    /// threads. One that reads by another all the same starts with that, as with
+    /// [`All`](Together::All).
+    Apart,
+}
+
+/// The byte that says that an attachment starts no program.
+const APART: u8 = u8::MAX;
+
+impl Together {
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Together::All => 0,
+            Together::Count(count) => count.clamp(1, APART - 1),
+            Together::Apart => APART,
+        }
+    }
+
+    pub(crate) fn of(byte: u8) -> Together {
+        match byte {
+            0 => Together::All,
+            APART => Together::Apart,
+            count => Together::Count(count),
+        }
+    }
+}
+
 /// How a read is made.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
@@ -75,6 +113,8 @@ pub enum Waits {
     Majority,
     /// That this member is let in.
     Joining,
+    /// That other members' programs start ([`Together`]).
+    Others,
     /// For a value, though the member takes part: the group's clock is not tied to UTC, or the
     /// group's messages do not come through, or the agent hangs.
     Value,
@@ -85,6 +125,9 @@ impl fmt::Display for Waits {
         out.write_str(match self {
             Waits::Majority => "this member is outside the majority",
             Waits::Joining => "this member is not let into the group yet",
+            Waits::Others => {
+                "programs of other members, which this one starts with, have not started"
+            }
             Waits::Value => {
                 "no value comes: the group's clock is not tied to UTC, or its messages do not come \
                  through"
@@ -115,6 +158,7 @@ impl Vigil<'_> {
             note(Some(match self.link.phase() {
                 Some(Phase::Outside) => Waits::Majority,
                 Some(Phase::Joining) => Waits::Joining,
+                Some(Phase::Live) if self.link.began() == Began::Waits => Waits::Others,
                 Some(Phase::Live) | None => Waits::Value,
             }));
         }
@@ -179,6 +223,8 @@ pub struct As {
     pub role: Role,
     /// To which family of processes it belongs; 0: to a new one.
     pub family: u64,
+    /// With whom its program starts, if it is the first of its family.
+    pub together: Together,
 }
 
 /// What the agent said at the attachment.
@@ -403,7 +449,8 @@ impl Address {
 
 /// Greets the agent: its welcome, and the descriptors that came with it (−1: none).
 pub(crate) fn greet(socket: i32, as_: As) -> Result<(Welcome, [i32; 4]), Refused> {
-    let hello = Hello { version: VERSION, role: as_.role, family: as_.family };
+    let As { role, family, together } = as_;
+    let hello = Hello { version: VERSION, role, family, together };
     sys::send(socket, &hello.packet(), &[]).map_err(|error| match error {
         libc::EPIPE | libc::ECONNRESET => Refused::NoAgent,
         error => Refused::System("sendmsg", error),
@@ -495,7 +542,8 @@ impl Link {
     /// or as long as `how` says. Allocates nothing, takes no lock, does not touch `errno`.
     ///
     /// A signal handler that interrupts a read and reads by the same thread's number is rejected
-    /// as [`Rejection::Busy`]: it takes a number of its own ([`crate::lineage::Kind::Signal`]).
+    /// as [`Rejection::Busy`]: it takes a number of its own, which is no other replica's
+    /// ([`Link::own_thread`]).
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -657,6 +705,19 @@ impl Link {
             None => phase_of(self.memory.phase.load(Acquire) & 3),
             Some(_) => None,
         }
+    }
+
+    /// A thread whose rounds no other member keeps: for reads that are not the same everywhere.
+    #[must_use]
+    pub fn own_thread(&self, hash: u64) -> Thread {
+        Thread::of_member(self.memory.place.load(Relaxed) as u8, hash)
+    }
+
+    /// How the program began; from its first read on [`Began::Late`] at the attachment only that
+    /// made it.
+    #[must_use]
+    pub fn began(&self) -> Began {
+        self.memory.began()
     }
 
     /// How often this program has missed part of the group's stream, as the agent has it.

@@ -14,7 +14,7 @@ use crate::sys;
 /// The first word: "TCgroup" and a zero byte, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TCgroup\0");
 /// Of layout and socket protocol alike.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// Reads that can be in flight at once.
 pub(crate) const SLOTS: usize = 1024;
 /// Bytes before the slots.
@@ -41,7 +41,11 @@ pub(crate) struct Memory {
     /// How often the program has missed part of the group's stream (bits 1–63), and whether it has
     /// not said yet that it knows of the last time (bit 0).
     pub missed: AtomicU64,
-    reserved: [AtomicU64; 460],
+    /// How the program began: a [`Began`].
+    pub began: AtomicU64,
+    /// Which of the group's members this is, from 0.
+    pub place: AtomicU64,
+    reserved: [AtomicU64; 458],
     /// At 4096.
     pub slots: [Slot<AtomicU64>; SLOTS],
 }
@@ -51,6 +55,8 @@ const _: () = {
     assert!(std::mem::offset_of!(Memory, board) == 128);
     assert!(std::mem::offset_of!(Memory, phase) == 384);
     assert!(std::mem::offset_of!(Memory, missed) == 408);
+    assert!(std::mem::offset_of!(Memory, began) == 416);
+    assert!(std::mem::offset_of!(Memory, place) == 424);
     assert!(std::mem::offset_of!(Memory, slots) == HEADER);
     assert!(size_of::<Slot<AtomicU64>>() == 128);
     assert!(size_of::<Board<AtomicU64, 16>>() == 256);
@@ -90,6 +96,32 @@ impl Closed {
             Closed::Behind => "this program did not read what the agent sent it, and was cut off",
             Closed::Foul => "this program broke the link's protocol, and was cut off",
             Closed::CutOff => "the agent has cut this program off",
+        }
+    }
+}
+
+/// How a program began, among those of the other members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u64)]
+pub enum Began {
+    /// Nothing is known of that (yet).
+    #[default]
+    Unknown = 0,
+    /// It has not: it waits for the others.
+    Waits = 1,
+    /// With all others.
+    Together = 2,
+    /// Others were running already: they have read what it has not.
+    Late = 3,
+}
+
+impl Began {
+    fn from_word(word: u64) -> Began {
+        match word {
+            1 => Began::Waits,
+            2 => Began::Together,
+            3 => Began::Late,
+            _ => Began::Unknown,
         }
     }
 }
@@ -136,6 +168,16 @@ impl Memory {
         let word = (changes.wrapping_add(1) << 2) | u64::from(phase_number(phase));
         self.phase.store(word, Release);
         sys::futex_wake(&self.phase);
+    }
+
+    /// The agent says how the program began.
+    pub fn set_began(&self, began: Began) {
+        self.began.store(began as u64, Release);
+    }
+
+    /// How the program began.
+    pub fn began(&self) -> Began {
+        Began::from_word(self.began.load(Acquire))
     }
 
     /// The agent says how often the program has missed something, and whether that is unsettled.

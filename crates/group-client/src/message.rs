@@ -5,7 +5,7 @@ use truechimer_group::{
     Point, Refusal, Rejection, Round, Thread,
 };
 
-use crate::link::{Answer, Outside, Role, Welcome, WhyRefused};
+use crate::link::{Answer, Outside, Role, Together, Welcome, WhyRefused};
 use crate::memory::{MAGIC, VERSION, phase_number, phase_of};
 use crate::packet::{Body, Malformed, malformed, packets};
 use crate::place::valid_group;
@@ -56,6 +56,8 @@ pub struct Hello {
     pub role: Role,
     /// To which family of processes it belongs; 0: a new one.
     pub family: u64,
+    /// With whom its program starts.
+    pub together: Together,
 }
 
 /// What a program tells the agent.
@@ -210,7 +212,7 @@ impl Hello {
             &crate::packet::header(to_agent::HELLO, 0, HELLO - crate::packet::HEADER),
             &MAGIC.to_le_bytes(),
             &self.version.to_le_bytes(),
-            &[self.role as u8, 0, 0, 0, 0, 0],
+            &[self.role as u8, self.together.byte(), 0, 0, 0, 0],
             &self.family.to_le_bytes(),
         ];
         fill(&mut packet, &parts);
@@ -229,7 +231,8 @@ impl Hello {
         }
         let version = body.u16()?;
         if version != VERSION {
-            return Ok(Hello { version, role: Role::Watcher, family: 0 });
+            let together = Together::Apart;
+            return Ok(Hello { version, role: Role::Watcher, family: 0, together });
         }
         let role = match body.u8()? {
             0 => Role::Program,
@@ -237,12 +240,13 @@ impl Hello {
             2 => Role::Watcher,
             _ => return Err(malformed("a greeting with no known role")),
         };
-        if body.bytes::<5>()? != [0; 5] {
+        let together = Together::of(body.u8()?);
+        if body.bytes::<4>()? != [0; 4] {
             return Err(malformed("a greeting with spare bytes in use"));
         }
         let family = body.u64()?;
         body.end()?;
-        Ok(Hello { version, role, family })
+        Ok(Hello { version, role, family, together })
     }
 }
 

@@ -26,7 +26,7 @@ impl Watcher {
         let address = Address::of(&path).ok_or_else(|| AttachError::TooLong(path.clone()))?;
         let refused = |why| AttachError::Refused { path: path.clone(), why };
         let socket = sys::own(address.connect().map_err(refused)?);
-        let as_ = As { role: Role::Watcher, family: 0 };
+        let as_ = As { role: Role::Watcher, ..As::default() };
         let (_, descriptors) = greet(std::os::fd::AsRawFd::as_raw_fd(&socket), as_)
             .map_err(|why| AttachError::Refused { path: path.clone(), why })?;
         if descriptors != [-1; 4] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Scratch, eventually};
 use truechimer_group_client::agent::{Door, Request};
-use truechimer_group_client::link::{Address, As, Link, Role};
+use truechimer_group_client::link::{Address, As, Link};
 
 fn limit(soft: Option<u64>) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -28,9 +28,7 @@ fn whoever_comes_when_no_descriptors_are_left_waits_and_the_agent_does_not_spin(
     let scratch = Scratch::new();
     let mut door = Door::open(scratch.settings()).unwrap();
     let address = Address::of(door.path()).unwrap();
-    let coming = std::thread::spawn(move || {
-        Link::attach(&address, As { role: Role::Program, family: 0 }).map(drop)
-    });
+    let coming = std::thread::spawn(move || Link::attach(&address, As::default()).map(drop));
     let (mut polled, mut requests) = (Vec::new(), Vec::new());
     let descriptors = |door: &Door| {
         let mut polled = Vec::new();

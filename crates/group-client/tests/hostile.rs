@@ -11,12 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use common::{Mock, Scratch, eventually};
 use proptest::prelude::*;
 use truechimer_group_client::agent::Request;
-use truechimer_group_client::link::{Address, As, Link, Role};
+use truechimer_group_client::link::{Address, As, Link, Role, Together};
 use truechimer_group_client::message::{HELLO, Hello, greeting};
 use truechimer_group_client::slots::{Control, State};
 use truechimer_group_client::{Call, Replica, packet};
 
 const SIZE: usize = 135_168;
+
+fn hello(role: Role) -> [u8; HELLO] {
+    Hello { version: 3, role, family: 0, together: Together::All }.packet()
+}
 
 /// A program that speaks to the agent by itself, by what the document says.
 struct Raw {
@@ -50,7 +54,7 @@ impl Raw {
     /// An attached program.
     fn attach(path: &std::path::Path) -> Raw {
         let mut raw = Raw::connect(path);
-        raw.send(&Hello { version: 2, role: Role::Program, family: 0 }.packet());
+        raw.send(&hello(Role::Program));
         let (packet, descriptors) = raw.receive();
         assert!(greeting(&packet).unwrap().is_ok());
         let [memory, doorbell] = <[OwnedFd; 2]>::try_from(descriptors).unwrap();
@@ -225,7 +229,7 @@ fn who_gives_no_checkpoints_gets_no_room_for_one() {
     let agent = Mock::start(scratch.settings());
     for role in [Role::Reader, Role::Watcher] {
         let raw = Raw::connect(&agent.path);
-        raw.send(&Hello { version: 2, role, family: 0 }.packet());
+        raw.send(&hello(role));
         assert!(greeting(&raw.receive().0).unwrap().is_ok());
         let mut part = packet::header(5, packet::MORE, 30_000).to_vec();
         part.resize(30_008, 0);
@@ -240,7 +244,7 @@ fn who_gives_no_checkpoints_gets_no_room_for_one() {
 fn greetings_that_cannot_be_are_refused() {
     let scratch = Scratch::new();
     let agent = Mock::start(scratch.settings());
-    let good = Hello { version: 2, role: Role::Program, family: 0 }.packet();
+    let good = hello(Role::Program);
     for i in [0, 4, 8, 18, 20] {
         let mut wrong = good;
         wrong[i] ^= 0x40;
@@ -256,7 +260,7 @@ fn greetings_that_cannot_be_are_refused() {
     let raw = Raw::connect(&agent.path);
     assert!(raw.send(&later) && HELLO < later.len());
     let answer = greeting(&raw.receive().0).unwrap().unwrap_err();
-    assert_eq!((answer.0 as u8, answer.1), (1, 2));
+    assert_eq!((answer.0 as u8, answer.1), (1, 3));
     // Who says nothing holds nobody up.
     let _mute: Vec<Raw> = (0..8).map(|_| Raw::connect(&agent.path)).collect();
     assert!(serves(&scratch));

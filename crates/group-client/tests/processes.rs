@@ -32,7 +32,7 @@ fn role() {
     let at = Where { directory: Some(place.clone()), group: "g".into(), member: None };
     let link = |role| {
         let address = Address::of(&at.socket().unwrap()).unwrap();
-        Link::attach(&address, As { role, family: 0 }).unwrap()
+        Link::attach(&address, As { role, ..As::default() }).unwrap()
     };
     match role.as_str() {
         "agent" => {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
 use truechimer_group_client::agent::News;
-use truechimer_group_client::link::{Answer, Outside, Role, Welcome, WhyRefused};
+use truechimer_group_client::link::{Answer, Outside, Role, Together, Welcome, WhyRefused};
 use truechimer_group_client::message::{self, Hello, ToAgent, limit_to_agent, limit_to_program};
 use truechimer_group_client::packet::{Assembly, LONGEST};
 use truechimer_group_client::slots::{Answered, Asked, Board, Found, Slot, State};
@@ -175,16 +175,27 @@ proptest! {
     }
 
     #[test]
-    fn greetings_arrive(family in any::<u64>(), role in 0..3_u8, member in 1..u32::MAX, m in 0..6_u8) {
+    fn greetings_arrive(
+        family in any::<u64>(),
+        role in 0..3_u8,
+        count in 0..=255_u8,
+        member in 1..u32::MAX,
+        m in 0..6_u8,
+    ) {
         let role = [Role::Program, Role::Reader, Role::Watcher][usize::from(role)];
-        let hello = Hello { version: 2, role, family };
+        let together = match count {
+            0 => Together::All,
+            255 => Together::Apart,
+            count => Together::Count(count),
+        };
+        let hello = Hello { version: 3, role, family, together };
         prop_assert_eq!(Hello::of(&hello.packet()), Ok(hello));
         let mode = [Mode::Active, Mode::SemiActive, Mode::Passive][usize::from(m % 3)];
         let order = [Order::Monotone, Order::Published][usize::from(m / 3)];
         let welcome = Welcome { member: Member(member), family, mode, order };
         prop_assert_eq!(message::greeting(&message::welcome_packet(&welcome)), Ok(Ok(welcome)));
         let refusal = message::unwelcome_packet(WhyRefused::Taken, member);
-        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 2, member))));
+        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 3, member))));
     }
 }
 

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use truechimer_group::Mode;
+use truechimer_group_client::Began;
 use truechimer_group_client::delivery::{Page, Unusable};
 use truechimer_group_client::lineage;
 use truechimer_group_client::link::{self, Address, As, How, Link, Refused, Role, Waits};
@@ -43,6 +44,8 @@ pub struct Process {
     pub page: Option<Page>,
     /// How rounds are read.
     pub how: How,
+    /// Whether nothing is said of waiting, nor of how the program began.
+    pub quiet: bool,
     /// Whether the monotonic clocks are the group's.
     pub monotonic: bool,
     /// CLOCK_TAI − CLOCK_REALTIME, ns.
@@ -166,6 +169,18 @@ fn start() -> u32 {
 /// Threads whose reads have been waiting for long.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
+/// Says that other replicas have read what this one has not, if that is known and was not said.
+pub fn tell_late(process: &Process, link: &Link) {
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    if link.began() == Began::Late && !process.quiet && SAID.swap(1, Ordering::Relaxed) == 0 {
+        line(format_args!(
+            "this program has begun while those of other members were running: it reads the \
+             group's time as of now, but lacks what they have read before: it needs their state \
+             if it is to give their answers, or all are to be started together"
+        ));
+    }
+}
+
 /// Says that reads wait, and that they go on.
 fn tell(waits: Option<Waits>) {
     match waits {
@@ -196,6 +211,7 @@ fn set_up(settings: &Settings<'_>) -> u32 {
         link: None,
         page: None,
         how,
+        quiet: settings.quiet,
         monotonic: settings.monotonic,
         tai_ns: settings.tai_ns,
         cond_clock: crate::waits::find_cond_clock(),
@@ -273,7 +289,8 @@ fn attach(settings: &Settings<'_>) -> Link {
     let begin = kernel::clock(libc::CLOCK_MONOTONIC);
     let mut said = false;
     loop {
-        let attached = Link::attach(&address, As { role: Role::Reader, family: settings.family });
+        let Settings { family, together, .. } = *settings;
+        let attached = Link::attach(&address, As { role: Role::Reader, family, together });
         let why = match attached {
             Ok(link) => {
                 if said {

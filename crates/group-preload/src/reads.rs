@@ -87,7 +87,12 @@ fn round(process: &Process, link: &Link, here: &Here, call: Call) -> i64 {
         )
     };
     place.set(frame);
-    let thread = here.number_at(depth);
+    // Which reads are interrupted is not the same at all replicas: what a handler reads inside one
+    // is no round of theirs, or they would get each other's, of long ago.
+    let thread = match depth {
+        0 => here.number(),
+        _ => link.own_thread(here.inside(depth)),
+    };
     // A handler that comes after this sees all of it.
     compiler_fence(Ordering::SeqCst);
     here.depth.set(depth + 1);
@@ -101,7 +106,10 @@ fn round(process: &Process, link: &Link, here: &Here, call: Call) -> i64 {
     compiler_fence(Ordering::SeqCst);
     here.depth.set(depth);
     match answer {
-        Ok(answer) => answer.value.time.0,
+        Ok(answer) => {
+            process::tell_late(process, link);
+            answer.value.time.0
+        }
         Err(why) => no_time(thread, &why),
     }
 }

@@ -11,6 +11,7 @@
 //! | `TRUECHIMER_GROUP_READS` | `round` (default) or `delivery` |
 //! | `TRUECHIMER_GROUP_MONOTONIC` | `1`: the monotonic clocks show the group's time, too |
 //! | `TRUECHIMER_GROUP_OUTSIDE` | `block` (default), `exit` or `resume` |
+//! | `TRUECHIMER_GROUP_TOGETHER` | with how many members' programs this one starts, 1 to 254; none: all live ones' |
 //! | `TRUECHIMER_GROUP_PATIENCE` | after how many ms without a value the process ends; none: never |
 //! | `TRUECHIMER_GROUP_QUIET` | `1`: waiting for an agent or a value is not told on standard error |
 //! | `TRUECHIMER_GROUP_MODE` | `active`, `semi-active` or `passive`: the group's mode must be this |
@@ -23,6 +24,7 @@
 use core::ffi::CStr;
 
 use truechimer_group::Mode;
+use truechimer_group_client::link::Together;
 
 /// What reads give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +59,8 @@ pub struct Settings<'a> {
     pub monotonic: bool,
     /// What happens outside the primary component.
     pub outside: Outside,
+    /// With whom the program starts.
+    pub together: Together,
     /// After how long a read ends the process, ns.
     pub patience_ns: Option<u64>,
     /// Whether nothing is said of waiting.
@@ -109,6 +113,11 @@ impl<'a> Settings<'a> {
             Some(b"exit") => Outside::Exit,
             Some(b"resume") => Outside::Resume,
             Some(_) => return Err(("TRUECHIMER_GROUP_OUTSIDE", "block, exit or resume")),
+        };
+        let together = match bytes(c"TRUECHIMER_GROUP_TOGETHER").map(|text| number(text, 10)) {
+            None => Together::All,
+            Some(Some(count @ 1..=254)) => Together::Count(count as u8),
+            Some(_) => return Err(("TRUECHIMER_GROUP_TOGETHER", "a number from 1 to 254")),
         };
         let patience_ns = match bytes(c"TRUECHIMER_GROUP_PATIENCE") {
             None => None,
@@ -165,6 +174,7 @@ impl<'a> Settings<'a> {
                 reads,
                 monotonic,
                 outside,
+                together,
                 patience_ns,
                 quiet,
                 mode,
@@ -249,6 +259,7 @@ mod tests {
                 SOCKET,
                 (c"TRUECHIMER_GROUP_MONOTONIC", c"1"),
                 (c"TRUECHIMER_GROUP_OUTSIDE", c"exit"),
+                (c"TRUECHIMER_GROUP_TOGETHER", c"3"),
                 (c"TRUECHIMER_GROUP_PATIENCE", c"1500"),
                 (c"TRUECHIMER_GROUP_QUIET", c"1"),
                 (c"TRUECHIMER_GROUP_MODE", c"semi-active"),
@@ -264,6 +275,7 @@ mod tests {
             front: None,
             reads: Reads::Round,
             monotonic: true,
+            together: Together::Count(3),
             outside: Outside::Exit,
             patience_ns: Some(1_500_000_000),
             quiet: true,
@@ -282,6 +294,8 @@ mod tests {
             (c"TRUECHIMER_GROUP_READS", c"rounds"),
             (c"TRUECHIMER_GROUP_MONOTONIC", c"yes"),
             (c"TRUECHIMER_GROUP_OUTSIDE", c"wait"),
+            (c"TRUECHIMER_GROUP_TOGETHER", c"0"),
+            (c"TRUECHIMER_GROUP_TOGETHER", c"255"),
             (c"TRUECHIMER_GROUP_PATIENCE", c"1.5"),
             (c"TRUECHIMER_GROUP_PATIENCE", c"99999999999999999999"),
             (c"TRUECHIMER_GROUP_QUIET", c"yes"),

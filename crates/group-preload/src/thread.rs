@@ -79,12 +79,9 @@ impl Here {
         Thread(self.number.get())
     }
 
-    /// The number for reads that are that deep inside others.
-    pub fn number_at(&self, depth: usize) -> Thread {
-        match depth.checked_sub(1) {
-            None => self.number(),
-            Some(nth) => lineage::child(self.number(), nth as u64, Kind::Signal),
-        }
+    /// What is hashed into the number of reads that are that deep inside others (from 1).
+    pub fn inside(&self, depth: usize) -> u64 {
+        lineage::child(self.number(), depth as u64 - 1, Kind::Signal).0
     }
 
     /// This thread was given a number at its birth.
@@ -214,8 +211,7 @@ mod tests {
         one.next_thread();
         one.take_thread_back();
         assert_eq!(one.next_thread(), other.next_thread());
-        assert_ne!(one.number_at(1), one.number_at(2));
-        assert_eq!(one.number_at(0), Thread(16));
+        assert_ne!(one.inside(1), one.inside(2));
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl Engine {
                 self.installing = true;
                 self.act(Action::InstallCheckpoint { data, position });
             }
-            None => self.threads.skip(),
+            None => self.go_on_here(),
         }
         // Not those that were heard here: somebody's request may not have come here.
         self.place.joins = transfer.joins.into_iter().collect();
@@ -198,7 +198,7 @@ impl Engine {
         if checkpoint {
             self.threads.caught_up();
         } else {
-            self.threads.skip();
+            self.go_on_here();
         }
         self.go_live();
         if again && self.group.mode == Mode::Passive && !self.is_first() {
@@ -233,6 +233,7 @@ impl Engine {
         self.threads.wait_anew(self.now.physical, false);
         self.enter(Phase::Live);
         self.outbox.report_anew();
+        self.start.tell_anew();
         self.check_commits();
         self.leave_if_outnumbered();
         if self.phase == Phase::Live && !self.place.admits() {

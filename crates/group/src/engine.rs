@@ -12,6 +12,7 @@ use crate::message::Kept;
 use crate::outgoing::Outbox;
 use crate::settings::{self, Group, Own, SettingsError};
 use crate::stagger::Stagger;
+use crate::starts::Start;
 use crate::state::State;
 use crate::status::RECENT;
 use crate::threads::{Local, Pending, Threads};
@@ -55,6 +56,8 @@ pub struct Engine {
     pub(crate) installing: bool,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) stagger: Stagger,
+    /// How the program here began.
+    pub(crate) start: Start,
     pub(crate) counts: Counts,
 }
 
@@ -121,6 +124,7 @@ impl Engine {
             installing: false,
             actions: VecDeque::new(),
             stagger: Stagger::default(),
+            start: Start::default(),
             counts: Counts::default(),
             group,
             own,
@@ -139,6 +143,8 @@ impl Engine {
             Event::Configuration { members, lost } => self.configuration(members, lost),
             Event::Quorum { quorate } => self.quorum(quorate),
             Event::Checkpoint { join, data, position } => self.checkpoint(join, data, position),
+            Event::Start { together } => self.start(together),
+            Event::End => self.end(),
             Event::Installed => self.installed(),
             Event::Restarted => self.restarted(),
             Event::Timer => {}

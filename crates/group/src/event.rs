@@ -65,6 +65,17 @@ pub enum Event<'a> {
         /// How many rounds each thread has read at that point.
         position: &'a [(Thread, Round)],
     },
+    /// A program starts here, as one of a service's replicas. It has its first value when it
+    /// [begins](Action::Begun): its reads wait until then. Where no program's start is ever told,
+    /// whatever reads is taken to be there since the group began.
+    Start {
+        /// With how many in all (itself counted, at most all members) it is to begin; 0: with all
+        /// live members, or with as many as have started in time
+        /// ([`gather_ns`](crate::Own::gather_ns)).
+        together: u8,
+    },
+    /// The program here has ended.
+    End,
     /// The program here has taken over the checkpoint of [`Action::InstallCheckpoint`].
     Installed,
     /// A new program starts here without a checkpoint: its threads go on where the group's are.
@@ -146,6 +157,14 @@ pub enum Action {
         data: Vec<u8>,
         /// How many rounds each thread had read at that point.
         position: Vec<(Thread, Round)>,
+    },
+    /// The program that [started](Event::Start) here begins, at the same place of the stream as
+    /// those that started with it: its rounds are those that are agreed on from here on, the same
+    /// at each of them, with values that are later than all of their starts.
+    Begun {
+        /// The members whose programs were running already, ascending: they have read rounds that
+        /// this one has not, and have a state that it lacks. Empty: it lacks nothing.
+        running: Vec<Member>,
     },
     /// Where this member stands has changed. After [`Phase::Outside`] the program here has missed
     /// part of the stream.

@@ -8,7 +8,7 @@ use crate::checkpoints::{Given, Taken};
 use crate::engine::Engine;
 use crate::event::{Action, Notice};
 use crate::message::{
-    Checkpoint, Join, Kept, MOST_MEMBERS, Part, Peer, Report, Standing, Transfer,
+    Checkpoint, Join, Kept, MOST_MEMBERS, Part, Peer, Report, Run, Standing, Transfer,
 };
 use crate::state::State;
 use crate::types::{Call, Member, Order, Phase, Thread};
@@ -224,6 +224,7 @@ impl Engine {
             gives: joined.join.checkpoint,
             suspect: false,
             report: None,
+            run: Run::default(),
         };
         self.place.joins.remove(&part.joiner);
         self.place.admitted.insert(part.joiner, (peer.incarnation, peer.number));

@@ -18,6 +18,7 @@ mod revival;
 mod rounds;
 mod settings;
 mod stagger;
+mod starts;
 mod state;
 mod status;
 mod steer;

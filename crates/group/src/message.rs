@@ -4,7 +4,7 @@ use crate::compared::Compared;
 use crate::joining::Joined;
 use crate::settings::Digest;
 use crate::steer::Steering;
-use crate::types::{Agreed, Bound, Call, Member, Point, Round, Thread, Utc};
+use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Round, Thread, Utc};
 
 /// The most entries of one message.
 pub(crate) const MOST_ENTRIES: usize = 1024;
@@ -82,6 +82,49 @@ pub(crate) enum Entry {
     Leave,
     /// A part of the state of the primary's program, for the backups' log to begin from.
     Checkpoint(Piece),
+    /// What becomes of the sender's program.
+    Program(Program),
+    /// Those that wait since this value of the group's clock wait no longer.
+    Begin(GroupTime),
+}
+
+/// What becomes of the sender's program.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Program {
+    /// How often its program has started or ended, in this life of the sender.
+    pub(crate) serial: u64,
+    /// How far it is.
+    pub(crate) stage: Stage,
+    /// With how many it wants to begin; 0: with all that are live.
+    pub(crate) together: u8,
+    /// The proposal that rides on it: no value of a program that starts here is older.
+    pub(crate) time: Time,
+}
+
+/// How far a member's program is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// There is none.
+    #[default]
+    None = 0,
+    /// It has started, and waits for the others.
+    Waits = 1,
+    /// It reads.
+    Runs = 2,
+}
+
+/// A live member's program, as all know it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Run {
+    /// As in [`Program`]; 0: nothing was said of it.
+    pub(crate) serial: u64,
+    /// How far it is.
+    pub(crate) stage: Stage,
+    /// As in [`Program`].
+    pub(crate) together: u8,
+    /// The value of the group's clock at its start.
+    pub(crate) since: GroupTime,
 }
 
 /// A part of a [`Checkpoint`] that the primary gives of its own accord.
@@ -312,6 +355,8 @@ pub(crate) struct Peer {
     pub(crate) suspect: bool,
     /// What it last reported.
     pub(crate) report: Option<Report>,
+    /// Its program.
+    pub(crate) run: Run,
 }
 
 /// A causal message that waits until the group's clock has reached its stamp (or until those before

@@ -12,7 +12,7 @@ use crate::types::{Call, Member, Mode, Phase, Point, Round, Thread};
 use crate::wire;
 
 /// A proposal or join that did not come back in this time is sent again, ns.
-const AGAIN_NS: i64 = 5_000_000_000;
+pub(crate) const AGAIN_NS: i64 = 5_000_000_000;
 /// The least time between two proposals for causal rounds, ns.
 const CAUSAL_AGAIN_NS: i64 = 10_000_000;
 /// A state that another has begun to send is taken over after this silence, ns.
@@ -140,6 +140,7 @@ impl Engine {
             self.report_clock(&mut entries);
             self.propose(time, &mut entries);
             self.propose_causal(time, &mut entries);
+            self.tell_of_program(time, &mut entries);
         }
         entries.extend(self.commits.ask(now, self.own.stagger_ns).map(Entry::Ask));
         self.send_messages(time, &mut entries);
@@ -237,7 +238,7 @@ impl Engine {
 
     /// When it is this member's turn to propose for an operation that waits or was given up.
     fn turn(&self, thread: Thread, pending: &Pending) -> Option<i64> {
-        if self.installing {
+        if self.installing || self.start.holds(thread) {
             return None;
         }
         let next = self.live()?.next(thread);
@@ -254,7 +255,7 @@ impl Engine {
         })
     }
 
-    fn staggered(&self, since: i64, rank: u64) -> i64 {
+    pub(crate) fn staggered(&self, since: i64, rank: u64) -> i64 {
         since.saturating_add_unsigned(self.own.stagger_ns.saturating_mul(rank))
     }
 
@@ -395,7 +396,13 @@ impl Engine {
         let turn = self.turns().map(|(_, turn)| turn).min();
         let at_once = at_once.then_some(now);
         let doubt = self.commits.doubt_due().filter(|_| replica);
-        let others = [at_once, self.report_due(), ask, doubt, parts, turn, self.causal_turn()];
-        others.into_iter().flatten().min()
+        let starts = if replica {
+            self.program_due().into_iter().chain(self.begin_due()).min()
+        } else {
+            None
+        };
+        let turns = [turn, self.causal_turn(), starts];
+        let others = [at_once, self.report_due(), ask, doubt, parts].into_iter().chain(turns);
+        others.flatten().min()
     }
 }

@@ -6,7 +6,7 @@ use crate::catching::Catching;
 use crate::engine::Engine;
 use crate::event::Notice;
 use crate::joining::Joined;
-use crate::message::Peer;
+use crate::message::{Peer, Run};
 use crate::state::State;
 use crate::types::{Member, Order, Phase, Point};
 use crate::view::View;
@@ -62,6 +62,7 @@ impl Engine {
                     gives: joined.join.checkpoint,
                     suspect: false,
                     report: joined.join.report,
+                    run: Run::default(),
                 };
                 Some((*member, peer))
             })
@@ -124,7 +125,11 @@ impl Engine {
         }
         let before = std::mem::replace(&mut state.live, peers);
         for (member, peer) in &mut state.live {
-            peer.since = before.get(member).map_or(0, |peer| peer.since);
+            let Some(before) = before.get(member) else { continue };
+            peer.since = before.since;
+            if peer.incarnation == before.incarnation {
+                peer.run = before.run;
+            }
         }
         state.begin_generation(generation.saturating_add(1));
         state.refresh(&self.group);

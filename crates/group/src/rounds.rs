@@ -85,6 +85,8 @@ impl Engine {
                 Entry::Ask(point) => self.asked(from, *point),
                 Entry::Leave => self.left(from),
                 Entry::Checkpoint(piece) => self.piece(from, message.point, piece),
+                Entry::Program(program) => self.program(from, program),
+                Entry::Begin(since) => self.begin_those_since(from, *since),
             }
         }
         self.serve();
@@ -148,7 +150,8 @@ impl Engine {
         };
         self.keep_ahead(decided.value);
         self.counts.won(value);
-        if thread >= Thread::FIRST && self.is_replica() && self.keeps(thread) {
+        let ours = self.keeps(thread) && !self.start.holds(thread);
+        if thread >= Thread::FIRST && self.is_replica() && ours {
             let buffer = self.own.buffer;
             if let Some(pending) = self.threads.take(thread, round, call, value, buffer) {
                 self.finish(Kept { thread, round: Round(round), call, value }, pending);

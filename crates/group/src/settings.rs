@@ -53,6 +53,9 @@ pub struct Own {
     pub stagger_ns: u64,
     /// The least time between two reports of its clock, ns (default and least 1 s).
     pub report_ns: u64,
+    /// How long a program that starts waits for those of the other live members, ns (default 1 s),
+    /// unless it says with how many it begins.
+    pub gather_ns: u64,
     /// Values kept for a thread or a program that is behind, in all (default 1 048 576).
     pub buffer: usize,
     /// What was durably kept of an earlier life: the group's clock was never ahead of this, ns.
@@ -174,6 +177,7 @@ impl Own {
             incarnation,
             stagger_ns: 400_000,
             report_ns: LEAST_REPORT_NS,
+            gather_ns: 1_000_000_000,
             buffer: 1 << 20,
             floor: None,
             checkpoints: false,
@@ -186,7 +190,8 @@ pub(crate) fn check(group: &Group, own: &Own) -> Result<(), SettingsError> {
     if own.member.0 == 0 {
         return Err(SettingsError::Member);
     }
-    if own.report_ns < LEAST_REPORT_NS || own.report_ns.max(own.stagger_ns) > LONGEST_NS {
+    let longest = own.report_ns.max(own.stagger_ns).max(own.gather_ns);
+    if own.report_ns < LEAST_REPORT_NS || longest > LONGEST_NS {
         return Err(SettingsError::Report);
     }
     Ok(())
@@ -235,7 +240,8 @@ impl fmt::Display for SettingsError {
             }
             SettingsError::Member => out.write_str("member: a number of 1 or more is needed"),
             SettingsError::Report => out.write_str(
-                "reports must be at least 1 s apart, and they and the stagger at most 100 000 s",
+                "reports must be at least 1 s apart, and they, the stagger and the time to gather in \
+                 at most 100 000 s",
             ),
         }
     }

@@ -7,6 +7,7 @@ mod joining;
 mod modes;
 mod paper;
 mod rounds;
+mod starts;
 mod threads;
 mod time;
 mod untold;

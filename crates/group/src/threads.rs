@@ -265,6 +265,34 @@ impl Threads {
         }
     }
 
+    /// The program begins here: nothing that was agreed on before is its. What it waits for it goes
+    /// on waiting for, and what it gave up is given up. Threads that are no program's go on.
+    pub(crate) fn begin(&mut self) {
+        let before = std::mem::take(self);
+        for (thread, mut local) in before.all {
+            if thread.is_programs() {
+                let Local { pending, ahead, .. } = local;
+                local = Local { pending, ahead, ..Local::default() };
+            }
+            self.kept += local.kept.len();
+            self.behind += usize::from(local.behind);
+            if local.pending.is_some() {
+                self.waiting.insert(thread);
+            }
+            self.all.insert(thread, local);
+            self.tidy(thread);
+        }
+    }
+
+    /// A program starts, or ends: nothing is left of the one before but threads that are no
+    /// program's.
+    pub(crate) fn clear(&mut self) {
+        for local in self.all.iter_mut().filter(|(thread, _)| thread.is_programs()) {
+            *local.1 = Local::default();
+        }
+        self.begin();
+    }
+
     /// The program starts from a checkpoint: it has read so many rounds; these values, ascending,
     /// come next, of what has been agreed on in `state`.
     pub(crate) fn install(

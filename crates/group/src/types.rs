@@ -12,6 +12,11 @@ pub struct Member(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Thread(pub u64);
 
+/// The highest 16 bits of a thread that is one member's alone, ...
+const APART: u64 = 0xffff << 48;
+/// ... and of one that members share though it is no program's.
+const SHARED: u64 = 0xfffe << 48;
+
 impl Thread {
     /// The rounds that are taken immediately before a checkpoint, for a member that joins.
     pub const JOIN: Thread = Thread(1);
@@ -21,17 +26,35 @@ impl Thread {
     pub const FIRST: Thread = Thread(16);
 
     /// The thread of one member alone, the `index`-th of the universe from 0: its rounds are the
-    /// group's, but no other member keeps their values. Below
-    /// [`LARGEST_UNIVERSE`](crate::LARGEST_UNIVERSE); the last numbers that there are, where one of
-    /// a program's threads is once in 2⁵⁶.
+    /// group's, but no other member keeps their values.
     #[must_use]
     pub const fn alone(index: u8) -> Thread {
-        Thread(u64::MAX - index as u64)
+        Thread::of_member(index, 0)
+    }
+
+    /// One more that is this member's alone; 40 bits of `hash` count.
+    #[must_use]
+    pub const fn of_member(index: u8, hash: u64) -> Thread {
+        Thread(APART | (index as u64) << 40 | (hash & ((1 << 40) - 1)))
+    }
+
+    /// The thread of readings that are no program's: those that come to it at the members, at
+    /// whatever times, get the same values one after the other. 48 bits of `hash` count.
+    #[must_use]
+    pub const fn shared(hash: u64) -> Thread {
+        Thread(SHARED | (hash & !APART))
+    }
+
+    /// Whether it belongs to a program, whose start and end are its own: it is neither a member's
+    /// [alone](Thread::alone) nor [shared](Thread::shared).
+    #[must_use]
+    pub const fn is_programs(self) -> bool {
+        self.0 & APART < SHARED
     }
 
     /// Which member's alone this is, if it is any's.
     pub(crate) fn owner(self) -> Option<usize> {
-        u8::try_from(u64::MAX - self.0).ok().map(usize::from)
+        (self.0 & APART == APART).then_some((self.0 >> 40 & 0xff) as usize)
     }
 }
 
@@ -47,7 +70,7 @@ impl fmt::Display for Thread {
 pub struct Round(pub u64);
 
 /// Group time: nanoseconds since 1970-01-01 00:00 UTC as POSIX counts them, without leap seconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct GroupTime(pub i64);
 
 /// Between which two moments true time (UTC, in the unit of [`GroupTime`]) was, when a member read

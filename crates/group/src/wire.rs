@@ -1,4 +1,4 @@
-//! The members' messages as bytes, version 3.
+//! The members' messages as bytes, version 4.
 //!
 //! All numbers are little-endian and of fixed length; a list or text has its length before it (4
 //! bytes), an option or a choice one byte that says which. What is written is read back the same,
@@ -23,8 +23,8 @@ use crate::event::LARGEST_PAYLOAD;
 use crate::joining::Joined;
 use crate::message::{
     Checkpoint, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD, MOST_HELD_BYTES,
-    MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Progress, Proposal, Report,
-    Snapshot, Standing, Time, Transfer, User,
+    MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Program, Progress,
+    Proposal, Report, Run, Snapshot, Stage, Standing, Time, Transfer, User,
 };
 use crate::state::NEVER;
 use crate::steer::Steering;
@@ -43,7 +43,7 @@ const MAGIC: &[u8; 4] = b"TCGR";
 pub(crate) const FARTHEST: u64 = 1 << 61;
 
 /// The version of the protocol that this is.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {
@@ -194,7 +194,13 @@ plain!(
     "steering that would turn time back"
 );
 plain!(Progress { next, at });
-plain!(Peer { member, incarnation, number, since, gives, suspect, report });
+plain!(Peer { member, incarnation, number, since, gives, suspect, report, run });
+plain!(Run { serial, stage, together, since });
+plain!(
+    Program { serial, stage, together, time },
+    |program| (1..FARTHEST).contains(&program.serial),
+    "a program that has started too often"
+);
 plain!(
     Held { from, token, stamp, payload },
     |held| held.payload.len() <= LARGEST_PAYLOAD,
@@ -282,6 +288,26 @@ impl Form for Call {
     }
 }
 
+impl Form for Stage {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Stage, Broken> {
+        Ok(match u8::take(from)? {
+            0 => Stage::None,
+            1 => Stage::Waits,
+            2 => Stage::Runs,
+            _ => return Err(Broken::Wrong("a program that is nowhere")),
+        })
+    }
+
+    #[cfg(test)]
+    fn any(random: &mut tests::Random) -> Stage {
+        Stage::take(&mut Reader::new(&[u8::any(random) % 3])).unwrap()
+    }
+}
+
 impl Form for Entry {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -293,6 +319,8 @@ impl Form for Entry {
             Entry::Ask(point) => kind(6, point, out),
             Entry::Leave => out.push(7),
             Entry::Checkpoint(piece) => kind(8, piece, out),
+            Entry::Program(program) => kind(9, program, out),
+            Entry::Begin(since) => kind(10, since, out),
         }
     }
 
@@ -306,13 +334,15 @@ impl Form for Entry {
             6 => Entry::Ask(Form::take(from)?),
             7 => Entry::Leave,
             8 => Entry::Checkpoint(Form::take(from)?),
+            9 => Entry::Program(Form::take(from)?),
+            10 => Entry::Begin(Form::take(from)?),
             _ => return Err(Broken::Wrong("an entry of no known kind")),
         })
     }
 
     #[cfg(test)]
     fn any(random: &mut tests::Random) -> Entry {
-        match random.number() % 8 {
+        match random.number() % 10 {
             0 => Entry::Propose(Form::any(random)),
             1 => Entry::User(Form::any(random)),
             2 => Entry::Join(Form::any(random)),
@@ -320,6 +350,8 @@ impl Form for Entry {
             4 => Entry::Report(Form::any(random)),
             5 => Entry::Ask(Form::any(random)),
             6 => Entry::Checkpoint(Form::any(random)),
+            7 => Entry::Program(Form::any(random)),
+            8 => Entry::Begin(Form::any(random)),
             _ => Entry::Leave,
         }
     }

@@ -105,6 +105,10 @@ pub struct Own {
     /// How long each further replica waits with its proposal [default: 400us]
     #[arg(long, value_name = "SPAN", value_parser = config::stagger, requires = "group")]
     pub stagger: Option<u64>,
+    /// How long a program that starts here waits for those of the other live members, unless it says
+    /// with how many it starts ('exec --together') [default: 1s]
+    #[arg(long, value_name = "SPAN", value_parser = config::gather, requires = "group")]
+    pub gather: Option<u64>,
     /// The least time between two reports of this member's clock [default: 1s]
     #[arg(long, value_name = "SPAN", value_parser = config::report_interval, requires = "group")]
     pub report_interval: Option<u64>,
@@ -194,8 +198,9 @@ impl Options {
         set(&mut group.horizon_ns, horizon);
         set(&mut group.lease_ns, lease);
         set(&mut group.causal_horizon_ns, causal_horizon);
-        let Own { local, stagger, report_interval, checkpoints, without_utc } = &self.own;
+        let Own { local, stagger, gather, report_interval, checkpoints, without_utc } = &self.own;
         set(&mut made.stagger_ns, stagger);
+        set(&mut made.gather_ns, gather);
         set(&mut made.report_ns, report_interval);
         made.checkpoints = *checkpoints;
         made.without_utc = *without_utc;

@@ -192,8 +192,7 @@ pub fn thread(name: &str) -> Thread {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    // Away from the group's own numbers and a program's first thread.
-    Thread(hash | 1 << 63)
+    Thread::shared(hash)
 }
 
 /// The groups that a directory has something of, by name.

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::Args;
 use truechimer_group::{Rejection, Thread};
 use truechimer_group_agent::{Report, config};
-use truechimer_group_client::link::{ReadError, Role};
+use truechimer_group_client::link::{ReadError, Role, Together};
 use truechimer_group_client::{Options as Attachment, Replica};
 use truechimer_time::Span;
 
@@ -78,6 +78,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let attachment = Attachment {
         role: if alone { Role::Program } else { Role::Reader },
         family: family.unwrap_or(0),
+        together: Together::Count(1),
         ..Attachment::default()
     };
     let replica =

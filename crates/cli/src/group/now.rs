@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use truechimer_group::{Agreed, Call, Member, Rejection, Thread};
 use truechimer_group_agent::config;
-use truechimer_group_client::link::{ReadError, Role};
+use truechimer_group_client::link::{ReadError, Role, Together};
 use truechimer_group_client::{Options as Attachment, Replica, Where};
 use truechimer_time::Span;
 
@@ -64,7 +64,12 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let report = ask::report(place)?;
     let family = report.programs.family.clone();
     let family = family.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
-    let attachment = Attachment { role: Role::Reader, family, ..Attachment::default() };
+    let attachment = Attachment {
+        role: Role::Reader,
+        family,
+        together: Together::Apart,
+        ..Attachment::default()
+    };
     let reader =
         Replica::attach_with(place, &attachment).map_err(|why| Failure::Said(why.to_string()))?;
     let member = place.member.unwrap_or(Member(0));

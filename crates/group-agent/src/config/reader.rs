@@ -43,6 +43,7 @@ const GROUP: &[&str] = &[
     "lease",
     "causal-horizon",
     "stagger",
+    "gather",
     "report-interval",
     "buffer",
     "checkpoints",
@@ -159,6 +160,9 @@ impl Reader<'_> {
                 }
                 "stagger" => {
                     set(&mut made.stagger_ns, self.text_of("stagger", value, values::stagger));
+                }
+                "gather" => {
+                    set(&mut made.gather_ns, self.text_of("gather", value, values::gather));
                 }
                 "report-interval" => {
                     let read = self.text_of("report-interval", value, values::report_interval);

@@ -30,7 +30,7 @@ fn a_name_is_enough_and_everything_can_be_said() {
     let full = membership(
         "[[group]]\nname = \"a\"\nlocal = 2\nmode = \"passive\"\norder = \"published\"\n\
          rotate = true\nsteering-cap-ppm = 12.5\nsteering-time = \"2s\"\nhorizon = \"1s\"\n\
-         lease = \"5us\"\ncausal-horizon = \"3s\"\nstagger = \"1ms\"\n\
+         lease = \"5us\"\ncausal-horizon = \"3s\"\nstagger = \"1ms\"\ngather = \"2s\"\n\
          report-interval = \"2s\"\nbuffer = 2048\ncheckpoints = true\n",
     );
     let all = vec![Member(1), Member(2)];
@@ -38,7 +38,7 @@ fn a_name_is_enough_and_everything_can_be_said() {
     assert_eq!((full.group.mode, full.group.order), (Mode::Passive, Order::Published));
     assert_eq!(full.group.steering_cap_ppb, 12_500);
     assert_eq!((full.group.lease_ns, full.stagger_ns, full.buffer), (5_000, 1_000_000, 2_048));
-    assert!(full.checkpoints && full.group.rotate);
+    assert!(full.checkpoints && full.group.rotate && full.gather_ns == 2_000_000_000);
     let wider = membership("[[group]]\nlocal = 2\nname = \"a\"\nmembers = [5, 1, 2]");
     assert_eq!(wider.group.universe, [Member(1), Member(2), Member(5)], "only two are here");
     assert_eq!(wider.carrier, Carrier::Local(all));

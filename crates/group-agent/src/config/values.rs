@@ -124,6 +124,7 @@ spans! {
     lease: 0..=MS, "0 to 1ms", "What a message reserves for further reads, ns.";
     causal_horizon: 0..=HOUR, "0 to 3600s", "How far ahead another group's stamp may be, ns.";
     stagger: 0..=S, "0 to 1s", "How long each further replica waits with its proposal, ns.";
+    gather: 0..=60 * S, "0 to 60s", "How long a program that starts waits for the others, ns.";
     report_interval: S..=HOUR, "1s to 3600s", "The least time between two reports, ns.";
     system_clock: US..=HOUR, "1us to 3600s", "How far the system clock is from UTC at most, ns.";
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use truechimer_group::{Agreed, Mode, Order, Phase, Status};
+use truechimer_group_client::Began;
 use truechimer_group_client::link::Role;
 
 use super::Seat;
@@ -138,6 +139,13 @@ impl Seat {
             family: self.door.family().map(|family| format!("{family:016x}")),
             processes: self.door.processes().take(MOST_PROCESSES).map(process).collect(),
             missed: self.door.missed().is_some(),
+            began: match self.began {
+                Began::Unknown => "",
+                Began::Waits => "waits",
+                Began::Together => "together",
+                Began::Late => "late",
+            }
+            .to_owned(),
             attached: counts.attached,
             refused: counts.refused,
             cut_off: counts.cut_off,

@@ -22,6 +22,7 @@ const MEND: &str = "run `truechimer run` on the nodes, or start the agents with 
 
 /// What is asked of the engine.
 pub(super) enum Asked {
+    Start { together: u8 },
     Read { thread: Thread, call: Call },
     Abandon { thread: Thread },
     Multicast { token: u64, payload: Vec<u8>, stamp: Option<i64> },
@@ -30,6 +31,7 @@ pub(super) enum Asked {
 impl Asked {
     fn event(&self) -> Event<'_> {
         match self {
+            Asked::Start { together } => Event::Start { together: *together },
             Asked::Read { thread, call } => Event::Read { thread: *thread, call: *call },
             Asked::Abandon { thread } => Event::Abandon { thread: *thread },
             Asked::Multicast { token, payload, stamp } => {
@@ -41,7 +43,7 @@ impl Asked {
     fn bytes(&self) -> usize {
         match self {
             Asked::Multicast { payload, .. } => payload.len(),
-            Asked::Read { .. } | Asked::Abandon { .. } => 0,
+            Asked::Start { .. } | Asked::Read { .. } | Asked::Abandon { .. } => 0,
         }
     }
 
@@ -71,6 +73,11 @@ impl Gate {
 
     /// No reads wait any more.
     pub(super) fn forget_reads(&mut self) {
+        self.waiting.retain(|asked| asked.is_message() || matches!(asked, Asked::Start { .. }));
+    }
+
+    /// The program has ended: nothing that it asked waits any more.
+    pub(super) fn forget_program(&mut self) {
         self.waiting.retain(Asked::is_message);
     }
 
@@ -123,6 +130,8 @@ impl Seat {
                     |other| !matches!(other, Asked::Read { thread: it, .. } if *it == thread),
                 ),
                 Asked::Multicast { token, .. } => self.gate.refused.push(token),
+                // Its reads will bring it about.
+                Asked::Start { together } => self.together = Some(together),
             }
         }
     }

@@ -14,9 +14,10 @@ const MOST_COMMITS: usize = 1 << 16;
 impl Seat {
     pub(super) fn request(&mut self, request: Request, turn: &mut Turn<'_>) {
         match request {
-            Request::Attached { link, role, pid, uid, new } => {
+            Request::Attached { link, role, pid, uid, new, together } => {
                 if new {
                     self.missed.anew();
+                    self.start(together, turn);
                 }
                 if role == Role::Program {
                     self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
@@ -27,6 +28,9 @@ impl Seat {
                 }
             }
             Request::Detached { role, why, last, .. } => {
+                if last {
+                    self.end(turn.clocks);
+                }
                 if role == Role::Program && last {
                     self.speak(Level::Info, &format!("the program has gone: {why}"), turn);
                     if self.membership.checkpoints {
@@ -112,6 +116,7 @@ impl Seat {
         } else if outside == Outside::Fail && self.phase == Phase::Outside {
             self.door.complete(ticket, Err(Rejection::Outside));
         } else {
+            self.start_by_reading(thread, turn);
             self.reads.insert(thread, Waiting { ticket, call, outside });
             self.ask(Asked::Read { thread, call }, turn.clocks);
         }
@@ -204,6 +209,7 @@ impl Seat {
                 }
                 None => self.install = Some(Install { data, position }),
             },
+            Action::Begun { running } => self.begun(&running, turn),
             Action::Phase(phase) => self.enter(phase, turn),
             Action::Send(_) | Action::Keep { .. } | Action::Notice(_) => {}
         }

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use truechimer_group_client::link::{Outside, ReadError};
+use truechimer_group_client::link::{Outside, ReadError, Together};
 use truechimer_group_client::{
     Call, Event, Member, NextError, Options, Phase, Point, Rejection, Replica, Thread, ThreadClock,
     Where,
@@ -111,6 +111,7 @@ pub fn run(orders: &Orders) -> Result<(), Failure> {
     };
     let options = Options {
         outside: Outside::Fail,
+        together: Together::Count(1),
         wait_for_agent: Some(AGENT_PATIENCE),
         ..Options::default()
     };

@@ -11,7 +11,7 @@ use super::listener::Listener;
 use super::peer::{End, Peer, Shared};
 use super::{Counts, DoorError, LinkId, News, Request, Settings, Ticket};
 use crate::link::{Answer, Role, Welcome, WhyRefused};
-use crate::memory::{Closed, VERSION};
+use crate::memory::{Began, Closed, VERSION};
 use crate::message::{self, Hello};
 use crate::sys;
 
@@ -42,6 +42,8 @@ pub struct Door {
     /// How often a program has missed something here, and whether that is unsettled.
     gap: u64,
     unsettled: bool,
+    /// How the program began.
+    began: Began,
     counts: Counts,
     /// How often descriptors were opened for attachments.
     opened: u64,
@@ -76,6 +78,7 @@ impl Door {
             paused: false,
             gap: 0,
             unsettled: false,
+            began: Began::Unknown,
             counts: Counts::default(),
             opened: 0,
             later: Vec::new(),
@@ -223,6 +226,9 @@ impl Door {
                 self.unsettled &= !new;
                 if let Some(shared) = &peer.shared {
                     shared.memory.set_missed(self.gap, self.unsettled);
+                    self.began = if new { Began::Unknown } else { self.began };
+                    shared.memory.set_began(self.began);
+                    shared.memory.place.store(self.settings.place.into(), Relaxed);
                 }
                 let welcome = Welcome {
                     member: self.settings.member,
@@ -246,7 +252,8 @@ impl Door {
                     self.family = peer.family;
                 }
                 let (link, role, pid) = (peer.id, peer.role, peer.pid);
-                out.push(Request::Attached { link, role, pid, uid, new });
+                let together = hello.together;
+                out.push(Request::Attached { link, role, pid, uid, new, together });
                 self.peers.push(peer);
             }
             Err((why, process)) => {
@@ -358,6 +365,13 @@ impl Door {
 
     /// Answers a read. False if nobody waits for it any more.
     pub fn complete(&mut self, ticket: Ticket, result: Result<Answer, Rejection>) -> bool {
+        if self.began == Began::Late && result.is_ok() {
+            // One says so, to whoever started it: the first that reads.
+            self.began = Began::Together;
+            let others = self.peers.iter().filter(|peer| peer.id != ticket.link);
+            let others = others.filter_map(|peer| peer.shared.as_ref());
+            others.for_each(|shared| shared.memory.set_began(Began::Together));
+        }
         let peer = self.peers.iter_mut().find(|peer| peer.id == ticket.link);
         let found = peer.is_some_and(|peer| peer.complete(ticket, &result));
         self.counts.answers += u64::from(found);
@@ -420,6 +434,13 @@ impl Door {
         self.gap += 1;
         self.mark(true);
         self.gap
+    }
+
+    /// How the program here has begun. That it was [late](Began::Late) is said by that of its
+    /// attachments that reads first, and not by the others from then on.
+    pub fn began(&mut self, began: Began) {
+        self.began = began;
+        self.boards().for_each(|shared| shared.memory.set_began(began));
     }
 
     /// The program knows of the last gap.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use truechimer_group::{Call, Member, Mode, Order, Point, Round, Thread};
 
-use crate::link::{Outside, Role};
+use crate::link::{Outside, Role, Together};
 pub use crate::message::News;
 pub use door::Door;
 pub use listener::DoorError;
@@ -35,6 +35,8 @@ pub struct Settings {
     pub group: String,
     /// Which member this is.
     pub member: Member,
+    /// Which of the group's members that is, from 0, for programs to know; none of them: any.
+    pub place: u8,
     /// The group's mode, for programs to know.
     pub mode: Mode,
     /// The group's order, for programs to know.
@@ -61,6 +63,7 @@ impl Settings {
             directory,
             group: group.into(),
             member,
+            place: 0,
             mode: Mode::Active,
             order: Order::Monotone,
             permissions: 0o600,
@@ -108,6 +111,8 @@ pub enum Request {
         uid: u32,
         /// Whether it is of a family that was not there before: a new program.
         new: bool,
+        /// With whom that starts.
+        together: Together,
     },
     /// It is gone, or was cut off. Its reads are void: an abandonment comes for each before this.
     Detached {

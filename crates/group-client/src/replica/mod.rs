@@ -18,8 +18,10 @@ use truechimer_group::{
 };
 
 use crate::lineage::{FIRST, MESSAGES};
-use crate::link::{Address, Answer, As, How, Link, Outside, ReadError, Refused, Role, SPIN};
-use crate::memory::Closed;
+use crate::link::{
+    Address, Answer, As, How, Link, Outside, ReadError, Refused, Role, SPIN, Together,
+};
+use crate::memory::{Began, Closed};
 use crate::message::{MOST_THREADS, News, ToAgent};
 use crate::place::valid_group;
 use crate::sys;
@@ -39,6 +41,8 @@ pub struct Options {
     pub role: Role,
     /// To which family of processes one belongs ([`Replica::family`] of the first; 0: a new one).
     pub family: u64,
+    /// With whom this program starts, if nobody of its family is attached yet.
+    pub together: Together,
     /// What happens to reads while the member is outside the primary component.
     pub outside: Outside,
     /// What happens to reads when the agent goes.
@@ -198,7 +202,8 @@ impl Shared {
                 if !Arc::ptr_eq(&current, old) {
                     return Some(Some(()));
                 }
-                let as_ = As { role: self.options.role, family: old.welcome().family };
+                let Options { role, together, .. } = self.options;
+                let as_ = As { role, family: old.welcome().family, together };
                 match Link::attach(&self.address, as_) {
                     Ok(link) => {
                         *current = Arc::new(link);
@@ -297,7 +302,8 @@ impl Replica {
             let why = Refused::Malformed;
             return Err(AttachError::Refused { path, why });
         }
-        let as_ = As { role: options.role, family: options.family };
+        let &Options { role, family, together, .. } = options;
+        let as_ = As { role, family, together };
         let link = Link::attach(&address, as_)
             .map_err(|why| AttachError::Refused { path: path.clone(), why })?;
         let link = Arc::new(link);
@@ -325,6 +331,13 @@ impl Replica {
         let welcome = self.shared.link().welcome();
         let crate::link::Welcome { member, family, mode, order } = welcome;
         Attached { member, family, mode, order }
+    }
+
+    /// How this program began, among those of the other members. One that began [late](Began::Late) lacks the state that the others have by what
+    /// they have read before: its reads are theirs from then on, if it does what they do.
+    #[must_use]
+    pub fn began(&self) -> Began {
+        self.shared.link().began()
     }
 
     /// The family of processes, for children that attach by themselves.

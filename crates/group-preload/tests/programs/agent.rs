@@ -83,6 +83,7 @@ impl Agent {
     pub fn start(directory: PathBuf, member: u32, agreement: Arc<Mutex<Agreement>>) -> Agent {
         let mut settings = Settings::new(directory, "test", Member(member));
         settings.links = 256;
+        settings.place = member as u8 - 1;
         let door = Door::open(settings).expect("a door");
         let socket = door.path().to_owned();
         let shared = Arc::new(Shared::default());

@@ -1,5 +1,9 @@
 //! Reads in signal handlers, inside reads and out of them.
 
+use std::io::Write;
+use std::process::Stdio;
+
+use truechimer_group_client::Thread;
 use truechimer_group_client::lineage::{self, Kind};
 
 use crate::agent::lock;
@@ -49,7 +53,72 @@ int main(void) {{
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1 1", "{output:?}");
     let threads = lock(&stage.agreement).threads();
     assert_eq!(threads.len(), 2);
-    assert!(threads.contains_key(&lineage::child(lineage::FIRST, 0, Kind::Signal)), "{threads:?}");
+    assert!(threads.contains_key(&inside(0)), "{threads:?}");
+}
+
+/// The thread of what interrupts reads of the first thread of that member's program.
+fn inside(place: u8) -> Thread {
+    Thread::of_member(place, lineage::child(lineage::FIRST, 0, Kind::Signal).0)
+}
+
+/// Signals come at other moments at each replica. One has interrupted three reads; when the other
+/// interrupts its first, it must not read what the first had then, which is older than what it has
+/// read itself since.
+#[test]
+fn what_interrupts_a_read_never_sees_time_go_back() {
+    let source = format!(
+        "{HEAD}
+static volatile long long inner;
+static long long ns(void) {{
+    struct timespec t; clock_gettime(CLOCK_REALTIME, &t); return t.tv_sec * 1000000000LL + t.tv_nsec;
+}}
+static void handler(int _) {{ (void)_; inner = ns(); }}
+int main(void) {{
+    signal(SIGUSR1, handler);
+    long long last = 0; char line;
+    while (read(0, &line, 1) == 1) {{
+        inner = 0;
+        long long outer = ns();
+        printf(\"%d%d \", outer > last, !inner || inner > last);
+        fflush(stdout);
+        last = outer;
+    }}
+    return 0;
+}}"
+    );
+    let stage = Stage::new(2);
+    let Some(program) = stage.compiled(&source, &[]) else { return };
+    let start = |member| stage.command_at(member, &program).stdin(Stdio::piped()).spawn().unwrap();
+    let mut children = [start(0), start(1)];
+    let mut read = |member: usize, interrupted: bool| {
+        let agent = &stage.agents[member];
+        agent.hold(true);
+        children[member].stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        until("it reads", || agent.waiting() == 1);
+        if interrupted {
+            signal(children[member].id(), libc::SIGUSR1);
+            until("it reads inside", || agent.waiting() == 2);
+        }
+        agent.hold(false);
+        until("it has read", || agent.waiting() == 0);
+    };
+    for _ in 0..3 {
+        read(0, true);
+    }
+    for _ in 0..3 {
+        read(1, false);
+    }
+    for _ in 0..3 {
+        read(1, true);
+    }
+    for (mut child, seen) in children.into_iter().zip(["11 11 11 ", "11 11 11 11 11 11 "]) {
+        drop(child.stdin.take());
+        assert_eq!(String::from_utf8_lossy(&wait(child).stdout), seen);
+    }
+    // And their rounds are the same, whatever was interrupted.
+    let threads = lock(&stage.agreement).threads();
+    assert_eq!(threads[&lineage::FIRST], 6);
+    assert_eq!((threads[&inside(0)], threads[&inside(1)]), (3, 3));
 }
 
 #[test]

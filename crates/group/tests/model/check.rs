@@ -19,6 +19,8 @@ pub enum Violation {
     CrossThread(String),
     /// A replica without a majority advanced.
     Minority(String),
+    /// A program that starts got what was read before, or begins elsewhere than those with it.
+    Stale(String),
     /// A value that nobody waited for, a second one, or a broken message.
     Stray(String),
     /// Operations did not end though a majority lived.
@@ -59,6 +61,10 @@ pub struct History {
     leases: Vec<BTreeMap<Place, (i64, i64)>>,
     /// By node, for each message: what its program had got with it, if that can be known.
     logs: Vec<BTreeMap<Place, u64>>,
+    /// By node: the newest time that any program had when its own started.
+    starts: Vec<Option<i64>>,
+    /// Where programs have begun, and how many rounds of each thread had been decided there.
+    begun: BTreeMap<Point, Vec<u64>>,
     stood: usize,
     /// The newest time that stood when the rounds were gone.
     top: Option<i64>,
@@ -76,6 +82,8 @@ impl History {
             committed: BTreeSet::new(),
             leases: vec![BTreeMap::new(); case.nodes],
             logs: vec![BTreeMap::new(); case.nodes],
+            starts: vec![None; case.nodes],
+            begun: BTreeMap::new(),
             stood: 0,
             top: None,
         }
@@ -111,6 +119,25 @@ impl History {
         self.logs[node].clear();
     }
 
+    /// A program starts there: nothing that any program has got by now may come to it.
+    pub fn start(&mut self, node: usize) {
+        let all = self.got.iter().flat_map(BTreeMap::values).chain(self.settled.values());
+        self.starts[node] = all.map(|value| value.time.0).max();
+        self.leave(node);
+    }
+
+    /// It begins, at this place and with these rounds: as all do that begin there.
+    pub fn begins(&mut self, node: usize, at: Point, next: Vec<u64>) -> Result<(), Violation> {
+        let first = self.begun.entry(at).or_insert_with(|| next.clone());
+        if *first == next {
+            return Ok(());
+        }
+        Err(Violation::Stale(format!(
+            "node {} begins at {at:?} with {next:?}, not {first:?}",
+            node + 1
+        )))
+    }
+
     /// Members without memory have made a majority: the rounds that others had may be gone, and
     /// only time must not go back.
     pub fn weaken(&mut self) {
@@ -118,6 +145,7 @@ impl History {
         self.top = self.top.max(newest);
         self.settled.clear();
         self.committed.clear();
+        self.begun.clear();
     }
 
     /// All have come in anew, as their streams differed: what a majority had is known to stand only
@@ -126,6 +154,7 @@ impl History {
         let newest = self.settled.values().map(|value| value.time.0).max();
         self.top = self.top.max(newest);
         self.settled.retain(|place, _| self.committed.contains(place));
+        self.begun.clear();
     }
 
     pub fn returned(
@@ -153,6 +182,9 @@ impl History {
                     node + 1
                 )));
             }
+        }
+        if self.starts[node].is_some_and(|start| value.time.0 <= start) {
+            return Err(Violation::Stale(format!("node {} got {value:?}", node + 1)));
         }
         self.got(node, excluded, Place::Round(thread, round), value)
     }

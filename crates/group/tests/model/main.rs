@@ -219,6 +219,18 @@ fn replies_wait_for_a_majority() {
     holds("commit", one(), budget, ALL, LIMIT);
 }
 
+/// Programs start at any moment, at any member, after or in place of others.
+fn starts(starts: u8) -> Budget {
+    Budget { rounds: 1, reads: Some(1), starts, ..Budget::NONE }
+}
+
+#[test]
+fn programs_that_start_at_any_moment() {
+    holds("starts", Case { starts: true, ..ranked() }, starts(3), ALL, LIMIT);
+    let crash = Budget { crashes: 1, ..starts(1) };
+    holds("a start and a crash", Case { starts: true, ..ranked() }, crash, ALL, LIMIT);
+}
+
 #[test]
 fn a_primary_that_dies() {
     for mode in [Mode::SemiActive, Mode::Passive] {
@@ -339,6 +351,12 @@ mod longer {
         let budget = Budget { rounds: 2, crashes: 1, ..Budget::NONE };
         let case = Case { stagger_ns: 1000, ..case };
         holds("forgotten, with a crash", case, budget, ALL, LIMIT);
+    }
+
+    #[test]
+    fn programs_that_start_at_any_moment() {
+        let crash = Budget { crashes: 1, ..starts(2) };
+        holds("starts and crash", Case { starts: true, ..ranked() }, crash, ALL, LIMIT);
     }
 
     #[test]

@@ -34,6 +34,7 @@ impl Run {
             early_timers: 0,
             multicasts: 0,
             commits: 0,
+            starts: 0,
         };
         let all: Vec<usize> = (0..case.nodes).collect();
         let world = World::formed(&Rc::new(case), many, &all)
@@ -69,6 +70,9 @@ impl Run {
             let node = self.below(nodes);
             return self.world.take(Step::Give { node });
         }
+        if self.world.case.starts && self.below(30) == 0 {
+            return self.program();
+        }
         self.world.budget.multicasts = u8::from(self.below(8) == 0);
         self.world.budget.commits = u8::from(self.below(8) == 0);
         let mut steps = self.world.all();
@@ -90,6 +94,22 @@ impl Run {
         let outcome = self.world.take(step);
         self.world.budget.early_timers = 0;
         outcome
+    }
+
+    /// A program starts or ends somewhere.
+    fn program(&mut self) -> Result<(), Violation> {
+        let node = self.below(self.world.nodes.len());
+        let here = &self.world.nodes[node];
+        let there = here.program;
+        if !here.live || !self.world.case.counts(node) {
+            return Ok(());
+        }
+        let step = match self.below(4) {
+            0 if there => Step::End { node },
+            // One that waits for more than come would wait for ever.
+            together => Step::Start { node, together: u8::from(together == 1) },
+        };
+        self.take(step)
     }
 
     /// A message that another group's clock has stamped: mostly a little ahead, now and then by
@@ -245,6 +265,8 @@ fn case(seed: u64) -> Case {
     case.report_ns = 1_000_000_000;
     case.utc = seed % 6 != 5;
     case.checkpoints = seed % 9 > 5;
+    // Where only the first proposes, all wait for it while it has no program.
+    case.starts = seed.is_multiple_of(2) && !case.checkpoints && case.group.mode == Mode::Active;
     case
 }
 

@@ -53,6 +53,8 @@ pub struct Budget {
     pub early_timers: u8,
     pub multicasts: u8,
     pub commits: u8,
+    /// Programs that start, in place of the one that is there; none is there before.
+    pub starts: u8,
 }
 
 impl Budget {
@@ -69,6 +71,7 @@ impl Budget {
         early_timers: 0,
         multicasts: 0,
         commits: 0,
+        starts: 0,
     };
 }
 
@@ -85,6 +88,8 @@ pub struct Case {
     pub mutation: Option<Mutation>,
     /// Whether programs give and take checkpoints.
     pub checkpoints: bool,
+    /// Whether programs start and end; else each is there as long as its agent.
+    pub starts: bool,
     /// Whether the clocks move on at all from one read to the next. Where they do not, proposals
     /// collide, and many ways come to the same state.
     pub tick: i64,
@@ -105,6 +110,7 @@ impl Case {
             utc: true,
             mutation: None,
             checkpoints: false,
+            starts: false,
             tick: 0,
             across: false,
         }
@@ -129,6 +135,10 @@ impl Case {
 /// One step from a state to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
+    /// A program starts, in place of what is there, and is to begin with so many.
+    Start { node: usize, together: u8 },
+    /// The program ends.
+    End { node: usize },
     /// A thread reads the clock.
     Read { node: usize, thread: u64 },
     /// A program sends a message into the order.
@@ -228,6 +238,8 @@ pub struct Node {
     /// checkpoints it started, got; and a digest of them.
     messages: Vec<u64>,
     log: u64,
+    /// Whether there is a program.
+    pub program: bool,
     /// Its program started from a checkpoint when it was last let in.
     installed: bool,
     committing: BTreeMap<u64, Agreed>,
@@ -300,6 +312,7 @@ impl World {
             doubts: false,
             messages: Vec::new(),
             log: 0,
+            program: false,
             installed: false,
             committing: BTreeMap::new(),
             mutated: true,
@@ -345,6 +358,7 @@ impl World {
             buffer: 64,
             floor,
             checkpoints: self.case.checkpoints,
+            gather_ns: 10_000,
             ..Own::new(Member(node as u32 + 1), here.life)
         };
         let engine = Engine::new(self.case.group.clone(), own)
@@ -359,8 +373,12 @@ impl World {
         here.installed = false;
         here.committing.clear();
         here.sending.clear();
-        self.network.attach(node);
+        here.program = !self.case.starts;
         let quorate = !here.doubts;
+        self.network.attach(node);
+        if self.case.starts {
+            self.handle(node, Event::End)?;
+        }
         self.handle(node, Event::Quorum { quorate })
     }
 
@@ -487,6 +505,25 @@ impl World {
         self.settle_by(&mut Prints::default()).map(|_| ())
     }
 
+    /// Programs start at all that are live, at once, and read: the same.
+    fn start_all(&mut self) -> Outcome {
+        let live = |node: &usize| {
+            let here = &self.nodes[*node];
+            let may = here.live && !here.excluded && !here.doubts;
+            may && self.case.counts(*node) && !self.is_alone(*node)
+        };
+        let live: Vec<usize> = (0..self.nodes.len()).filter(live).collect();
+        for &node in &live {
+            self.take(Step::Start { node, together: 0 })?;
+        }
+        for thread in 0..self.case.threads {
+            for &node in &live {
+                self.take(Step::Read { node, thread })?;
+            }
+        }
+        self.settle()
+    }
+
     /// The same, no farther than to a state from where it is known to come to its end; notes those
     /// that it has come through. Whether it came to an end that was not known.
     pub fn settle_by(&mut self, known: &mut Prints) -> Result<bool, Violation> {
@@ -570,12 +607,13 @@ impl World {
             let reads = |world: &World, node: usize| {
                 let here = &world.nodes[node];
                 let counts = !here.excluded || whole;
-                let may = here.live && counts && !here.doubts && !world.is_alone(node);
+                let may =
+                    here.live && here.program && counts && !here.doubts && !world.is_alone(node);
                 here.callers.get(thread as usize).filter(|_| may).map(|caller| caller.read)
             };
             let Some(last) = (0..self.nodes.len()).filter_map(|node| reads(self, node)).max()
             else {
-                return Ok(());
+                continue;
             };
             for round in 0..=last {
                 for node in 0..self.nodes.len() {
@@ -588,6 +626,9 @@ impl World {
         }
         if whole && self.budget.slow {
             self.wait(FINDS_OUT_NS)?;
+        }
+        if self.case.starts {
+            self.start_all()?;
         }
         if whole {
             self.nodes.iter_mut().for_each(|node| node.excluded = false);

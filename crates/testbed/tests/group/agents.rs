@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use truechimer_group::{Call, Member, Thread};
 use truechimer_group_agent::Report;
 use truechimer_group_client::link::ReadError;
-use truechimer_group_client::{Options, Replica, Watcher, Where};
+use truechimer_group_client::{Began, Options, Replica, Watcher, Where};
 use truechimer_testbed::binary;
 use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::ring::Ring;
@@ -157,10 +157,12 @@ impl Agent {
     }
 }
 
-/// Says that this program starts without a checkpoint, and waits until that is known.
+/// Says that this program starts without a checkpoint, and waits until that is known and it has
+/// begun.
 pub fn restarted(replica: &Replica) {
     replica.restarted().unwrap();
     replica.status(PATIENCE).unwrap().expect("in time");
+    until("it begins", || replica.began() != Began::Waits);
 }
 
 /// One reading; none if there is no value in that time.

@@ -1,14 +1,17 @@
 //! Unmodified programs under `group exec`, with real agents: every read of the clock is a round.
 
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use truechimer_group_agent::Report;
+use truechimer_group_client::{Member, Watcher, Where};
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::process::{Process, command};
 use truechimer_testbed::ring::{Ring, Settings};
 use truechimer_testbed::{binary, temp};
 
-use crate::agents::{Agent, GROUP, until};
+use crate::agents::{Agent, GROUP, PATIENCE, until};
 
 /// Its threads answer requests by the time.
 const SERVICE: &str = "
@@ -94,6 +97,155 @@ fn and_over_a_ring() {
     });
     assert!(with[0].len() > 1000 && with[0] == with[1] && with[0] == with[2], "{with:#?}");
     drop(agents);
+}
+
+/// Says the time, ns since 1970, as often as it gets a line.
+const CLOCK: &str = "
+import sys, time
+for line in sys.stdin: print(time.time_ns(), flush=True)
+";
+
+/// A program under `exec` that says the time when it is asked.
+struct Clock {
+    child: Child,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Clock {
+    fn start(mut exec: Command) -> Clock {
+        exec.args(["--", "python3", "-c", CLOCK]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = exec.spawn().expect("it starts");
+        let answers = BufReader::new(child.stdout.take().unwrap()).lines();
+        Clock { child, answers }
+    }
+
+    fn ask(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"?\n").unwrap();
+    }
+
+    fn answer(&mut self) -> i64 {
+        self.answers.next().expect("it lives").unwrap().parse().expect("a time")
+    }
+
+    fn read(&mut self) -> i64 {
+        self.ask();
+        self.answer()
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Each of them reads once: the value, the same at all.
+fn same(clocks: &mut [Clock]) -> i64 {
+    clocks.iter_mut().for_each(Clock::ask);
+    let values: Vec<i64> = clocks.iter_mut().map(Clock::answer).collect();
+    assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+    values[0]
+}
+
+/// Programs are equal and read what is true now, after any uneven history. `exec` is the command
+/// for a member; `report` what a member's agent says.
+fn uneven_histories(exec: impl Fn(u32) -> Command, report: impl Fn(u32) -> Report) {
+    let start = |member, together| {
+        until("no program is there", || report(member).programs.family.is_none());
+        let mut exec = exec(member);
+        exec.args(["--together", together]);
+        exec
+    };
+    let all = || (1..=3).map(|member| Clock::start(start(member, "3"))).collect::<Vec<Clock>>();
+    let last = || (1..=3).filter_map(|it| report(it).last).map(|it| it.time_ns).max().unwrap_or(0);
+    let together = || {
+        let before = last();
+        let mut clocks = all();
+        let value = same(&mut clocks);
+        assert!(value > before, "older than their start: {value}, {before}");
+        clocks
+    };
+    // Three alone at one member, then all at once.
+    for _ in 0..3 {
+        let before = last();
+        let mut clock = Clock::start(start(1, "1"));
+        let value = clock.read();
+        assert!(value > before, "older than its start: {value}, {before}");
+        clock.kill();
+    }
+    let mut clocks = together();
+    // They are not equally far when all are killed, and started again.
+    for clock in [1, 1, 2] {
+        clocks[clock].read();
+    }
+    clocks.drain(..).for_each(Clock::kill);
+    let mut clocks = together();
+    for _ in 0..3 {
+        same(&mut clocks);
+    }
+    // One is started again beside the others: it reads what is true now, and says what it lacks.
+    clocks.pop().map(Clock::kill);
+    let before = same(&mut clocks);
+    let mut late = start(3, "1");
+    late.stderr(Stdio::piped());
+    clocks.push(Clock::start(late));
+    assert!(clocks[2].read() > before);
+    assert_eq!(report(3).programs.began, "late");
+    let mut errors = clocks[2].child.stderr.take().unwrap();
+    clocks.drain(..).for_each(Clock::kill);
+    let mut said = String::new();
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(said.matches("needs their state").count(), 1, "{said}");
+}
+
+#[test]
+fn programs_that_start_together_are_equal_whatever_one_has_read_alone() {
+    let Some(()) = or_skip(python()) else { return };
+    let (dir, _agent) = local();
+    let command = |member: u32| {
+        let mut exec = command(binary::truechimer());
+        exec.args(["group", "exec", "--group", GROUP, "--member", &member.to_string()]);
+        exec.arg("--directory").arg(dir.path());
+        exec
+    };
+    let report = |member| {
+        let place = Where {
+            directory: Some(dir.path().to_owned()),
+            member: Some(Member(member)),
+            ..Where::group(GROUP)
+        };
+        let text = Watcher::attach(&place).unwrap().status(PATIENCE).unwrap();
+        Report::from_json(&text.expect("the agent answers")).unwrap()
+    };
+    uneven_histories(command, report);
+}
+
+#[test]
+fn and_so_they_are_on_a_ring() {
+    let Some(()) = or_skip(python()) else { return };
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let agents = Agent::at_all(&ring);
+    let directory = ring.dir().join("agents");
+    let command = |node: u32| {
+        let mut exec = ring.command(node, binary::truechimer());
+        exec.args(["group", "exec", "--group", GROUP, "--member", &node.to_string()]);
+        exec.arg("--directory").arg(&directory);
+        exec
+    };
+    uneven_histories(command, |node| agents[node as usize - 1].report());
+}
+
+/// Without a word about how many: all that are live, or after a second those that are there.
+#[test]
+fn a_program_does_not_wait_for_ever_for_the_others() {
+    let (dir, _agent) = local();
+    let date = ["date", "+%s%N"];
+    let value =
+        |text: &str| text.trim().parse::<i64>().unwrap_or_else(|why| panic!("{why}: {text}"));
+    let alone = exec(dir.path(), 2, &[], &date);
+    assert!(alone.status.success(), "{alone:?}");
+    let values = answers(|member| exec(dir.path(), member, &["--together", "3"], &date));
+    assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+    assert!(value(&values[0]) > value(&text(&alone.stdout)));
 }
 
 #[test]

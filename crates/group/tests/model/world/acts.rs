@@ -94,6 +94,7 @@ impl World {
                 }
                 here.floor = Some(floor);
             }
+            Action::Begun { .. } => self.begun(node, excluded)?,
             Action::Phase(phase) => self.phase(node, phase)?,
             Action::Notice(notice @ (Notice::Revived { .. } | Notice::Began { .. })) => {
                 if let Notice::Began { .. } = notice {
@@ -141,6 +142,20 @@ impl World {
             engine.handle(now, Event::Commit { token, point: value.point });
         }
         Ok(())
+    }
+
+    /// The program here begins, where all do that begin with it.
+    fn begun(&mut self, node: usize, excluded: bool) -> Outcome {
+        let Some(engine) = &self.nodes[node].engine else { return Ok(()) };
+        let (at, known) = (engine.point(), engine.status().threads);
+        let threads = Thread::FIRST.0..Thread::FIRST.0 + self.case.threads;
+        let next = |thread| known.get(&Thread(thread)).map_or(0, |it| it.decided.0);
+        let next: Vec<u64> = threads.map(next).collect();
+        for (caller, read) in self.nodes[node].callers.iter_mut().zip(&next) {
+            caller.read = *read;
+        }
+        // What one that is cut off sees is nothing to the others.
+        if excluded { Ok(()) } else { self.history.begins(node, at, next) }
     }
 
     /// A new program, whose threads go on where the group's are.

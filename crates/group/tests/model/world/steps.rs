@@ -2,7 +2,7 @@
 
 use truechimer_group::{Call, Event, Member, Phase, Thread};
 
-use super::{Mutation, Node, Outcome, Step, World};
+use super::{Caller, Mutation, Node, Outcome, Step, World};
 use crate::check::Violation;
 use crate::network::{Fate, Item};
 
@@ -57,7 +57,11 @@ impl World {
         if !self.network.links[node].inbox.is_empty() {
             steps.push(Step::Deliver { node });
         }
-        if here.live {
+        if here.live && self.budget.starts > 0 {
+            steps.push(Step::Start { node, together: 0 });
+            steps.push(Step::Start { node, together: 1 });
+        }
+        if here.live && here.program {
             for (thread, caller) in (0..).zip(&here.callers) {
                 let may = caller.read < self.budget.rounds && self.budget.reads != Some(0);
                 if may && !caller.waiting {
@@ -139,6 +143,21 @@ impl World {
 
     pub(super) fn go(&mut self, step: Step) -> Outcome {
         match step {
+            Step::Start { node, together } => {
+                self.budget.starts = self.budget.starts.saturating_sub(1);
+                self.history.start(node);
+                let here = &mut self.nodes[node];
+                here.program = true;
+                here.callers.fill(Caller::default());
+                self.handle(node, Event::Start { together })
+            }
+            Step::End { node } => {
+                self.history.leave(node);
+                let here = &mut self.nodes[node];
+                here.program = false;
+                here.callers.fill(Caller::default());
+                self.handle(node, Event::End)
+            }
             Step::Read { node, thread } => {
                 if let Some(reads) = &mut self.budget.reads {
                     *reads = reads.saturating_sub(1);

@@ -1,0 +1,84 @@
+//! Programs' starts and ends, as the engine and they themselves are told of them.
+
+use truechimer_group::{Event, Member, Mode, Reading, Thread};
+use truechimer_group_client::Began;
+use truechimer_group_client::link::Together;
+
+use super::gate::Asked;
+use super::{Seat, Turn};
+use crate::clocks::Clocks;
+use crate::notices::Level;
+
+impl Seat {
+    /// Whether programs start together here. Not where they start from a checkpoint, or in the
+    /// passive mode, from what the log has since.
+    fn starts_together(&self) -> bool {
+        let passive = self.membership.group.mode == Mode::Passive;
+        !passive && !self.membership.checkpoints && !self.is_observer()
+    }
+
+    /// There is no program yet.
+    pub(super) fn no_program(&mut self, now: i64) {
+        if self.starts_together() {
+            self.engine.handle(Reading { physical: now, utc: None }, Event::End);
+        }
+    }
+
+    /// A program of a new family has come.
+    pub(super) fn start(&mut self, together: Together, turn: &Turn<'_>) {
+        if !self.starts_together() {
+            return;
+        }
+        let (count, apart) = match together {
+            Together::All => (0, false),
+            Together::Count(count) => (count, false),
+            Together::Apart => (0, true),
+        };
+        self.together = Some(count);
+        if !apart {
+            self.start_now(turn);
+        }
+    }
+
+    /// A thread that is a program's reads: if that has not started, it does so now.
+    pub(super) fn start_by_reading(&mut self, thread: Thread, turn: &Turn<'_>) {
+        if thread.is_programs() {
+            self.start_now(turn);
+        }
+    }
+
+    fn start_now(&mut self, turn: &Turn<'_>) {
+        if let Some(together) = self.together.take() {
+            self.set_began(Began::Waits);
+            self.ask(Asked::Start { together }, turn.clocks);
+        }
+    }
+
+    fn set_began(&mut self, began: Began) {
+        self.began = began;
+        self.door.began(began);
+    }
+
+    /// The program has ended.
+    pub(super) fn end(&mut self, clocks: &Clocks) {
+        (self.together, self.began) = (None, Began::Unknown);
+        if self.starts_together() {
+            self.gate.forget_program();
+            self.engine.handle(clocks.read(), Event::End);
+        }
+    }
+
+    /// The program reads from now on.
+    pub(super) fn begun(&mut self, running: &[Member], turn: &mut Turn<'_>) {
+        self.set_began(if running.is_empty() { Began::Together } else { Began::Late });
+        if !running.is_empty() {
+            let members: Vec<String> = running.iter().map(Member::to_string).collect();
+            let text = format!(
+                "the program here has begun while those of member {} were running: it has not read \
+                 what they have, and needs their state if it is to give their answers",
+                members.join(", ")
+            );
+            self.speak(Level::Warning, &text, turn);
+        }
+    }
+}
