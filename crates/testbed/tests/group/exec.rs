@@ -183,7 +183,7 @@ fn uneven_histories(exec: impl Fn(u32) -> Command, report: impl Fn(u32) -> Repor
         same(&mut clocks);
     }
     // One is started again beside the others: it reads what is true now, and says what it lacks.
-    clocks.pop().map(Clock::kill);
+    clocks.pop().into_iter().for_each(Clock::kill);
     let before = same(&mut clocks);
     let mut late = start(3, "1");
     late.stderr(Stdio::piped());
