@@ -34,6 +34,11 @@ impl Corridor {
         self.high - self.low
     }
 
+    /// Half-way between its ends.
+    pub(crate) fn middle(&self) -> f64 {
+        (self.low + self.high) / 2.0
+    }
+
     /// The value nearest to `theta` that is allowed.
     pub(crate) fn clamp(&self, theta: f64) -> f64 {
         theta.max(self.low).min(self.high)

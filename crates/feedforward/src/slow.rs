@@ -24,6 +24,7 @@ const SLOT_SECONDS: f64 = 64.0;
 const SLOTS: usize = 32;
 /// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
 const NEAR: usize = 8;
+const NEAR_SECONDS: f64 = NEAR as f64 * SLOT_SECONDS;
 /// Older exchanges, for long baselines only: how long a slot lasts, s, and how many are kept (2.3
 /// hours).
 const OLD_SECONDS: f64 = 512.0;
@@ -105,6 +106,9 @@ pub(crate) struct Slow {
     best: Option<Pair>,
     recent: Option<Pair>,
     causal: Option<Pair>,
+    /// Where the mean rates of all pairs meet, by causality: the lowest that the rate can be and the
+    /// highest, each with the nearer end of the pair that says so.
+    confined: [Option<(f64, Count)>; 2],
 }
 
 impl Pair {
@@ -170,6 +174,7 @@ impl Slow {
             best: None,
             recent: None,
             causal: None,
+            confined: [None; 2],
         }
     }
 
@@ -221,6 +226,24 @@ impl Slow {
         better(self.causal_prior, self.causal.as_ref().map(Pair::causal_rate))
     }
 
+    /// Where the rate of now is, but for what it may stray from its means: each pair of exchanges
+    /// confines the mean rate between them, and where all of these meet is narrower than the best
+    /// of them. They may not meet, as means of different times; then the best pair alone says.
+    ///
+    /// A server that begins to drift moves no end of this that lies against its drift: the pairs
+    /// from before hold that. The best pair's rate goes along with it.
+    pub(crate) fn confined_rate(&self) -> SlowRate {
+        let causal = self.causal_rate();
+        let prior = self.causal_prior;
+        let [Some((low, _)), Some((high, _))] = self.confined else { return causal };
+        let low = low.max(prior.rate - prior.error);
+        let high = high.min(prior.rate + prior.error);
+        if low > high {
+            return causal;
+        }
+        SlowRate { rate: (low + high) / 2.0, error: (high - low) / 2.0 }
+    }
+
     /// Takes in an exchange; `seconds` measures the span of two counts at the nominal period.
     /// Nothing is ever known worse than to `worst`.
     pub(crate) fn push(
@@ -257,6 +280,9 @@ impl Slow {
                     prior.error = (prior.error * 2.0).min(worst.max(prior.error));
                 }
                 (self.best, self.recent, self.causal) = (None, None, None);
+                // The best exchanges of the slots say less than all did, at first.
+                let fresh = |(_, near): &(f64, Count)| seconds(*near, point.at) < NEAR_SECONDS;
+                self.confined = self.confined.map(|end| end.filter(fresh));
                 self.learn_noise(floor, &seconds);
                 self.choose(full, floor, &seconds);
             }
@@ -344,12 +370,14 @@ impl Slow {
                 least(&mut self.best, same, |pair| pair.rate(floor).error);
                 least(&mut self.recent, same, |pair| pair.variance(floor, noise, age));
                 least(&mut self.causal, pair, |pair| pair.causal_rate().error);
+                confine(&mut self.confined, pair);
             }
             for far in &self.old {
                 let pair = pair(far, near);
                 let same = pair.filter(Pair::is_of_one_server);
                 least(&mut self.recent, same, |pair| pair.variance(floor, noise, age));
                 least(&mut self.causal, pair, |pair| pair.causal_rate().error);
+                confine(&mut self.confined, pair);
             }
         }
     }
@@ -360,6 +388,18 @@ fn least(best: &mut Option<Pair>, candidate: Option<Pair>, error: impl Fn(&Pair)
     let Some(candidate) = candidate else { return };
     if best.as_ref().is_none_or(|best| error(&candidate) < error(best)) {
         *best = Some(candidate);
+    }
+}
+
+/// Leaves of a range of rates what the pair allows too.
+fn confine([low, high]: &mut [Option<(f64, Count)>; 2], pair: Option<Pair>) {
+    let Some(pair) = pair else { return };
+    let SlowRate { rate, error } = pair.causal_rate();
+    if low.is_none_or(|(low, _)| rate - error >= low) {
+        *low = Some((rate - error, pair.near.at));
+    }
+    if high.is_none_or(|(high, _)| rate + error <= high) {
+        *high = Some((rate + error, pair.near.at));
     }
 }
 

@@ -95,9 +95,10 @@ impl Ours {
             state.quarantine = None;
         }
         let mean = self.slow.causal_rate();
+        let confined = self.slow.confined_rate();
         let course = Course {
-            rate: mean,
-            strayed: rate - mean.rate,
+            rate: confined,
+            strayed: rate - confined.rate,
             seconds: |from, to| self.seconds(from, to),
             wander: |stale| self.wander(stale),
         };

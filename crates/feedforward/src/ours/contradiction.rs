@@ -175,19 +175,27 @@ impl Ours {
 
     /// Where θ is at a count if the oscillator has kept its promise.
     pub(super) fn promised(&self, state: &State, at: Count) -> Corridor {
-        let rate = state.promise.broken().map_or(self.slow.causal_rate(), |broken| broken.rate);
+        let rate = state.promise.broken().map_or(self.slow.confined_rate(), |broken| broken.rate);
         let dt = self.seconds(state.promise.at(), at);
         state.promise.later(dt, rate, self.promised_wander(state, at))
     }
 
     /// An exchange contradicts those before it, which contradict the oscillator's promise. Perhaps
-    /// it keeps that: where θ is by both then.
-    pub(super) fn promised_again(&self, state: &State, m: &Measured) -> Option<(Broken, Corridor)> {
+    /// it keeps that: where θ is by both then. Where that has become wide it meets anything; what
+    /// comes back is nearer to it than to `before`, where it had gone.
+    pub(super) fn promised_again(
+        &self,
+        state: &State,
+        m: &Measured,
+        before: &Corridor,
+    ) -> Option<(Broken, Corridor)> {
         let broken = state.promise.broken()?;
         let promised = self.promised(state, m.received);
         let wander = self.promised_wander(state, m.received);
         let own = m.corridor(broken.rate.rate, broken.rate.error + wander);
-        promised.intersection(&own).map(|both| (broken, both))
+        let from = |there: &Corridor| (own.middle() - there.middle()).abs();
+        let both = promised.intersection(&own).filter(|_| from(&promised) < from(before))?;
+        Some((broken, both))
     }
 
     /// Whether newcomers are where an earlier clock would be now: then it was the server that

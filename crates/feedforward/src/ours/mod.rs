@@ -287,12 +287,12 @@ impl Estimator for Ours {
         let growth = growth.max(parting);
         let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach)).max(promised)
             + seconds(self.settings.nominal.span(self.settings.resolution));
-        let slow = self.slow.difference(state.floor_known());
-        // Two independent limits of how far the slow rate may be from the rate of now: what its
-        // pair proves, and what the filter sees.
         let difference = self.difference_rate(state, &filter);
-        let difference_error = ((slow.rate - difference).abs() + slow.error + self.wander(stale))
-            .max((difference - filter.rate).abs() + growth);
+        let difference_error = self.difference_error(difference, stale);
+        // Where it is in doubt what keeps its promise, the rate may be either's.
+        let doubted = newcomers.is_some() || state.promise.broken().is_some();
+        let either = if doubted { (difference - filter.rate).abs() + growth } else { 0.0 };
+        let difference_error = difference_error.max(either);
         let nominal: Period = self.settings.nominal;
         Some(Estimate {
             base: at,
@@ -402,7 +402,7 @@ impl Ours {
         let accepted = match before.intersection(&own).filter(|_| !self.doubted(state, &m, own)) {
             Some(both) => self.agree(state, &mut m, &carried, both)?,
             None => {
-                if let Some((broken, both)) = self.promised_again(state, &m) {
+                if let Some((broken, both)) = self.promised_again(state, &m, &before) {
                     Accepted::Stepped(self.go_back(state, &m, both, broken))
                 } else {
                     Accepted::Stepped(self.quarantine(state, &mut m, own, before)?)

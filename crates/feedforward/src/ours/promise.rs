@@ -17,7 +17,10 @@ use crate::slow::SlowRate;
 
 /// So often what is promised is remembered, s, ...
 const EVERY: f64 = 128.0;
-/// ... and so many times: 2.3 hours.
+/// ... or, while it is young, whenever it has grown older by this share: what is known of the rate
+/// gets better as fast.
+const OLDER: f64 = 0.125;
+/// So many times it is remembered: 2.3 hours.
 const MOST: usize = 64;
 /// By how much sooner than it seems the server may have begun to drift.
 const SOONER: f64 = 2.0;
@@ -48,7 +51,15 @@ pub(super) struct Promise {
     at: Count,
     broken: Option<Broken>,
     /// The same as it was.
-    past: VecDeque<(Count, Corridor)>,
+    past: VecDeque<Memory>,
+}
+
+/// What was promised at a count, and where the mean rate was known to be then.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    at: Count,
+    corridor: Corridor,
+    rate: SlowRate,
 }
 
 /// The mean rate of the past, how far the filter's has strayed from it, and how long ago counts
@@ -102,33 +113,48 @@ impl Promise {
             self.corridor = promised;
             return;
         }
-        if let Some(both) = promised.intersection(seen) {
-            self.corridor = both;
-            let due = |(then, _): &(Count, Corridor)| (course.seconds)(*then, at) >= EVERY;
-            if self.past.back().is_none_or(due) {
-                self.past.push_back((at, both));
-            }
-            if self.past.len() > MOST {
-                self.past.pop_front();
-            }
+        if let Some(corridor) = promised.intersection(seen) {
+            self.corridor = corridor;
+            self.remember(Memory { at, corridor, rate: course.rate }, course);
             return;
         }
-        self.broken = Some(Broken { since: at, count: 1, rate: course.rate });
         // It is out since the two do not meet any more, and false since it began to drift.
         let apart = promised.width() + seen.width();
         let faster = course.strayed.abs() - course.rate.error - (course.wander)(0.0);
-        let lasted = SOONER * apart / faster.max(f64::MIN_POSITIVE);
         let age = |then: Count| (course.seconds)(then, at);
+        // Where the filter does not show how fast it is: if it has been so for longer than not,
+        // nothing tells which of the two is the drift.
+        let half = self.past.front().map_or(0.0, |first| age(first.at) / 2.0);
+        let lasted = (SOONER * apart / faster.max(f64::MIN_POSITIVE)).min(half);
         // A drift uses up what is promised: where that was still as wide as usual there was none.
-        let usual = self.past.iter().map(|(_, past)| past.width()).sum::<f64>();
+        let usual = self.past.iter().map(|past| past.corridor.width()).sum::<f64>();
         let least = NARROWER * usual / self.past.len().max(1) as f64;
-        let before =
-            |(then, past): &&(Count, Corridor)| age(*then) >= lasted && past.width() >= least;
+        let before = |past: &&Memory| age(past.at) >= lasted && past.corridor.width() >= least;
         let long_ago = self.past.iter().rev().find(before).or(self.past.front());
-        self.corridor = long_ago.map_or(promised, |(then, past)| {
-            let slack = course.rate.error + (course.wander)(age(*then));
-            past.later(age(*then), course.rate.rate, slack)
+        // What has come of the rate since then is the drift's as well.
+        let rate = long_ago.map_or(course.rate, |past| past.rate);
+        self.broken = Some(Broken { since: at, count: 1, rate });
+        self.corridor = long_ago.map_or(promised, |past| {
+            let slack = rate.error + (course.wander)(age(past.at));
+            past.corridor.later(age(past.at), rate.rate, slack)
         });
+    }
+
+    fn remember(
+        &mut self,
+        memory: Memory,
+        course: &Course<impl Fn(Count, Count) -> f64, impl Fn(f64) -> f64>,
+    ) {
+        if let (Some(first), Some(last)) = (self.past.front(), self.past.back()) {
+            let age = (course.seconds)(first.at, last.at);
+            if (course.seconds)(last.at, memory.at) < EVERY.min(OLDER * age) {
+                return;
+            }
+        }
+        self.past.push_back(memory);
+        if self.past.len() > MOST {
+            self.past.pop_front();
+        }
     }
 
     /// Whether the exchanges have left it for so long that it counts as broken for good: for
@@ -139,7 +165,7 @@ impl Promise {
 
     /// What is known is `by` higher on the scale of θ, s.
     pub(super) fn shift(&mut self, by: f64) {
-        let past = self.past.iter_mut().map(|(_, corridor)| corridor);
+        let past = self.past.iter_mut().map(|past| &mut past.corridor);
         for corridor in past.chain([&mut self.corridor]) {
             (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
         }

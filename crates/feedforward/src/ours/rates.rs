@@ -53,4 +53,19 @@ impl Ours {
         let better = variance < filter.mean_rate_var || odd;
         if !state.filter.knows_past() || young && better { pair } else { filter.mean_rate }
     }
+
+    /// How far the rate of any interval of the recent past may be from a `difference` rate, `stale`
+    /// seconds after the last exchange that was used.
+    ///
+    /// By proof. An interval's mean rate is a mean of the rates within it; of each of these the
+    /// oscillator promises that it is within `max-wander` of the mean rate of any stretch of the
+    /// recent past. The mean rate of a stretch between two exchanges is confined by causality
+    /// alone, to between (low of the later − high of the earlier) and (high of the later − low of
+    /// the earlier) over the time between. So the rate lies within `max-wander` of each of these
+    /// ranges, and thus within `max-wander` of where all of them meet. No delay floor comes in, no
+    /// filter, and no correction of the offset.
+    pub(super) fn difference_error(&self, difference: f64, stale: f64) -> f64 {
+        let confined = self.slow.confined_rate();
+        (confined.rate - difference).abs() + confined.error + self.wander(stale)
+    }
 }

@@ -11,6 +11,7 @@ mod accept;
 mod bed;
 mod capture;
 mod compare;
+mod creep;
 mod embedded;
 mod follow;
 mod hostile;
