@@ -34,6 +34,7 @@ mod seat;
 mod sys;
 mod text;
 pub mod transport;
+mod troubles;
 mod wait;
 
 pub use agent::{Agent, run};
@@ -44,6 +45,7 @@ pub use report::{
     Counts, GroupReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport, Programs,
     Report, ThreadReport, ValueReport, Waiting,
 };
+pub use troubles::Trouble;
 
 /// The version of the program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

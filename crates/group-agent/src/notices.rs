@@ -86,6 +86,11 @@ impl Notices {
         ))
     }
 
+    /// What there was of this kind does not matter any more.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.kinds.retain(|kind| kind.name != name);
+    }
+
     /// What has come of each kind.
     pub(crate) fn report(&self, now: i64) -> Vec<Noticed> {
         let noticed = |kind: &Kind| Noticed {

@@ -45,6 +45,9 @@ pub struct Report {
     pub asking: Vec<u32>,
     /// The members.
     pub members: Vec<MemberReport>,
+    /// The live member that proposes first: in the modes semi-active and passive, the only one that
+    /// proposes.
+    pub first: Option<u32>,
     /// The synchronizers of the last rounds, the newest last.
     pub recent_synchronizers: Vec<u32>,
     /// The last value agreed on.
@@ -179,6 +182,8 @@ pub struct Counts {
 pub struct Waiting {
     /// Operations for a value.
     pub operations: usize,
+    /// For how long the program's oldest operation has waited, ns.
+    pub longest_ns: Option<i64>,
     /// Replies for a majority.
     pub commits: usize,
     /// Messages to be sent.
@@ -211,6 +216,9 @@ pub struct ThreadReport {
 pub struct Programs {
     /// Whether the member's program is here, which takes part in the group's messages.
     pub program: bool,
+    /// Whether the member leaves the group while its program is not here, as with checkpoints its
+    /// state is the program's.
+    pub wanted: bool,
     /// The family of processes that reads here, in hexadecimal: another one is not let in.
     pub family: Option<String>,
     /// The processes that are attached, at most [`MOST_PROCESSES`].
@@ -252,8 +260,8 @@ pub struct ProcessReport {
 pub const MOST_PROCESSES: usize = 16;
 
 impl Report {
-    /// Whether all is as it should be: the member is live, its messages come through, and programs
-    /// get times.
+    /// Whether this member gives times: it is live, its messages come through, and programs get
+    /// times. What else is not as it should be: [`Report::troubles`].
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.phase == "live" && self.stalled_ns.is_none() && self.timed

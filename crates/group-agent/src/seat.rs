@@ -103,6 +103,8 @@ struct Waiting {
     call: Call,
     /// What is to become of it when the primary component is lost.
     outside: Outside,
+    /// When it came, by the physical clock, ns.
+    since: i64,
 }
 
 /// Who sent a message to another group.

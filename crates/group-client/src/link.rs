@@ -115,8 +115,9 @@ pub enum Waits {
     Joining,
     /// That other members' programs start ([`Together`]).
     Others,
-    /// For a value, though the member takes part: the group's clock is not tied to UTC, or the
-    /// group's messages do not come through, or the agent hangs.
+    /// For a value, though the member takes part: the group's clock is not tied to UTC, the group's
+    /// messages do not come through, the agent hangs, or in the modes passive and semi-active the
+    /// member whose turn it is has not read that far. Its agent knows which.
     Value,
 }
 
@@ -129,8 +130,7 @@ impl fmt::Display for Waits {
                 "programs of other members, which this one starts with, have not started"
             }
             Waits::Value => {
-                "no value comes: the group's clock is not tied to UTC, or its messages do not come \
-                 through"
+                "no value comes, though this member is live: `truechimer group status` says why"
             }
         })
     }

@@ -22,6 +22,9 @@ pub struct Status {
     pub connected: Vec<Member>,
     /// The group's members, and observers that have joined, ascending.
     pub members: Vec<MemberStatus>,
+    /// The live replica that proposes first: in the modes semi-active and passive, the only one
+    /// that proposes.
+    pub first: Option<Member>,
     /// The synchronizers of the last rounds, the newest last; at most [`RECENT`].
     pub recent: Vec<Member>,
     /// For how long this member has been waiting to be let in, ns.
@@ -168,6 +171,7 @@ impl Engine {
             established: self.is_established(),
             connected: self.place.connected.clone(),
             members: names.iter().map(member).collect(),
+            first: live.and_then(|state| state.ranks.first().copied()),
             recent: counts.recent.iter().copied().collect(),
             joining_ns: self.asked.map(|(since, _)| now.physical.saturating_sub(since)),
             gaps: counts.gaps,

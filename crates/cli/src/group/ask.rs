@@ -5,12 +5,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use truechimer_group::{Member, Thread};
-use truechimer_group_agent::Report;
+use truechimer_group_agent::{Report, Trouble};
 use truechimer_group_client::link::Refused;
 use truechimer_group_client::{
     AttachError, PlaceError, Watcher, Where, directories, members, valid_group,
 };
+
+use truechimer_group_front::{FrontReport, State};
 
 use super::Place;
 use crate::failure::Failure;
@@ -228,12 +231,66 @@ pub fn report(of: &Where) -> Result<Report, Failure> {
     })
 }
 
+/// What is known of a member, its program and its front.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Found {
+    /// What its agent says.
+    #[serde(flatten)]
+    pub report: Report,
+    /// What its front says, if it has or had one.
+    pub front: Option<FrontReport>,
+    /// What is not as it should be, by both.
+    pub troubles: Vec<Trouble>,
+}
+
+impl Found {
+    fn new(of: &Where, report: Report) -> Found {
+        let mut troubles = report.troubles();
+        let page = of.socket().map(|path| path.with_file_name(format!("{}.front", report.member)));
+        let front = match page.map(|page| FrontReport::read(&page)) {
+            Ok(Ok(front)) => front,
+            Ok(Err(why)) => {
+                let why = format!("what its front says cannot be read: {why}");
+                troubles.push(Trouble { member: report.member, kind: "front", why });
+                None
+            }
+            Err(_) => None,
+        };
+        if let Some(front) = &front {
+            troubles.extend(of_front(&report, front));
+        }
+        Found { report, front, troubles }
+    }
+}
+
+/// What is not as it should be by a member's front: with itself, and with the replicas' programs.
+fn of_front(report: &Report, front: &FrontReport) -> Vec<Trouble> {
+    let trouble = front.trouble(report.programs.program, FrontReport::now_ns());
+    let member = report.member;
+    let own = trouble.map(|why| Trouble { member, kind: "front", why });
+    let mut all: Vec<Trouble> = own.into_iter().collect();
+    if matches!(front.state, State::Answering | State::Waiting) {
+        all.extend(front.peers.iter().filter_map(|peer| {
+            let kind = match peer.standing.as_str() {
+                "follows" => return None,
+                "starts" => "stateless",
+                "behind" => "blocked",
+                "diverged" => "diverged",
+                _ => "gone",
+            };
+            let why = peer.why.clone().unwrap_or_default();
+            Some(Trouble { member: peer.member, kind, why })
+        }));
+    }
+    all
+}
+
 /// Asks all of them. Those that are gone are left out as long as one answers.
-pub fn reports(place: &Place, group: Option<&str>) -> Result<Vec<Report>, Failure> {
+pub fn reports(place: &Place, group: Option<&str>) -> Result<Vec<Found>, Failure> {
     let (mut reports, mut first_error) = (Vec::new(), None);
     for one in find(place, group)? {
         match report(&one) {
-            Ok(report) => reports.push(report),
+            Ok(report) => reports.push(Found::new(&one, report)),
             Err(why) => {
                 first_error.get_or_insert(why);
             }

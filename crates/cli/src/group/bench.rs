@@ -123,10 +123,7 @@ fn own(report: &Report) -> Result<Thread, Failure> {
 }
 
 fn no_value(report: &Report) -> Outcome {
-    let why = match report.phase.as_str() {
-        "live" if !report.is_well() => screen::unwell(report),
-        _ => format!("this member is {}", screen::standing(report)),
-    };
+    let why = screen::unwell(report);
     let _ = writeln!(
         io::stderr(),
         "truechimer: group '{}' gave member {} no time: {}",

@@ -117,8 +117,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
 fn no_value(options: &Options, place: &Where) -> Ended {
     let group = &place.group;
     let why = match ask::report(place) {
-        Ok(report) if report.phase == "live" && !report.is_well() => screen::unwell(&report),
-        Ok(report) => format!("this member is {}", screen::standing(&report)),
+        Ok(report) => screen::unwell(&report),
         Err(_) => "its agent does not answer".to_owned(),
     };
     let _ = writeln!(

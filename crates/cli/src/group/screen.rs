@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use truechimer_group_agent::{MemberReport, ProcessReport, Report};
+use truechimer_group_front::{FrontReport, State};
 use truechimer_time::{Span, Utc};
 
+use super::ask::Found;
 use crate::show;
 use crate::table::{Side, Table};
 
@@ -15,8 +17,16 @@ const INDENT: &str = "             ";
 const FEW: usize = 5;
 
 /// Writes it all.
-pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    for (name, value) in lines(report) {
+pub fn write(found: &Found, out: &mut dyn Write) -> io::Result<()> {
+    let report = &found.report;
+    let mut lines = lines(report);
+    if let Some(front) = &found.front {
+        lines.push(("front", self::front(front)));
+    }
+    for trouble in &found.troubles {
+        lines.push(("trouble", format!("member {}: {}", trouble.member, trouble.why)));
+    }
+    for (name, value) in lines {
         show::wrapped(&format!("{name:<12} {value}"), INDENT, out)?;
     }
     writeln!(out)?;
@@ -110,11 +120,13 @@ const UNTIMED: &str = "none for programs: they wait, as the group's clock is not
     `truechimer run` on the nodes, or start the agents with --system-clock BOUND (or, for a clock \
     without UTC, with --without-utc)";
 
-/// What is not as it should be with a live member.
+/// Why a member's readings get no value.
 pub fn unwell(report: &Report) -> String {
     match report.stalled_ns {
+        _ if report.phase != "live" => format!("this member is {}", standing(report)),
         Some(_) => format!("this member is {}", standing(report)),
-        None => format!("time: {UNTIMED}"),
+        None if !report.timed => format!("time: {UNTIMED}"),
+        None => report.why_blocked(),
     }
 }
 
@@ -182,9 +194,9 @@ pub fn rate(ppb: i64) -> String {
 
 /// Where the member stands.
 pub fn standing(report: &Report) -> String {
-    match report.phase.as_str() {
-        "outside" => "outside: no majority is connected".to_owned(),
-        phase => {
+    match (report.phase.as_str(), report.standing()) {
+        (phase, Some((_, why))) if phase != "live" => format!("{phase}: {why}"),
+        (phase, _) => {
             let stalled = report.stalled_ns.map_or_else(String::new, |ns| {
                 let for_ = show::age(Span::from_nanos(ns));
                 format!(", but stalled: nothing delivered for {for_} (does Corosync hang?)")
@@ -289,6 +301,20 @@ fn programs(report: &Report) -> String {
             &format!(", part of the stream missed {}", many(report.counts.gaps, "time", "times"));
     }
     text
+}
+
+fn front(front: &FrontReport) -> String {
+    let FrontReport { pid, state, replicas, following, count, done, .. } = front;
+    let state = match state {
+        State::Outside => "not in",
+        State::Answering => "answers clients",
+        State::Waiting => "answers nobody",
+        State::Stopped => "has stopped",
+    };
+    format!(
+        "process {pid}, {state}; {following} of {replicas} replicas' programs follow; the one here \
+         has dealt with {done} of {count} openings, requests and ends"
+    )
 }
 
 fn process(process: &ProcessReport) -> String {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use truechimer_group_agent::{Report, config};
+use truechimer_group_agent::config;
 
 use super::{Place, ask, screen};
 use crate::failure::{Ended, Outcome};
@@ -30,9 +30,21 @@ Threads are numbered in hexadecimal; a program's first thread is 10. In JSON the
 utc_earliest_ns and utc_latest_ns say where UTC was when the synchronizer read its clocks: not an
 interval around the value. error_bound_ns is the greater distance from the value to these.
 
-Exit status: 0 all members that were asked are live, their messages come through and programs get
-times; 1 some are outside or joining, stalled (nothing delivered for more than 2 s), or wait for a
-time that is tied to UTC; 2 error (no agent, say).")]
+What is not as it should be is said as 'trouble', with the member and the reason, as far as those
+that were asked know; in JSON in troubles, with its kind:
+  outside    no majority of the members is connected, or this one is out
+  away       another member is not connected
+  stateless  a member lacks the group's state, or its program that of the others
+  stalled    nothing is delivered for more than 2 s
+  untimed    the group's clock is not tied to UTC, and programs wait
+  missed     a program has missed something, and is to be started anew
+  diverged   a program gives other answers than a majority, or reads the clock for something else
+  blocked    a program has waited for a reading for more than 2 s, or is stuck behind the front
+  gone       a program is gone that the others' go on without
+  front      a front has stopped (until it is started anew), is gone, or answers nobody: no majority
+             of the programs follows
+
+Exit status: 0 there is no trouble; 1 there is; 2 error (no agent, say).")]
 pub struct Options {
     /// Only this group
     #[arg(long, value_name = "NAME", value_parser = config::name)]
@@ -57,5 +69,5 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         }
         screen::write(report, out)?;
     }
-    Ok(Outcome::of(reports.iter().all(Report::is_well)))
+    Ok(Outcome::of(reports.iter().all(|found| found.troubles.is_empty())))
 }

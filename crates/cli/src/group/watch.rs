@@ -10,6 +10,7 @@ use serde::Serialize;
 use truechimer_group_agent::{Report, config};
 use truechimer_time::Span;
 
+use super::ask::Found;
 use super::{Place, Wait, ask, screen};
 use crate::args::positive;
 use crate::failure::{Ended, Failure, Outcome};
@@ -48,7 +49,7 @@ and each interval.
 Columns of the lines:
   uptime    of the member's place, s
   phase     outside, joining, live; stalled: nothing delivered for more than 2 s; no UTC: programs
-            wait until the group's clock is tied to UTC
+            wait until the group's clock is tied to UTC; trouble: see 'truechimer group status'
   live      how many members take part
   rounds/s  rounds decided, sent/s messages that this member sent, suppr/s its operations that
             needed no proposal from it, dupl/s proposals for decided rounds: since the line before
@@ -56,8 +57,8 @@ Columns of the lines:
   within    how far the group's clock may be from UTC
   steering  how much faster than the physical clocks the group's clock is made to go
 
-Exit status: 0 ended by a signal, or --once found all members that were asked well (see 'truechimer
-group status --help'); 1 --once found some that are not; 2 error (no agent, say).")]
+Exit status: 0 ended by a signal, or --once found no trouble (see 'truechimer group status --help');
+1 --once found some; 2 error (no agent, say).")]
 pub struct Options {
     /// Only this group
     #[arg(long, value_name = "NAME", value_parser = config::name)]
@@ -107,7 +108,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         out.flush()?;
         watch.remember(&reports);
         if options.once {
-            return Ok(Outcome::of(reports.iter().all(Report::is_well)));
+            return Ok(Outcome::of(reports.iter().all(|found| found.troubles.is_empty())));
         }
     }
 }
@@ -163,14 +164,15 @@ impl Rates {
 #[derive(Serialize)]
 struct Line<'r> {
     #[serde(flatten)]
-    report: &'r Report,
+    report: &'r Found,
     rates: Option<Rates>,
 }
 
 impl Watch<'_> {
-    fn remember(&mut self, reports: &[Report]) {
+    fn remember(&mut self, reports: &[Found]) {
         let key = |report: &Report| (report.group.name.clone(), report.member);
-        self.before = reports.iter().map(|report| (key(report), report.clone())).collect();
+        self.before =
+            reports.iter().map(|found| (key(&found.report), found.report.clone())).collect();
     }
 
     fn rates(&self, report: &Report) -> Option<Rates> {
@@ -180,7 +182,7 @@ impl Watch<'_> {
 
     fn show(
         &mut self,
-        reports: &[Report],
+        reports: &[Found],
         terminal: bool,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
@@ -192,7 +194,7 @@ impl Watch<'_> {
             return Ok(self.table(reports, out)?);
         }
         for report in reports {
-            let rates = self.rates(report);
+            let rates = self.rates(&report.report);
             if self.options.json {
                 writeln!(out, "{}", show::json(&Line { report, rates })?)?;
             } else if terminal {
@@ -211,7 +213,7 @@ impl Watch<'_> {
 
 impl Watch<'_> {
     /// Several members on one screen of 24 lines of 80 columns, as far as they fit.
-    fn table(&self, reports: &[Report], out: &mut dyn Write) -> io::Result<()> {
+    fn table(&self, reports: &[Found], out: &mut dyn Write) -> io::Result<()> {
         let mut table = Table::new(&[
             ("group", Side::Left),
             ("member", Side::Right),
@@ -224,7 +226,7 @@ impl Watch<'_> {
             ("steering", Side::Right),
         ]);
         for report in reports.iter().take(LINES) {
-            let cells = cells(report, self.rates(report));
+            let cells = cells(report, self.rates(&report.report));
             let [_, group, member, phase, live, rounds, sent, _, _, offset, within, steering] =
                 cells;
             let group: String = group.chars().take(12).collect();
@@ -236,8 +238,11 @@ impl Watch<'_> {
         }
         let room = (LINES + 2).saturating_sub(reports.len());
         for (text, members, age) in news(reports).into_iter().take(room) {
-            let ago = show::age(Span::from_nanos(age));
-            let text = show::plain(&format!("{}: {text} ({ago} ago)", members.join(" ")));
+            let when = match age {
+                NOW => "now".to_owned(),
+                ns => format!("{} ago", show::age(Span::from_nanos(ns))),
+            };
+            let text = show::plain(&format!("{}: {text} ({when})", members.join(" ")));
             let text: String = text.chars().take(79).collect();
             writeln!(out, "{text}")?;
         }
@@ -245,12 +250,24 @@ impl Watch<'_> {
     }
 }
 
-/// The notices that are not old, each once: the text, whose it is, and how old it is, ns.
-fn news(reports: &[Report]) -> Vec<(&str, Vec<String>, i64)> {
+/// How old a trouble is, before all notices.
+const NOW: i64 = -1;
+
+/// The troubles, then the notices that are not old, each once: the text, whose it is, and how old
+/// it is, ns.
+fn news(reports: &[Found]) -> Vec<(&str, Vec<String>, i64)> {
     let mut news: Vec<(&str, Vec<String>, i64)> = Vec::new();
+    for trouble in reports.iter().flat_map(|found| &found.troubles) {
+        let member = trouble.member.to_string();
+        match news.iter_mut().find(|(text, ..)| *text == trouble.why) {
+            Some((_, members, _)) if members.contains(&member) => {}
+            Some((_, members, _)) => members.push(member),
+            None => news.push((&trouble.why, vec![member], NOW)),
+        }
+    }
     for report in reports {
-        for notice in report.notices.iter().filter(|notice| notice.age_ns <= NEWS_NS) {
-            let member = report.member.to_string();
+        for notice in report.report.notices.iter().filter(|notice| notice.age_ns <= NEWS_NS) {
+            let member = report.report.member.to_string();
             match news.iter_mut().find(|(text, ..)| *text == notice.last) {
                 Some((_, members, age)) => {
                     members.push(member);
@@ -271,7 +288,8 @@ fn in_words(rates: &Rates) -> String {
     )
 }
 
-fn cells(report: &Report, rates: Option<Rates>) -> [String; 12] {
+fn cells(found: &Found, rates: Option<Rates>) -> [String; 12] {
+    let report = &found.report;
     let rate = |of: fn(&Rates) -> f64| {
         rates.as_ref().map_or_else(|| "-".to_owned(), |rates| format!("{:.1}", of(rates)))
     };
@@ -283,6 +301,7 @@ fn cells(report: &Report, rates: Option<Rates>) -> [String; 12] {
         match report.phase.as_str() {
             "live" if report.stalled_ns.is_some() => "stalled".to_owned(),
             "live" if !report.timed => "no UTC".to_owned(),
+            "live" if !found.troubles.is_empty() => "trouble".to_owned(),
             phase => phase.to_owned(),
         },
         format!("{live}/{}", report.group.members.len()),

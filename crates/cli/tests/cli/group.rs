@@ -203,6 +203,61 @@ fn status_shows_who_is_attached() {
     }
 }
 
+/// What a member's status says of fronts: the exit code, and the reasons of that member.
+#[test]
+fn status_says_why_a_front_does_not_answer_and_that_one_is_gone() {
+    let local = Local::start();
+    let status = || {
+        let status = local.ask(&["status", "--member", "1", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(status.out.trim()).unwrap();
+        (status.code, report)
+    };
+    let (code, report) = status();
+    assert_eq!((code, &report["front"], &report["troubles"]), (0, &().into(), &[(); 0][..].into()));
+    let until = |part: &str| {
+        let end = Instant::now() + SOON;
+        loop {
+            let (code, report) = status();
+            let why = report["troubles"][0]["why"].as_str().unwrap_or_default();
+            if why.contains(part) {
+                assert_eq!(
+                    (code, &report["troubles"][0]["kind"]),
+                    (1, &"front".into()),
+                    "{report}"
+                );
+                assert_eq!(report["troubles"][0]["member"], 1, "{report}");
+                return;
+            }
+            assert!(Instant::now() < end, "no {part:?} in {report}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let agents = local.dir.join("agents");
+    let front = |name: &str| {
+        // A port that nothing listens on, as it is bound and not more.
+        let arguments =
+            ["group", "front", "--group", "demo", "--member", "1", "--directory", &agents];
+        let places = ["--listen", "127.0.0.1:0", "--connect", "127.0.0.1:1"];
+        Process::start(&local.dir, name, &[&arguments[..], &places].concat())
+    };
+    let mut first = front("first.log");
+    until("its front is not in: nothing listens on port 1 of this host");
+    let text = local.ask(&["status", "--member", "1"]);
+    let words = text.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("trouble member 1: its front is not in: nothing listens"), "{words}");
+    let watched = local.ask(&["watch", "--once", "--interval", "50ms"]);
+    assert!(watched.code == 1 && watched.out.contains("trouble"), "{watched:?}");
+    first.signal("KILL");
+    first.wait();
+    until("has ended without a word");
+    // The next one takes its place; that it ends as asked is no trouble.
+    let mut second = front("second.log");
+    until("its front is not in");
+    second.signal("TERM");
+    assert!(second.wait().success(), "{}", second.output());
+    assert_eq!(status().0, 0);
+}
+
 #[test]
 fn a_stopped_agent_is_told_from_one_that_is_not_there() {
     let mut local = Local::start();

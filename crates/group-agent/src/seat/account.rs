@@ -61,6 +61,7 @@ impl Seat {
             connected: status.connected.iter().map(|member| member.0).collect(),
             asking: status.asking.iter().map(|member| member.0).collect(),
             members: members(&status, view),
+            first: status.first.map(|member| member.0),
             recent_synchronizers: status.recent.iter().map(|member| member.0).collect(),
             last: status.last.map(value),
             view_ns: view,
@@ -92,6 +93,11 @@ impl Seat {
             },
             waiting: Waiting {
                 operations: status.pending.saturating_add(gated.0),
+                longest_ns: self
+                    .reads
+                    .values()
+                    .map(|read| crate::sys::raw_ns().saturating_sub(read.since))
+                    .max(),
                 commits: status.commits,
                 messages: status.queued.saturating_add(self.outbox.len()).saturating_add(gated.1),
                 causal: status.held,
@@ -136,6 +142,7 @@ impl Seat {
         let counts = self.door.counts();
         Programs {
             program: self.door.program().is_some(),
+            wanted: self.membership.checkpoints,
             family: self.door.family().map(|family| format!("{family:016x}")),
             processes: self.door.processes().take(MOST_PROCESSES).map(process).collect(),
             missed: self.door.missed().is_some(),

@@ -17,6 +17,7 @@ impl Seat {
             Request::Attached { link, role, pid, uid, new, together } => {
                 if new {
                     self.missed.anew();
+                    self.notices.forget("divergence");
                     self.start(together, turn);
                 }
                 if role == Role::Program {
@@ -117,7 +118,8 @@ impl Seat {
             self.door.complete(ticket, Err(Rejection::Outside));
         } else {
             self.start_by_reading(thread, turn);
-            self.reads.insert(thread, Waiting { ticket, call, outside });
+            let since = crate::sys::raw_ns();
+            self.reads.insert(thread, Waiting { ticket, call, outside, since });
             self.ask(Asked::Read { thread, call }, turn.clocks);
         }
     }

@@ -34,7 +34,7 @@ impl Order {
                 if same {
                     self.welcome(id, steps);
                 } else {
-                    self.drop_peer(from, "it begins anew", steps);
+                    self.drop_peer(from, "its front begins anew", steps);
                 }
                 steps.push(Step::Send(Message::Here { to: id, serial, state }));
                 return;
@@ -66,7 +66,7 @@ impl Order {
                     steps.push(Step::Joined);
                 }
             }
-            Message::Leave => self.drop_peer(from, "it has ended", steps),
+            Message::Leave => self.drop_peer(from, "its front has ended", steps),
             Message::Open { conn } if ready => {
                 let conn = Conn { member: from, number: conn };
                 if self.conns.insert(conn, ()).is_none() {
@@ -115,7 +115,7 @@ impl Order {
         let quiet = quiet.map(|(member, _)| *member);
         for member in quiet.collect::<Vec<_>>() {
             steps.push(Step::Report(format!("the front of member {member} has fallen silent")));
-            self.drop_peer(member, "it has fallen silent", steps);
+            self.drop_peer(member, "its front has fallen silent", steps);
         }
         self.pass_stuck(gap);
     }
@@ -126,7 +126,7 @@ impl Order {
 
     /// A front that has what all have is in.
     pub(super) fn welcome(&mut self, id: FrontId, steps: &mut Vec<Step>) {
-        self.drop_peer(id.member, "it begins anew", steps);
+        self.drop_peer(id.member, "its front begins anew", steps);
         let peer = Peer::new(id.incarnation, true, self.state.position.count);
         self.state.peers.insert(id.member, peer);
         self.lost.remove(&id.member);

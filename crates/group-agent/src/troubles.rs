@@ -1,0 +1,161 @@
+//! What is not as it should be, by a member's report: who, and the reason.
+
+use serde::Serialize;
+
+use crate::report::{MemberReport, Report};
+
+/// A reading that has waited for so long is blocked, ns.
+const BLOCKED_NS: i64 = 2_000_000_000;
+/// A program's first thread, in hexadecimal.
+const FIRST_THREAD: &str = "10";
+
+/// Something that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Trouble {
+    /// At which member.
+    pub member: u32,
+    /// What: `outside`, `stateless`, `stalled`, `untimed`, `away`, `missed`, `diverged`, `blocked`,
+    /// `gone`, `front`.
+    pub kind: &'static str,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Report {
+    /// All that is not as it should be, as far as this member knows: of itself, its program, and
+    /// the others.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<Trouble> {
+        let mut all = Vec::new();
+        let own = |kind, why: String| Trouble { member: self.member, kind, why };
+        all.extend(self.standing().map(|(kind, why)| own(kind, why)));
+        if self.phase == "live" {
+            all.extend(self.members.iter().filter_map(|member| self.other(member)));
+        }
+        all.extend(self.program().into_iter().map(|(kind, why)| own(kind, why)));
+        all
+    }
+
+    /// What is the matter with the member itself: the kind of trouble and the reason.
+    #[must_use]
+    pub fn standing(&self) -> Option<(&'static str, String)> {
+        let last = |kinds: &[&str]| {
+            let notices = self.notices.iter().filter(|notice| kinds.contains(&&*notice.kind));
+            notices.min_by_key(|notice| notice.age_ns).map(|notice| notice.last.clone())
+        };
+        match self.phase.as_str() {
+            "live" => match self.stalled_ns {
+                Some(ns) => Some((
+                    "stalled",
+                    format!(
+                        "nothing has been delivered for {} s (does Corosync hang?)",
+                        ns / 1_000_000_000
+                    ),
+                )),
+                None if !self.timed => {
+                    Some(("untimed", "the group's clock is not tied to UTC".to_owned()))
+                }
+                None => None,
+            },
+            "joining" => {
+                let why = last(&["no-checkpoint", "not-let-in"]);
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                let text = "it lacks the group's state, and waits to be let in";
+                Some(("stateless", format!("{text}{why}")))
+            }
+            _ => Some(("outside", self.why_outside(last(&["transport"])))),
+        }
+    }
+
+    fn why_outside(&self, transport: Option<String>) -> String {
+        if self.programs.wanted && !self.programs.program {
+            return "it is out of the group as long as its program is not there, which has the \
+                    state (checkpoints)"
+                .to_owned();
+        }
+        if !self.connected_to_transport {
+            let why = transport.map_or_else(String::new, |why| format!(": {why}"));
+            return format!("it is not connected to {}{why}", self.transport);
+        }
+        let members = &self.group.members;
+        let (here, away): (Vec<u32>, Vec<u32>) =
+            members.iter().partition(|member| self.connected.contains(member));
+        let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        if here.len() * 2 > members.len() {
+            return "a majority is connected, and this member has not come in again yet".to_owned();
+        }
+        format!(
+            "no majority of the members: {} of {} are connected, without {}",
+            here.len(),
+            members.len(),
+            list(&away)
+        )
+    }
+
+    /// What is the matter with another member.
+    fn other(&self, member: &MemberReport) -> Option<Trouble> {
+        let (kind, why) = match member {
+            _ if member.member == self.member || member.observer => return None,
+            MemberReport { connected: false, .. } => ("away", "it is not connected"),
+            MemberReport { live: false, .. } => {
+                ("stateless", "it is connected and lacks the group's state")
+            }
+            _ => return None,
+        };
+        Some(Trouble { member: member.member, kind, why: why.to_owned() })
+    }
+
+    /// What is the matter with the program here.
+    fn program(&self) -> Vec<(&'static str, String)> {
+        let mut all = Vec::new();
+        if self.programs.missed {
+            let why = "its program has missed part of what the group did: it is to be started anew";
+            all.push(("missed", why.to_owned()));
+        }
+        if let Some(notice) = self.notices.iter().find(|notice| notice.kind == "divergence") {
+            all.push(("diverged", notice.last.clone()));
+        }
+        let blocked = self.waiting.longest_ns.filter(|ns| *ns > BLOCKED_NS);
+        if let Some(ns) = blocked {
+            let why = self.why_blocked();
+            let seconds = ns / 1_000_000_000;
+            all.push((
+                "blocked",
+                format!("its program has waited for a reading for {seconds} s: {why}"),
+            ));
+        }
+        let first = self.threads.iter().find(|thread| thread.thread == FIRST_THREAD);
+        let behind = first.map_or(0, |thread| thread.surplus);
+        let none = self.programs.processes.is_empty() && self.programs.attached > 0;
+        if none && behind > 0 && self.group.mode != "passive" {
+            all.push((
+                "gone",
+                format!("its program is gone: the others' have read {behind} rounds since"),
+            ));
+        }
+        all
+    }
+
+    /// Why a reading gets no value.
+    #[must_use]
+    pub fn why_blocked(&self) -> String {
+        if let Some((_, why)) = self.standing() {
+            return why;
+        }
+        let turn = self.first.filter(|first| *first != self.member);
+        match turn {
+            _ if self.waiting.disk > 0 => {
+                "the disk does not take the clock's floor (see the agent's --state)".to_owned()
+            }
+            Some(first) if self.group.mode != "active" => format!(
+                "this member is a backup in the mode {}: it gets a value when the program of \
+                 member {first} has read as far (is that stuck, or gone?)",
+                self.group.mode
+            ),
+            _ if self.members.iter().any(|one| one.member == self.member && one.suspect) => {
+                "this member's clock contradicts the majority's".to_owned()
+            }
+            _ => "it is proposed for, and not decided yet".to_owned(),
+        }
+    }
+}

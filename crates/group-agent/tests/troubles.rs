@@ -1,0 +1,144 @@
+//! What a member's report says is not as it should be: at which member, and why.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod bed;
+
+use std::time::Duration;
+
+use bed::{Bed, PATIENCE, Running, until};
+use truechimer_group::{Call, Member, Mode, Thread};
+use truechimer_group_agent::Trouble;
+use truechimer_group_client::link::ReadError;
+
+fn all(bed: &Bed, mode: Mode) -> Vec<Running> {
+    let agent = |member| bed.agent_with(member, |membership| membership.group.mode = mode);
+    let agents = (1..=3).map(agent).collect();
+    until("all are live", || (1..=3).all(|member| bed.report(member).phase == "live"));
+    until("all is well", || (1..=3).all(|member| bed.report(member).troubles().is_empty()));
+    agents
+}
+
+/// The troubles that a member's agent knows, once one of them is of this kind.
+#[track_caller]
+fn with(bed: &Bed, at: u32, kind: &str) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    until(kind, || {
+        troubles = bed.report(at).troubles();
+        troubles.iter().any(|trouble| trouble.kind == kind)
+    });
+    troubles
+}
+
+fn of(member: u32, kind: &'static str, why: &str) -> Trouble {
+    Trouble { member, kind, why: why.to_owned() }
+}
+
+#[test]
+fn who_is_out_or_away_is_named() {
+    let bed = Bed::new();
+    let agents = all(&bed, Mode::Active);
+    bed.hub.cut(&[&[Member(3)]]);
+    let why = "no majority of the members: 1 of 3 are connected, without 1, 2";
+    assert_eq!(with(&bed, 3, "outside"), [of(3, "outside", why)]);
+    assert_eq!(with(&bed, 1, "away"), [of(3, "away", "it is not connected")]);
+    assert!(bed.report(1).is_well(), "the others have times");
+    bed.hub.heal();
+    until("all is well again", || bed.report(1).troubles().is_empty());
+    drop(agents);
+}
+
+#[test]
+fn a_member_that_waits_for_its_program_is_not_said_to_lack_a_majority() {
+    let bed = Bed::new();
+    let start = |member| bed.agent_with(member, |membership| membership.checkpoints = true);
+    let agents: Vec<Running> = (1..=3).map(start).collect();
+    let replicas: Vec<_> = (1..=2).map(|member| bed.attach(member)).collect();
+    let troubles = with(&bed, 3, "outside");
+    assert_eq!(troubles.len(), 1, "{troubles:?}");
+    assert!(troubles[0].why.contains("as long as its program is not there"), "{troubles:?}");
+    // It has no majority to lack: the others are one.
+    until("two are connected", || bed.report(1).connected == [1, 2]);
+    drop(replicas);
+    drop(agents);
+}
+
+#[test]
+fn a_member_without_the_state_is_named_by_itself_and_by_the_others() {
+    let bed = Bed::new();
+    let start = |member: u32| bed.agent_with(member, |membership| membership.checkpoints = true);
+    let agents = vec![start(1), start(2)];
+    // Programs that give no checkpoints: whoever comes later waits.
+    let mut replicas: Vec<_> = (1..=2).map(|member| bed.attach(member)).collect();
+    until("two are live", || (1..=2).all(|member| bed.report(member).phase == "live"));
+    let late = start(3);
+    replicas.push(bed.attach(3));
+    let own = with(&bed, 3, "stateless");
+    assert_eq!((own[0].member, own.len()), (3, 1));
+    assert!(
+        own[0].why.starts_with("it lacks the group's state, and waits to be let in"),
+        "{own:?}"
+    );
+    let others = with(&bed, 1, "stateless");
+    assert_eq!(others, [of(3, "stateless", "it is connected and lacks the group's state")]);
+    drop((agents, late, replicas));
+}
+
+#[test]
+fn a_blocked_backup_is_told_whom_it_waits_for() {
+    for (mode, name) in [(Mode::SemiActive, "semi-active"), (Mode::Passive, "passive")] {
+        let bed = Bed::new();
+        let agents = all(&bed, mode);
+        let first = bed.report(1).first.unwrap();
+        let backup = (1..=3).find(|member| *member != first).unwrap();
+        let replica = bed.attach(backup);
+        let clock = replica.thread(Thread::FIRST);
+        let reader = std::thread::spawn(move || clock.now(Call::Group, Some(PATIENCE)).unwrap());
+        let troubles = with(&bed, backup, "blocked");
+        assert_eq!((troubles[0].member, troubles.len()), (backup, 1));
+        let why = format!(
+            "this member is a backup in the mode {name}: it gets a value when the program of \
+             member {first} has read as far (is that stuck, or gone?)"
+        );
+        assert!(troubles[0].why.ends_with(&why), "{troubles:?}");
+        let primary = bed.attach(first);
+        let value = primary.thread(Thread::FIRST).now(Call::Group, Some(PATIENCE)).unwrap();
+        assert_eq!(reader.join().unwrap().time, value.time);
+        until("it is blocked no more", || bed.report(backup).troubles().is_empty());
+        drop((agents, replica, primary));
+    }
+}
+
+#[test]
+fn a_program_that_is_gone_and_one_that_has_missed_something_are_told() {
+    let bed = Bed::new();
+    let agents = all(&bed, Mode::Active);
+    let replicas: Vec<_> = (1..=3).map(|member| bed.attach(member)).collect();
+    let read = |at: usize| {
+        replicas[at].thread(Thread::FIRST).now(Call::Group, Some(PATIENCE)).map(|value| value.time)
+    };
+    let first: Vec<_> = (0..3).map(|at| read(at).unwrap()).collect();
+    assert!(first.iter().all(|time| *time == first[0]));
+    // The third is out while the others go on.
+    bed.hub.cut(&[&[Member(3)]]);
+    with(&bed, 3, "outside");
+    read(0).unwrap();
+    read(1).unwrap();
+    bed.hub.heal();
+    let missed = with(&bed, 3, "missed");
+    assert!(missed.iter().all(|trouble| trouble.member == 3), "{missed:?}");
+    let refused = replicas[2].thread(Thread::FIRST).now(Call::Group, Some(Duration::from_secs(9)));
+    assert!(matches!(refused, Err(ReadError::Rejected(_))), "{refused:?}");
+    // The second's program ends, and the first's goes on.
+    let mut replicas = replicas;
+    drop(replicas.remove(1));
+    until("it is gone", || bed.report(2).programs.processes.is_empty());
+    assert!(bed.report(2).troubles().is_empty(), "it has read all");
+    for _ in 0..2 {
+        replicas[0].thread(Thread::FIRST).now(Call::Group, Some(PATIENCE)).unwrap();
+    }
+    let gone = with(&bed, 2, "gone");
+    let why = "its program is gone: the others' have read 2 rounds since";
+    assert_eq!(gone, [of(2, "gone", why)]);
+    drop((agents, replicas));
+}
