@@ -7,6 +7,7 @@
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
 export PATH=$PATH:$target/test/ntpsec/usr/sbin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
+export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
 # As root, if that can be had without asking.
 root() {
@@ -110,7 +111,7 @@ need_unpacked() { # FOLDER PACKAGE PROGRAM LIBRARY...
 
 unpacked_libraries() {
     local name folder
-    for name in corosync redis; do
+    for name in corosync redis postgresql; do
         folder=$target/test/$name/lib
         case ":${LD_LIBRARY_PATH:-}:" in
         *":$folder:"*) ;;
@@ -134,6 +135,13 @@ need_redis() {
     mkdir -p "$target/test/redis/usr/bin"
     ln -sf "$(command -v redis-check-rdb)" "$target/test/redis/usr/bin/redis-server"
     complete redis-server redis-cli || echo "no redis: what needs it will be skipped"
+}
+
+# The server finds its files by where it is itself.
+need_postgresql() {
+    need_unpacked "$target/test/postgresql" postgresql-15 postgres libpq5 libldap-2.5-0 libxml2 \
+        libgssapi-krb5-2 libpam0g libssl3 libicu72 liblz4-1 libzstd1 && complete initdb && return
+    echo "no postgresql (package postgresql-15): what needs it will be skipped"
 }
 
 # What other people capture with, and what reads captures: the tests compare with it. Debian asks

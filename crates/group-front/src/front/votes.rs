@@ -116,6 +116,7 @@ impl Front {
         if std::mem::replace(&mut self.votes.answering, may) == may || !self.order.is_in() {
             return Ok(());
         }
+        self.votes.reported = None;
         let (following, all) = (self.order.following().len(), self.settings.replicas);
         if may {
             self.says.push(format!("answering: {following} of {all} replicas' programs follow"));

@@ -22,7 +22,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Whether a program can be run here.
-fn runs(program: &str) -> Result<PathBuf, Lacking> {
+pub fn runs(program: &str) -> Result<PathBuf, Lacking> {
     let path = binary::system(program);
     let ran = Command::new(&path).arg("--version").output();
     ran.map(|_| path).map_err(|why| Lacking(format!("{program}: {why}")))
@@ -33,21 +33,49 @@ fn free_ports(count: usize) -> Vec<u16> {
     held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
+/// Who runs the programs: `truechimer`, and the user if it must not be this one.
+pub struct Runner {
+    pub truechimer: PathBuf,
+    pub user: Option<u32>,
+}
+
+impl Runner {
+    fn command(&self, program: &Path) -> Command {
+        let Some(user) = self.user else { return command(program) };
+        let user = user.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--reuid", &user, "--regid", &user]);
+        command.args(["--clear-groups", "--"]).arg(program).current_dir("/");
+        command
+    }
+}
+
 /// One agent with three members on this machine, a front and a program for each.
-struct Local {
-    fronts: BTreeMap<u32, Process>,
+pub struct Local {
+    pub fronts: BTreeMap<u32, Process>,
     programs: BTreeMap<u32, Process>,
     agent: Process,
-    listen: Vec<u16>,
-    connect: Vec<u16>,
+    pub listen: Vec<u16>,
+    pub connect: Vec<u16>,
+    runner: Runner,
     dir: temp::Dir,
 }
 
 impl Local {
     /// With programs that `program` starts at a port, in a folder.
     fn start(program: impl Fn(u16, &Path) -> Vec<String>, options: &[&str]) -> Local {
-        let dir = temp::Dir::new();
-        let mut agent = command(binary::truechimer());
+        let runner = Runner { truechimer: binary::truechimer(), user: None };
+        Local::start_by(runner, temp::Dir::new(), program, options)
+    }
+
+    /// The same by whom, and in which folder.
+    pub fn start_by(
+        runner: Runner,
+        dir: temp::Dir,
+        program: impl Fn(u16, &Path) -> Vec<String>,
+        options: &[&str],
+    ) -> Local {
+        let mut agent = runner.command(&runner.truechimer);
         agent.args(["group", "agent", "--group", GROUP, "--local", "3", "--state", "none"]);
         agent.args(["--system-clock", "1s"]).env("TRUECHIMER_GROUP_DIR", dir.path());
         let agent = Process::start(agent, &dir.join("agent.log"));
@@ -61,6 +89,7 @@ impl Local {
             agent,
             listen: ports,
             connect,
+            runner,
             dir,
         };
         for member in MEMBERS {
@@ -75,10 +104,26 @@ impl Local {
     }
 
     fn command(&self, what: &str, member: u32) -> Command {
-        let mut command = command(binary::truechimer());
+        let mut command = self.runner.command(&self.runner.truechimer);
         command.args(["group", what, "--group", GROUP, "--member", &member.to_string()]);
         command.env("TRUECHIMER_GROUP_DIR", self.dir.path());
         command
+    }
+
+    /// `truechimer group status` of all members: its exit status and the troubles, in words.
+    pub fn status(&self) -> (i32, Vec<String>) {
+        let mut command = self.runner.command(&self.runner.truechimer);
+        command.args(["group", "status", "--group", GROUP, "--json"]);
+        let output = command.env("TRUECHIMER_GROUP_DIR", self.dir.path()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let reports = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let troubles = reports.flat_map(|report: serde_json::Value| {
+            report["troubles"].as_array().unwrap().clone().into_iter()
+        });
+        let words = |one: serde_json::Value| {
+            format!("member {}: {}", one["member"], one["why"].as_str().unwrap())
+        };
+        (output.status.code().unwrap(), troubles.map(words).collect())
     }
 
     fn front(&mut self, member: u32, options: &[&str]) {
@@ -277,10 +322,73 @@ fn a_redis_that_died_comes_back_with_the_state_of_another() {
     assert_eq!(client.ask("PEXPIRETIME kept"), Some(expiry));
     assert_eq!(client.ask("INCR n").as_deref(), Some(":3\r\n"));
     assert_eq!(local.client(3).ask("INCR n").as_deref(), Some(":4\r\n"));
+    // Once more, over the Redis that the script has started, which removes its file as it ends.
+    let mut again = local.fronts.remove(&2).unwrap();
+    again.signal(Signal::Term);
+    assert!(again.wait(PATIENCE).is_some_and(|status| status.success()), "{}", again.output());
+    assert_eq!(local.client(3).ask("INCR n").as_deref(), Some(":5\r\n"));
+    local.front(2, &["--checkpoint-command", &checkpoint, "--restore-command", &restore]);
+    local.wait_ready(&[2]);
+    assert_eq!(local.client(2).ask("INCR n").as_deref(), Some(":6\r\n"));
+    for front in local.fronts.values() {
+        assert!(!front.output().contains("cat:"), "{}", front.output());
+    }
     let pid = std::fs::read_to_string(Path::new(&own).join("redis.pid")).unwrap();
     // It is no child of ours.
     let killed = Command::new("kill").arg(pid.trim()).status().unwrap();
     assert!(killed.success());
+}
+
+/// The number of another process, and of one that has ended and whom nobody has looked for, are no
+/// Redis to be ended or waited for.
+#[test]
+fn redis_restore_ends_no_other_process_and_waits_for_none_that_has_ended() {
+    let Some(_) = or_skip(runs("redis-server")) else { return };
+    let Some(_) = or_skip(runs("redis-cli")) else { return };
+    let dir = temp::Dir::new();
+    // In the place of `truechimer`: no clock, only the program.
+    let stand_in = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n";
+    std::fs::write(dir.join("truechimer"), stand_in).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.join("truechimer"), executable).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let ports: Vec<String> = free_ports(2).iter().map(u16::to_string).collect();
+    let [port, other] = ports.as_slice() else { panic!("two were asked for") };
+    let own = dir.join("own");
+    std::fs::create_dir(&own).unwrap();
+    let mut sleeper = command("sleep").arg("1000").spawn().unwrap();
+    let mut ended = command("true").spawn().unwrap();
+    let mut redis = command("redis-server");
+    redis.args(["--port", other, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]);
+    let mut stopped = Process::start(redis, &dir.join("stopped.log"));
+    stopped.expect_output("Ready to accept connections", PATIENCE);
+    stopped.signal(Signal::Stop);
+    let mut earlier = None;
+    for old in [sleeper.id(), ended.id(), stopped.pid()] {
+        std::fs::write(own.join("redis.pid"), format!("{old}\n")).unwrap();
+        let mut restore = command(example("redis-restore"));
+        restore.args(["g", "1"]).arg(&own).env("TRUECHIMER_FRONT_CONNECT", format!("x:{port}"));
+        restore.env("PATH", format!("{}:{path}", dir.path().display()));
+        // Nothing in it, and no checksum.
+        std::fs::write(dir.join("empty.rdb"), b"REDIS0009\xff\0\0\0\0\0\0\0\0").unwrap();
+        let state = std::fs::File::open(dir.join("empty.rdb")).unwrap();
+        let output = restore.stdin(state).output().unwrap();
+        let log = std::fs::read_to_string(own.join("redis.log"));
+        assert!(output.status.success(), "{output:?} {log:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{old}");
+        let pid = std::fs::read_to_string(own.join("redis.pid")).unwrap();
+        let killed = Command::new("kill").arg(pid.trim()).status().unwrap();
+        assert!(killed.success());
+        // It removes its file last.
+        until("it ends", || !own.join("redis.pid").exists());
+        earlier = Some(pid);
+    }
+    assert!(earlier.is_some());
+    assert!(stopped.wait(PATIENCE).is_some(), "one that is stopped is ended");
+    assert!(sleeper.try_wait().unwrap().is_none(), "it is none of ours");
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    ended.wait().unwrap();
 }
 
 /// A client at a node of a ring: asks, and prints what it got, until told to stop or cut off.
@@ -367,4 +475,115 @@ fn on_a_ring_two_go_on_as_one_when_the_third_is_killed() {
     let times: Vec<i64> =
         first.lines().map(|line| line.split(' ').nth(1).unwrap().parse().unwrap()).collect();
     assert!(times.is_sorted_by(|a, b| a < b), "never back, over the fail-over");
+}
+
+/// A program whose answers are its node's, if it is asked for that, and that hangs if asked to.
+const UNLIKE: &str = "
+import socket, sys, time
+node = int(sys.argv[1])
+listener = socket.create_server(('127.0.0.1', 7000))
+while True:
+    stream = listener.accept()[0]
+    for line in stream.makefile('rb'):
+        if line == b'HANG\\n' and node > 1:
+            time.sleep(1000)
+        odd = (line == b'ODD\\n' and node == 2) or line == b'UNLIKE\\n'
+        stream.sendall(b'%d\\n' % (node if odd else 0))
+    stream.close()
+";
+
+/// Asks its lines at node 1's front, and prints what it got.
+const ASKER: &str = "
+import socket, sys
+stream = socket.create_connection(('127.0.0.1', 7001), 60)
+lines = stream.makefile('rb')
+for line in sys.argv[1:]:
+    stream.sendall(line.encode() + b'\\n')
+    try:
+        answer = lines.readline().decode().strip()
+    except ConnectionError:
+        answer = ''
+    print(answer or 'cut off', flush=True)
+    if not answer:
+        break
+print('all', flush=True)
+";
+
+/// What `truechimer group status` at a node says: its exit status and the troubles, in words.
+fn status(ring: &Ring, node: u32) -> (i32, String) {
+    let mut command = ring.command(node, binary::truechimer());
+    command.args(["group", "status", "--group", GROUP, "--member", &node.to_string(), "--json"]);
+    let output = command.arg("--directory").arg(ring.dir().join("agents")).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    (output.status.code().unwrap(), report["troubles"].to_string())
+}
+
+#[test]
+fn on_a_ring_who_differs_is_out_and_without_a_majority_of_programs_nobody_is_answered() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    for (ask, said) in [
+        ("UNLIKE", "gives the same replies"),
+        (
+            "HANG",
+            "not answering: 1 of 3 replicas' programs follow; replica 2: its program is stuck",
+        ),
+    ] {
+        let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+        let _agents = Agent::at_all(&ring);
+        let log = |what: &str, node: u32| ring.dir().join(&format!("{what}{node}.log"));
+        let (mut fronts, mut programs) = (Vec::new(), Vec::new());
+        for node in MEMBERS {
+            let start = |what: &str| {
+                let mut command = ring.command(node, binary::truechimer());
+                command.args(["group", what, "--group", GROUP, "--member", &node.to_string()]);
+                command.arg("--directory").arg(ring.dir().join("agents"));
+                command
+            };
+            let mut front = start("front");
+            front.args(["--listen", "127.0.0.1:7001", "--connect", "127.0.0.1:7000"]);
+            front.args(["--protocol", "line", "--patience", "1500ms"]);
+            fronts.push(Process::start(front, &log("front", node)));
+            let mut program = start("exec");
+            program.args(["--reads", "delivery", "--"]).arg(&python).args(["-c", UNLIKE]);
+            program.arg(node.to_string());
+            programs.push(Process::start(program, &log("program", node)));
+        }
+        for front in &mut fronts {
+            front.expect_output("answering: 3 of 3", PATIENCE);
+        }
+        until("no trouble", || status(&ring, 1).0 == 0);
+        let asker = |name: &str, lines: &[&str]| {
+            let mut command = ring.command(1, &python);
+            command.args(["-c", ASKER]).args(lines);
+            let mut asker = Process::start(command, &log(name, 1));
+            asker.expect_output("all", PATIENCE);
+            asker.output()
+        };
+        if ask == "UNLIKE" {
+            assert_eq!(asker("first", &["SAME", "ODD", "SAME"]), "0\n0\n0\nall\n");
+            fronts[1]
+                .expect_output("this replica cannot go on: its program's replies differ", PATIENCE);
+            assert_eq!(fronts[1].wait(PATIENCE).and_then(|status| status.code()), Some(1));
+            until("who is out is named", || {
+                let (code, troubles) = status(&ring, 3);
+                code == 1
+                    && troubles.contains("its program's replies differ from those of replica 1, 3")
+            });
+            assert!(status(&ring, 2).1.contains("its front has stopped"), "{:?}", status(&ring, 2));
+        }
+        // Two of three have no like answer, or none: all agents are live.
+        assert_eq!(asker("second", &["SAME", ask]), "0\ncut off\nall\n");
+        for node in [1, 3] {
+            if ask == "UNLIKE" {
+                fronts[node - 1].expect_output(said, PATIENCE);
+                assert_eq!(fronts[node - 1].wait(PATIENCE).and_then(|one| one.code()), Some(1));
+            }
+        }
+        fronts[0].expect_output(said, PATIENCE);
+        let part = if ask == "HANG" { "its front answers nobody: 1 of 3" } else { said };
+        until("status says so", || {
+            let (code, troubles) = status(&ring, 1);
+            code == 1 && troubles.contains(part)
+        });
+    }
 }

@@ -10,5 +10,6 @@ mod failures;
 mod front;
 mod hanging;
 mod passive;
+mod postgresql;
 mod rounds;
 mod strangers;

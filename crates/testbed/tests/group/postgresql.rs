@@ -1,0 +1,229 @@
+//! PostgreSQL behind fronts: what follows, and that what does not is noticed and answered to nobody.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use truechimer_testbed::lacking::{Lacking, or_skip};
+use truechimer_testbed::process::is_root;
+use truechimer_testbed::{binary, temp};
+
+use crate::agents::PATIENCE;
+use crate::front::{Local, Runner, runs};
+
+/// Who runs PostgreSQL where these tests are root's, whom it refuses.
+const NOBODY: u32 = 65534;
+const REPLICAS: usize = 3;
+
+/// A cluster that all replicas begin with, and who runs them.
+struct Bed {
+    dir: temp::Dir,
+    runner: Runner,
+    server: PathBuf,
+}
+
+fn bed() -> Result<Bed, Lacking> {
+    let (server, init) = (runs("postgres")?, runs("initdb")?);
+    let dir = temp::Dir::new();
+    let mut runner = Runner { truechimer: binary::truechimer(), user: None };
+    let mut initdb = Command::new(init);
+    if is_root() {
+        use std::os::unix::process::CommandExt;
+        // Where they can be executed by whomever.
+        for name in ["truechimer", "libtruechimer_group.so"] {
+            let copy = dir.join(name);
+            std::fs::copy(binary::truechimer().with_file_name(name), &copy).unwrap();
+            std::fs::set_permissions(copy, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        runner = Runner { truechimer: dir.join("truechimer"), user: Some(NOBODY) };
+        chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        initdb.uid(NOBODY).gid(NOBODY).current_dir("/");
+    }
+    initdb.args(["-A", "trust", "-U", "test", "-E", "UTF8", "--no-locale", "-N", "-D"]);
+    let output = initdb.arg(dir.join("base")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let settings = "fsync = off\nautovacuum = off\nunix_socket_directories = ''\n";
+    let file = dir.join("base").join("postgresql.conf");
+    let before = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(file, before + settings).unwrap();
+    Ok(Bed { dir, runner, server })
+}
+
+fn start(bed: Bed) -> Local {
+    let Bed { dir, runner, server } = bed;
+    let (base, user) = (dir.join("base"), runner.user);
+    let program = move |port: u16, own: &Path| {
+        let copied = Command::new("cp").arg("-a").arg(&base).arg(own.join("data")).status();
+        assert!(copied.unwrap().success());
+        chown(own, user, user).unwrap();
+        let data = own.join("data").display().to_string();
+        let server = server.display().to_string();
+        vec![
+            server,
+            "-D".into(),
+            data,
+            "-h".into(),
+            "127.0.0.1".into(),
+            "-p".into(),
+            port.to_string(),
+        ]
+    };
+    Local::start_by(runner, dir, program, &["--protocol", "bytes", "--patience", "2s"])
+}
+
+/// A session, by the protocol of version 3.0.
+struct Session(TcpStream);
+
+impl Session {
+    fn open(port: u16) -> Option<Session> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut session = Session(stream);
+        let body = b"\0\x03\0\0user\0test\0database\0postgres\0\0";
+        let mut packet = (body.len() as u32 + 4).to_be_bytes().to_vec();
+        packet.extend(body);
+        session.0.write_all(&packet).ok()?;
+        session.until_ready().map(|_| session)
+    }
+
+    /// The rows of an answer, their values joined; none if the connection was closed.
+    fn ask(&mut self, query: &str) -> Option<Vec<String>> {
+        let mut packet = b"Q".to_vec();
+        packet.extend((query.len() as u32 + 5).to_be_bytes());
+        packet.extend(query.bytes().chain([0]));
+        self.0.write_all(&packet).ok()?;
+        self.until_ready()
+    }
+
+    fn until_ready(&mut self) -> Option<Vec<String>> {
+        let mut rows = Vec::new();
+        loop {
+            let mut head = [0; 5];
+            self.0.read_exact(&mut head).ok()?;
+            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+            let mut body = vec![0; length as usize - 4];
+            self.0.read_exact(&mut body).ok()?;
+            match head[0] {
+                b'Z' => return Some(rows),
+                b'D' => rows.push(row(&body)),
+                b'E' => panic!("{}", String::from_utf8_lossy(&body)),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn row(body: &[u8]) -> String {
+    let (mut values, mut rest) = (Vec::new(), &body[2..]);
+    while let Some((length, more)) = rest.split_first_chunk() {
+        let (value, more) = more.split_at(u32::from_be_bytes(*length) as usize);
+        values.push(String::from_utf8_lossy(value).into_owned());
+        rest = more;
+    }
+    values.join(" ")
+}
+
+const TABLE: &str = "create table t(id serial, who int, at timestamptz default now()); \
+                     create table b(k int primary key, v int); insert into b values (1, 0)";
+
+/// The rows of a replica's program, asked beside its front.
+fn rows(local: &Local, at: usize) -> Vec<String> {
+    let mut session = Session::open(local.connect[at]).unwrap();
+    session.ask("select id, who, at from t order by id").unwrap()
+}
+
+#[test]
+fn postgresqls_sessions_that_do_not_wait_for_each_other_follow() {
+    let Some(bed) = or_skip(bed()) else { return };
+    let local = start(bed);
+    Session::open(local.listen[0]).unwrap().ask(TABLE).unwrap();
+    // One after the other, at all fronts.
+    for number in 0..9 {
+        let mut session = Session::open(local.listen[number % REPLICAS]).unwrap();
+        session.ask(&format!("insert into t(who) values ({number})")).unwrap();
+    }
+    // Side by side.
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            let port = local.listen[client % REPLICAS];
+            scope.spawn(move || {
+                let mut session = Session::open(port).unwrap();
+                for _ in 0..25 {
+                    session.ask(&format!("insert into t(who) values ({client})")).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(local.status(), (0, Vec::new()));
+    let mut session = Session::open(local.listen[1]).unwrap();
+    let answer = session.ask("select id, who, at from t order by id").unwrap();
+    assert_eq!(answer.len(), 109);
+    for at in 0..REPLICAS {
+        assert_eq!(rows(&local, at), answer, "replica {}", at + 1);
+    }
+}
+
+/// Four sessions change one row, each in transactions of several statements: who waits for the lock
+/// goes on when each replica pleases. Whatever comes of it, no client has been told of a row that
+/// the replicas that still answer do not have, and if they differ they do not answer.
+#[test]
+fn postgresqls_sessions_that_wait_for_locks_are_noticed_and_answered_to_nobody() {
+    let Some(bed) = or_skip(bed()) else { return };
+    let mut local = start(bed);
+    Session::open(local.listen[0]).unwrap().ask(TABLE).unwrap();
+    let told: Vec<String> = std::thread::scope(|scope| {
+        let clients = (0..4).map(|client| {
+            let port = local.listen[client % REPLICAS];
+            scope.spawn(move || {
+                let mut told = Vec::new();
+                let Some(mut session) = Session::open(port) else { return told };
+                for _ in 0..50 {
+                    let insert =
+                        format!("insert into t(who) values ({client}) returning id, who, at");
+                    let update = "update b set v = v + 1 where k = 1";
+                    let mut row = Vec::new();
+                    for query in ["begin", update, &insert, "commit"] {
+                        let Some(rows) = session.ask(query) else { return told };
+                        row.extend(rows);
+                    }
+                    told.extend(row);
+                }
+                told
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    // Whoever has stopped has done so by now, or finds out within its patience.
+    std::thread::sleep(Duration::from_secs(5));
+    let (code, troubles) = local.status();
+    let named = |at: &usize| {
+        let name = format!("member {}: ", at + 1);
+        troubles.iter().any(|trouble| trouble.starts_with(&name))
+    };
+    let follow: Vec<usize> = (0..REPLICAS).filter(|at| !named(at)).collect();
+    assert_eq!(code == 0, follow.len() == REPLICAS, "{troubles:?}");
+    for (member, front) in &mut local.fronts {
+        let stopped = format!("member {member}: its front has stopped: ");
+        let stopped = troubles.iter().any(|trouble| trouble.starts_with(&stopped));
+        assert_eq!(stopped, !front.is_running(), "{troubles:?}");
+    }
+    if follow.len() * 2 <= REPLICAS {
+        // Where fronts still run they say that they answer nobody.
+        let waits = |trouble: &String| trouble.contains("answers nobody");
+        let waits = troubles.iter().any(waits);
+        assert!(
+            waits || local.fronts.values_mut().all(|front| !front.is_running()),
+            "{troubles:?}"
+        );
+        return;
+    }
+    let all: Vec<Vec<String>> = follow.iter().map(|at| rows(&local, *at)).collect();
+    assert!(all.iter().all(|rows| *rows == all[0]), "they answer, and differ");
+    for row in &told {
+        assert!(all[0].contains(row), "a client was told of {row}");
+    }
+}
