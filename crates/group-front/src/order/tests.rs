@@ -305,3 +305,126 @@ fn what_outsiders_say_changes_nothing() {
     world.all_in_and_equal();
     assert_eq!(world.fronts[0].0.state.position, before);
 }
+
+/// Fronts that are all in.
+fn begun(count: u32, seed: u64) -> World {
+    let mut world = World::new(count, seed);
+    (0..count as usize).for_each(|front| world.ask(front));
+    world.settle();
+    world.all_in_and_equal();
+    world
+}
+
+/// One says that another differs from it.
+fn differs(world: &mut World, front: usize, other: usize) {
+    let from = world.fronts[other].0.me();
+    let conn = Conn { member: Member(1), number: 1 };
+    world.send(front, &Message::Differs { from, conn, length: 7 });
+}
+
+fn members(all: &[u32]) -> Vec<Member> {
+    all.iter().copied().map(Member).collect()
+}
+
+fn following(world: &World, front: usize) -> Vec<Member> {
+    world.fronts[front].0.following().into_keys().collect()
+}
+
+#[test]
+fn who_differs_from_a_majority_is_out_at_all_fronts_in_whatever_order_they_hear_of_it() {
+    for seed in 0..50 {
+        let mut world = begun(3, seed);
+        let accusers = if seed % 2 == 0 { [0, 2] } else { [2, 0] };
+        differs(&mut world, accusers[0], 1);
+        world.settle();
+        assert_eq!(following(&world, 0), members(&[1, 2, 3]), "one's word is no majority");
+        differs(&mut world, accusers[1], 1);
+        differs(&mut world, 1, 0);
+        world.settle();
+        for front in [0, 2] {
+            assert_eq!(following(&world, front), members(&[1, 3]));
+            assert!(world.fronts[front].0.may_answer());
+            let standing = world.fronts[front].0.standings().remove(&Member(2));
+            assert!(matches!(standing, Some(PeerStanding::Diverged(_))), "{standing:?}");
+            assert!(world.fronts[front].2.unfit.is_empty());
+        }
+        let why = &world.fronts[1].2.unfit[0];
+        assert!(
+            why.starts_with("its program's replies differ from those of replica 1, 3"),
+            "{why}"
+        );
+    }
+}
+
+#[test]
+fn where_no_majority_agrees_all_stop() {
+    let mut world = begun(3, 1);
+    for (front, other) in [(0, 1), (1, 2), (2, 0)] {
+        differs(&mut world, front, other);
+    }
+    world.settle();
+    let all = world.fronts.iter().all(|(_, _, log)| !log.unfit.is_empty());
+    assert!(all, "each ends, one as the odd one and the others without a majority");
+    // Two of three are left, and differ.
+    let mut world = begun(3, 2);
+    world.send(2, &Message::Leave);
+    differs(&mut world, 0, 1);
+    world.settle();
+    for front in [0, 1] {
+        let why = &world.fronts[front].2.unfit[0];
+        assert!(why.contains("no majority of the 3 replicas' programs"), "{why}");
+    }
+    // Of five, two agree with each other and differ from the rest: they are out, in any order.
+    for seed in 0..20 {
+        let mut world = begun(5, seed);
+        let mut pairs = Vec::new();
+        (0..3).for_each(|one| (3..5).for_each(|other| pairs.push((one, other))));
+        while !pairs.is_empty() {
+            let (one, other) = pairs.swap_remove(world.random(pairs.len()));
+            differs(&mut world, one, other);
+            world.settle();
+        }
+        for front in 0..3 {
+            assert_eq!(following(&world, front), members(&[1, 2, 3]), "seed {seed}");
+            assert!(world.fronts[front].2.unfit.is_empty(), "seed {seed}");
+        }
+        assert!((3..5).all(|front| !world.fronts[front].2.unfit.is_empty()), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_program_that_stands_still_counts_no_more_until_it_goes_on() {
+    let mut world = begun(3, 3);
+    traffic(&mut world, 0, 1);
+    // The first two have dealt with it, the third with nothing, while agreed time passes.
+    let done = |count| Message::Done { count, replied: Vec::new() };
+    world.send(0, &done(2));
+    world.send(1, &done(2));
+    let begin = world.stream.len() as i64;
+    for second in 0..20 {
+        for front in 0..3 {
+            let me = world.fronts[front].0.me();
+            let time = 1_000_000_000 * (second + 2) + begin * 1_000_000;
+            let tick = Message::Tick.encode(me.incarnation);
+            world.stream.push((me.member, time, tick));
+        }
+        world.settle();
+        let stuck = (second + 1) * 1_000_000_000 >= PATIENCE;
+        let expected: &[u32] = if stuck { &[1, 2] } else { &[1, 2, 3] };
+        for front in 0..3 {
+            assert_eq!(following(&world, front), members(expected), "{second} s");
+            // Its own front does not answer either.
+            assert_eq!(world.fronts[front].0.may_answer(), expected.len() == 3 || front < 2);
+        }
+    }
+    let me = world.fronts[2].0.me();
+    let last = world.fronts[2].0.time();
+    for (count, follow) in [(1, &[1, 2, 3][..]), (99, &[1, 2, 3])] {
+        world.stream.push((me.member, last, done(count).encode(me.incarnation)));
+        world.settle();
+        assert_eq!(following(&world, 0), members(follow));
+    }
+    // More than there was is not believed.
+    assert_eq!(world.fronts[0].0.following()[&Member(3)], world.fronts[0].0.total());
+    assert!(world.fronts.iter().all(|(_, _, log)| log.unfit.is_empty()));
+}
