@@ -88,6 +88,8 @@ impl FrontReport {
         match std::fs::metadata(&path) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
             Ok(file) if file.len() > LONGEST => return Err(io::ErrorKind::FileTooLarge.into()),
+            // What is no file may have no end.
+            Ok(file) if !file.is_file() => return Err(io::ErrorKind::InvalidData.into()),
             found => found.map(|_| ())?,
         }
         Ok(Some(serde_json::from_slice(&std::fs::read(path)?)?))

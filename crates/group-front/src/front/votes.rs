@@ -15,8 +15,8 @@ use super::{Ended, Front};
 const MOST_SAID: u64 = 20;
 /// How much of a silence of the whole group counts, ns.
 const GAP_NS: i64 = 1_000_000_000;
-/// How often the report is written.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often the report is written, besides whenever clients are answered or no more.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where this front stands with the others' programs.
 #[derive(Debug, Default)]
