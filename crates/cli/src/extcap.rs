@@ -7,7 +7,6 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
@@ -126,13 +125,10 @@ pub fn install(directory: Option<&Path>) -> Result<PathBuf, Failure> {
     };
     let program = std::env::current_exe().map_err(|why| Failure::new("this program", why))?;
     let failed = |path: &Path, why| Failure::new(path.display(), why);
-    std::fs::create_dir_all(&directory).map_err(|why| failed(&directory, why))?;
+    truechimer_files::make_folder(&directory, 0o755).map_err(|why| failed(&directory, why))?;
     let link = directory.join(NAME);
     // An old link is replaced, anything else is somebody else's.
-    if std::fs::symlink_metadata(&link).is_ok_and(|old| old.file_type().is_symlink()) {
-        std::fs::remove_file(&link).map_err(|why| failed(&link, why))?;
-    }
-    symlink(&program, &link).map_err(|why| failed(&link, why))?;
+    truechimer_files::link(&link, &program).map_err(|why| failed(&link, why))?;
     Ok(link)
 }
 

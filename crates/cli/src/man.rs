@@ -1,6 +1,5 @@
 //! `truechimer man`: the manual pages, from the same text as `--help`.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use crate::failure::{Ended, Failure, Outcome};
 /// Runs the command.
 pub fn run(args: &Man, out: &mut dyn Write) -> Ended {
     let failed = |why| Failure::new(args.directory.display(), why);
-    std::fs::create_dir_all(&args.directory).map_err(failed)?;
+    truechimer_files::make_folder(&args.directory, 0o755).map_err(failed)?;
     let mut root = args::command().disable_help_subcommand(true);
     root.build();
     pages(&root, root.get_name(), &args.directory).map_err(failed)?;
@@ -23,7 +22,7 @@ fn pages(command: &clap::Command, name: &str, directory: &Path) -> io::Result<()
     for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         pages(subcommand, &format!("{name}-{}", subcommand.get_name()), directory)?;
     }
-    page(command, name, &mut File::create(directory.join(format!("{name}.1")))?)
+    page(command, name, &mut truechimer_files::create(&directory.join(format!("{name}.1")), 0o666)?)
 }
 
 fn page(command: &clap::Command, name: &str, out: &mut dyn Write) -> io::Result<()> {

@@ -29,7 +29,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use truechimer_engine::{Action, Config, Event, Start};
-use truechimer_files::{Access, Entry};
+use truechimer_files::{Access, Entry, Kind, Status};
 use truechimer_time::Count;
 use truechimer_timehands::Hand;
 
@@ -108,7 +108,8 @@ impl Log {
     /// name: it may tell why the daemon had to be started again.
     pub(crate) fn create(path: &Path, start: &Start, config: &Config) -> io::Result<Log> {
         let entry = Entry::at(path)?;
-        if entry.is_filled()? {
+        let is_log = |old: Status| old.kind == Kind::RegularFile && old.length > 0;
+        if entry.status()?.is_some_and(is_log) {
             let mut old = entry.name().to_owned();
             old.push(".old");
             entry.rename(&old)?;

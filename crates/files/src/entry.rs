@@ -23,8 +23,24 @@ pub enum Access {
     ReadWrite,
     /// Reading, and writing at its end; it must be there.
     ReadAppend,
-    /// Writing; it must not be there.
+    /// Reading and writing; it must not be there.
     New,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Plain file, directory, link …
+    pub kind: FileType,
+    /// Its permissions.
+    pub mode: u32,
+    /// Of a plain file, bytes.
+    pub length: u64,
+    /// The user that it belongs to.
+    pub owner: u32,
+    pub(crate) has_more_names: bool,
+    pub(crate) inode: (u64, u64),
 }
 
 /// A name in a directory that is held by its descriptor: whatever others rename meanwhile, it
@@ -79,35 +95,23 @@ impl Entry {
         self.known.as_deref()
     }
 
-    /// What is there, unfollowed.
-    pub(crate) fn status(&self) -> io::Result<Option<fs::Stat>> {
+    /// What is there, if anything; a link itself.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn status(&self) -> io::Result<Option<Status>> {
         match fs::statat(self.folder.fd(), &self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(stat)),
+            Ok(stat) => Ok(Some(Status {
+                kind: FileType::from_raw_mode(stat.st_mode),
+                mode: stat.st_mode & 0o7777,
+                length: u64::try_from(stat.st_size).unwrap_or(0),
+                owner: stat.st_uid,
+                has_more_names: stat.st_nlink > 1,
+                inode: (stat.st_dev, stat.st_ino),
+            })),
             Err(Errno::NOENT) => Ok(None),
             Err(why) => Err(why.into()),
         }
-    }
-
-    fn kind(&self) -> io::Result<Option<FileType>> {
-        Ok(self.status()?.map(|stat| FileType::from_raw_mode(stat.st_mode)))
-    }
-
-    /// Whether it is a symbolic link (of [`Entry::itself`]).
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub fn is_link(&self) -> io::Result<bool> {
-        Ok(self.kind()? == Some(FileType::Symlink))
-    }
-
-    /// Whether a plain file with something in it is there.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub fn is_filled(&self) -> io::Result<bool> {
-        Ok(self.status()?.is_some_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0
-        }))
     }
 
     /// Opens the file. A new one gets this mode, less the umask.
@@ -121,11 +125,10 @@ impl Entry {
         }
         if self.is_shared() && !follow {
             match self.status()? {
-                Some(stat) => {
-                    let kind = FileType::from_raw_mode(stat.st_mode);
-                    self.check(kind, stat.st_uid, stat.st_nlink > 1)?;
+                Some(there) => {
+                    self.check(there.kind, there.owner, there.has_more_names)?;
                     // One's own pipe is waited at until somebody reads it.
-                    if kind == FileType::RegularFile {
+                    if there.kind == FileType::RegularFile {
                         flags |= OFlags::NONBLOCK;
                     }
                 }
@@ -175,10 +178,10 @@ impl Entry {
     /// # Errors
     /// If it cannot.
     pub fn try_replace(self) -> io::Result<()> {
-        match self.kind()? {
-            Some(FileType::Directory) => Err(io::ErrorKind::IsADirectory.into()),
-            _ => Replacement::begin(self, 0o600).map(drop),
+        if self.status()?.is_some_and(|there| there.kind == FileType::Directory) {
+            return Err(io::ErrorKind::IsADirectory.into());
         }
+        Replacement::begin(self, 0o600).map(drop)
     }
 
     /// Gives it another name in the same directory; what has that name is replaced.
@@ -203,6 +206,20 @@ impl Entry {
         Ok(fs::unlinkat(self.folder.fd(), &self.name, AtFlags::empty())?)
     }
 
+    /// Makes a directory of this name with this mode, less the umask, unless it is there. A new one
+    /// is returned, open, so that its mode can be made exact by its descriptor.
+    ///
+    /// # Errors
+    /// If something else has the name, or the system refuses.
+    pub fn make_folder(&self, mode: u32) -> io::Result<Option<File>> {
+        let is_new = self.folder.make(&self.name, mode)?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // One that is there need not be readable.
+        let flags = if is_new { flags } else { flags | OFlags::PATH };
+        let folder = fs::openat(self.folder.fd(), &self.name, flags, Mode::empty())?;
+        Ok(is_new.then(|| File::from(folder)))
+    }
+
     pub(crate) fn link_to(&self, target: &Path) -> io::Result<()> {
         Ok(fs::symlinkat(target, self.folder.fd(), &self.name)?)
     }
@@ -214,7 +231,7 @@ impl Access {
             Access::Write => OFlags::WRONLY | OFlags::CREATE,
             Access::ReadWrite => OFlags::RDWR | OFlags::CREATE,
             Access::ReadAppend => OFlags::RDWR | OFlags::APPEND,
-            Access::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+            Access::New => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
         }
     }
 }

@@ -39,8 +39,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-pub use entry::{Access, Entry};
+pub use entry::{Access, Entry, Status};
 pub use replacement::{Durable, Replacement};
+/// What kind of file something is.
+pub use rustix::fs::FileType as Kind;
 pub use socket::Bound;
 
 /// Opens the file at `path` for writing and empties it if it is a plain one; makes it, with this
@@ -91,7 +93,7 @@ pub fn make_folder(path: &Path, mode: u32) -> io::Result<Option<File>> {
 /// system refuses.
 pub fn link(path: &Path, target: &Path) -> io::Result<()> {
     let entry = Entry::itself(path)?;
-    if entry.is_link()? {
+    if entry.status()?.is_some_and(|old| old.kind == Kind::Symlink) {
         entry.remove()?;
     }
     entry.link_to(target)

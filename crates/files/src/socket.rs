@@ -46,12 +46,11 @@ impl Entry {
             umask(before);
             bound?;
         }
-        let made = self.status()?.filter(|made| {
-            FileType::from_raw_mode(made.st_mode) == FileType::Socket
-                && made.st_uid == geteuid().as_raw()
-        });
+        let made = self
+            .status()?
+            .filter(|made| made.kind == FileType::Socket && made.owner == geteuid().as_raw());
         let made = made.ok_or_else(|| io::Error::other("somebody has replaced it"))?;
-        Ok(Bound { inode: (made.st_dev, made.st_ino), entry: self })
+        Ok(Bound { inode: made.inode, entry: self })
     }
 
     /// Makes a listening stream socket of this name, with exactly this mode, as [`Entry::bind`].
@@ -85,8 +84,8 @@ impl Entry {
     /// If anything else is there (or nothing), or the system refuses.
     pub fn is_socket(&self) -> io::Result<bool> {
         Ok(self.status()?.is_some_and(|there| {
-            FileType::from_raw_mode(there.st_mode) == FileType::Socket
-                && (!self.is_shared() || there.st_uid == geteuid().as_raw() || there.st_uid == 0)
+            there.kind == FileType::Socket
+                && (!self.is_shared() || there.owner == geteuid().as_raw() || there.owner == 0)
         }))
     }
 }
@@ -94,7 +93,7 @@ impl Entry {
 impl Drop for Bound {
     fn drop(&mut self) {
         let there = self.entry.status().ok().flatten();
-        if there.is_some_and(|there| (there.st_dev, there.st_ino) == self.inode) {
+        if there.is_some_and(|there| there.inode == self.inode) {
             // If it is gone already, so much the better.
             let _ = self.entry.remove();
         }

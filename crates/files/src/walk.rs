@@ -56,6 +56,15 @@ impl Folder {
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+
+    /// Makes a directory in it unless one is there; whether it is new.
+    pub fn make(&self, name: &OsStr, mode: u32) -> io::Result<bool> {
+        match fs::mkdirat(self.fd(), name, Mode::from_raw_mode(mode)) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(why) => Err(why.into()),
+        }
+    }
 }
 
 /// A step on the way.
@@ -122,7 +131,7 @@ pub(crate) fn walk(path: &Path, last: Last, make: bool) -> io::Result<Entry> {
             }
             Err(why @ (Errno::INVAL | Errno::NOENT)) => {
                 if why == Errno::NOENT && make {
-                    made(&here, &name, MODE)?;
+                    here.make(&name, MODE)?;
                 }
                 here = Folder::open(here.fd(), &name, OFlags::NOFOLLOW)?;
                 known.iter_mut().for_each(|known| known.push(&name));
@@ -133,28 +142,13 @@ pub(crate) fn walk(path: &Path, last: Last, make: bool) -> io::Result<Entry> {
     Err(io::ErrorKind::IsADirectory.into())
 }
 
-/// Makes a directory unless it is there; whether it is new.
-fn made(at: &Folder, name: &OsStr, mode: u32) -> io::Result<bool> {
-    match fs::mkdirat(at.fd(), name, Mode::from_raw_mode(mode)) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        Err(why) => Err(why.into()),
-    }
-}
-
 /// Makes a directory and those above it; the directory, if it is new.
 pub(crate) fn make(path: &Path, mode: u32) -> io::Result<Option<File>> {
-    let entry = match walk(path, Last::Followed, true) {
+    match walk(path, Last::Followed, true) {
         // It ends in `..`, or is `/` or `.`: it is there.
-        Err(why) if why.kind() == io::ErrorKind::IsADirectory => return Ok(None),
-        entry => entry?,
-    };
-    let is_new = made(&entry.folder, &entry.name, mode)?;
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // One that is there need not be readable.
-    let flags = if is_new { flags } else { flags | OFlags::PATH };
-    let folder = File::from(fs::openat(entry.folder.fd(), &entry.name, flags, Mode::empty())?);
-    Ok(is_new.then_some(folder))
+        Err(why) if why.kind() == io::ErrorKind::IsADirectory => Ok(None),
+        entry => entry?.make_folder(mode),
+    }
 }
 
 /// Why a link is not followed.

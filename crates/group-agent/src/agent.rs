@@ -1,14 +1,15 @@
 //! The loop: one thread that waits in poll(2) for programs, transports, clocks and disks.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use truechimer_files::{Access, Entry, make_folder};
 use truechimer_group::{Member, Own, Refusal};
 use truechimer_group_client::agent::{Door, News, Settings as DoorSettings};
 use truechimer_group_client::directory_for_agent;
@@ -490,9 +491,9 @@ fn state_directory(place: &Place) -> Result<Option<PathBuf>, AgentError> {
 /// Keeps a second agent from taking the same member's state.
 fn lock(floor: &Path, name: &str, member: Member) -> Result<File, AgentError> {
     let directory = floor.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(directory).map_err(|why| unwritable(floor, &why))?;
+    make_folder(directory, 0o755).map_err(|why| unwritable(floor, &why))?;
     let path = floor.with_extension("lock");
-    let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = Entry::at(&path).and_then(|entry| entry.open(Access::Write, 0o600));
     let file = file.map_err(|why| unwritable(&path, &why))?;
     // Whoever can open it can lock it. One that an agent of before made was open to all for reading;
     // one of another owner's is that owner's to close.
@@ -548,6 +549,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_lock_of_a_state_is_its_owners_alone() {

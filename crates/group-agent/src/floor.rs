@@ -4,7 +4,7 @@
 //! disk, by a thread of its own: the loop never waits for a disk. What depends on a floor that has
 //! not reached the disk waits in the loop ([`Floor::kept`]).
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
+use truechimer_files::{Durable, Entry, make_folder};
 use truechimer_group::Member;
 
 use crate::sys;
@@ -102,19 +103,11 @@ pub(crate) fn load(path: &Path, group: &str, member: Member) -> Result<Option<i6
 
 /// Writes it so that it is on the disk, whole or not at all, when this returns.
 fn save(path: &Path, kept: &Kept) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let mut file = File::create(&beside)?;
     let mut line = serde_json::to_vec(kept)?;
     line.push(b'\n');
-    file.write_all(&line)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
+    let mut new = Entry::at(path)?.replace(0o644)?;
+    new.write_all(&line)?;
+    new.commit(Durable::Yes)
 }
 
 /// The keeper of one member's floor.
@@ -171,11 +164,9 @@ impl Floor {
         kept: Option<i64>,
     ) -> io::Result<Floor> {
         if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
+            make_folder(directory, 0o755)?;
             // Now rather than at the first value.
-            let probe = directory.join(format!("{member}.probe"));
-            File::create(&probe)?;
-            fs::remove_file(&probe)?;
+            Entry::at(path)?.try_replace()?;
         }
         let shared = Arc::new(Shared {
             state: Mutex::new(State { wanted: kept, ..State::default() }),
@@ -307,6 +298,7 @@ fn write(shared: &Shared, path: &Path, group: &str, member: Member) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const NAME: &str = "ledger";
     const ONE: Member = Member(1);

@@ -4,10 +4,12 @@
 //! one of several [`Way`]s, which come in turn, and answers in the same order. The client takes the
 //! first answer; the others must say the same.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use truechimer_files::{Durable, Entry};
 use truechimer_group_client::link::{Outside, Together};
 use truechimer_group_client::{
     Call, Delivered, Event, Member, Options, Phase, Replica, Thread, ThreadClock, Where,
@@ -149,9 +151,12 @@ impl Orders {
 pub(crate) fn write<T: Serialize + ?Sized>(path: &Path, figures: &T) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::of(path.display(), error);
     let text = serde_json::to_string(figures).map_err(|error| failed(&error))?;
-    let new = path.with_extension("new");
-    std::fs::write(&new, text).map_err(|error| failed(&error))?;
-    std::fs::rename(&new, path).map_err(|error| failed(&error))
+    let replaced = Entry::at(path).and_then(|entry| {
+        let mut new = entry.replace(0o644)?;
+        new.write_all(text.as_bytes())?;
+        new.commit(Durable::No)
+    });
+    replaced.map_err(|error| failed(&error))
 }
 
 /// Reads what a program has written.

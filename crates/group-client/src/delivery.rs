@@ -24,11 +24,16 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+use truechimer_files::{Access, Entry, Kind};
 
 /// Programs take their time from the page. Without it they keep their own clock and only count.
 pub const CLOCK: u64 = 1;
@@ -98,20 +103,13 @@ impl Page {
     /// # Errors
     /// What the system says.
     pub fn create(path: &CStr, flags: u64) -> io::Result<Page> {
-        // SAFETY: a C string, and calls without memory of ours otherwise.
-        let fd = unsafe {
-            libc::unlink(path.as_ptr());
-            let how = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-            libc::open(path.as_ptr(), how, 0o600)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
+        let entry = Entry::itself(Path::new(OsStr::from_bytes(path.to_bytes())))?;
+        if entry.status()?.is_some_and(|old| old.kind == Kind::RegularFile) {
+            entry.remove()?;
         }
-        // SAFETY: our own descriptor.
-        let sized = unsafe { libc::ftruncate(fd, SIZE as libc::off_t) };
-        let page = if sized == 0 { map(fd) } else { Err(errno()) };
-        // SAFETY: our own descriptor, not used after this.
-        unsafe { libc::close(fd) };
+        let file = entry.open(Access::New, 0o600)?;
+        file.set_len(SIZE as u64)?;
+        let page = map(file.as_raw_fd());
         let page = page.map_err(io::Error::from_raw_os_error)?;
         page.u32_at(8).store(VERSION, Ordering::Relaxed);
         page.u32_at(12).store(HEAD as u32, Ordering::Relaxed);

@@ -417,11 +417,6 @@ impl Address {
         Some(Address(address))
     }
 
-    /// As the kernel has it.
-    pub(crate) fn kernels(&self) -> &libc::sockaddr_un {
-        &self.0
-    }
-
     /// A socket that is connected to it.
     pub(crate) fn connect(&self) -> Result<i32, Refused> {
         let socket = sys::socket().map_err(|error| Refused::System("socket", error))?;

@@ -305,13 +305,6 @@ pub fn is_privileged() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Binds a socket to a path; nobody can connect until [`listen`].
-pub fn bind(socket: i32, address: &libc::sockaddr_un) -> Result<(), Errno> {
-    let (at, length) = (std::ptr::from_ref(address) as usize, size_of::<libc::sockaddr_un>());
-    // SAFETY: an address of that length, with a terminating zero, that outlives the call.
-    unsafe { call(libc::SYS_bind, [socket as usize, at, length, 0, 0, 0]) }.map(|_| ())
-}
-
 /// Lets others connect, so many before they are accepted.
 pub fn listen(socket: i32, backlog: usize) -> Result<(), Errno> {
     // SAFETY: it takes numbers only.

@@ -206,7 +206,7 @@ impl Front {
         ));
         self.report_end(&ended);
         // The file only: a program that still runs keeps what it has mapped.
-        let _ = std::fs::remove_file(&self.settings.page);
+        let _ = truechimer_files::remove(&self.settings.page);
         Ok(ended)
     }
 

@@ -15,7 +15,7 @@ pub struct Record {
 impl Record {
     /// Makes it anew.
     pub fn create(path: &Path) -> io::Result<Record> {
-        Ok(Record { out: BufWriter::new(File::create(path)?) })
+        Ok(Record { out: BufWriter::new(truechimer_files::create(path, 0o666)?) })
     }
 
     /// A request: its number, its agreed time (ns since 1970), its connection, the reply to it.

@@ -27,7 +27,7 @@ impl Files {
     /// Where one cannot be written.
     pub(crate) fn write(&self, page: Page, outcomes: &[Outcome]) -> Result<(), Failure> {
         let write = |path: &Path, text: &str| {
-            std::fs::write(path, text).map_err(|error| Failure::of(path.display(), error))
+            truechimer_files::write(path, text).map_err(|error| Failure::of(path.display(), error))
         };
         if let Some(path) = &self.html {
             write(path, &page.sections(outcomes.iter().map(Outcome::section)).render())?;

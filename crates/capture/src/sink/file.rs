@@ -299,7 +299,7 @@ impl CaptureFile {
         if let Some(keep) = self.options.keep {
             while self.files.len() > keep.max(1) as usize {
                 // Only files that were begun here; one that is gone already is no trouble.
-                let _ = self.files.pop_front().map(std::fs::remove_file);
+                let _ = self.files.pop_front().map(|old| truechimer_files::remove(&old));
             }
         }
         self.begun = Instant::now();

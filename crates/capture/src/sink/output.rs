@@ -1,11 +1,12 @@
 //! Bytes on their way to a file: whole blocks only.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
+
+use truechimer_files::{Access, Entry, Kind};
 
 use super::SinkError;
 use crate::sink::encode;
@@ -45,24 +46,20 @@ impl Output {
     pub fn open(path: &Path) -> Result<Output, SinkError> {
         let name = path.display().to_string();
         let failed = |doing, why| SinkError::Failed { file: name.clone(), doing, why };
-        if let Ok(there) = std::fs::metadata(path) {
-            let kind = there.file_type();
-            let refused = if kind.is_dir() {
-                Some("is a directory: name a file in it")
-            } else if kind.is_block_device() {
+        let entry = Entry::at(path).map_err(|why| failed("opening", why))?;
+        let refused = match entry.status().ok().flatten().map(|there| there.kind) {
+            Some(Kind::Directory) => Some("is a directory: name a file in it"),
+            Some(Kind::BlockDevice) => {
                 Some("is a block device: a capture would destroy what is on it")
-            } else if kind.is_socket() {
-                Some("is a socket")
-            } else {
-                None
-            };
-            if let Some(why) = refused {
-                return Err(failed("opening", io::Error::other(why)));
             }
+            Some(Kind::Socket) => Some("is a socket"),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            return Err(failed("opening", io::Error::other(why)));
         }
-        let mut how = OpenOptions::new();
-        how.write(true).create(true).truncate(false).mode(0o600);
-        let file = how.open(path).map_err(|why| failed("opening", why))?;
+        let opened = entry.open(Access::Write, 0o600);
+        let file = opened.map_err(|why| failed("opening", why))?;
         let regular = file.metadata().map_err(|why| failed("looking at", why))?.is_file();
         if regular {
             // Two captures in one file would leave rubbish. A file system that knows no locks has

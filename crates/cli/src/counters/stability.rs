@@ -2,7 +2,6 @@
 
 mod section;
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -260,7 +259,7 @@ fn page(found: &Stability) -> Page {
 }
 
 fn write_phases(found: &Stability, path: &Path) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(path)?);
+    let mut out = BufWriter::new(truechimer_files::create(path, 0o666)?);
     writeln!(out, "# truechimer phase file: {}, phase in seconds", subject(found))?;
     if let Some(counter) = &found.counter {
         writeln!(out, "# counter: {counter}")?;

@@ -1,10 +1,9 @@
 //! The file that is written, and what is put into it.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use truechimer_files::{Access, Durable, Entry, Kind, Replacement};
 use truechimer_pcapng::records::{PACKET_BYTES, PacketRecord};
 use truechimer_pcapng::{Block, Resolution};
 
@@ -18,46 +17,44 @@ const TIME_AT: usize = 12;
 /// A capture that is being written. It gets its name when it is complete; until then an older file
 /// of that name stays (it may be the one that is being read).
 pub struct Rewritten {
-    file: BufWriter<Box<dyn Write>>,
+    file: BufWriter<To>,
     name: String,
-    /// From where to where it moves at the end.
-    moves: Option<(PathBuf, PathBuf)>,
+}
+
+/// Where the bytes go.
+enum To {
+    /// Standard output, a pipe, a device.
+    Stream(Box<dyn Write>),
+    /// A file that takes its place at the end.
+    Replaces(Replacement),
 }
 
 impl Rewritten {
     /// Begins; `-` is standard output.
     pub fn create(path: &Path) -> Result<Rewritten, Failure> {
-        let (file, name, moves): (Box<dyn Write>, _, _) = if path.as_os_str() == "-" {
-            (Box::new(io::stdout()), "standard output".to_owned(), None)
+        let (to, name) = if path.as_os_str() == "-" {
+            (To::Stream(Box::new(io::stdout())), "standard output".to_owned())
         } else {
             let name = path.display().to_string();
             let failed = |why: io::Error| Failure::new(&name, why);
-            match std::fs::metadata(path) {
-                Ok(there) if there.is_dir() => {
+            let entry = Entry::at(path).map_err(failed)?;
+            let there = entry.status().map_err(failed)?;
+            let to = match there.map(|there| there.kind) {
+                Some(Kind::Directory) => {
                     return Err(Failure::new(&name, "is a directory: name a file in it"));
                 }
+                Some(Kind::RegularFile) | None => {
+                    // A mode that somebody else chose is none for a capture.
+                    let old = there.filter(|_| !entry.is_shared());
+                    let mode = old.map_or(0o600, |there| there.mode & 0o777);
+                    To::Replaces(entry.replace(mode).map_err(failed)?)
+                }
                 // A pipe or a device is written to as it is.
-                Ok(there) if !there.is_file() => {
-                    let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-                    (Box::new(file), name, None)
-                }
-                _ => {
-                    // Beside the file itself, through links, so that a move is no copy.
-                    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-                    let mut beside = target.clone().into_os_string();
-                    beside.push(format!(".{}.tmp", std::process::id()));
-                    let beside = PathBuf::from(beside);
-                    let mut how = OpenOptions::new();
-                    how.write(true).create_new(true).mode(0o600);
-                    let file: File = how.open(&beside).map_err(failed)?;
-                    if let Ok(old) = std::fs::metadata(&target) {
-                        file.set_permissions(old.permissions()).map_err(failed)?;
-                    }
-                    (Box::new(file), name, Some((beside, target)))
-                }
-            }
+                Some(_) => To::Stream(Box::new(entry.open(Access::Write, 0o600).map_err(failed)?)),
+            };
+            (to, name)
         };
-        Ok(Rewritten { file: BufWriter::with_capacity(1 << 18, file), name, moves })
+        Ok(Rewritten { file: BufWriter::with_capacity(1 << 18, to), name })
     }
 
     /// Writes a block.
@@ -66,20 +63,28 @@ impl Rewritten {
     }
 
     /// Completes it; its name.
-    pub fn finish(mut self) -> Result<String, Failure> {
-        self.file.flush().map_err(|why| failure(&self.name, why))?;
-        if let Some((from, to)) = self.moves.take() {
-            std::fs::rename(&from, &to).map_err(|why| failure(&self.name, why))?;
+    pub fn finish(self) -> Result<String, Failure> {
+        let failed = |why| failure(&self.name, why);
+        match self.file.into_inner().map_err(|why| failed(why.into_error()))? {
+            To::Replaces(new) => new.commit(Durable::No).map_err(failed)?,
+            To::Stream(mut stream) => stream.flush().map_err(failed)?,
         }
-        Ok(std::mem::take(&mut self.name))
+        Ok(self.name)
     }
 }
 
-impl Drop for Rewritten {
-    fn drop(&mut self) {
-        if let Some((from, _)) = &self.moves {
-            // Not complete: nobody wants it.
-            let _ = std::fs::remove_file(from);
+impl Write for To {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            To::Stream(stream) => stream.write(bytes),
+            To::Replaces(new) => new.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            To::Stream(stream) => stream.flush(),
+            To::Replaces(new) => new.flush(),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Every reading of a run, for other programs.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use crate::failure::Failure;
 /// Writes the readings of a run, one line a second.
 pub fn save(trace: &Trace, path: &Path) -> Result<(), Failure> {
     let failed = |why| Failure::new(path.display(), why);
-    let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+    let mut out = BufWriter::new(truechimer_files::create(path, 0o666).map_err(failed)?);
     write(trace, &mut out).and_then(|()| out.flush()).map_err(failed)
 }
 

@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde::Serialize;
+use truechimer_files::{Access, Entry};
 use truechimer_sim::case::name;
 use truechimer_sim::stamps::write_header;
 use truechimer_sim::{
@@ -278,13 +279,13 @@ fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failur
 
 /// Makes sure that a file can be written, before anybody waits for what goes into it.
 pub fn ready(path: &Path) -> Result<(), Failure> {
-    let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    file.map(drop).map_err(|why| Failure::new(path.display(), why))
+    let opened = Entry::at(path).and_then(|entry| entry.open(Access::Write, 0o666));
+    opened.map(drop).map_err(|why| Failure::new(path.display(), why))
 }
 
 /// Writes a file, or says why not.
 pub fn save(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|why| Failure::new(path.display(), why))
+    truechimer_files::write(path, text).map_err(|why| Failure::new(path.display(), why))
 }
 
 /// The command as the user gave it, for reports.

@@ -6,6 +6,7 @@ mod counters_list;
 mod errors;
 mod group;
 mod help;
+mod links;
 mod live;
 mod replay;
 mod simulate;

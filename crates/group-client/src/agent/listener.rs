@@ -1,12 +1,13 @@
 //! The socket that programs connect to.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use truechimer_files::{Access, Bound, Entry, make_folder};
 use truechimer_group::Member;
 
 use crate::link::{Address, Refused};
@@ -99,7 +100,8 @@ impl std::error::Error for DoorError {
 pub(super) struct Listener {
     pub socket: OwnedFd,
     pub path: PathBuf,
-    inode: (u64, u64),
+    /// Removes the socket's name in the end.
+    _name: Bound,
     /// Held as long as the door is open, so that two agents do not take each other's socket away.
     _lock: File,
 }
@@ -125,24 +127,11 @@ impl Listener {
             move |error| DoorError::System { action, path, error: raw(error) }
         };
         let socket = sys::own(sys::socket().map_err(fail("make the socket"))?);
-        sys::bind(socket.as_raw_fd(), address.kernels()).map_err(fail("make the socket"))?;
-        // Whoever connects before this is done is refused, as nobody listens yet.
-        let set = fs::set_permissions(&path, Permissions::from_mode(permissions & 0o777));
-        set.map_err(|error| system("set the permissions of", &path, error))?;
-        let made = fs::symlink_metadata(&path);
-        let made = made.map_err(|error| system("look at", &path, error))?;
+        // Whoever connects before it listens is refused.
+        let name = Entry::itself(&path).and_then(|name| name.bind(&socket, permissions & 0o777));
+        let name = name.map_err(|error| system("make the socket", &path, error))?;
         sys::listen(socket.as_raw_fd(), BACKLOG).map_err(fail("listen at"))?;
-        Ok(Listener { socket, path, inode: (made.dev(), made.ino()), _lock: lock })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|there| (there.dev(), there.ino()) == self.inode);
-        if ours {
-            let _ = fs::remove_file(&self.path);
-        }
+        Ok(Listener { socket, path, _name: name, _lock: lock })
     }
 }
 
@@ -157,8 +146,7 @@ fn system(action: &'static str, path: &Path, error: io::Error) -> DoorError {
 /// The group's directory: whoever may use the socket may enter it, and nobody else.
 fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
     if let Some(above) = path.parent() {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(above);
-        made.map_err(|error| system("make the directory", above, error))?;
+        make_folder(above, 0o755).map_err(|error| system("make the directory", above, error))?;
         // Whoever may rename what is in there could put a directory of his own in our place.
         let there = fs::metadata(above).map_err(|error| system("look at", above, error))?;
         let (owner, mode) = (there.uid(), there.mode() & 0o7777);
@@ -169,11 +157,7 @@ fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
     let enter =
         |who: u32| if permissions & who != 0 { 0o055 & (who | who >> 1 | who >> 2) } else { 0 };
     let mode = 0o700 | enter(0o060) | enter(0o006);
-    match fs::DirBuilder::new().mode(mode).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(system("make the directory", path, error)),
-    }
+    make_folder(path, mode).map_err(|error| system("make the directory", path, error))?;
     let there = fs::symlink_metadata(path).map_err(|error| system("look at", path, error))?;
     let (owner, mode) = (there.uid(), there.mode() & 0o7777);
     if !there.is_dir() || !is_trusted(owner) || mode & 0o022 != 0 {
@@ -188,13 +172,8 @@ fn is_trusted(owner: u32) -> bool {
 
 fn take_lock(socket: &Path) -> Result<File, DoorError> {
     let path = socket.with_extension("lock");
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(&path)
+    let file = Entry::itself(&path)
+        .and_then(|entry| entry.open(Access::Write, 0o600))
         .map_err(|error| system("open the lock", &path, error))?;
     match sys::lock(file.as_raw_fd()) {
         Ok(()) => Ok(file),
@@ -205,12 +184,11 @@ fn take_lock(socket: &Path) -> Result<File, DoorError> {
 
 /// Removes a socket that an agent has left behind.
 fn remove_stale(path: &Path, address: &Address) -> Result<(), DoorError> {
-    let there = match fs::symlink_metadata(path) {
-        Ok(there) => there,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(system("look at", path, error)),
-    };
-    if !there.file_type().is_socket() {
+    let entry = Entry::itself(path).map_err(|error| system("look at", path, error))?;
+    if entry.status().map_err(|error| system("look at", path, error))?.is_none() {
+        return Ok(());
+    }
+    if !entry.is_socket().map_err(|error| system("look at", path, error))? {
         return Err(DoorError::NotASocket(path.into()));
     }
     match address.connect() {
@@ -219,7 +197,7 @@ fn remove_stale(path: &Path, address: &Address) -> Result<(), DoorError> {
             Err(DoorError::Served(path.into()))
         }
         Err(Refused::NoAgent) => {
-            fs::remove_file(path).map_err(|error| system("remove the old socket", path, error))
+            entry.remove().map_err(|error| system("remove the old socket", path, error))
         }
         Err(_) => Err(DoorError::Served(path.into())),
     }

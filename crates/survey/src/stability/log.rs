@@ -1,9 +1,10 @@
 //! The log: a phase file that grows while it is measured, and can be continued.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use truechimer_files::{Access, Entry};
 use truechimer_stability::{PhaseFile, Row, write_row};
 use truechimer_time::{BootId, Count, Period, Span};
 
@@ -139,7 +140,8 @@ impl Log {
             ),
             _ => StabilityError::Log(path.into(), why),
         };
-        let mut file = File::create_new(path).map_err(failed)?;
+        let opened = Entry::itself(path).and_then(|entry| entry.open(Access::New, 0o666));
+        let mut file = opened.map_err(failed)?;
         // Nobody else knows of it yet.
         let _ = lock(&file);
         let mut head = Vec::new();
@@ -154,7 +156,8 @@ impl Log {
     ) -> Result<(Log, Identity, Vec<Row>), StabilityError> {
         let failed = |why| StabilityError::Log(path.into(), why);
         let refused = |why: String| StabilityError::Resume(path.into(), why);
-        let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
+        let opened = Entry::at(path).and_then(|entry| entry.open(Access::ReadAppend, 0));
+        let mut file = opened.map_err(failed)?;
         if !lock(&file) {
             return Err(refused("another process is writing it: end that first".into()));
         }
