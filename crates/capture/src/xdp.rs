@@ -49,6 +49,7 @@ mod open;
 mod program;
 mod queue;
 mod queues;
+mod rights;
 mod ring;
 mod socket;
 mod stamp;
@@ -152,8 +153,9 @@ const LEAST_SNAP: u32 = 14;
 const ETHERNET: u16 = 1;
 
 /// All that XDP takes, so that nobody has to find out one by one.
-const RIGHTS: &str = "run as root, or give the program the rights: \
-                      setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep FILE";
+const RIGHTS: &str = "run as root, or give them to a copy of the program that only a group may run: \
+                      setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep FILE \
+                      (`truechimer capture --help` has the steps)";
 
 fn failed(error: BpfError) -> TapError {
     let is_permission = error.is_permission();

@@ -50,15 +50,21 @@ Methods:
   packet     a packet socket: the kernel's stamps, on any interface
   hw         the same with the network card's own stamps
   xdp        AF_XDP, for the highest rates: takes packets away from the host, which no longer sees
-             them; on an interface with addresses only with --take
+             them; on an interface with addresses only with --take; see below who may
   xdp-copy   copies made in XDP, the packets pass on
   auto       what fits the interface and takes nothing away; the summary says why
 
-It takes root, or once and for all:
-  sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon,cap_ipc_lock+ep \
-      $(command -v truechimer)
-of which cap_net_raw is enough for 'packet', and all but cap_ipc_lock (the memory of 'xdp') for
-'xdp-copy'. Moving interrupts (--cores softirq=…) takes root.
+It takes root; or once and for all, for the members of a group, a copy of the program that nobody
+else can run, as whoever may run it sees all packets of the host:
+  sudo groupadd --system truechimer-capture
+  sudo usermod --append --groups truechimer-capture $USER
+  sudo install -g truechimer-capture -m 750 $(command -v truechimer) \
+      /usr/local/bin/truechimer-capture
+  sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep /usr/local/bin/truechimer-capture
+and after the next login 'truechimer-capture capture …'. cap_net_raw is enough for 'packet'.
+--method xdp, with --take or without, is refused to those whose right is only lent by the file in
+this way: it takes the interface off the network. It takes root, or cap_net_admin of the user's own
+(pam_cap). Moving interrupts (--cores softirq=…) takes root.
 
 Examples:
   truechimer capture -i eth0                            a line for each packet

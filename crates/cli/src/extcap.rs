@@ -27,8 +27,10 @@ const SNAP_LENGTH: u32 = 262_144;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 'truechimer extcap --install' puts a link to this program where Wireshark looks for such programs;
-'Truechimer: eth0' and the like then stand in its list of interfaces. Capturing takes the rights
-that 'truechimer capture --help' names.
+'Truechimer: eth0' and the like then stand in its list of interfaces. Capturing takes rights:
+a copy of the program that has them for a group, and how to make it, is in 'truechimer capture
+--help'; then 'truechimer-capture extcap --install', as each of the group's members. Nothing that
+Wireshark starts in this way takes packets away from the host.
 
 Exit status: 0, or 2 on an error.")]
 pub struct Extcap {

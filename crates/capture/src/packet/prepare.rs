@@ -155,8 +155,9 @@ pub(super) fn not_allowed(why: io::Error) -> TapError {
             let program = std::env::current_exe()
                 .map_or_else(|_| "PROGRAM".to_owned(), |path| path.display().to_string());
             Some(format!(
-                "run it as root, or give the program the right: \
-                 `sudo setcap cap_net_raw+ep {program}`"
+                "run it as root, or give the right to a copy of it that only a group may run \
+                 (`truechimer capture --help` has the steps): `sudo setcap cap_net_raw+ep \
+                 {program}` lets everybody see all packets who may run that"
             ))
         }
         Some(libc::EAFNOSUPPORT) => Some("the kernel needs CONFIG_PACKET".to_owned()),

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 mod ask;
 mod message;
 
+use super::rights;
 use crate::link::Link;
 use crate::tap::TapError;
 use message::{Address, Described, Route};
@@ -109,8 +110,10 @@ fn bound_to(list: &str, interface: u32) -> usize {
     columns.filter(|column| column.parse() == Ok(interface)).count()
 }
 
-/// Refuses an interface that the host uses, unless that is meant.
+/// Refuses users whose right to take packets is only lent, and an interface that the host uses,
+/// unless that is meant.
 pub(super) fn check(link: &Link, take: bool) -> Result<(), TapError> {
+    rights::check(&link.name)?;
     if take {
         return Ok(());
     }

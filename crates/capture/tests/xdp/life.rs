@@ -307,3 +307,60 @@ fn nonsense_is_refused_in_words() {
         assert!(XdpTap::open(&wish).unwrap_err().to_string().contains("no queue"));
     });
 }
+
+/// A right that the program's file lends is enough for copies, and not for taking packets away; a
+/// right of the user's own is.
+#[test]
+fn a_lent_right_takes_nothing_away() {
+    with_wire(1, || {
+        let copy = std::env::temp_dir().join(format!("truechimer-lent-{}", std::process::id()));
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        // `setcap cap_net_raw,cap_net_admin,cap_ipc_lock,cap_bpf,cap_perfmon+ep FILE`, version 2.
+        let words: [u32; 5] = [0x0200_0001, 1 << 12 | 1 << 13 | 1 << 14, 0, 1 << 6 | 1 << 7, 0];
+        let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&copy, "security.capability", &value, flags).unwrap();
+        let said = [("--inh-caps=-all", "lent"), ("--inh-caps=-all,+net_admin", "own")].map(
+            |(own, mark)| {
+                let output = Command::new("setpriv")
+                    .args(["--reuid=54321", "--regid=54321", "--clear-groups", own])
+                    .arg(&copy)
+                    .args(["--exact", "life::is_lent", "--nocapture"])
+                    .env(CHILD, mark)
+                    .current_dir("/")
+                    .output()
+                    .unwrap();
+                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                assert!(output.status.success(), "{said} {:?}", output.stderr.escape_ascii());
+                said
+            },
+        );
+        std::fs::remove_file(&copy).unwrap();
+        let [lent, own] = said;
+        for take in ["false", "true"] {
+            assert!(lent.contains(&format!("take {take}: taking packets off")), "{lent}");
+            assert!(own.contains(&format!("take {take}: works")), "{own}");
+        }
+        assert_eq!(lent.matches("(cap_net_admin) is lent by the program's file").count(), 2);
+        assert!(lent.contains("copies: works") && own.contains("copies: works"), "{lent} {own}");
+    });
+}
+
+/// Not a test: what the one above starts.
+#[test]
+fn is_lent() {
+    if std::env::var_os(CHILD).is_none_or(|value| value != "lent" && value != "own") {
+        return;
+    }
+    let wish = |method| Wish { method: Some(method), ..Wish::new(NEAR, options().counter) };
+    for take in [false, true] {
+        match open(&Wish { take, ..wish(Method::Xdp) }) {
+            Ok(_) => println!("take {take}: works"),
+            Err(error) => println!("take {take}: {error}"),
+        }
+    }
+    match open(&wish(Method::XdpCopy)) {
+        Ok(_) => println!("copies: works"),
+        Err(error) => println!("copies: {error}"),
+    }
+}
