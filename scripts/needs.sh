@@ -159,6 +159,14 @@ need_capture_tools() {
     done
 }
 
+# Not to boot with: its units are started in namespaces (scripts/units). The package starts nothing
+# where it is not the first process already.
+need_systemd() {
+    [ -x /lib/systemd/systemd ] && return
+    apt_install systemd
+    [ -x /lib/systemd/systemd ] || echo "no systemd: what needs it will be skipped"
+}
+
 # For the reports, which are looked at in a real browser.
 need_browser() {
     local name

@@ -1,0 +1,119 @@
+# What the units have to do, and what they must not be able to. Runs beside them, as root, under
+# the systemd that tests/units/boot.sh has started.
+# shellcheck shell=dash
+# shellcheck source=tests/vm/guest/lib.sh
+. /opt/bin/lib.sh
+
+# As somebody who is neither root nor a unit's user.
+as() { who=$1; shift; setpriv --reuid "$who" --regid "$who" --clear-groups --inh-caps=-all "$@"; }
+pid() { systemctl show -p MainPID --value "$1"; }
+# FIELD UNIT: of the process's status.
+field() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$(pid "$2")/status"; }
+# UNIT COMMAND...: a command as root that sees the files as that unit does.
+within() { nsenter -t "$inside" -m "$@"; }
+refused() { ! "$@"; }
+soon() {
+    soon_end=$(($(date +%s) + 40))
+    until "$@" >/tmp/soon.out 2>&1; do
+        [ "$(date +%s)" -lt $soon_end ] || { cat /tmp/soon.out; return 1; }
+        sleep 0.1
+    done
+}
+runs_ours() { [ "$(readlink "/proc/$(pid "$1")/exe")" = /usr/local/bin/truechimer ]; }
+exposure() { systemd-analyze security --offline=true --no-pager --threshold=15 "/etc/systemd/system/$1"; }
+
+# UNIT CAPABILITIES: how it is confined.
+confined() {
+    # systemd sets it up, and only then it becomes our program.
+    soon runs_ours "$1" || systemctl status --no-pager "$1" | sed 's/^/# /'
+    inside=$(pid "$1")
+    ok "$1 runs" within true
+    is "$1 has these rights and cannot get more" \
+        "$(field CapEff "$1") $(field CapPrm "$1") $(field CapBnd "$1") $(field NoNewPrivs "$1")" "$2 $2 $2 1"
+    is "$1 is filtered" "$(field Seccomp "$1")" 2
+    for path in /etc/x /usr/x /usr/local/bin/x /var/lib/x /boot/x; do
+        [ -d "${path%/*}" ] || continue
+        ok "$1 cannot write in ${path%/*}" refused within touch "$path"
+    done
+    # Which root can, outside.
+    forward=/proc/sys/net/ipv4/ip_forward
+    ok "root can change the network's settings" \
+        sh -c "cat $forward >/tmp/forward && cat /tmp/forward >$forward"
+    ok "$1 cannot change the kernel's settings" refused within sh -c "echo 0 >$forward"
+    ok "$1 sees no devices" refused within sh -c 'ls -d /dev/rtc* /dev/mem /dev/vd* /dev/sd* /dev/tty0'
+}
+
+for unit in truechimer.service truechimer-serve.service truechimer-group@.service; do
+    ok "$unit is understood" systemd-analyze verify --man=no "/etc/systemd/system/$unit"
+    ok "$unit is exposed by less than 1.5" exposure "$unit"
+done
+systemctl start upstream
+
+ok "the daemon starts" systemctl start truechimer
+soon test -e /run/truechimer/clock || { systemctl status --no-pager truechimer; echo "Bail out! no daemon"; exit 1; }
+ok "it synchronises, as anybody can see" as nobody truechimer waitsync --timeout 60s
+is "the page is for all to read" "$(stat -c '%a %U' /run/truechimer/clock)" "644 truechimer"
+is "the control socket is for all to ask" \
+    "$(stat -c '%a %U %F' /run/truechimer/clock.control)" "666 truechimer socket"
+ok "anybody may ask" as nobody truechimer status
+confined truechimer 0000000000000000
+ok "the rate is kept" grep -F "is kept in /var/lib/truechimer/rate.json" /opt/work/log/truechimer
+ok "its folder can be written to" within touch /var/lib/truechimer/x
+before=$(pid truechimer)
+ok "it is told to read its configuration again" systemctl reload truechimer
+ok "and does" soon grep -F "the configuration was read again" /opt/work/log/truechimer
+is "without a restart" "$(pid truechimer)" "$before"
+page=$(stat -c %i /run/truechimer/clock)
+ok "it is restarted" systemctl restart truechimer
+ok "and synchronises" as nobody truechimer waitsync --timeout 60s
+is "readers keep the page" "$(stat -c %i /run/truechimer/clock)" "$page"
+ok "it leaves no trouble in its log" refused grep -iE "not permitted|denied|panic" /opt/work/log/truechimer
+
+# Not with `discipline = true`: this machine's clock is not ours to set. That its state can be read
+# shows that the filter is open.
+drop=/etc/systemd/system/truechimer.service.d
+mkdir $drop
+cat >$drop/adjtimex.conf <<'UNIT'
+[Service]
+ExecStartPre=/usr/bin/python3 -c "import ctypes, sys; sys.exit(ctypes.CDLL(None).adjtimex((ctypes.c_char * 512)()) < 0)"
+UNIT
+systemctl daemon-reload
+ok "without more rights the clock's state is not even read" refused systemctl restart truechimer
+cp /opt/bin/truechimer-discipline.conf $drop/discipline.conf
+systemctl daemon-reload
+systemctl reset-failed truechimer
+ok "it starts with the right to set the clock" systemctl restart truechimer
+confined truechimer 0000000002000000
+ok "and synchronises" as nobody truechimer waitsync --timeout 60s
+rm -r $drop
+systemctl daemon-reload
+systemctl restart truechimer
+
+ok "the server starts" systemctl start truechimer-serve
+confined truechimer-serve 0000000000000400
+as nobody truechimer run --server 127.0.0.1 --page /tmp/second --control none >/opt/work/log/second 2>&1 &
+second=$!
+ok "who follows it synchronises" as nobody truechimer waitsync --page /tmp/second --timeout 60s
+kill $second
+
+[ ! -x /opt/bin/corosync ] || { systemctl start corosync; soon sh -c 'ls /dev/shm/qb-corosync-*'; }
+ok "the agent starts" systemctl start truechimer-group@alice
+confined truechimer-group@alice 0000000000000000
+ok "a program of its user reads a group's clock" soon as alice truechimer group now --group demo --member 1
+ok "nobody else does" refused as nobody truechimer group now --group demo --member 1 --wait 1s
+ok "its floor is on the disk" test -s /var/lib/truechimer/group/demo/1.floor
+if [ -x /opt/bin/corosync ]; then
+    ok "so does one of a group on Corosync's ring" soon as alice truechimer group now --group ledger
+else
+    skip "so does one of a group on Corosync's ring" "no corosync"
+fi
+ok "it is restarted" systemctl restart truechimer-group@alice
+ok "and goes on" soon as alice truechimer group now --group demo --member 1
+ok "the clock's restart leaves it alone" systemctl restart truechimer
+ok "it still answers" soon as alice truechimer group now --group demo --member 1
+
+for unit in truechimer-group@alice truechimer-serve truechimer; do
+    ok "$unit stops" systemctl stop $unit
+    is "and leaves no failure" "$(systemctl show -p Result --value $unit)" success
+done
+finish
