@@ -3,6 +3,8 @@
 //! A directory that everybody may write stands for one of another user's: the rule is the same for
 //! both. Where this runs as root, another user's own directory is tried as well.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{
