@@ -192,6 +192,7 @@ impl World<'_> {
                 self.steer(t, steer);
             }
         }
+        self.reader.end();
         if restart.is_some_and(|restart| !restart.warm) {
             self.reader.clear();
         }

@@ -1,6 +1,6 @@
 //! The clock page, and a program that reads it: the same judgement as that of the client library.
 
-use truechimer_time::{Count, Epoch, Instant, Leaps, Period, Rate, Span};
+use truechimer_time::{Count, CountSpan, Epoch, Instant, Leaps, Period, Rate, Span};
 use truechimer_timehands::{Allowed, Hand, Made, PATIENCE, Passed, Status};
 
 use crate::host::Host;
@@ -67,6 +67,16 @@ impl Reader {
 
     pub(super) fn heartbeat(&mut self, count: Count) {
         self.heartbeat = count;
+    }
+
+    /// The daemon ends, and says so in the page.
+    pub(super) fn end(&mut self) {
+        let Some((hand, made)) = &mut self.page else { return };
+        self.heartbeat = made.count + CountSpan(i64::MIN);
+        if hand.status == Status::Synchronised {
+            hand.status = Status::Holdover;
+            self.generation += 1;
+        }
     }
 
     pub(super) fn page(&self) -> Option<(Hand, Made)> {
