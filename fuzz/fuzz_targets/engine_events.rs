@@ -129,6 +129,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         leaps: Leaps::default(),
         warm: None,
         saved: None,
+        built: 0,
+        rtc: None,
     };
     let (at, nominal) = (start.at, start.nominal);
     let (engine, actions) = Engine::new(config(input.byte()), start);

@@ -24,14 +24,14 @@ pub struct CommandLine {
 pub enum Command {
     /// Follow NTP servers and publish the clock (the daemon, in the foreground)
     Run(Run),
+    /// Believe a server that is held off, now
+    Accept(Accept),
     /// Print the time: earliest, latest, best, and what the bound is made of
     Now(Now),
     /// Show the state of the clock and of the daemon behind it
     Status(Status),
     /// List the servers that the daemon follows
     Sources(Sources),
-    /// Believe a server that is held off, now
-    Accept(Accept),
     /// Wait until the clock is synchronised
     Waitsync(Waitsync),
     /// Watch a clock synchronise to a server of our own and check it against the truth
@@ -63,7 +63,7 @@ pub enum Command {
 
 /// Which command stands under which heading in `truechimer --help`.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Keep a clock", &["run"]),
+    ("Keep a clock", &["run", "accept"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
     ("Know the machine", &["counters"]),

@@ -115,10 +115,11 @@ fn reference(sources: &[SourceReport]) -> String {
     }
 }
 
-/// Whether what it says now is held off: its time has moved by more than it may.
+/// Whether what it says now is held off: its time has moved by more than it may, or is further off
+/// what was known than the clock goes by itself.
 pub fn is_held_off(source: &SourceReport) -> bool {
     let kind = source.doubt.as_ref().map(|doubt| doubt.kind);
-    matches!(kind, Some(DoubtKind::ServerStep | DoubtKind::ServerDrift))
+    matches!(kind, Some(DoubtKind::ServerStep | DoubtKind::ServerDrift | DoubtKind::Held))
 }
 
 /// Its part, and whether it lives on what it said before.

@@ -5,13 +5,15 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":4,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":5,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
 //! | | `{"action":…}`: the engine wanted this done |
 //!
-//! Format 3, of before there were pulses per second, is the same without them, and is read.
+//! Format 3, of before there were pulses per second, is the same without them, and is read; so is
+//! format 4, of before there were limits to how far servers may move the time (and how few): its
+//! decisions are repeated without.
 //!
 //! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
 //! lines before it and in no start record. So it is not begun anew while the daemon runs; to rotate
@@ -43,7 +45,7 @@ pub use read::ReplayError;
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 /// The oldest one that is read.
 const OLDEST: u32 = 3;
 /// Only the owner may read: the seed is in it.

@@ -1,4 +1,4 @@
-//! The rate of the counter, kept across boots.
+//! The rate of the counter, kept across boots; and beside the clock page whose word that is.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::IpAddr;
@@ -24,8 +24,10 @@ const MAX_FILE: u64 = 4 << 20;
 pub(crate) enum Keeping {
     /// In this file.
     In(PathBuf),
-    /// Nowhere, as the user wants it or must be expected to want it, for this reason.
-    Not(String),
+    /// Nowhere, as the user wants it.
+    Not,
+    /// Beside the clock page alone: it is a trial, for this reason.
+    WithPage(String),
     /// It should be kept, in this file if there is one, but for this reason it will not work.
     Cannot(Option<PathBuf>, String),
 }
@@ -35,7 +37,7 @@ impl Keeping {
     /// sources. A folder that is not there yet is made where nobody has named it.
     pub(crate) fn at(place: &Place, page: &Path, follows: &Config) -> Keeping {
         match place {
-            Place::None => Keeping::Not("by 'state' in the configuration".into()),
+            Place::None => Keeping::Not,
             Place::At(path) => Keeping::In(path.clone()).if_writable(),
             Place::Default => By::environment(page, follows).keeping(),
         }
@@ -46,7 +48,7 @@ impl Keeping {
         match self {
             Keeping::In(path) => Some(path),
             Keeping::Cannot(path, _) => path.as_deref(),
-            Keeping::Not(_) => None,
+            Keeping::Not | Keeping::WithPage(_) => None,
         }
     }
 
@@ -60,10 +62,17 @@ impl Keeping {
                     path.display()
                 ),
             ),
-            Keeping::Not(why) => (
+            Keeping::Not => (
+                Level::Info,
+                "the measured rate, and what is held against servers, is not kept for the next \
+                 start: by 'state' in the configuration"
+                    .into(),
+            ),
+            Keeping::WithPage(why) => (
                 Level::Info,
                 format!(
-                    "the measured rate, and what is held against servers, is not kept for the next start: {why}"
+                    "the measured rate, and what is held against servers, is kept beside the clock \
+                     page alone: {why}"
                 ),
             ),
             Keeping::Cannot(_, why) => (
@@ -100,7 +109,7 @@ struct By {
     /// The user's own.
     own: Option<PathBuf>,
     /// Why this is a trial, if it is one: its server may have any rate, and what is learnt from it
-    /// is no good for the next start.
+    /// is no good for the next start but that of the same trial.
     trial: Option<&'static str>,
 }
 
@@ -147,8 +156,8 @@ impl By {
             return file(given);
         }
         if let Some(why) = self.trial {
-            return Keeping::Not(format!(
-                "{why} (to keep it, name a file with 'state' in the configuration)"
+            return Keeping::WithPage(format!(
+                "{why} (to keep it elsewhere, name a file with 'state' in the configuration)"
             ));
         }
         // That of a service that is a user of its own.
@@ -483,7 +492,7 @@ mod tests {
         let kept = |folder: &str| Keeping::In(all.join(folder).join(NAME));
         // Not by a trial, which makes no folder either.
         let trial = by(true, false).keeping();
-        assert!(matches!(&trial, Keeping::Not(why) if why.contains("'state'")), "{trial:?}");
+        assert!(matches!(&trial, Keeping::WithPage(why) if why.contains("'state'")), "{trial:?}");
         assert!(!all.exists());
         assert_eq!(by(false, true).keeping(), kept("home/truechimer"));
         assert_eq!(by(true, true).keeping(), kept("system"));

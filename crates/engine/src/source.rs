@@ -17,7 +17,7 @@ use truechimer_feedforward::{
 use truechimer_ntp::{Association, LeapIndicator, Reply};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Utc};
 
-use crate::bar::Bar;
+use crate::bar::{self, Bar};
 use crate::config::{Asymmetry, EstimatorKind, SourceConfig};
 use crate::doubt;
 use crate::event::{Action, Level, SourceId};
@@ -539,6 +539,12 @@ impl Source {
         if let Some(doubt) = self.doubt(at) {
             let who = (&*self.name(), self.bar.as_ref());
             return Some(doubt::told(&doubt, who, at, self.nominal, utc, outvoted));
+        }
+        if let Some(Why::Held(by)) = self.why {
+            let remedies = bar::remedies(&self.name());
+            return Some(format!(
+                "held: its time is {by:+} off what was known: not used{remedies}"
+            ));
         }
         let why = self.why.as_ref().filter(|_| outvoted);
         if let Some(why) = why {

@@ -234,7 +234,7 @@ fn a_daemon_says_where_its_rate_is_kept() {
     let arguments =
         ["run", "--server", "127.0.0.1:1", "--page", &dir.join("clock"), "--control", "none"];
     let mut trial = Process::start_in(&dir, "trial.log", &arguments, home);
-    trial.wait_for("is not kept for the next start: the clock page is not at");
+    trial.wait_for("is kept beside the clock page alone: the clock page is not at");
     trial.signal("TERM");
     assert_eq!(trial.wait().code(), Some(0));
     // Where the service's manager wants it.

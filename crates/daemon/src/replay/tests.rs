@@ -236,7 +236,7 @@ fn log_with_a_pulse() -> String {
 #[test]
 fn a_pulse_repeats_like_a_server() {
     let log = log_with_a_pulse();
-    assert!(log.starts_with("{\"truechimer-replay\":4,") && log.contains("\"watch\":"));
+    assert!(log.starts_with("{\"truechimer-replay\":5,") && log.contains("\"watch\":"));
     let (summary, all) = happens(&log, Options::default());
     assert_eq!(summary.refused.get("no-stamp"), Some(&5), "{summary:?}");
     let edges: Vec<_> =
@@ -264,7 +264,7 @@ fn a_pulse_repeats_like_a_server() {
 #[test]
 fn logs_of_before_there_were_pulses_are_read() {
     let new = log();
-    let old = new.replacen("{\"truechimer-replay\":4,", "{\"truechimer-replay\":3,", 1);
+    let old = new.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":3,", 1);
     assert!(old != new && !old.contains("pps"), "without a pulse nothing else is new");
     assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
 }

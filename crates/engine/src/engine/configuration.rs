@@ -27,7 +27,7 @@ impl Engine {
         let told_by = &self.gate.told_by;
         let credit = told_by.is_empty()
             || config.sources.is_empty()
-            || config.sources.iter().any(|wanted| told_by.contains(&wanted.name()));
+            || config.sources.iter().any(|s| !s.no_select && told_by.contains(&s.name()));
         // But not from what others had told that are all gone.
         let rate = if credit { self.known_rate() } else { self.nominal };
         let settings = self.settings;

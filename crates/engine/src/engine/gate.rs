@@ -135,7 +135,8 @@ impl Engine {
             None => Some(self.hand).filter(|hand| hand.status.bound_holds()),
         };
         let told_by = &self.gate.told_by;
-        let asked = told_by.is_empty() || self.sources.iter().any(|s| told_by.contains(&s.name()));
+        let teller = |s: &Source| s.votes() && told_by.contains(&s.name());
+        let asked = told_by.is_empty() || self.sources.iter().any(teller);
         stands.filter(|_| asked)
     }
 
