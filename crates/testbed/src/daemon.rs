@@ -120,7 +120,7 @@ impl Daemon {
         }
     }
 
-    /// Its clock under watch, from when it is synchronised.
+    /// Its clock under watch: the first sample is of when it is synchronised.
     #[must_use]
     pub fn watch(&mut self, truth: Truth) -> Watch {
         let mut watch = Watch::new(self.clock(), truth, self.started);
@@ -129,6 +129,8 @@ impl Daemon {
             "not synchronised within {SOON:?}: {:#}",
             self.ask(&["sources"]).json
         );
+        // However many there were before.
+        watch.samples.drain(..watch.samples.len() - 1);
         watch
     }
 
