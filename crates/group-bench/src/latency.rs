@@ -140,3 +140,43 @@ fn outcome(service: &Service, count: u64, placement: &Placement, control: &Contr
         json: json!({ "invocations": count, "ways": json }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::Measured;
+
+    /// A service whose bare message and round add so much, µs.
+    fn service(bare: u64, round: u64) -> Service {
+        let added = |way| match way {
+            Way::Bare => bare,
+            Way::Round => round,
+            _ => 0,
+        };
+        let measured = |way| Measured {
+            way,
+            // Requests become slower and slower, in all ways alike.
+            ns: (0..200).map(|n| (300 + n + added(way)) * 1000).collect(),
+            further: Vec::new(),
+            same: 200,
+        };
+        Service { client: WAYS.map(measured).to_vec(), servers: Vec::new() }
+    }
+
+    fn met(service: &Service, control: &Control) -> Vec<Option<bool>> {
+        let outcome = outcome(service, 200, &Placement::Together, control);
+        outcome.goals.iter().map(|goal| goal.verdict.met()).collect()
+    }
+
+    #[test]
+    fn a_busy_machine_or_a_slow_ring_judges_no_figure_by_the_clock() {
+        assert_eq!(met(&service(100, 110), &Ok(())), [Some(true); 3]);
+        assert_eq!(met(&service(100, 160), &Ok(())), [Some(false), Some(false), Some(true)]);
+        // What a bare message adds by itself, a round cannot undercut; their ratio stands.
+        assert_eq!(met(&service(200, 210), &Ok(())), [None, Some(true), Some(true)]);
+        let busy = Err("busy".to_owned());
+        for round in [110, 160] {
+            assert_eq!(met(&service(100, round), &busy), [None, None, Some(true)]);
+        }
+    }
+}
