@@ -303,3 +303,43 @@ impl Row {
 fn mega(rate: f64) -> String {
     format!("{:.2}", rate / 1e6)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tool: &'static str, rates: &[f64], overloads: &[f64]) -> Row {
+        Row { rates: rates.to_vec(), overloads: overloads.to_vec(), ..Row::new(tool, 64) }
+    }
+
+    fn met(rows: Vec<Row>) -> Vec<Option<bool>> {
+        let mut outcome = Outcome::default();
+        Most { rows }.goals(&mut outcome);
+        outcome.goals.iter().map(|goal| goal.verdict.met()).collect()
+    }
+
+    #[test]
+    fn programs_are_judged_within_rounds() {
+        // A slow round is slow for both.
+        let theirs = [1.5e6, 0.5e6, 1.5e6, 1.5e6, 1.5e6, 1.5e6];
+        let rows = |share: f64, loss: f64| {
+            let ours = theirs.map(|rate| rate * share);
+            vec![
+                row(peers::TCPDUMP_RING, &theirs, &[0.1; 6]),
+                row("tcpdump", &theirs.map(|rate| rate / 2.0), &[0.2; 6]),
+                row(peers::PACKET, &ours, &[0.1 + loss; 6]),
+                row(peers::XDP_STAMP, &theirs.map(|rate| rate * 2.2), &[0.0; 6]),
+            ]
+        };
+        assert_eq!(met(rows(0.98, 0.0)), [Some(true), Some(true), Some(true), None]);
+        assert_eq!(met(rows(0.90, 0.05)), [Some(false), Some(false), Some(true), None]);
+        // One round that lost decides nothing, nor do five rounds.
+        let mut once = rows(0.98, 0.0);
+        once[2].overloads[3] = 0.9;
+        once[2].rates[3] = 0.1e6;
+        assert_eq!(met(once)[..2], [None, None]);
+        let mut few = rows(0.90, 0.05);
+        few.iter_mut().for_each(|row| row.rates.truncate(5));
+        assert_eq!(met(few)[0], None);
+    }
+}
