@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What tests need from the system, installed or unpacked where that can be done without asking.
-# Sourced by scripts/test, scripts/bench, scripts/compare and scripts/vm; expects $target, the folder that Cargo builds into.
+# Sourced by scripts/test, scripts/bench, scripts/compare, scripts/ring and scripts/vm; expects
+# $target, the folder that Cargo builds into.
 
 # Daemons live in the system's folders, which an ordinary user's path may lack.
 : "${target:?}"
