@@ -11,8 +11,8 @@ pub struct Memory {
     pub resident_kib: u64,
     /// Of that its own: heap, stacks, data that it has written.
     pub anonymous_kib: u64,
-    /// Of that pages of files, above all of programs and libraries, which the kernel maps as far as it
-    /// has them in memory anyway, shares among processes and takes back when it likes.
+    /// Of that pages of files, above all of programs and libraries, which the kernel maps as far as
+    /// it has them in memory anyway, shares among processes and takes back when it likes.
     pub file_kib: u64,
     /// Of that memory shared with others: the clock page where it is in a tmpfs.
     pub shared_kib: u64,

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 const PAGE: usize = 4096;
 
 /// A file that stays open once it could be opened: to read it again takes one system call instead
-/// of five, and no look at its path. The kernel writes a file of `/sys` anew for each reading from its
-/// beginning, and never puts another one in its place.
+/// of five, and no look at its path. The kernel writes a file of `/sys` anew for each reading from
+/// its beginning, and never puts another one in its place.
 #[derive(Debug)]
 pub(crate) struct Kept {
     path: &'static str,

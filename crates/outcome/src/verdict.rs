@@ -121,10 +121,11 @@ impl Verdict {
     }
 }
 
-/// The control of all that reads a clock in several threads: the bare counter, which nothing but the
-/// machine keeps from being read by `readers` threads as many times as often as by one as there are
-/// processors for them. `scaling` is by how much it was, in each round: all of its interval is to be
-/// there or near, for on a busy machine one thread alone may be held up as well as many.
+/// The control of all that reads a clock in several threads: the bare counter, which nothing but
+/// the machine keeps from being read by `readers` threads as many times as often as by one as
+/// there are processors for them. `scaling` is by how much it was, in each round: all of its
+/// interval is to be there or near, for on a busy machine one thread alone may be held up as well
+/// as many.
 ///
 /// # Errors
 /// Where it is not: the threads had no processors to themselves.

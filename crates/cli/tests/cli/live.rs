@@ -291,8 +291,8 @@ fn the_demonstration_is_good_and_says_why() {
 
 #[test]
 fn the_daemon_is_small() {
-    // After the burst at the start, at its own poll interval. What it needs of a processor depends on
-    // what else the machine does, how often it wakes up and what it allocates does not.
+    // After the burst at the start, at its own poll interval. What it needs of a processor depends
+    // on what else the machine does, how often it wakes up and what it allocates does not.
     let usage = truechimer(&["bench", "daemon", "--seconds", "20", "--json"]);
     assert_eq!(usage.code, 0, "{usage:?}");
     let usage = usage.json();
