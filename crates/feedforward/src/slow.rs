@@ -46,6 +46,10 @@ const LEAST_NOISE: f64 = 0.3e-6;
 /// share of it (standard deviation): 1/√12.
 const SHARE: f64 = 0.289;
 
+/// The recent past of which the oscillator promises that its rate stays near the mean, s: 2.8 hours.
+/// Of a mean over more (nobody was heard meanwhile) it may be off by as much more.
+pub(crate) const PAST_SECONDS: f64 = 10_080.0;
+
 /// An exchange as the rate sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
@@ -232,12 +236,15 @@ impl Slow {
     ///
     /// A server that begins to drift moves no end of this that lies against its drift: the pairs
     /// from before hold that. The best pair's rate goes along with it.
-    pub(crate) fn confined_rate(&self) -> SlowRate {
+    ///
+    /// `aged` is how far a rate may have strayed since the nearer end of its pair, beside what it
+    /// may anyway.
+    pub(crate) fn confined_rate(&self, aged: impl Fn(Count) -> f64) -> SlowRate {
         let causal = self.causal_rate();
         let prior = self.causal_prior;
-        let [Some((low, _)), Some((high, _))] = self.confined else { return causal };
-        let low = low.max(prior.rate - prior.error);
-        let high = high.min(prior.rate + prior.error);
+        let [Some((low, lows)), Some((high, highs))] = self.confined else { return causal };
+        let low = (low - aged(lows)).max(prior.rate - prior.error);
+        let high = (high + aged(highs)).min(prior.rate + prior.error);
         if low > high {
             return causal;
         }
@@ -245,12 +252,14 @@ impl Slow {
     }
 
     /// Takes in an exchange; `seconds` measures the span of two counts at the nominal period.
-    /// Nothing is ever known worse than to `worst`.
+    /// Nothing is ever known worse than to `worst`. A rate is worth less by `drift` with each second
+    /// since its pair.
     pub(crate) fn push(
         &mut self,
         point: Point,
         floor: FloorKnown,
         worst: f64,
+        drift: f64,
         seconds: impl Fn(Count, Count) -> f64,
     ) {
         self.change_path(floor);
@@ -263,7 +272,7 @@ impl Slow {
                 // Until a few slots are full, every exchange counts: a start-up burst should give
                 // a rate at once.
                 if self.slots.len() < 3 {
-                    self.choose(point, floor, &seconds);
+                    self.choose(point, floor, drift, &seconds);
                 }
             }
             Some((start, best)) => {
@@ -284,7 +293,7 @@ impl Slow {
                 let fresh = |(_, near): &(f64, Count)| seconds(*near, point.at) < NEAR_SECONDS;
                 self.confined = self.confined.map(|end| end.filter(fresh));
                 self.learn_noise(floor, &seconds);
-                self.choose(full, floor, &seconds);
+                self.choose(full, floor, drift, &seconds);
             }
             None => {
                 self.current = Some((point.at, point));
@@ -356,12 +365,19 @@ impl Slow {
 
     /// Takes the best pairs that end in `newest` or one of the newest slots, if they beat those in
     /// force.
-    fn choose(&mut self, newest: Point, floor: FloorKnown, seconds: &impl Fn(Count, Count) -> f64) {
+    fn choose(
+        &mut self,
+        newest: Point,
+        floor: FloorKnown,
+        drift: f64,
+        seconds: &impl Fn(Count, Count) -> f64,
+    ) {
         let pair = |far: &Point, near: &Point| {
             let pair = Pair { far: *far, near: *near, baseline: seconds(far.at, near.at) };
             (pair.baseline > 0.0).then_some(pair)
         };
         let noise = self.noise;
+        let aged = |near: Count| drift * seconds(near, newest.at);
         for near in self.slots.iter().rev().take(NEAR).chain([&newest]) {
             let age = seconds(near.at, newest.at).max(0.0);
             for far in &self.slots {
@@ -370,14 +386,14 @@ impl Slow {
                 least(&mut self.best, same, |pair| pair.rate(floor).error);
                 least(&mut self.recent, same, |pair| pair.variance(floor, noise, age));
                 least(&mut self.causal, pair, |pair| pair.causal_rate().error);
-                confine(&mut self.confined, pair);
+                confine(&mut self.confined, pair, drift, aged);
             }
             for far in &self.old {
                 let pair = pair(far, near);
                 let same = pair.filter(Pair::is_of_one_server);
                 least(&mut self.recent, same, |pair| pair.variance(floor, noise, age));
                 least(&mut self.causal, pair, |pair| pair.causal_rate().error);
-                confine(&mut self.confined, pair);
+                confine(&mut self.confined, pair, drift, aged);
             }
         }
     }
@@ -391,15 +407,22 @@ fn least(best: &mut Option<Pair>, candidate: Option<Pair>, error: impl Fn(&Pair)
     }
 }
 
-/// Leaves of a range of rates what the pair allows too.
-fn confine([low, high]: &mut [Option<(f64, Count)>; 2], pair: Option<Pair>) {
+/// Leaves of a range of rates what the pair allows too, each as far as it has `aged`.
+fn confine(
+    [low, high]: &mut [Option<(f64, Count)>; 2],
+    pair: Option<Pair>,
+    drift: f64,
+    aged: impl Fn(Count) -> f64,
+) {
     let Some(pair) = pair else { return };
-    let SlowRate { rate, error } = pair.causal_rate();
-    if low.is_none_or(|(low, _)| rate - error >= low) {
-        *low = Some((rate - error, pair.near.at));
+    let (SlowRate { rate, error }, near) = (pair.causal_rate(), pair.near.at);
+    let error = error + drift * (pair.baseline - PAST_SECONDS).max(0.0) / 2.0;
+    let (least, most) = (rate - error, rate + error);
+    if low.is_none_or(|(low, then)| least - aged(near) >= low - aged(then)) {
+        *low = Some((least, near));
     }
-    if high.is_none_or(|(high, _)| rate + error <= high) {
-        *high = Some((rate + error, pair.near.at));
+    if high.is_none_or(|(high, then)| most + aged(near) <= high + aged(then)) {
+        *high = Some((most, near));
     }
 }
 
@@ -423,7 +446,7 @@ mod tests {
             let theta = 5e-6 * (k * 16) as f64 + late / 2.0;
             let point =
                 Point { at, theta, rtt, reach: rtt / 2.0, noise: 0.0, floor: None, server: 0 };
-            slow.push(point, floor, 500e-6, seconds);
+            slow.push(point, floor, 500e-6, 1e-10, seconds);
         }
         let found = slow.rate(floor);
         assert!((found.rate - 5e-6).abs() <= found.error);

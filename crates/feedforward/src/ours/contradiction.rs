@@ -175,7 +175,8 @@ impl Ours {
 
     /// Where θ is at a count if the oscillator has kept its promise.
     pub(super) fn promised(&self, state: &State, at: Count) -> Corridor {
-        let rate = state.promise.broken().map_or(self.slow.confined_rate(), |broken| broken.rate);
+        let rate =
+            state.promise.broken().map_or_else(|| self.confined_rate(at), |broken| broken.rate);
         let dt = self.seconds(state.promise.at(), at);
         state.promise.later(dt, rate, self.promised_wander(state, at))
     }

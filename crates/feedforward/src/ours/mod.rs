@@ -29,6 +29,7 @@ use self::agreement::Carried;
 use self::hindsight::Hindsight;
 pub(crate) use self::measured::Measured;
 use self::promise::Promise;
+use self::rates::WANDER_SECONDS;
 use self::state::State;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
@@ -288,7 +289,7 @@ impl Estimator for Ours {
         let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach)).max(promised)
             + seconds(self.settings.nominal.span(self.settings.resolution));
         let difference = self.difference_rate(state, &filter);
-        let difference_error = self.difference_error(difference, stale);
+        let difference_error = self.difference_error(difference, at, stale);
         // Where it is in doubt what keeps its promise, the rate may be either's.
         let doubted = newcomers.is_some() || state.promise.broken().is_some();
         let either = if doubted { (difference - filter.rate).abs() + growth } else { 0.0 };
@@ -427,6 +428,8 @@ impl Ours {
         };
         let nominal = self.settings.nominal;
         let worst = fraction(UNKNOWN_RATE);
-        self.slow.push(point, state.floor_known(), worst, |a, b| seconds(nominal.span(b - a)));
+        let drift = fraction(self.settings.max_wander) / WANDER_SECONDS;
+        let floor = state.floor_known();
+        self.slow.push(point, floor, worst, drift, |a, b| seconds(nominal.span(b - a)));
     }
 }

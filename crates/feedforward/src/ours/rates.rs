@@ -1,10 +1,12 @@
 //! How far the rate may be from what is believed of it.
 
+use truechimer_time::Count;
+
 use super::state::State;
 use super::{Ours, RATE_SIGMAS, WANDER_ROOM};
 use crate::bank::Belief;
 use crate::number::fraction;
-use crate::slow::FloorKnown;
+use crate::slow::{FloorKnown, PAST_SECONDS, SlowRate};
 
 /// In the first hour the filter's rate is doubted if it is so many standard deviations from that of
 /// a pair.
@@ -12,7 +14,7 @@ const YOUNG: f64 = 3600.0;
 const ODD: f64 = 4.0;
 /// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
 /// over up to 2.8 hours. A rate that moves evenly may so move by `max-wander` in half of that, s.
-const WANDER_SECONDS: f64 = 5040.0;
+pub(super) const WANDER_SECONDS: f64 = PAST_SECONDS / 2.0;
 
 impl Ours {
     /// How far the rate is likely to be from the filter's: by its own word, and by the pairs of
@@ -37,6 +39,12 @@ impl Ours {
         let open = (causal.rate - filter.rate).abs() + causal.error;
         let most = open + (WANDER_ROOM - 1.0) * fraction(self.settings.max_wander);
         (RATE_SIGMAS * libm::sqrt(filter.rate_var)).min(most).max(open) + self.wander(stale)
+    }
+
+    /// Where the rate is `at` a count, but for `max-wander`, by causality and what the oscillator
+    /// promises: by all pairs of exchanges, of which each is of a past that recedes.
+    pub(super) fn confined_rate(&self, at: Count) -> SlowRate {
+        self.slow.confined_rate(|near| self.wander(self.seconds(near, at)) - self.wander(0.0))
     }
 
     /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of
@@ -64,8 +72,8 @@ impl Ours {
     /// the earlier) over the time between. So the rate lies within `max-wander` of each of these
     /// ranges, and thus within `max-wander` of where all of them meet. No delay floor comes in, no
     /// filter, and no correction of the offset.
-    pub(super) fn difference_error(&self, difference: f64, stale: f64) -> f64 {
-        let confined = self.slow.confined_rate();
+    pub(super) fn difference_error(&self, difference: f64, at: Count, stale: f64) -> f64 {
+        let confined = self.confined_rate(at);
         (confined.rate - difference).abs() + confined.error + self.wander(stale)
     }
 }
