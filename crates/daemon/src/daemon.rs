@@ -91,7 +91,16 @@ impl<'n> Daemon<'n> {
         settings: Settings,
         notes: &'n mut dyn FnMut(Level, &str),
     ) -> Result<Daemon<'n>, DaemonError> {
-        let page = PageWriter::create(settings.page.clone().unwrap_or_else(places::for_daemon))?;
+        let page = settings.page.clone().unwrap_or_else(places::for_daemon);
+        // No link on the way to it that another user could have put there; `create` follows none
+        // in its place. What is not there yet, `create` makes or names.
+        match truechimer_files::Entry::itself(&page) {
+            Err(why) if why.kind() != ErrorKind::NotFound => {
+                return Err(DaemonError::PagePlace { path: page, why });
+            }
+            _ => {}
+        }
+        let page = PageWriter::create(page)?;
         if counter.kind() == CounterKind::Raw {
             // Cut short by a signal or not at all: nothing depends on it but simulators.
             let _ = sys::poll(&mut [], FIRST_WAIT);

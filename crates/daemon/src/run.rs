@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use truechimer_counter::CounterError;
@@ -22,6 +23,13 @@ pub enum DaemonError {
     Counter(CounterError),
     /// The clock page cannot be written.
     Page(PageError),
+    /// Somebody else decides where the path of the clock page leads.
+    PagePlace {
+        /// The page.
+        path: PathBuf,
+        /// What is on the way.
+        why: io::Error,
+    },
     /// The counter has become useless while the daemon ran.
     CounterLost {
         /// What happened.
@@ -42,6 +50,9 @@ impl fmt::Display for DaemonError {
             DaemonError::Config(error) => error.fmt(f),
             DaemonError::Counter(error) => error.fmt(f),
             DaemonError::Page(error) => error.fmt(f),
+            DaemonError::PagePlace { path, why } => {
+                write!(f, "cannot make the clock page {}: {why}", path.display())
+            }
             DaemonError::CounterLost { reason } => write!(
                 f,
                 "{reason}; restart with --counter raw (--counter auto, the default, chooses it \
