@@ -815,6 +815,41 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_beside_the_page_goes_with_the_page() {
+        let directory =
+            std::env::temp_dir().join(format!("truechimer-daemon-beside-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (page, main) = (directory.join("clock"), directory.join("rate.json"));
+        let path = beside(&Place::Default, &page).unwrap();
+        assert_eq!(path, directory.join("clock.state"));
+        let saved = |rate: u64, moved| Saved {
+            counter: "tsc".into(),
+            nominal: Period::NANOSECOND,
+            period: Period::from_hz(1_000_000_000 + rate),
+            error: Rate::from_ppb(20),
+            unix: 1_800_000_000,
+            held: Vec::new(),
+            agreed: None,
+            moved: Span::from_secs(moved),
+            rtc_offset: None,
+        };
+        assert_eq!(load(Some(&main), Some(&path)), (None, None));
+        state::save(&path, &saved(7, 2)).unwrap();
+        assert_eq!(load(Some(&main), Some(&path)).0, Some(saved(7, 2)));
+        // The rate is the machine's; the rest is of whoever wrote the page last.
+        state::save(&main, &saved(5, 0)).unwrap();
+        assert_eq!(load(Some(&main), Some(&path)).0, Some(saved(5, 2)));
+        assert_eq!(load(Some(&main), None).0, Some(saved(5, 0)));
+        std::fs::write(&path, "{").unwrap();
+        let (both, note) = load(Some(&main), Some(&path));
+        assert!(both == Some(saved(5, 0)) && note.unwrap().contains("clock.state: "));
+        // Where nothing is to be kept, what is there is not of the next page.
+        assert_eq!(beside(&Place::None, &page), None);
+        assert!(!path.exists());
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
     fn discipline_turned_off_ends_the_slew_first() {
         // 0.5 ms off: to be slewed, not stepped.
         let served = ServedClock::starting_now(Span::from_micros(500), Rate::ZERO).unwrap();

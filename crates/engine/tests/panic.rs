@@ -464,6 +464,42 @@ fn what_was_learnt_from_others_is_not_held_against_a_new_server() {
     next.assert_true();
 }
 
+/// With what the daemon before has left, or with its page alone, in a hold of any age.
+#[test]
+fn a_restart_is_no_way_around_it() {
+    let far = by(TEN_YEARS);
+    for held in [60, 3 * 3600] {
+        for state in [true, false] {
+            let servers = [("s1", HONEST), ("s2", HONEST), ("s3", HONEST)];
+            let (mut before, ..) = left(&servers);
+            all(&mut before, TEN_YEARS);
+            before.run(held);
+            let left = before.engine.left(before.now).filter(|_| state);
+            let servers = [("s1", far), ("s2", far), ("s3", far)];
+            let mut next = again(&before, *before.hand(), left, &servers);
+            for _ in 0..5 {
+                next.run(1800);
+                stands(&next, TEN_YEARS);
+            }
+            all(&mut next, Span::ZERO);
+            next.run(120);
+            next.assert_true();
+        }
+    }
+    // How far servers have moved the time is not forgotten either.
+    let (mut before, ..) = left(&[("s1", HONEST)]);
+    before.server("s1").offset = Span::from_secs(900);
+    before.run(4000);
+    assert!((before.error() - Span::from_secs(900)).abs() < MS(1));
+    let left = before.engine.left(before.now);
+    let mut next = again(&before, *before.hand(), left, &[("s1", by(Span::from_secs(900)))]);
+    next.run(60);
+    next.server("s1").offset = Span::from_secs(1100);
+    next.run(8000);
+    assert!((next.error() - Span::from_secs(900)).abs() < MS(20), "{}", next.error());
+    assert!(reason(&next).contains("max-step"), "{}", reason(&next));
+}
+
 /// What was accepted, read and told is in the log: it repeats.
 #[test]
 fn every_such_event_repeats() {

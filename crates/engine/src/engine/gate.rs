@@ -184,7 +184,12 @@ impl Engine {
         };
         let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
         let by = chosen.estimate.time - time;
-        if by.abs() <= bound + (chosen.estimate.bound - chosen.disputed) {
+        // Not by the bound of what all have in common: that may cover words that are held off.
+        let own = self.voices().nth(chosen.index).map_or(Span::ZERO, |voice| {
+            let held = voice.held(at).map(|(from, to)| (to - from).half());
+            held.or(voice.estimate(at).map(|e| e.bound)).unwrap_or(Span::ZERO)
+        });
+        if by.abs() <= bound + own {
             return Ok(());
         }
         self.may_move(by, agree, &stands).map_err(|bar| (bar, Some(by)))?;
