@@ -464,6 +464,28 @@ fn what_was_learnt_from_others_is_not_held_against_a_new_server() {
     next.assert_true();
 }
 
+/// Whoever has the servers' names lead elsewhere, once they are silent.
+#[test]
+fn other_addresses_are_no_way_around_it() {
+    for offset in [Span::from_secs(500), TEN_YEARS] {
+        let mut world = three(3600);
+        let liars = ["s7", "s8", "s9"];
+        world.servers.extend(liars.map(|liar| (address(liar), by(offset))));
+        world.more_addresses = liars.map(address).to_vec();
+        for host in ["s1", "s2", "s3"] {
+            *world.server(host) = GONE;
+        }
+        world.run(3000);
+        let report = world.engine.report(world.now);
+        let elsewhere = |s: &&truechimer_engine::SourceReport| {
+            s.address.is_some_and(|at| liars.map(address).contains(&at)) && s.reach > 0
+        };
+        assert!(report.sources.iter().filter(elsewhere).count() > 0, "{report:?}");
+        assert!(world.error().abs() < MS(20), "{}", world.error());
+        assert_eq!(world.hand().status, Status::Holdover, "{}", reason(&world));
+    }
+}
+
 /// With what the daemon before has left, or with its page alone, in a hold of any age.
 #[test]
 fn a_restart_is_no_way_around_it() {
