@@ -23,6 +23,8 @@ fn beginning() -> String {
         leaps: Leaps::default(),
         warm: None,
         saved: None,
+        built: 0,
+        rtc: None,
     };
     let config = Config { sources: vec![SourceConfig::new("192.0.2.1")], ..Config::default() };
     // As text at once: a `serde_json::Value` holds no number of 128 bits.
