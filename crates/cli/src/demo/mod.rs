@@ -130,7 +130,12 @@ impl Daemon {
         server: SocketAddr,
     ) -> Result<Daemon, Failure> {
         let none = || Some("none".into());
+        // Its server's time may be as far off the real-time clock as the user likes.
+        let config = page.with_extension("toml");
+        std::fs::write(&config, "max-step = \"none\"\n")
+            .map_err(|why| Failure::new("cannot write the configuration", why))?;
         let options = Options {
+            config: Some(config),
             servers: vec![server.to_string()],
             poll: Some(args.poll),
             counter: Some(args.counter),
