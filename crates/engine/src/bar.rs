@@ -1,4 +1,4 @@
-//! Reasons why the clock does not go where servers put it, however long they do.
+//! Reasons why the clock does not go where servers put it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use truechimer_time::Span;
 
 use crate::leap::year_and_month;
 
-/// A reason that only the user's word, or more servers, can lift.
+/// A reason that only the user's word, more servers, or time ([`Bar::Undecided`]) can lift.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bar {
     /// So few say so, of at least so many.
@@ -15,6 +15,13 @@ pub(crate) enum Bar {
         agree: usize,
         /// `min-sources`.
         least: usize,
+    },
+    /// So few of those that say so have been believed by now; a majority would be so many.
+    Undecided {
+        /// How many.
+        said: usize,
+        /// How many would do.
+        majority: usize,
     },
     /// On the servers' word alone the time would have moved by more than this.
     TooFar {
@@ -61,6 +68,9 @@ impl fmt::Display for Bar {
             Bar::TooFew { agree, least } => {
                 let say = if *agree == 1 { "says" } else { "say" };
                 write!(f, "only {agree} of min-sources = {least} {say} so")
+            }
+            Bar::Undecided { said, majority } => {
+                write!(f, "believed there so far: {said}, of a majority of {majority}")
             }
             Bar::TooFar { limit } => write!(
                 f,

@@ -298,7 +298,7 @@ pub(crate) enum Moved {
         /// Those that have not.
         stood: usize,
     },
-    /// Others were there before: it was wrong, and is right again.
+    /// Others were there before.
     Back,
     /// The clock has stood there all the time.
     Home,
@@ -358,8 +358,7 @@ impl Moved {
                 )
             }
             Moved::Back => format!(
-                "its time moved by {by:+}, to where other servers were already: it was wrong and is \
-                 used again"
+                "its time moved by {by:+}, to where other servers were already: it is used again"
             ),
             Moved::Home => format!(
                 "its time moved by {by:+}, to where the clock has stood all the time: it was wrong and \

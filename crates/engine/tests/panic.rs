@@ -156,6 +156,39 @@ fn how_long_a_common_move_is_held_depends_on_its_size() {
     }
 }
 
+/// A server that is hardly known, or was wrong all along, is believed before those that are known
+/// for hours. It takes nothing along: where these come to say the same, they are held off as
+/// ever. (The clock went along at once, or as soon as the one was believed.)
+#[test]
+fn one_that_is_believed_sooner_takes_no_time_along() {
+    let offset = Span::from_secs(900);
+    // What s1 is for the first two hours, and then for so long.
+    let cases: [(Server, Server, i64, &[&str]); 5] = [
+        (GONE, HONEST, 150, &["s1", "s2", "s3"]),
+        (GONE, HONEST, 150, &["s1", "s2"]),
+        (by(offset), by(offset), 150, &["s1", "s2", "s3"]),
+        (by(offset), by(offset), 150, &["s1", "s2", "s3", "s4", "s5"]),
+        (HONEST, by(offset), 5000, &["s1", "s2", "s3"]),
+    ];
+    for (n, (before, then, seconds, hosts)) in cases.into_iter().enumerate() {
+        let servers: Vec<_> = hosts.iter().map(|host| (*host, HONEST)).collect();
+        let mut world = begun(start(), &servers);
+        *world.server("s1") = before;
+        world.run(7200);
+        *world.server("s1") = then;
+        world.run(seconds);
+        world.assert_true();
+        for host in hosts {
+            world.server(host).offset = offset;
+        }
+        world.run(3500);
+        stands(&world, offset);
+        world.run(200);
+        assert_eq!(world.hand().status, Status::Synchronised, "{n}: {}", reason(&world));
+        assert!((world.error() - offset).abs() < MS(5), "{n}: {}", world.error());
+    }
+}
+
 fn read_rtc(world: &mut World, ahead: Span) {
     let unix = ((world::truth(world.now) + ahead).secs()) - 1;
     world.event(Event::Rtc(RtcReading { count: world.now, unix }));

@@ -84,6 +84,13 @@ fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
     (hand.time_at(at), hand.undisputed_bound() + growth.over(away).abs(), growth)
 }
 
+/// Whether a server that counts agrees with the time as it was just chosen.
+fn agrees(source: &Source) -> bool {
+    use Selection::{Combined, Selected, Truechimer};
+    let agrees = matches!(source.selection, Selected | Combined | Truechimer);
+    agrees && source.votes() && source.is_proven()
+}
+
 impl Gate {
     pub(super) fn new(start: &Start) -> Gate {
         let saved = start.saved.as_ref();
@@ -120,11 +127,7 @@ impl Engine {
 
     /// How many servers agree with the time as it was just chosen.
     pub(super) fn agreeing(&self) -> usize {
-        let agrees = |s: &&Source| {
-            use Selection::{Combined, Selected, Truechimer};
-            s.votes() && s.is_proven() && matches!(s.selection, Selected | Combined | Truechimer)
-        };
-        self.sources.iter().filter(agrees).count()
+        self.sources.iter().filter(|source| agrees(source)).count()
     }
 
     /// What stands against a move: what was published last, if it was promised and is the word of a
@@ -193,10 +196,24 @@ impl Engine {
             return Ok(());
         }
         self.may_move(by, agree, &stands).map_err(|bar| (bar, Some(by)))?;
+        self.is_believed(by, &stands, at).map_err(|bar| (bar, Some(by)))?;
         if !self.explained(by, &stands) {
             self.gate.moved += by;
         }
         Ok(())
+    }
+
+    /// Whether a majority is believed where this move leads to. A server whose word there is held
+    /// off waits for as long as any does: one that was hardly known, or wrong all along, may be
+    /// believed long before it, and is not to take the time along with the others' held words.
+    fn is_believed(&mut self, by: Span, stands: &Hand, at: Count) -> Result<(), Bar> {
+        if self.explained(by, stands) {
+            return Ok(());
+        }
+        let all = self.votes(at).iter().flatten().count();
+        let said = self.sources.iter().filter(|s| agrees(s) && s.doubt(at).is_none()).count();
+        let majority = all - all.saturating_sub(1) / 2;
+        if said < majority { Err(Bar::Undecided { said, majority }) } else { Ok(()) }
     }
 
     /// Whether a first time is published, or the first after a break of the counter.

@@ -152,11 +152,9 @@ impl Engine {
             let smears = self.sources.get(*index).is_some_and(Source::may_smear);
             let Some(doubt) = doubts.get(*index).copied().flatten() else { continue };
             let vouched = !smears && doubt::vouched(one, &opinions);
-            let back =
-                self.comes_home(&doubt, at) || vouched && Moved::of(one, &opinions) == Moved::Back;
             let (vouchers, _) = doubt::witnesses(one, &opinions);
             let (bar, then) = match self.judge(&doubt, vouchers + 1, at) {
-                _ if back => (None, Some(at)),
+                _ if self.comes_home(&doubt, at) => (None, Some(at)),
                 Ok(Until::Witnessed) => (None, doubt::is_said(&doubt).then_some(at)),
                 Ok(Until::Vouched(then)) => (None, Some(then).filter(|_| vouched)),
                 Err(bar) => (Some(bar), None),
