@@ -75,13 +75,19 @@ pub(super) struct Hold {
     bar: Bar,
 }
 
-/// What was published at a count, and the bound of its error, without what it disputed.
+/// What was published at a count, the bound of its error without what it disputed, and how fast
+/// that grows there: the rate strays ever further from what it was, evenly at the worst.
 fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
     let away = hand.period.span(at - hand.base).abs();
-    let strayed = i128::from(max_wander.0).saturating_mul(away.0 / STRAYS.0);
-    let growth = strayed.saturating_add(hand.growth.0.into()).min(i64::MAX.into());
-    let growth = Rate(growth as i64);
-    (hand.time_at(at), hand.undisputed_bound() + growth.over(away).abs(), growth)
+    // In whole seconds, as the product in full is too large for a number.
+    let (away_s, strays_s) = ((away.0 >> 64) + 1, STRAYS.0 >> 64);
+    let strayed = i128::from(max_wander.0).saturating_mul(away_s) / strays_s;
+    let grown = |strayed: i128| {
+        let growth = strayed.saturating_add(hand.growth.0.into());
+        Rate(growth.min(i64::MAX.into()) as i64)
+    };
+    let bound = hand.undisputed_bound() + grown(strayed / 2 + 1).over(away).abs();
+    (hand.time_at(at), bound, grown(strayed))
 }
 
 /// Whether a server that counts agrees with the time as it was just chosen.
@@ -476,5 +482,46 @@ impl Engine {
         self.gate.accepted = true;
         self.publish(at, actions);
         self.gate.accepted = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_time::{BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period};
+
+    /// (In the first 84 minutes it grew as if the rate stayed where it was.)
+    #[test]
+    fn what_stands_is_worth_less_as_the_rate_strays() {
+        let wander = Rate::from_ppb(500);
+        let base = Count(0);
+        let hand = Hand {
+            counter: CounterId { kind: CounterKind::Raw, boot: BootId::default(), epoch: Epoch(0) },
+            base,
+            time: Instant::default(),
+            period: Period::NANOSECOND,
+            difference: Period::NANOSECOND,
+            difference_error: wander,
+            path_bound: Span::ZERO,
+            statistical_bound: Span::from_millis(3),
+            disputed: Span::from_millis(2),
+            growth: wander,
+            status: Status::Holdover,
+            leaps: Leaps::default(),
+            void_after: base,
+        };
+        for seconds in [0, 60, 2520, 5039, 5040, 20_000, 1_000_000_000] {
+            let (_, bound, growth) =
+                carried(&hand, wander, base + CountSpan(seconds * 1_000_000_000));
+            // An oscillator that moves by 0.5 ppm in every 5040 s, from 0.5 ppm on.
+            let wide = i128::from(seconds);
+            let micros = 1000 + wide / 2 + wide * wide / 20_160;
+            let least = Span::from_nanos_wide(micros * 1000);
+            // But for the roundings of the test.
+            assert!(bound + Span::from_nanos(1) >= least, "{seconds} s: {bound}");
+            assert!(bound <= least + least.half() + Span::from_micros(2), "{seconds} s: {bound}");
+            let rate = Rate::from_ppb(500 + 500 * seconds / 5040);
+            assert!(growth >= rate && growth <= Rate(rate.0 + wander.0), "{seconds} s");
+        }
     }
 }
