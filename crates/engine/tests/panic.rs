@@ -519,6 +519,62 @@ fn other_addresses_are_no_way_around_it() {
     }
 }
 
+/// Servers this far away, that all say the same, and may move the time by two seconds.
+fn far_away(delay: i64) -> World {
+    let hosts = ["s1", "s2", "s3"];
+    let servers = hosts.map(|host| (host, Server { delay, back: delay, ..HONEST }));
+    let limit = Some(Span::from_secs(2));
+    let config = Config { max_step: limit, min_sources: None, ..config(&hosts) };
+    let mut world = begun_with(config, start(), &servers);
+    world.run(600);
+    world.assert_true();
+    world
+}
+
+/// What they have moved it by, where that is the most that they may.
+fn assert_limited(world: &World, why: &str) {
+    let (error, bound) = (world.error(), world.hand().bound_at(world.now));
+    assert!(error.abs() < MS(2200), "{why}: {error} ± {bound}");
+    assert_eq!(world.hand().status, Status::Holdover, "{why}: {}", reason(world));
+    assert!(reason(world).contains("max-step"), "{why}: {}", reason(world));
+}
+
+/// (Steps that both bounds allow for did not count: 18 s and more in 15 hours.)
+#[test]
+fn many_small_steps_are_no_way_around_it() {
+    for (delay, step, every) in [(10_000_000, MS(8), 60), (50_000_000, MS(60), 180)] {
+        for step in [step, -step] {
+            let mut world = far_away(delay);
+            for k in 1..=400 {
+                all(&mut world, step * k);
+                world.run(every);
+            }
+            assert_limited(&world, &step.to_string());
+        }
+    }
+}
+
+/// (Nor did what they said within the bound that had come with a step: 117 s in 33 hours.)
+#[test]
+fn neither_is_what_wide_bounds_leave_open() {
+    let mut world = far_away(100_000);
+    let mut offset = Span::ZERO;
+    let near_and_far = |world: &mut World, offset, delay| {
+        for host in ["s1", "s2", "s3"] {
+            *world.server(host) = Server { offset, delay, back: delay, ..HONEST };
+        }
+    };
+    for _ in 0..5 {
+        offset += MS(2010);
+        near_and_far(&mut world, offset, 2_000_000_000);
+        world.run(3800);
+        offset += MS(1900);
+        near_and_far(&mut world, offset, 100_000);
+        world.run(200);
+    }
+    assert_limited(&world, "wide");
+}
+
 /// With what the daemon before has left, or with its page alone, in a hold of any age.
 #[test]
 fn a_restart_is_no_way_around_it() {

@@ -39,8 +39,11 @@ const RENEW: Span = Span::from_secs(64);
 pub(super) struct Gate {
     /// By whose word the published time stands, by name; empty: nobody knows.
     pub(super) told_by: Vec<String>,
-    /// How far servers alone have moved the time; positive: forward.
+    /// How far servers alone have moved the time, once they had moved it at all; positive: forward.
     pub(super) moved: Span,
+    /// A source was believed where it contradicted what was known: by whatever the time moves next,
+    /// servers move it, also if the bounds are wide enough to allow for it.
+    pub(super) stepped: bool,
     /// What is held off, if anything is.
     pub(super) hold: Option<Hold>,
     /// The user's word: what is published next is, whatever stands.
@@ -113,6 +116,7 @@ impl Gate {
     /// Counts from before mean nothing any more.
     pub(super) fn new_epoch(&mut self) {
         (self.rtc, self.checked, self.hold) = (None, None, None);
+        self.stepped = false;
     }
 }
 
@@ -167,17 +171,19 @@ impl Engine {
         by.abs() >= RTC_SHOWS && moved.abs() >= RTC_READS && (moved - by).abs() <= RTC_READS
     }
 
-    /// Whether servers may move the time so far by themselves, or who else has to say so.
-    fn may_move(&self, by: Span, agree: usize, stands: &Hand) -> Result<(), Bar> {
+    /// Whether servers may move the time so far by themselves, or who else has to say so. `room` is
+    /// how far both bounds allow for it: so far nobody moves the time, unless step by step.
+    fn may_move(&self, (by, room): (Span, Span), agree: usize, stands: &Hand) -> Result<(), Bar> {
         if self.explained(by, stands) {
             return Ok(());
         }
         let least = self.least();
-        if agree < least {
+        if by.abs() > room && agree < least {
             return Err(Bar::TooFew { agree, least });
         }
+        let moved = (self.gate.moved + by).abs();
         match self.config.max_step {
-            Some(limit) if (self.gate.moved + by).abs() > limit => Err(Bar::TooFar { limit }),
+            Some(limit) if moved > limit.max(self.gate.moved.abs()) => Err(Bar::TooFar { limit }),
             _ => Ok(()),
         }
     }
@@ -198,11 +204,17 @@ impl Engine {
             let held = voice.held(at).map(|(from, to)| (to - from).half());
             held.or(voice.estimate(at).map(|e| e.bound)).unwrap_or(Span::ZERO)
         });
-        if by.abs() <= bound + own {
+        let room = bound + own;
+        // Once servers have moved it, all that it moves by counts: what they said was believed for
+        // as far as its bound reached, and so were small steps, one after the other.
+        let counts = by.abs() > room || self.gate.stepped || self.gate.moved != Span::ZERO;
+        if !counts {
             return Ok(());
         }
-        self.may_move(by, agree, &stands).map_err(|bar| (bar, Some(by)))?;
-        self.is_believed(by, &stands, at).map_err(|bar| (bar, Some(by)))?;
+        self.may_move((by, room), agree, &stands).map_err(|bar| (bar, Some(by)))?;
+        if by.abs() > room {
+            self.is_believed(by, &stands, at).map_err(|bar| (bar, Some(by)))?;
+        }
         if !self.explained(by, &stands) {
             self.gate.moved += by;
         }
@@ -286,7 +298,9 @@ impl Engine {
         if self.explained(doubt.step, &stands) {
             return Ok(Until::Witnessed);
         }
-        self.may_move(doubt.step, agree, &stands)?;
+        let (_, bound, _) = carried(&stands, self.settings.max_wander, at);
+        let own = (doubt.newcomers.1 - doubt.newcomers.0).half();
+        self.may_move((doubt.step, bound + own), agree, &stands)?;
         // As fast as a lone server at the most, and no faster than a counter may run off.
         let wait = Span(doubt.step.abs().0.saturating_mul(COUNTER_MAY));
         let wait = wait.min(self.settings.accept_step_after);
@@ -392,7 +406,7 @@ impl Engine {
         {
             note(actions, Level::Info, "nothing is held off any more".into());
         }
-        self.gate.accepted = false;
+        (self.gate.accepted, self.gate.stepped) = (false, false);
         let agrees = |s: &&Source| {
             use Selection::{Combined, Selected, Truechimer};
             let doubt = s.doubt(at).is_some();
@@ -473,6 +487,7 @@ impl Engine {
         self.combination.forget();
         self.reckoning = None;
         (self.gate.hold, self.gate.moved, self.gate.rtc_offset) = (None, Span::ZERO, None);
+        self.gate.stepped = false;
         let before = self.hand.status.bound_holds().then(|| self.hand.time_at(at));
         let by = before.map_or_else(String::new, |before| {
             format!(", {:+} from where it was", said.0 + (said.1 - said.0).half() - before)

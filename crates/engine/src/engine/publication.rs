@@ -46,6 +46,7 @@ impl Engine {
             Heard::Used(accepted) => {
                 if let Accepted::Stepped(by) = accepted {
                     self.servo.interrupt();
+                    self.gate.stepped = true;
                     note(
                         actions,
                         Level::Warning,
@@ -96,6 +97,7 @@ impl Engine {
                 && let Some(Accepted::Stepped(by)) = source.believe()
             {
                 self.servo.interrupt();
+                self.gate.stepped = true;
                 speaks |= source.name() == name;
                 let text = format!(
                     "{}: its time is {by:+} off what the previous daemon left, and it is not known \
@@ -122,6 +124,7 @@ impl Engine {
             {
                 source.moved = Some(at).filter(|_| !home);
                 self.servo.interrupt();
+                self.gate.stepped = true;
                 let moved = if home { Moved::Home } else { Moved::of(one, &opinions) };
                 let text = moved.told(by, opinions.len());
                 note(actions, Level::Warning, format!("{name}: {text}"));
