@@ -61,8 +61,9 @@ pub struct History {
     leases: Vec<BTreeMap<Place, (i64, i64)>>,
     /// By node, for each message: what its program had got with it, if that can be known.
     logs: Vec<BTreeMap<Place, u64>>,
-    /// By node: the newest time that any program had when its own started.
-    starts: Vec<Option<i64>>,
+    /// By node: the newest time that stood when its program started, and what any program had then
+    /// that was newer and might still be lost with the one that had it.
+    starts: Vec<(Option<i64>, BTreeMap<Place, i64>)>,
     /// Where programs have begun, and how many rounds of each thread had been decided there.
     begun: BTreeMap<Point, Vec<u64>>,
     stood: usize,
@@ -82,7 +83,7 @@ impl History {
             committed: BTreeSet::new(),
             leases: vec![BTreeMap::new(); case.nodes],
             logs: vec![BTreeMap::new(); case.nodes],
-            starts: vec![None; case.nodes],
+            starts: vec![(None, BTreeMap::new()); case.nodes],
             begun: BTreeMap::new(),
             stood: 0,
             top: None,
@@ -121,9 +122,24 @@ impl History {
 
     /// A program starts there: nothing that any program has got by now may come to it.
     pub fn start(&mut self, node: usize) {
-        let all = self.got.iter().flat_map(BTreeMap::values).chain(self.settled.values());
-        self.starts[node] = all.map(|value| value.time.0).max();
+        let stood = self.settled.values().map(|value| value.time.0).max();
+        let all = self.got.iter().flatten().map(|(place, value)| (*place, value.time.0));
+        self.starts[node] = (stood, all.filter(|(_, time)| Some(*time) > stood).collect());
         self.leave(node);
+    }
+
+    /// Whether a program that started there may not get this any more. What one had that was cut
+    /// off, and that has not come to stand, is lost.
+    fn is_stale(&self, node: usize, value: Agreed, sound: &[bool]) -> bool {
+        let (stood, ref newer) = self.starts[node];
+        let lasts = |place: &Place, time: i64| {
+            let having = self.got.iter().zip(sound).filter(|(_, sound)| **sound);
+            let mut having = having.filter_map(|(got, _)| got.get(place));
+            let stands = self.settled.get(place);
+            having.any(|it| it.time.0 == time) || stands.is_some_and(|it| it.time.0 == time)
+        };
+        stood.is_some_and(|stood| value.time.0 <= stood)
+            || newer.iter().any(|(place, &time)| value.time.0 <= time && lasts(place, time))
     }
 
     /// It begins, at this place and with these rounds: as all do that begin there.
@@ -164,6 +180,7 @@ impl History {
         thread: Thread,
         round: Round,
         value: Agreed,
+        sound: &[bool],
     ) -> Result<(), Violation> {
         for (place, before) in &self.got[node] {
             let Place::Round(other, earlier) = *place else { continue };
@@ -183,7 +200,7 @@ impl History {
                 )));
             }
         }
-        if self.starts[node].is_some_and(|start| value.time.0 <= start) {
+        if !excluded && self.is_stale(node, value, sound) {
             return Err(Violation::Stale(format!("node {} got {value:?}", node + 1)));
         }
         self.got(node, excluded, Place::Round(thread, round), value)

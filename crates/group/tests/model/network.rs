@@ -98,6 +98,12 @@ impl Link {
         queue.push_back((bytes, doubtful));
     }
 
+    /// What the process has sent and has not taken its place is from one that is cut off.
+    pub fn doubt(&mut self) {
+        let sent = self.outbox.iter_mut().chain(&mut self.waiting);
+        sent.for_each(|(_, doubtful)| *doubtful = true);
+    }
+
     /// The process is told whom the node knows.
     fn announce(&mut self, lost: &[usize]) {
         let members = self.known.keys().copied().map(member).collect();

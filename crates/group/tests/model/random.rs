@@ -10,8 +10,26 @@ use crate::check::Violation;
 use crate::network::Fate;
 use crate::world::{Budget, Case, Mutation, Step, World};
 
+mod shrink;
+
+/// What a run does, one thing after the other.
+#[derive(Clone, Debug)]
+enum Act {
+    Take(Step),
+    Crash { node: usize, fate: Fate },
+    Part { here: Vec<usize>, fate: Fate, there: Fate, late: bool },
+    Heal,
+    Start { node: usize },
+    Mend,
+}
+
+/// An act, and how many commits may be asked for with it.
+type Done = (Act, u8);
+
 struct Run {
     world: World,
+    /// All that was done.
+    done: Vec<Done>,
     random: ChaCha8Rng,
     faults: usize,
     crashes: bool,
@@ -39,7 +57,36 @@ impl Run {
         let all: Vec<usize> = (0..case.nodes).collect();
         let world = World::formed(&Rc::new(case), many, &all)
             .unwrap_or_else(|why| panic!("seed {seed}: does not form: {why}"));
-        Run { world, random: ChaCha8Rng::seed_from_u64(seed), faults: 0, crashes, doubts }
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        Run { world, done: Vec::new(), random, faults: 0, crashes, doubts }
+    }
+
+    fn act(&mut self, act: Act) -> Result<(), Violation> {
+        self.done.push((act.clone(), self.world.budget.commits));
+        match act {
+            Act::Take(step) => {
+                self.note(String::new());
+                return self.world.take(step);
+            }
+            Act::Crash { node, fate } => {
+                self.note(format!("crash of node {}, {fate:?}", node + 1));
+                self.world.crash(node, fate);
+            }
+            Act::Part { here, fate, there, late } => {
+                self.note(format!("part of {here:?}, {fate:?}, {there:?}, late {late}"));
+                self.world.part(&here, fate, there, late);
+            }
+            Act::Heal => {
+                self.note("heal".into());
+                self.world.network.heal();
+            }
+            Act::Start { node } => {
+                self.note(format!("start of node {}", node + 1));
+                return self.world.start(node);
+            }
+            Act::Mend => return self.mend(),
+        }
+        Ok(())
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -68,7 +115,7 @@ impl Run {
         if case.checkpoints && case.group.mode == Mode::Passive && self.below(40) == 0 {
             let nodes = self.world.nodes.len();
             let node = self.below(nodes);
-            return self.world.take(Step::Give { node });
+            return self.act(Act::Take(Step::Give { node }));
         }
         if self.world.case.starts && self.below(30) == 0 {
             return self.program();
@@ -90,8 +137,7 @@ impl Run {
             steps.swap_remove(self.below(steps.len()))
         };
         self.world.budget.early_timers = 1;
-        self.note(String::new());
-        let outcome = self.world.take(step);
+        let outcome = self.act(Act::Take(step));
         self.world.budget.early_timers = 0;
         outcome
     }
@@ -109,7 +155,7 @@ impl Run {
             // One that waits for more than come would wait for ever.
             together => Step::Start { node, together: u8::from(together == 1) },
         };
-        self.take(step)
+        self.act(Act::Take(step))
     }
 
     /// A message that another group's clock has stamped: mostly a little ahead, now and then by
@@ -124,8 +170,7 @@ impl Run {
             1 => self.below(6_000_000_000) as i64,
             _ => self.below(3_000_000) as i64 - 500_000,
         };
-        self.note(String::new());
-        self.world.take(Step::Causal { node, ahead })
+        self.act(Act::Take(Step::Causal { node, ahead }))
     }
 
     fn fault(&mut self) -> Result<(), Violation> {
@@ -143,23 +188,18 @@ impl Run {
         match self.below(if self.doubts { 6 } else { 4 }) {
             0 if self.crashes && self.world.nodes[node].engine.is_some() => {
                 let fate = self.fate();
-                self.note(format!("crash of node {}, {fate:?}", node + 1));
-                self.world.crash(node, fate);
+                self.act(Act::Crash { node, fate })?;
             }
-            1 => self.part_somewhere(true),
+            1 => self.part_somewhere(true)?,
             4 | 5 if self.world.nodes[node].engine.is_some() => {
                 let quorate = self.world.nodes[node].doubts;
-                self.world.take(Step::Quorum { node, quorate })?;
+                self.act(Act::Take(Step::Quorum { node, quorate }))?;
             }
-            2 => {
-                self.note("heal".into());
-                self.world.network.heal();
-            }
+            2 => self.act(Act::Heal)?,
             _ => {
                 let waits = self.world.network.links[node].syncing;
                 if self.world.nodes[node].engine.is_none() && !waits {
-                    self.note(format!("start of node {}", node + 1));
-                    self.world.start(node)?;
+                    self.act(Act::Start { node })?;
                 }
             }
         }
@@ -169,24 +209,23 @@ impl Run {
     /// Some nodes are away from the others for a while, and are back before a synchronisation has
     /// told all of them.
     fn slip(&mut self) -> Result<(), Violation> {
-        self.part_somewhere(false);
+        self.part_somewhere(false)?;
         let told = self.below(3);
         for _ in 0..self.below(12) {
             let mut steps = self.world.all();
             steps.retain(|step| !matches!(step, Step::Sync { .. }));
             if let Some(&step) = steps.get(self.below(steps.len())) {
-                self.take(step)?;
+                self.act(Act::Take(step))?;
             }
         }
         let syncing = self.world.network.syncing();
         if let Some(&node) = syncing.get(told) {
-            self.take(Step::Sync { node })?;
+            self.act(Act::Take(Step::Sync { node }))?;
         }
-        self.note("heal".into());
-        self.world.network.heal();
+        self.act(Act::Heal)?;
         for node in self.world.network.syncing() {
             self.world.budget.agains = 1;
-            self.take(Step::Again { node })?;
+            self.act(Act::Take(Step::Again { node }))?;
         }
         Ok(())
     }
@@ -196,7 +235,7 @@ impl Run {
         self.world.take(step)
     }
 
-    fn part_somewhere(&mut self, late: bool) {
+    fn part_somewhere(&mut self, late: bool) -> Result<(), Violation> {
         let nodes = self.world.nodes.len();
         let node = self.below(nodes);
         let ring = self.world.network.ring(node);
@@ -209,9 +248,9 @@ impl Run {
         if !here.is_empty() && here.len() < ring.len() {
             let (fate, there) = (self.fate(), self.fate());
             let late = late && self.below(2) == 0;
-            self.note(format!("part of {here:?}, {fate:?}, {there:?}, late {late}"));
-            self.world.part(&here, fate, there, late);
+            self.act(Act::Part { here, fate, there, late })?;
         }
+        Ok(())
     }
 
     /// All come together and up again: everything ends, and everybody is let in.
@@ -241,10 +280,10 @@ impl Run {
         for step in 1..=steps {
             self.step()?;
             if step % 500 == 0 {
-                self.mend()?;
+                self.act(Act::Mend)?;
             }
         }
-        self.mend()
+        self.act(Act::Mend)
     }
 }
 
@@ -274,6 +313,11 @@ fn runs(seeds: std::ops::Range<u64>, steps: usize, slow: bool) {
     for seed in seeds {
         let mut run = Run::new(seed, case(seed), true, seed % 8 > 4, slow);
         if let Err(violation) = run.go(steps) {
+            if std::env::var_os("TRUECHIMER_MODEL_SHRINK").is_some() {
+                run = shrink::shortest(run.done, &violation, || {
+                    Run::new(seed, case(seed), true, seed % 8 > 4, slow)
+                });
+            }
             let stand = |(k, node): (usize, &crate::world::Node)| {
                 format!("node {}: live {}, cut off {}", k + 1, node.live, node.excluded)
             };

@@ -646,16 +646,23 @@ impl World {
         Ok(())
     }
 
-    /// Whether somebody was cut off and is not known to have found out.
-    pub fn doubtful(&self) -> bool {
-        let away = |item: &Item| *item == Item::Away;
-        self.nodes.iter().any(|node| node.excluded)
-            || self.network.links.iter().any(|link| link.inbox.iter().any(away))
+    /// Whether the node was cut off and is not known to have found out.
+    fn strays(&self, node: usize) -> bool {
+        self.nodes[node].excluded || self.network.links[node].inbox.contains(&Item::Away)
     }
 
-    /// Compares what those have that see what counts.
+    /// Whether anybody was.
+    pub fn doubtful(&self) -> bool {
+        (0..self.nodes.len()).any(|node| self.strays(node))
+    }
+
+    /// Who sees what counts.
+    fn sound(&self) -> Vec<bool> {
+        self.nodes.iter().map(|node| node.live && !node.excluded).collect()
+    }
+
+    /// Compares what those have.
     fn compare(&mut self) -> Outcome {
-        let sound: Vec<bool> = self.nodes.iter().map(|node| node.live && !node.excluded).collect();
-        self.history.compare(&sound)
+        self.history.compare(&self.sound())
     }
 }

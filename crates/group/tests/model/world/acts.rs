@@ -13,11 +13,10 @@ impl World {
         // One that catches up gets what is due to it before it is live.
         let here = &self.nodes[node];
         let excluded = here.excluded || !here.live && (here.misled || self.parted(node));
+        let strays = self.strays(node);
         let here = &mut self.nodes[node];
         match action {
-            Action::Send(bytes) => {
-                self.network.links[node].send(bytes.into(), here.excluded);
-            }
+            Action::Send(bytes) => self.network.links[node].send(bytes.into(), strays),
             Action::Return { thread, round, value } => {
                 if alone || here.doubts {
                     return Err(Violation::Minority(format!(
@@ -38,7 +37,8 @@ impl World {
                 }
                 caller.waiting = false;
                 caller.read = round.0 + 1;
-                self.history.returned(node, excluded, thread, round, value)?;
+                let sound = self.sound();
+                self.history.returned(node, excluded, thread, round, value, &sound)?;
                 if self.budget.commits > 0 && !excluded {
                     self.budget.commits -= 1;
                     self.commit(node, value)?;
@@ -100,10 +100,11 @@ impl World {
                 if let Notice::Began { .. } = notice {
                     here.forget();
                 }
-                // The first to hear of it: nobody else is live yet.
-                let first = !self.nodes.iter().any(|node| node.live && !node.excluded);
-                let amnesia = |node: &Node| node.amnesiac && node.engine.is_some();
+                // The first to hear of it: nobody else is live yet, but for one that only looks on
+                // and has not heard of it.
                 let counted = &self.nodes[..self.case.group.universe.len()];
+                let first = !counted.iter().any(|node| node.live && !node.excluded);
+                let amnesia = |node: &Node| node.amnesiac && node.engine.is_some();
                 if first && counted.iter().any(amnesia) {
                     self.history.weaken();
                 } else if first && self.budget.slow {

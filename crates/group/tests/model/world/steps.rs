@@ -325,6 +325,9 @@ impl World {
                 let inbox = &mut self.network.links[node].inbox;
                 let told = inbox.iter().rposition(|item| !matches!(item, Item::Message { .. }));
                 inbox.insert(told.map_or(0, |told| told + 1), Item::Away);
+                // And it may have more than the others: what it has said of that is nothing to go
+                // by either.
+                self.network.links[node].doubt();
                 self.away(node);
             }
         }
