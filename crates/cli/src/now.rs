@@ -267,7 +267,18 @@ pub mod tests {
         let count = base + CountSpan(1_000_000_000);
         let (error, read_by) = (CountSpan::ZERO, ReadBy::Counter);
         let (generation, made, heartbeat) = (3, at(base), count);
-        View { count, error, read_by, generation, hand, made, heartbeat, status, reason: None }
+        View {
+            count,
+            error,
+            read_by,
+            generation,
+            hand,
+            made,
+            heartbeat,
+            difference_deviation: None,
+            status,
+            reason: None,
+        }
     }
 
     fn told(status: Status, disputed: Span) -> (String, serde_json::Value) {

@@ -106,7 +106,10 @@ impl State<'_> {
         let skew = self.skew().map_or_else(String::new, |skew| {
             format!("{skew:+} against the counter's nominal rate; ")
         });
-        format!("{skew}spans of time to ± {}", view.hand.difference_error)
+        let likely = view.difference_deviation.map_or_else(String::new, |deviation| {
+            format!(" at most; standard deviation {deviation}")
+        });
+        format!("{skew}spans of time to ± {}{likely}", view.hand.difference_error)
     }
 
     fn skew(&self) -> Option<Rate> {
@@ -143,6 +146,8 @@ impl State<'_> {
             resolution_ns: answer.map(|a| a.daemon.resolution.as_picos() as f64 / 1e3),
             epoch: view.map(|v| v.hand.counter.epoch.0),
             skew_ppb: self.skew().map(show::ppb),
+            difference_error_ppb: view.map(|view| show::ppb(view.hand.difference_error)),
+            difference_deviation_ppb: view.and_then(|v| v.difference_deviation).map(show::ppb),
             tai_offset: reading.filter(|r| r.leaps().known).map(|r| r.leaps().offset_at(r.best)),
             page: self.clock.page().path().display().to_string(),
             hand: view.map(|v| v.generation),
@@ -299,6 +304,9 @@ struct Json<'a> {
     resolution_ns: Option<f64>,
     epoch: Option<u32>,
     skew_ppb: Option<f64>,
+    /// What an interval is off by at most, and its standard deviation.
+    difference_error_ppb: Option<f64>,
+    difference_deviation_ppb: Option<f64>,
     tai_offset: Option<i32>,
     page: String,
     hand: Option<u64>,

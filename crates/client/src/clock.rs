@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use truechimer_counter::{Counter, CounterError, boot_id, host_reading, resolution};
-use truechimer_time::{BootId, Count, CountSpan, CounterKind, Instant};
+use truechimer_time::{BootId, Count, CountSpan, CounterKind, Instant, Rate};
 use truechimer_timehands::{
     Corrupt, Glance, Hand, Made, PageError, PageReader, Status, Word, places,
 };
@@ -213,6 +213,15 @@ impl Clock {
         }
     }
 
+    /// Standard deviation of the rate that [`Clock::elapsed`] goes by, measured: an interval that
+    /// ends now is likely to be off by that share of its length, and a step of the counter, while
+    /// [`Elapsed::bound`] is what it is off by at most. Within three of it are 98 % of the intervals
+    /// or more in simulation; nothing promises that. `None` while nothing is promised at all.
+    #[must_use]
+    pub fn difference_deviation(&self) -> Option<Rate> {
+        self.page.difference_deviation()
+    }
+
     /// What the clock is worth now.
     ///
     /// # Errors
@@ -258,7 +267,19 @@ impl Clock {
         }
         let (count, status, reason) = (readable.counter.read(), verdict.status, verdict.reason);
         let (error, read_by) = (CountSpan::ZERO, ReadBy::Counter);
-        Ok(View { count, error, read_by, generation, hand, made, heartbeat, status, reason })
+        let difference_deviation = self.page.difference_deviation();
+        Ok(View {
+            count,
+            error,
+            read_by,
+            generation,
+            hand,
+            made,
+            heartbeat,
+            difference_deviation,
+            status,
+            reason,
+        })
     }
 
     /// `None` if another hand came out meanwhile.
@@ -276,9 +297,19 @@ impl Clock {
         if reason.is_none() && hand.status.bound_holds() {
             device.vetted.store(generation, Relaxed);
         }
-        let view =
-            View { count, error, read_by, generation, hand, made, heartbeat, status, reason };
-        Ok(Some(view))
+        let difference_deviation = self.page.difference_deviation();
+        Ok(Some(View {
+            count,
+            error,
+            read_by,
+            generation,
+            hand,
+            made,
+            heartbeat,
+            difference_deviation,
+            status,
+            reason,
+        }))
     }
 
     /// The page itself.

@@ -1,6 +1,6 @@
 //! What is behind a reading.
 
-use truechimer_time::{Count, CountSpan, Instant, Span};
+use truechimer_time::{Count, CountSpan, Instant, Rate, Span};
 use truechimer_timehands::{Hand, Made, Status};
 
 use crate::device::ReadBy;
@@ -23,6 +23,8 @@ pub struct View {
     pub made: Made,
     /// The count at which the daemon last looked at the world.
     pub heartbeat: Count,
+    /// As [`Clock::difference_deviation`](crate::Clock::difference_deviation) has it.
+    pub difference_deviation: Option<Rate>,
     /// What the clock is worth now.
     pub status: Status,
     /// Why, if that is not what the hand says, or nobody tends it.

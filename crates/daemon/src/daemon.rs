@@ -254,6 +254,7 @@ impl<'n> Daemon<'n> {
             self.drain();
         }
         self.answer(clients);
+        self.page.deviate(self.engine.difference_deviation());
         // The page goes on saying what it said while nobody is followed.
         if let reference @ Some(_) = self.engine.followed() {
             self.page.follow(reference);

@@ -87,6 +87,8 @@ pub struct Engine {
     last_at: Count,
     /// What is held against servers that are no longer asked, or have yet to answer this daemon.
     inherited: Vec<Held>,
+    /// Standard uncertainty of the published difference clock's rate.
+    deviation: Rate,
     /// The last rate that was worth keeping, and its error: a server that drifts away puts it in
     /// doubt.
     kept_rate: Option<(Period, Rate)>,
@@ -153,6 +155,7 @@ impl Engine {
             renew_at: None,
             last_at: start.at,
             inherited: Vec::new(),
+            deviation: Rate::ZERO,
             kept_rate: None,
             split_told: false,
             quiet: None,

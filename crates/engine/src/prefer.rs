@@ -156,6 +156,7 @@ mod tests {
             period,
             difference: period,
             difference_error: error,
+            difference_deviation: error,
             bound: Span::ZERO,
             path_bound: Span::ZERO,
             growth: error,

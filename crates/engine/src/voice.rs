@@ -193,6 +193,8 @@ pub(crate) fn choose(
     let left = |said: &Said<'_>| Some(said.voice.left(&said.estimate?, at));
     let patience = parts.iter().filter_map(|p| left(voices.get(*p)?)).max()?;
     let mut estimate = voices.get(index)?.estimate?;
+    let strayed = estimate.difference.relative_to(difference).0.saturating_abs();
+    let deviation = estimate.difference_deviation.0.saturating_add(strayed);
     let place = (time - origin).0.clamp(all.low, all.high);
     (estimate.time, estimate.period, estimate.difference) =
         (origin + Span(place), period, difference);
@@ -212,6 +214,7 @@ pub(crate) fn choose(
     };
     estimate.growth = reach(voices, to_come, rates);
     estimate.difference_error = reach(voices, to_come, differences);
+    estimate.difference_deviation = Rate(deviation).min(estimate.difference_error);
     let disputed = known.map_or(Span::ZERO, |known| estimate.bound - known);
     let disputed = disputed.min(estimate.bound - estimate.path_bound).max(Span::ZERO);
     Some(Chosen { index, estimate, disputed, others, patience })

@@ -214,6 +214,9 @@ pub struct Estimate {
     pub difference: Period,
     /// Bound of the relative error of `difference`.
     pub difference_error: Rate,
+    /// Standard uncertainty of `difference` as the rate of an interval that ends at `base`: by the
+    /// measured noise alone, promised by nothing.
+    pub difference_deviation: Rate,
     /// Bound of |`time` − true time|, all in all.
     pub bound: Span,
     /// The part of `bound` that no filtering removes: half the smallest round trip and the

@@ -144,6 +144,7 @@ impl Estimator for Pi {
             // There is no other: intervals are measured by the steered clock.
             difference: period,
             difference_error: rate(self.error.abs()),
+            difference_deviation: rate(self.error.abs()),
             bound: span(bound),
             path_bound: span(path.min(bound)),
             growth: self.settings.max_wander,

@@ -95,6 +95,7 @@ impl Estimator for Told {
             period: nominal.scaled(rate(now.rate)),
             difference: nominal.scaled(rate(now.mean_rate)),
             difference_error: rate(libm::sqrt(now.mean_rate_var)),
+            difference_deviation: rate(libm::sqrt(now.mean_rate_var)),
             bound: deviation,
             path_bound: Span::ZERO,
             growth: Rate::from_ppb(0),

@@ -109,6 +109,7 @@ impl Packets {
                 Some(Interval {
                     error: seconds(measured - span(t - before)),
                     bound: seconds(bound),
+                    deviation: seconds(estimate.difference_deviation.over(measured)),
                 })
             };
             samples.push(Sample {

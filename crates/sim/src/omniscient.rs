@@ -162,6 +162,7 @@ impl Estimator for Omniscient {
             period,
             difference: period,
             difference_error: Rate::from_ppb(0),
+            difference_deviation: Rate::from_ppb(0),
             bound: deviation,
             path_bound: Span::default(),
             growth: Rate::from_ppb(0),

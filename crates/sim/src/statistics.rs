@@ -375,7 +375,7 @@ mod tests {
             status: Status::Synchronised,
             rate_error: 0.0,
             skew: 0.0,
-            second: Some(Interval { error: 1e-9, bound: 2e-9 }),
+            second: Some(Interval { error: 1e-9, bound: 2e-9, deviation: 1e-9 }),
             thousand: None,
         }
     }

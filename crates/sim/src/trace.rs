@@ -87,6 +87,8 @@ pub struct Interval {
     pub error: f64,
     /// Bound of |`error`| that the clock claimed, s.
     pub bound: f64,
+    /// Standard uncertainty of the span by the measured noise, s; NaN where nobody said.
+    pub deviation: f64,
 }
 
 /// One exchange with a server.

@@ -21,16 +21,29 @@ fn claimed(scenario: &Scenario, seed: u64) -> f64 {
             samples.iter().filter(promised).filter(move |s| s.at >= from).filter_map(of)
         };
         let outside = of_those(0.0).filter(|i| i.error.abs() > i.bound).count();
+        let likely =
+            of_those(run.trace.warm_up).filter(|i| i.error.abs() <= 3.0 * i.deviation).count();
+        let deviations = sorted(of_those(run.trace.warm_up).map(|i| i.deviation));
         let errors = sorted(of_those(run.trace.warm_up).map(|i| i.error.abs()));
         let bounds = sorted(of_those(run.trace.warm_up).map(|i| i.bound));
         println!(
             "{name}, seed {seed}: {what} of {} outside {outside}, 99.9 % of errors {:.3} µs, \
-             bound {:.3} µs",
+             bound {:.3} µs, deviation {:.4} µs, within three of it {:.3} %",
             errors.len(),
             1e6 * errors[(errors.len() - 1) * 999 / 1000],
             1e6 * bounds[bounds.len() / 2],
+            1e6 * deviations[deviations.len() / 2],
+            100.0 * likely as f64 / deviations.len() as f64,
         );
         assert_eq!(outside, 0, "{name}, seed {seed}: {what}");
+        assert!(
+            likely * 1000 >= deviations.len() * 975,
+            "{name}, seed {seed}: {what}: {likely} of {} within three deviations",
+            deviations.len()
+        );
+        // No more than what is proved, and on no path of a few milliseconds anywhere near it.
+        let deviation = deviations[deviations.len() / 2];
+        assert!(deviation <= bounds[bounds.len() / 2] / 5.0, "{name}, seed {seed}: {deviation}");
     }
     let settled = samples.iter().filter(|s| s.at >= run.trace.warm_up).filter(promised);
     let bounds = sorted(settled.filter_map(|s| s.second).map(|i| i.bound * 1e6));

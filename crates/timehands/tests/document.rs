@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use common::{Scratch, derived};
-use truechimer_time::{Count, CountSpan, Leaps};
+use truechimer_time::{Count, CountSpan, Leaps, Rate};
 use truechimer_timehands::{ByRaw, Kept, Made, PATIENCE, PageWriter, Reference, layout};
 
 const DOCUMENT: &str = include_str!("../../../docs/clock-page.md");
@@ -86,7 +86,7 @@ fn every_byte_has_one_meaning() {
             }
         }
     }
-    assert_eq!((file_table().len(), hand_table().len()), (11, 25));
+    assert_eq!((file_table().len(), hand_table().len()), (12, 25));
 }
 
 #[test]
@@ -103,6 +103,7 @@ fn a_page_reads_as_documented() {
     assert_eq!(Bytes(&fs::read(&path).unwrap(), file_table()).get("reference"), 0);
     let id = [192, 0, 2, 7];
     writer.follow(Some(Reference { stratum: 3, id, port: 1123, ipv6: true }));
+    writer.deviate(Some(Rate(77)));
     assert_eq!(Bytes(&fs::read(&path).unwrap(), file_table()).get("kept-at"), 0);
     writer.keep(Kept { wide: Count(4243), at_ns: 77_000_000_000 });
     let bytes = fs::read(&path).unwrap();
@@ -111,6 +112,9 @@ fn a_page_reads_as_documented() {
     assert_eq!(page.bits("reference", 0, 31), 0xc000_0207);
     assert_eq!((page.bits("reference", 32, 47), page.bits("reference", 48, 55)), (1123, 3));
     assert_eq!(page.bits("reference", 56, 63), 3);
+    assert_eq!(page.get("difference-deviation"), 77);
+    writer.deviate(None);
+    assert_eq!(Bytes(&fs::read(&path).unwrap(), file_table()).get("difference-deviation"), 0);
     assert_eq!(page.get("magic"), layout::MAGIC.into());
     let magic = format!("0x{:016X}", layout::MAGIC);
     assert!(DOCUMENT.contains(&magic), "the document names {magic}");

@@ -80,7 +80,7 @@ impl Record {
         let (_, count, ns) = self.truths.iter().rev().find(|(then, ..)| at - then >= length)?;
         let (span, bound) = view.hand.elapsed(to.0 - *count);
         let error = span - Span::from_nanos(to.1 - ns);
-        Some(Interval { error: seconds(error), bound: seconds(bound) })
+        Some(Interval { error: seconds(error), bound: seconds(bound), deviation: f64::NAN })
     }
 
     /// Writes the page, with what the daemon's log has.

@@ -2,7 +2,7 @@
 
 use truechimer_feedforward::{Doubt, Exchange};
 use truechimer_ntp::RefId;
-use truechimer_time::{Count, Instant, Span, Utc};
+use truechimer_time::{Count, Instant, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Reference, Status};
 
 use super::publication::Quiet;
@@ -127,6 +127,13 @@ impl Engine {
         let server = server.map(|server| self.server(server, reference.as_ref(), now));
         let pulse = || self.pulses.iter().find(|p| p.id() == id);
         server.or_else(|| Some(self.pulse_report(pulse()?, reference.as_ref(), now)))
+    }
+
+    /// Standard uncertainty of the published difference clock's rate, by measured noise alone; none
+    /// while nothing is promised.
+    #[must_use]
+    pub fn difference_deviation(&self) -> Option<Rate> {
+        self.hand.status.bound_holds().then_some(self.deviation)
     }
 
     /// The source that the published clock follows, for those who serve it on.

@@ -148,6 +148,7 @@ impl Estimator for NtpPll {
             // There is no other: intervals are measured by the steered clock.
             difference: period,
             difference_error: rate(PHI),
+            difference_deviation: rate(PHI),
             bound: span(bound),
             path_bound: span(path.min(bound)),
             growth: rate(PHI),

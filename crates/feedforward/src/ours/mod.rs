@@ -37,6 +37,7 @@ use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, rate, seconds, span};
 use crate::parts::Parts;
+use crate::past;
 use crate::quarantine::{Quarantine, Rates};
 use crate::slow::{Point, Slow, SlowRate};
 use crate::{
@@ -190,6 +191,7 @@ impl Ours {
             rtt: Floor::new(),
             directions: Floor::new(),
             outdated: false,
+            strayed: 0.0,
             excess: rtt / 2.0,
             root_distance: m.root_distance,
             declared: self.declared(),
@@ -232,10 +234,14 @@ impl Ours {
                 state.promise = Promise::new(m.received, state.corridor);
             }
         }
-        state.push_width(self.seconds(state.last_used, m.received));
+        let dt = self.seconds(state.last_used, m.received);
+        state.push_width(dt);
         state.root_distance = m.root_distance;
         state.last_used = m.received;
         self.learn_rate(state, m, slack);
+        let filter = *state.filter.now();
+        let apart = filter.rate - self.difference_rate(state, &filter);
+        state.strayed += (apart * apart - state.strayed) * (dt / past::INTERVAL).clamp(0.0, 1.0);
     }
 }
 
@@ -294,6 +300,9 @@ impl Estimator for Ours {
         let doubted = newcomers.is_some() || state.promise.broken().is_some();
         let either = if doubted { (difference - filter.rate).abs() + growth } else { 0.0 };
         let difference_error = difference_error.max(either);
+        // The rate of the moment may be near that mean by chance: it moves between exchanges.
+        let strayed = (filter.rate - difference) * (filter.rate - difference);
+        let difference_deviation = libm::sqrt(strayed.max(state.strayed) + filter.rate_var);
         let nominal: Period = self.settings.nominal;
         Some(Estimate {
             base: at,
@@ -301,6 +310,7 @@ impl Estimator for Ours {
             period: nominal.scaled(rate(filter.rate)),
             difference: nominal.scaled(rate(difference)),
             difference_error: rate(difference_error),
+            difference_deviation: rate(difference_deviation.min(difference_error)),
             bound: span(bound),
             path_bound: span(bound.min(state.path() + state.root_distance)),
             growth: rate(growth),

@@ -36,6 +36,9 @@ pub(super) struct State {
     pub(super) directions: Floor,
     /// The corridors are of a path that has become longer since.
     pub(super) outdated: bool,
+    /// Mean square of how far the rate has been from the difference clock's, over the time that
+    /// this averages.
+    pub(super) strayed: f64,
     /// Mean excess over the floor of one direction, s.
     pub(super) excess: f64,
     pub(super) root_distance: f64,

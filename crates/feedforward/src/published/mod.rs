@@ -357,6 +357,7 @@ impl Estimator for Published {
             period,
             difference: period,
             difference_error: rate(state.local.error.abs()),
+            difference_deviation: rate(state.local.error.abs()),
             bound: span(state.error(at, &self.class)),
             path_bound: Span::ZERO,
             growth: rate(self.class.rate_bound),

@@ -16,8 +16,12 @@ fn trace(seconds: u32) -> Trace {
         status: if n < 2 { Status::Unknown } else { Status::Synchronised },
         rate_error: wave(n) * 1e-9,
         skew: 37e-6,
-        second: (n > 2).then_some(Interval { error: wave(n) * 1e-9, bound: 1e-6 }),
-        thousand: (n > 1002).then_some(Interval { error: wave(n) * 1e-7, bound: 1e-5 }),
+        second: (n > 2).then_some(Interval { error: wave(n) * 1e-9, bound: 1e-6, deviation: 1e-7 }),
+        thousand: (n > 1002).then_some(Interval {
+            error: wave(n) * 1e-7,
+            bound: 1e-5,
+            deviation: 1e-6,
+        }),
     };
     let exchange = |n: u32| Exchanged {
         at: f64::from(n),

@@ -384,6 +384,8 @@ impl World<'_> {
                 Action::Publish(hand) => {
                     let made = self.host.made(t);
                     self.reader.publish(hand, made);
+                    let daemon = self.daemon.as_ref();
+                    self.reader.deviate(daemon.and_then(|d| d.engine.difference_deviation()));
                 }
                 Action::Steer(steer) => self.steer(t, steer),
                 Action::Note { level, text } => self.note(t, level, text),

@@ -18,6 +18,8 @@ const SUSPEND: Span = Span::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Reader {
     page: Option<(Hand, Made)>,
+    /// Standard uncertainty of the difference clock's rate, beside it.
+    deviation: Option<Rate>,
     generation: u64,
     heartbeat: Count,
     /// The newest hand that was looked at with the host's clocks.
@@ -46,6 +48,7 @@ impl Reader {
     pub(super) fn new() -> Reader {
         Reader {
             page: None,
+            deviation: None,
             generation: 0,
             heartbeat: Count::default(),
             vetted: 0,
@@ -57,6 +60,11 @@ impl Reader {
     pub(super) fn publish(&mut self, hand: Hand, made: Made) {
         self.page = Some((hand, made));
         self.generation += 1;
+    }
+
+    /// Says how uncertain the difference clock's rate is.
+    pub(super) fn deviate(&mut self, deviation: Option<Rate>) {
+        self.deviation = deviation;
     }
 
     /// The page is gone.
@@ -187,6 +195,7 @@ impl Reader {
         Some(Interval {
             error: seconds(measured - span(t - from.at)),
             bound: seconds(error + step + Span(3)),
+            deviation: self.deviation.map_or(f64::NAN, |rate| seconds(rate.over(measured))),
         })
     }
 }

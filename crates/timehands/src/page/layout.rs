@@ -4,6 +4,8 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
+use truechimer_time::Rate;
+
 use crate::ring::HandRing;
 use crate::{Reference, SLOTS, WORDS};
 
@@ -32,7 +34,9 @@ pub(crate) struct Page {
     writer: AtomicU64,
     /// What the clock follows.
     reference: AtomicU64,
-    reserved: [AtomicU64; 2],
+    /// Standard uncertainty of the difference clock's rate.
+    deviation: AtomicU64,
+    reserved: AtomicU64,
     pub ring: HandRing,
     tail: [AtomicU64; (SIZE - HANDS_OFFSET - SLOTS * HAND_SIZE) / 8],
 }
@@ -115,6 +119,19 @@ impl Page {
     /// Says what the clock follows.
     pub fn set_reference(&self, reference: Option<Reference>) {
         self.reference.store(Reference::pack(reference), Relaxed);
+    }
+
+    /// The standard uncertainty of the difference clock's rate; `None` if nobody has said, or what
+    /// is said is none.
+    pub fn deviation(&self) -> Option<Rate> {
+        let said = i64::try_from(self.deviation.load(Relaxed)).ok();
+        said.filter(|said| *said > 0).map(Rate)
+    }
+
+    /// Says it. 0 is not said: it is rounded up.
+    pub fn set_deviation(&self, deviation: Option<Rate>) {
+        let word = deviation.map_or(0, |rate| rate.0.max(1));
+        self.deviation.store(word as u64, Relaxed);
     }
 
     /// Says which process writes.

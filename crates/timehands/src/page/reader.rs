@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use truechimer_time::Count;
+use truechimer_time::{Count, Rate};
 
 use super::Kept;
 use super::error::PageError;
@@ -120,6 +120,13 @@ impl PageReader {
     #[must_use]
     pub fn writer(&self) -> Option<u32> {
         Some(self.mapping.writer()).filter(|pid| *pid != 0)
+    }
+
+    /// Standard uncertainty of the newest hand's `difference` as the rate of an interval that ends
+    /// now: by the measured noise alone, promised by nothing. `None` if nobody has said.
+    #[must_use]
+    pub fn difference_deviation(&self) -> Option<Rate> {
+        self.mapping.deviation()
     }
 
     /// What the clock follows, or followed last; `None` if nobody has said.

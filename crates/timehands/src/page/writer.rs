@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use truechimer_time::{Count, CountSpan, CounterId};
+use truechimer_time::{Count, CountSpan, CounterId, Rate};
 
 use super::Kept;
 use super::error::PageError;
@@ -133,6 +133,11 @@ impl PageWriter {
     pub fn keep(&self, kept: Kept) {
         self.mapping.ring.keep(kept.wide.0, kept.at_ns as u64);
         self.show();
+    }
+
+    /// Says how uncertain the rate of the newest hand's difference clock is, statistically.
+    pub fn deviate(&self, deviation: Option<Rate>) {
+        self.mapping.set_deviation(deviation);
     }
 
     /// Says what the clock follows, for servers of it.
