@@ -592,8 +592,8 @@ pub enum BenchWhat {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Starts 'truechimer run' against a server of our own on loopback, waits for it to synchronise and
-settle into its poll interval, and then reads /proc for the given time. No goal is set: what it says is
-said with the conditions it holds for.
+settle into its poll interval, and then reads /proc for the given time. No goal is set: what it
+says is said with the conditions it holds for.
 
 Exit status: 0, or 2 on an error.")]
 pub struct BenchDaemon {
@@ -656,6 +656,21 @@ mod tests {
     #[test]
     fn the_parser_is_sound() {
         command().debug_assert();
+    }
+
+    /// Longer lines would be wrapped, commands that are there to be copied among them.
+    #[test]
+    fn no_line_below_the_options_is_longer_than_a_terminal() {
+        fn check(command: &clap::Command) {
+            let below = command.get_after_long_help().or(command.get_after_help());
+            let text = below.map(ToString::to_string).unwrap_or_default();
+            for line in text.lines() {
+                let width = line.chars().count();
+                assert!(width <= 100, "{}: {width} columns: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&command());
     }
 
     #[test]

@@ -35,8 +35,8 @@ Columns:
   answers/s      with many on the way: the median of the rounds; 'lost' of them all
   busy           processor time of the server for each answer, in its own process and in the kernel
                  on its behalf; while it is less than 1/answers, who asks is the limit
-The ratio is the median of the rounds' ratios; in parentheses an interval, by six rounds and more, that
-holds the true median with 95 %.
+The ratio is the median of the rounds' ratios; in parentheses an interval, by six rounds and more,
+that holds the true median with 95 %.
 
 Exit status: 0, or 2 on an error.")]
 pub struct BenchServe {

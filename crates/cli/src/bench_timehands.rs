@@ -31,14 +31,14 @@ use stage::Stage;
 /// Options of `truechimer bench timehands`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads the clock as often as it can, from one thread to as many as there are processors, and from as
-many processes, and puts beside it: the bare counter, the same hand behind a seqlock, nanoseconds
-in 64 bits under a mutex and under a ticket lock (the way it was done before), and the system's clocks
-by way of the vDSO. Once over the counter, and once over a word of memory in its place, which shows
-what the scheme itself costs. A writer updates all of them, once a second, and in the end 100 and
-10000 times a second. Each reader has a processor of its own while there are enough. Every round
-gives each clock its turn; figures are medians of rounds, and ratios medians of ratios within a
-round.
+Reads the clock as often as it can, from one thread to as many as there are processors, and from
+as many processes, and puts beside it: the bare counter, the same hand behind a seqlock,
+nanoseconds in 64 bits under a mutex and under a ticket lock (the way it was done before), and the
+system's clocks by way of the vDSO. Once over the counter, and once over a word of memory in its
+place, which shows what the scheme itself costs. A writer updates all of them, once a second, and
+in the end 100 and 10000 times a second. Each reader has a processor of its own while there are
+enough. Every round gives each clock its turn; figures are medians of rounds, and ratios medians
+of ratios within a round.
 
 Then: what the lock costs those who wait for it, what a division costs, how often the scheme of
 FreeBSD has to be updated lest it overflows, and what readers do while a writer stands still in the

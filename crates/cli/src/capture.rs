@@ -58,7 +58,7 @@ It takes root; or once and for all, for the members of a group, a copy of the pr
 else can run, as whoever may run it sees all packets of the host:
   sudo groupadd --system truechimer-capture
   sudo usermod --append --groups truechimer-capture $USER
-  sudo install -g truechimer-capture -m 750 $(command -v truechimer) \
+  sudo install -g truechimer-capture -m 750 $(command -v truechimer) \\
       /usr/local/bin/truechimer-capture
   sudo setcap cap_net_raw,cap_net_admin,cap_bpf,cap_perfmon+ep /usr/local/bin/truechimer-capture
 and after the next login 'truechimer-capture capture …'. cap_net_raw is enough for 'packet'.

@@ -28,14 +28,14 @@ use crate::simulate::{command, ready, save};
 /// Options of `truechimer qos`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-One file or interface shows what can be seen from one place: packets, rates, gaps, round trips (TCP,
-ICMP echo, DNS, NTP, numbered packets, the first answer of any UDP conversation), and by sequence
-numbers (RTP, --sequence) losses, duplicates, reordering and jitter. Two show what happened between
-them: one-way delay, its variation, and losses of any flow, packet by packet. A packet's delay is as
-good as both its times: its bound is the sum of theirs, or where both have counts of one counter that
-of their difference. Times of 'truechimer capture' have a bound; those of other programs have none,
-unless --assume gives them one. A delay below zero by more than its bound means that a clock is
-wrong, and the output says which file promised nothing.
+One file or interface shows what can be seen from one place: packets, rates, gaps, round trips
+(TCP, ICMP echo, DNS, NTP, numbered packets, the first answer of any UDP conversation), and by
+sequence numbers (RTP, --sequence) losses, duplicates, reordering and jitter. Two show what
+happened between them: one-way delay, its variation, and losses of any flow, packet by packet. A
+packet's delay is as good as both its times: its bound is the sum of theirs, or where both have
+counts of one counter that of their difference. Times of 'truechimer capture' have a bound; those
+of other programs have none, unless --assume gives them one. A delay below zero by more than its
+bound means that a clock is wrong, and the output says which file promised nothing.
 
 Packets are told apart by headers and the first bytes of what they carry; TTL, checksums and link
 layer may change on the way. Of packets that are alike and on their way at the same time nobody
@@ -49,8 +49,8 @@ FIELD is u8, be16, be32, be64, le16, le32 or le64. One that comes back from the 
 same number is an answer, and gives a round-trip time.
 
 Flows of fewer than three packets that differ only by the port of one end, such as those of a
-client that takes a new port for each request, are one row: 192.0.2.1:* > 192.0.2.2:123 (40 flows). A
-column that would be empty in all rows is left out.
+client that takes a new port for each request, are one row: 192.0.2.1:* > 192.0.2.2:123 (40
+flows). A column that would be empty in all rows is left out.
 
 Columns (-v has all of it):
   rate      of bytes as captured, from the first packet to the last

@@ -229,6 +229,8 @@ pub struct Programs {
     /// How it began, among those of the other members: `waits` for them, `together` with them, or
     /// `late`, while they were running; empty where that is not known, or there is none.
     pub began: String,
+    /// The members whose programs have gone on since the one here ended.
+    pub left_behind_by: Vec<u32>,
     /// Attachments so far.
     pub attached: u64,
     /// Attachments refused.

@@ -86,6 +86,8 @@ pub(crate) struct Seat {
     together: Option<u8>,
     /// How it began.
     began: Began,
+    /// The programs of other members that ran when the last one here ended: member and number.
+    ended_beside: Vec<(Member, u64)>,
     gate: gate::Gate,
     flow: flow::Flow,
 }
@@ -168,6 +170,7 @@ impl Seat {
             missed: missed::Missed::default(),
             together: None,
             began: Began::Unknown,
+            ended_beside: Vec::new(),
             gate: gate::Gate::default(),
             flow: flow::Flow::default(),
         };

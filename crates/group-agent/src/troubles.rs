@@ -6,8 +6,6 @@ use crate::report::{MemberReport, Report};
 
 /// A reading that has waited for so long is blocked, ns.
 const BLOCKED_NS: i64 = 2_000_000_000;
-/// A program's first thread, in hexadecimal.
-const FIRST_THREAD: &str = "10";
 
 /// Something that is not as it should be.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -80,7 +78,6 @@ impl Report {
         let members = &self.group.members;
         let (here, away): (Vec<u32>, Vec<u32>) =
             members.iter().partition(|member| self.connected.contains(member));
-        let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         if here.len() * 2 > members.len() {
             return "a majority is connected, and this member has not come in again yet".to_owned();
         }
@@ -112,6 +109,11 @@ impl Report {
             let why = "its program has missed part of what the group did: it is to be started anew";
             all.push(("missed", why.to_owned()));
         }
+        if self.programs.began == "late" {
+            let why = "its program began while those of other members were running, and lacks what \
+                       they had read: it needs their state, or all are to be started together";
+            all.push(("stateless", why.to_owned()));
+        }
         if let Some(notice) = self.notices.iter().find(|notice| notice.kind == "divergence") {
             all.push(("diverged", notice.last.clone()));
         }
@@ -124,14 +126,10 @@ impl Report {
                 format!("its program has waited for a reading for {seconds} s: {why}"),
             ));
         }
-        let first = self.threads.iter().find(|thread| thread.thread == FIRST_THREAD);
-        let behind = first.map_or(0, |thread| thread.surplus);
-        let none = self.programs.processes.is_empty() && self.programs.attached > 0;
-        if none && behind > 0 && self.group.mode != "passive" {
-            all.push((
-                "gone",
-                format!("its program is gone: the others' have read {behind} rounds since"),
-            ));
+        let others = &self.programs.left_behind_by;
+        if !others.is_empty() {
+            let why = format!("its program is gone, and those of member {} go on", list(others));
+            all.push(("gone", why));
         }
         all
     }
@@ -141,6 +139,9 @@ impl Report {
     pub fn why_blocked(&self) -> String {
         if let Some((_, why)) = self.standing() {
             return why;
+        }
+        if self.programs.began == "waits" {
+            return "programs of other members, which it starts with, have not started".to_owned();
         }
         let turn = self.first.filter(|first| *first != self.member);
         match turn {
@@ -158,4 +159,8 @@ impl Report {
             _ => "it is proposed for, and not decided yet".to_owned(),
         }
     }
+}
+
+fn list(members: &[u32]) -> String {
+    members.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }

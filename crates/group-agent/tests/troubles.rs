@@ -9,7 +9,8 @@ use std::time::Duration;
 use bed::{Bed, PATIENCE, Running, until};
 use truechimer_group::{Call, Member, Mode, Thread};
 use truechimer_group_agent::Trouble;
-use truechimer_group_client::link::ReadError;
+use truechimer_group_client::link::{ReadError, Together};
+use truechimer_group_client::{Options, Replica};
 
 fn all(bed: &Bed, mode: Mode) -> Vec<Running> {
     let agent = |member| bed.agent_with(member, |membership| membership.group.mode = mode);
@@ -132,13 +133,41 @@ fn a_program_that_is_gone_and_one_that_has_missed_something_are_told() {
     // The second's program ends, and the first's goes on.
     let mut replicas = replicas;
     drop(replicas.remove(1));
-    until("it is gone", || bed.report(2).programs.processes.is_empty());
-    assert!(bed.report(2).troubles().is_empty(), "it has read all");
-    for _ in 0..2 {
-        replicas[0].thread(Thread::FIRST).now(Call::Group, Some(PATIENCE)).unwrap();
-    }
     let gone = with(&bed, 2, "gone");
-    let why = "its program is gone: the others' have read 2 rounds since";
-    assert_eq!(gone, [of(2, "gone", why)]);
-    drop((agents, replicas));
+    assert_eq!(gone, [of(2, "gone", "its program is gone, and those of member 1, 3 go on")]);
+    // Programs may end.
+    drop(replicas);
+    until("all have ended", || bed.report(2).troubles().is_empty());
+    drop(agents);
+}
+
+#[test]
+fn a_program_that_waits_for_others_and_one_that_began_beside_them_are_told() {
+    let bed = Bed::new();
+    let agents = all(&bed, Mode::Active);
+    let two = Options { together: Together::Count(2), ..Options::default() };
+    let start = |member| Replica::attach_with(&bed.place("test", member), &two).unwrap();
+    let read = |replica: &Replica| {
+        replica.thread(Thread::FIRST).now(Call::Group, Some(PATIENCE)).unwrap().time
+    };
+    let first = start(1);
+    let other = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&first));
+        let why = "programs of other members, which it starts with, have not started";
+        let blocked = with(&bed, 1, "blocked");
+        assert!(blocked.len() == 1 && blocked[0].why.ends_with(why), "{blocked:?}");
+        let other = start(2);
+        assert_eq!(read(&other), reader.join().unwrap());
+        other
+    });
+    until("nobody waits", || (1..=3).all(|member| bed.report(member).troubles().is_empty()));
+    let late = bed.attach(3);
+    let why = "its program began while those of other members were running, and lacks what they \
+               had read: it needs their state, or all are to be started together";
+    assert_eq!(with(&bed, 3, "stateless"), [of(3, "stateless", why)]);
+    drop(late);
+    with(&bed, 3, "gone");
+    drop((first, other));
+    until("all have ended", || bed.report(3).troubles().is_empty());
+    drop(agents);
 }

@@ -127,6 +127,13 @@ pub(crate) struct Run {
     pub(crate) since: GroupTime,
 }
 
+impl Run {
+    /// Its serial, if the program has begun and not ended.
+    pub(crate) fn running(self) -> Option<u64> {
+        (self.stage == Stage::Runs && self.serial > 0).then_some(self.serial)
+    }
+}
+
 /// A part of a [`Checkpoint`] that the primary gives of its own accord.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Piece {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
-use crate::message::Report;
+use crate::message::{Report, Run};
 use crate::threads::Local;
 use crate::types::{Agreed, Member, Phase, Point, Round, Thread};
 
@@ -106,6 +106,9 @@ pub struct MemberStatus {
     pub heard: Option<Point>,
     /// Rounds that it was the synchronizer of.
     pub won: u64,
+    /// The number of the program that runs there, higher than those of all before it; none: there
+    /// is none, or it has not begun.
+    pub program: Option<u64>,
 }
 
 /// How things stand with a thread.
@@ -148,6 +151,7 @@ impl Engine {
                 reported_at: report.map(|report| report.view),
                 heard: heard.map(|heard| heard.acknowledged),
                 won: counts.won.get(&member).copied().unwrap_or(0),
+                program: peer.map(|peer| peer.run).and_then(Run::running),
             }
         };
         let view = self.view.map(|view| view.at(now.physical));

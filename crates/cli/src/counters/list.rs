@@ -21,10 +21,10 @@ pub use page::section;
 /// Options of `truechimer counters list`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Shows what the kernel can keep time by (clocksources) and what a program can read itself (counters),
-with their frequency, width, resolution and cost, what processor, hypervisor and kernel say of them,
-and whether this is the right choice for the machine. Nothing is changed, and no privilege is needed;
-root sees more: the kernel's log, and HPET and ACPI PM timer.
+Shows what the kernel can keep time by (clocksources) and what a program can read itself
+(counters), with their frequency, width, resolution and cost, what processor, hypervisor and
+kernel say of them, and whether this is the right choice for the machine. Nothing is changed, and
+no privilege is needed; root sees more: the kernel's log, and HPET and ACPI PM timer.
 
 Examples:
   truechimer counters list

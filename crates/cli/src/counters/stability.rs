@@ -63,7 +63,8 @@ The minimum of adev is where averaging stops helping: the scale tau* of feed-for
 Examples:
   truechimer counters stability --duration 1min
   truechimer counters stability --against ntp:ntp.example.org --duration 12h --log day.phase
-  truechimer counters stability --against ntp:ntp.example.org --duration 12h --log day.phase --resume
+  truechimer counters stability --against ntp:ntp.example.org --duration 12h --log day.phase \\
+      --resume
   truechimer counters stability --against pps --duration 1h --report pps.html
   truechimer counters stability --against realtime --stress all --phase 30s --duration 6min
   truechimer counters stability --against file:day.phase --taus decade --json

@@ -21,12 +21,12 @@ use crate::table::{Side, Table};
 /// Options of `truechimer group bench`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-It takes rounds from the group that this member is in: first one reading at a time, of a thread that
-is this member's alone, so that it need not wait for others to propose; then several threads at once,
-whose rounds all members may propose: nobody does before it is its turn, by default 0.4 ms for each
-live member of a lower number. The other members keep the values of these as they do for a program
-that is slow. If no program is attached it takes the
-program's place meanwhile and sends messages, whose readings need no round; else those are left out.
+It takes rounds from the group that this member is in: first one reading at a time, of a thread
+that is this member's alone, so that it need not wait for others to propose; then several threads
+at once, whose rounds all members may propose: nobody does before it is its turn, by default 0.4
+ms for each live member of a lower number. The other members keep the values of these as they do
+for a program that is slow. If no program is attached it takes the program's place meanwhile and
+sends messages, whose readings need no round; else those are left out.
 
 Figures are of this member, with whatever else this machine and the ring do meanwhile.
 

@@ -39,18 +39,18 @@ time of the request that it is processing: reads are free then, and may be in an
 Nothing that this program can do reaches static programs (most of Go's, and Rust's for musl), system
 calls that a program makes by itself, and setuid programs. It says so if PROGRAM is one of them.
 
-PROGRAM's first read waits for the programs of the other members (--together), so that all begin with
-the same rounds, whatever was read at one of them before, and none is older than their starts. If it
-begins while others are running it says so: it lacks what they have read.
+PROGRAM's first read waits for the programs of the other members (--together), so that all begin
+with the same rounds, whatever was read at one of them before, and none is older than their
+starts. If it begins while others are running it says so: it lacks what they have read.
 
 Outside the group's primary component there is no time: reads wait (--outside block), or end the
 program with status 75 (--outside exit, or --patience). It is never given one that was not agreed.
-Rounds that were agreed on since the program began are still read, as all replicas read them, however
-old they are.
-Nor may it go on as if nothing had been, once the others may have gone on without it: then its next
-read ends it with status 75, to be started anew as any replica that has failed. With --outside resume
-it goes on all the same, at the group's present rounds: for programs whose state does not depend on
-the times that they have read, as it may differ from the other replicas' from then on.
+Rounds that were agreed on since the program began are still read, as all replicas read them,
+however old they are. Nor may it go on as if nothing had been, once the others may have gone on
+without it: then its next read ends it with status 75, to be started anew as any replica that has
+failed. With --outside resume it goes on all the same, at the group's present rounds: for programs
+whose state does not depend on the times that they have read, as it may differ from the other
+replicas' from then on.
 
 In the environment of a program that PROGRAM executes, TRUECHIMER_GROUP_OFF=1 leaves it out.
 
@@ -79,7 +79,8 @@ pub struct Options {
     /// for runtimes that read them at random
     #[arg(long, conflicts_with = "front")]
     monotonic: bool,
-    /// With the programs of how many members PROGRAM starts, itself counted: its first read waits
+    /// With the programs of how many members PROGRAM starts, itself counted, but not those that are
+    /// running already: its first read waits
     /// until they have started, and all begin with the same rounds, now; 1: at once, by itself
     /// [default: of all live members, or of those that start within the agents' --gather, 1s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]

@@ -274,6 +274,11 @@ fn programs(report: &Report) -> String {
         here.push("none".to_owned());
     }
     let mut text = here.join(", ");
+    text += match programs.began.as_str() {
+        "waits" => " (waits for those of other members to start)",
+        "late" => " (began while others were running)",
+        _ => "",
+    };
     if programs.missed {
         text += " (has missed something: to be started anew)";
     }

@@ -40,7 +40,7 @@ that were asked know; in JSON in troubles, with its kind:
   missed     a program has missed something, and is to be started anew
   diverged   a program gives other answers than a majority, or reads the clock for something else
   blocked    a program has waited for a reading for more than 2 s, or is stuck behind the front
-  gone       a program is gone that the others' go on without
+  gone       a program has ended, and those that ran beside it go on
   front      a front has stopped (until it is started anew), is gone, or answers nobody: no majority
              of the programs follows
 

@@ -153,6 +153,7 @@ impl Seat {
                 Began::Late => "late",
             }
             .to_owned(),
+            left_behind_by: self.left_behind_by(),
             attached: counts.attached,
             refused: counts.refused,
             cut_off: counts.cut_off,

@@ -35,6 +35,7 @@ impl Seat {
             Together::Apart => (0, true),
         };
         self.together = Some(count);
+        self.ended_beside.clear();
         if !apart {
             self.start_now(turn);
         }
@@ -61,11 +62,33 @@ impl Seat {
 
     /// The program has ended.
     pub(super) fn end(&mut self, clocks: &Clocks) {
+        let ran = matches!(self.began, Began::Together | Began::Late);
         (self.together, self.began) = (None, Began::Unknown);
         if self.starts_together() {
+            if ran {
+                self.ended_beside = self.running_elsewhere();
+            }
             self.gate.forget_program();
             self.engine.handle(clocks.read(), Event::End);
         }
+    }
+
+    fn running_elsewhere(&self) -> Vec<(Member, u64)> {
+        let others = self.engine.status().members.into_iter();
+        others
+            .filter(|other| other.member != self.member)
+            .filter_map(|other| Some((other.member, other.program?)))
+            .collect()
+    }
+
+    /// The members whose programs go on without the one that has ended here.
+    pub(super) fn left_behind_by(&self) -> Vec<u32> {
+        if self.ended_beside.is_empty() {
+            return Vec::new();
+        }
+        let still = self.running_elsewhere();
+        let those = self.ended_beside.iter().filter(|one| still.contains(one));
+        those.map(|(member, _)| member.0).collect()
     }
 
     /// The program reads from now on.
