@@ -80,6 +80,8 @@ fn a_member_without_the_state_is_named_by_itself_and_by_the_others() {
         own[0].why.starts_with("it lacks the group's state, and waits to be let in"),
         "{own:?}"
     );
+    let untimed = || bed.report(1).troubles().iter().any(|trouble| trouble.kind == "untimed");
+    until("the group's clock is tied to UTC", || !untimed());
     let others = with(&bed, 1, "stateless");
     assert_eq!(others, [of(3, "stateless", "it is connected and lacks the group's state")]);
     drop((agents, late, replicas));

@@ -43,11 +43,14 @@ fn status_says_of_a_member_whose_corosync_stands_still_that_it_is_stalled() {
         shown.contains("status(256)") && shown.contains("3, live, but stalled: nothing delivered")
     });
     assert!(!agents[2].report().is_well());
-    // To the others it is away, and they are well.
+    // To the others it is away, and they go on; their status says so, and is none that is well.
     until("the others go on without it", || agents[0].report().connected == [1, 2]);
     agree(&[&replicas[0], &replicas[1]], 2..3, 20);
     let shown = agents[0].status();
-    assert!(shown.contains("status(0)") && shown.contains("away"), "{shown}");
+    assert!(
+        shown.contains("status(256)") && shown.contains("member 3: it is not connected"),
+        "{shown}"
+    );
     ring.cont(3);
     agents[2].wait_until("live after a gap", |report| {
         report.phase == "live" && report.counts.gaps > gaps && report.stalled_ns.is_none()
