@@ -2,6 +2,7 @@
 
 mod account;
 mod configuration;
+mod course;
 mod gate;
 mod publication;
 mod reckoning;

@@ -12,6 +12,7 @@ use truechimer_feedforward::Doubt;
 use truechimer_time::{Count, Instant, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
+use super::course::Course;
 use super::{Engine, STRAYS, VOID_AFTER, note};
 use crate::bar::{Bar, Witness, remedies, remedy};
 use crate::doubt::is_said;
@@ -44,6 +45,8 @@ pub(super) struct Gate {
     /// A source was believed where it contradicted what was known: by whatever the time moves next,
     /// servers move it, also if the bounds are wide enough to allow for it.
     pub(super) stepped: bool,
+    /// How fast the clock can go without their doing.
+    course: Option<Course>,
     /// What is held off, if anything is.
     pub(super) hold: Option<Hold>,
     /// The user's word: what is published next is, whatever stands.
@@ -116,7 +119,7 @@ impl Gate {
     /// Counts from before mean nothing any more.
     pub(super) fn new_epoch(&mut self) {
         (self.rtc, self.checked, self.hold) = (None, None, None);
-        self.stepped = false;
+        (self.stepped, self.course) = (false, None);
     }
 }
 
@@ -171,9 +174,21 @@ impl Engine {
         by.abs() >= RTC_SHOWS && moved.abs() >= RTC_READS && (moved - by).abs() <= RTC_READS
     }
 
+    /// How much faster what stands goes than the counter can by itself; negative: slower.
+    fn beyond(&self, stands: &Hand) -> Rate {
+        let beyond = |course: Course| course.beyond(stands, self.settings.nominal);
+        self.gate.course.map_or(Rate::ZERO, beyond)
+    }
+
     /// Whether servers may move the time so far by themselves, or who else has to say so. `room` is
     /// how far both bounds allow for it: so far nobody moves the time, unless step by step.
-    fn may_move(&self, (by, room): (Span, Span), agree: usize, stands: &Hand) -> Result<(), Bar> {
+    /// `drift` is how far they have made it go already, too fast or too slowly.
+    fn may_move(
+        &self,
+        (by, room, drift): (Span, Span, Span),
+        agree: usize,
+        stands: &Hand,
+    ) -> Result<(), Bar> {
         if self.explained(by, stands) {
             return Ok(());
         }
@@ -181,7 +196,7 @@ impl Engine {
         if by.abs() > room && agree < least {
             return Err(Bar::TooFew { agree, least });
         }
-        let moved = (self.gate.moved + by).abs();
+        let moved = (self.gate.moved + by + drift).abs();
         match self.config.max_step {
             Some(limit) if moved > limit.max(self.gate.moved.abs()) => Err(Bar::TooFar { limit }),
             _ => Ok(()),
@@ -195,7 +210,9 @@ impl Engine {
         }
         let agree = self.agreeing();
         let Some(stands) = self.stands() else {
-            return self.first(chosen.estimate.time, agree, at).map_err(|bar| (bar, None));
+            self.first(chosen.estimate.time, agree, at).map_err(|bar| (bar, None))?;
+            self.gate.course = None;
+            return Ok(());
         };
         let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
         let by = chosen.estimate.time - time;
@@ -207,14 +224,16 @@ impl Engine {
         let room = bound + own;
         // Once servers have moved it, all that it moves by counts: what they said was believed for
         // as far as its bound reached, and so were small steps, one after the other.
+        let drift = self.beyond(&stands).over(stands.period.span(at - stands.base));
         let counts = by.abs() > room || self.gate.stepped || self.gate.moved != Span::ZERO;
-        if !counts {
+        if !counts && drift == Span::ZERO {
             return Ok(());
         }
-        self.may_move((by, room), agree, &stands).map_err(|bar| (bar, Some(by)))?;
+        self.may_move((by, room, drift), agree, &stands).map_err(|bar| (bar, Some(by)))?;
         if by.abs() > room {
             self.is_believed(by, &stands, at).map_err(|bar| (bar, Some(by)))?;
         }
+        self.gate.moved += drift;
         if !self.explained(by, &stands) {
             self.gate.moved += by;
         }
@@ -300,7 +319,7 @@ impl Engine {
         }
         let (_, bound, _) = carried(&stands, self.settings.max_wander, at);
         let own = (doubt.newcomers.1 - doubt.newcomers.0).half();
-        self.may_move((doubt.step, bound + own), agree, &stands)?;
+        self.may_move((doubt.step, bound + own, Span::ZERO), agree, &stands)?;
         // As fast as a lone server at the most, and no faster than a counter may run off.
         let wait = Span(doubt.step.abs().0.saturating_mul(COUNTER_MAY));
         let wait = wait.min(self.settings.accept_step_after);
@@ -326,7 +345,16 @@ impl Engine {
         at: Count,
         actions: &mut Vec<Action>,
     ) {
-        let stands = self.stands();
+        let stands = self.stands().map(|stands| match bar {
+            // It does not go on by the rate that they gave it either.
+            Bar::TooFar { .. } => {
+                let Rate(beyond) = self.beyond(&stands);
+                let period = stands.period.scaled(Rate(beyond.saturating_neg()));
+                let growth = Rate(stands.growth.0.saturating_add(beyond.saturating_abs()));
+                Hand { period, growth, ..stands }
+            }
+            _ => stands,
+        });
         let Some(name) = self.voices().nth(chosen.index).map(Voice::name) else { return };
         let more = self.agreeing().saturating_sub(1);
         let who = if more > 0 { format!("{name} and {more} more") } else { name.clone() };
@@ -417,7 +445,10 @@ impl Engine {
         if !told_by.is_empty() {
             self.gate.told_by = told_by;
         }
-        let (hand, wander) = (self.hand, self.settings.max_wander);
+        let (hand, wander, nominal) = (self.hand, self.settings.max_wander, self.settings.nominal);
+        let course = self.gate.course;
+        let course = course.map(|course| course.and(&hand, nominal, wander, at));
+        self.gate.course = Some(course.unwrap_or_else(|| Course::of(&hand, nominal, at)));
         for source in self.sources.iter_mut().filter(|source| source.overruled) {
             let (time, bound, _) = carried(&hand, wander, at);
             let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
@@ -487,7 +518,7 @@ impl Engine {
         self.combination.forget();
         self.reckoning = None;
         (self.gate.hold, self.gate.moved, self.gate.rtc_offset) = (None, Span::ZERO, None);
-        self.gate.stepped = false;
+        (self.gate.stepped, self.gate.course) = (false, None);
         let before = self.hand.status.bound_holds().then(|| self.hand.time_at(at));
         let by = before.map_or_else(String::new, |before| {
             format!(", {:+} from where it was", said.0 + (said.1 - said.0).half() - before)
