@@ -422,8 +422,14 @@ mod tests {
             ),
             ("max-step = \"0s\"", "= \"0s\": must be 1s to 7d, or \"none\" for no limit"),
             ("max-step = 1000", "must be a time with its unit in quotes, as in \"1000s\""),
-            ("min-sources = 0", "t:1: `min-sources` must be a whole number from 1 on, as in 2"),
-            ("accept-step-after = \"-1s\"", "= \"-1s\": must be 0s to 7d (168h)"),
+            (
+                "min-sources = 0",
+                "t:1: `min-sources` = 0: must be a whole number from 1 on, as in 2",
+            ),
+            (
+                "accept-step-after = \"-1s\"",
+                "= \"-1s\": must not be negative, and at most 7d (168h)",
+            ),
             ("max-wander-ppm = 0", "t:1: `max-wander-ppm` = 0: must be 0.001 to 100"),
             ("max-wander-ppm = -1", "must be 0.001 to 100"),
             ("max-wander-ppm = nan", "t:1: `max-wander-ppm` = nan: not a decimal number"),

@@ -541,10 +541,16 @@ impl Source {
             return Some(doubt::told(&doubt, who, at, self.nominal, utc, outvoted));
         }
         if let Some(Why::Held(by)) = self.why {
-            let remedies = bar::remedies(&self.name());
-            return Some(format!(
-                "held: its time is {by:+} off what was known: not used{remedies}"
-            ));
+            let name = self.name();
+            return Some(match by {
+                Some(by) => format!(
+                    "held: its time is {by:+} off what was known: not used{}",
+                    bar::remedies(&name)
+                ),
+                None => {
+                    format!("held: not published; to believe it now: {}", bar::remedy(&name))
+                }
+            });
         }
         let why = self.why.as_ref().filter(|_| outvoted);
         if let Some(why) = why {

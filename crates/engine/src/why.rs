@@ -33,8 +33,9 @@ pub(crate) enum Why {
     Lapsed(Span),
     /// It smears a leap second, and others do not.
     Smears,
-    /// It is so far off what was known, and the clock does not go there by itself.
-    Held(Span),
+    /// It is so far off what was known, or nothing was known, and the clock does not go there by
+    /// itself.
+    Held(Option<Span>),
     /// The user has told to believe another, which it contradicts.
     Overruled,
 }
@@ -62,8 +63,7 @@ impl Why {
             Why::Apart(by) | Why::NewsApart(by) | Why::Contradicts(_, by) | Why::Improbable(by) => {
                 Some(*by)
             }
-            Why::Held(by) => Some(*by),
-            Why::NoMajority(by) => *by,
+            Why::NoMajority(by) | Why::Held(by) => *by,
             Why::MeetsNone
             | Why::LastApart
             | Why::Torn
@@ -104,7 +104,8 @@ impl fmt::Display for Why {
                 write!(f, "nothing usable from it for {age}: no vote until it answers again")
             }
             Why::Smears => f.write_str("it smears the leap second; others do not"),
-            Why::Held(by) => write!(f, "held off: it is {by:+} off what was known"),
+            Why::Held(Some(by)) => write!(f, "held off: it is {by:+} off what was known"),
+            Why::Held(None) => f.write_str("held off: the clock has no time by its word alone"),
             Why::Overruled => f.write_str(
                 "it contradicts the one that you have accepted: no vote until it agrees",
             ),

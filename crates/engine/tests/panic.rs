@@ -244,6 +244,11 @@ fn a_liar_alone_among_the_silent_is_not_believed() {
     assert!(why.contains("truechimer accept s3:123"), "{why}");
     let told = world.notes.iter().filter(|note| note.contains("min-sources")).count();
     assert_eq!(told, 1, "{:?}", world.notes);
+    // `sources` says so too. (It was said to agree, and no more.)
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[2].doubt.unwrap().kind, DoubtKind::Held);
+    let trouble = report.sources[2].trouble.as_ref().unwrap();
+    assert!(trouble.contains("truechimer accept s3:123"), "{trouble}");
     // The others come back: then it is outvoted.
     for host in ["s1", "s2"] {
         world.server(host).up = true;

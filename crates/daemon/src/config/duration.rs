@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Result<Span, String> {
         None => text.parse().map_err(|why| format!("{why} (or min, h or d)"))?,
     };
     if span.is_negative() || span > LONGEST {
-        return Err("must be 0s to 7d (168h)".into());
+        return Err("must not be negative, and at most 7d (168h)".into());
     }
     Ok(span)
 }
@@ -56,9 +56,9 @@ mod tests {
             ("1", "unit"),
             ("1 day", "(or min, h or d)"),
             ("h", "number"),
-            ("-1h", "0s to 7d"),
-            ("8d", "0s to 7d"),
-            ("169h", "0s to 7d"),
+            ("-1h", "at most 7d"),
+            ("8d", "at most 7d"),
+            ("169h", "at most 7d"),
             ("99999999999999999999h", ""),
         ] {
             let why = parse(text).unwrap_err();

@@ -122,7 +122,11 @@ impl Reader<'_> {
                 }
                 "min-sources" => match integer(value).map(u32::try_from) {
                     Some(Ok(least @ 1..)) => settings.engine.min_sources = Some(least),
-                    _ => self.kind("min-sources", value, "a whole number from 1 on, as in 2"),
+                    _ => self.wrong(
+                        "min-sources",
+                        value,
+                        &"must be a whole number from 1 on, as in 2",
+                    ),
                 },
                 "source" => self.sources(value, settings),
                 "system-clock" => match value.get_ref().as_table() {

@@ -392,11 +392,11 @@ impl Engine {
         };
         for source in self.sources.iter_mut().filter(|source| agrees(source.selection)) {
             source.mark(Selection::Truechimer);
-            source.weigh(None, by.map(Why::Held));
+            source.weigh(None, Some(Why::Held(by)));
         }
         for pulse in self.pulses.iter_mut().filter(|pulse| agrees(pulse.selection())) {
             pulse.mark(Selection::Truechimer);
-            pulse.weigh(None, by.map(Why::Held));
+            pulse.weigh(None, Some(Why::Held(by)));
         }
         let mut bulletin = std::mem::take(&mut self.bulletin);
         bulletin.look(self.voices(), self.follows_one(), at);
