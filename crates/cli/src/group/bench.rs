@@ -78,7 +78,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let attachment = Attachment {
         role: if alone { Role::Program } else { Role::Reader },
         family: family.unwrap_or(0),
-        together: Together::Count(1),
+        together: Together::Apart,
         ..Attachment::default()
     };
     let replica =

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use truechimer_group_agent::{Report, config};
-use truechimer_group_client::Replica;
+use truechimer_group_client::link::Together;
+use truechimer_group_client::{Options as Attachment, Replica};
 use truechimer_group_front::{AgentRing, Ended, Front, Protocol, Settings};
 use truechimer_time::Span;
 
@@ -129,7 +130,11 @@ pub enum Commit {
 pub fn run(options: &Options, out: &mut dyn Write) -> Result {
     let stop = signals::stop()?;
     let place = ask::one_awaited(&options.place, options.group.as_deref(), options.wait.end())?;
-    let replica = Replica::attach(&place).map_err(|why| Failure::Said(why.to_string()))?;
+    // It takes its time from messages: it waits for no other's start, and what it joins with is
+    // its own matter.
+    let attachment = Attachment { together: Together::Apart, ..Attachment::default() };
+    let replica =
+        Replica::attach_with(&place, &attachment).map_err(|why| Failure::Said(why.to_string()))?;
     let member = replica.attached().member;
     let socket = place.socket().map_err(|why| Failure::Said(why.to_string()))?;
     let settings = Settings {

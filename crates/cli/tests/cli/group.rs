@@ -242,6 +242,8 @@ fn status_says_why_a_front_does_not_answer_and_that_one_is_gone() {
     };
     let mut first = front("first.log");
     until("its front is not in: nothing listens on port 1 of this host");
+    // It joins by a state of its own, whoever runs elsewhere.
+    assert_eq!(status().1["programs"]["began"], "");
     let text = local.ask(&["status", "--member", "1"]);
     let words = text.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("trouble member 1: its front is not in: nothing listens"), "{words}");
