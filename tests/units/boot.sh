@@ -84,7 +84,7 @@ cat >"$units/upstream.service" <<'UNIT'
 [Unit]
 DefaultDependencies=no
 [Service]
-ExecStart=/usr/local/bin/truechimer serve --listen 127.0.0.1:11123
+ExecStart=/usr/local/bin/truechimer serve --clock system --listen 127.0.0.1:11123
 UNIT
 cat >"$root/etc/truechimer.toml" <<'CONFIG'
 [[source]]
