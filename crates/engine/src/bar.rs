@@ -30,6 +30,9 @@ pub(crate) enum Bar {
     },
     /// It is earlier than the program: released at that Unix time, s.
     BeforeRelease(i64),
+    /// The kernel's clocks, which tell how much time has passed since the counter broke, have not
+    /// been read since: they are within a second.
+    Unchecked,
     /// It is so far off what a witness on this machine says, positive: ahead of that.
     Unlikely {
         /// How far.
@@ -79,6 +82,9 @@ impl fmt::Display for Bar {
             Bar::BeforeRelease(built) => {
                 let (year, month) = year_and_month(built.div_euclid(86_400));
                 write!(f, "that is before this program was released (in {year}-{month:02})")
+            }
+            Bar::Unchecked => {
+                f.write_str("the kernel's clocks have yet to be read since the break")
             }
             Bar::Unlikely { by, witness } => {
                 let witness = match witness {

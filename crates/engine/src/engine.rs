@@ -370,7 +370,7 @@ impl Engine {
         if let Some(reason) = broken {
             self.disrupt(reason, at, actions);
         }
-        self.checked(&check, breaks);
+        self.checked(&check, breaks, at, actions);
     }
 
     /// The counter lost its continuity: a new epoch, and no promise until a reply is used.

@@ -474,6 +474,26 @@ fn a_break_of_the_counter_is_no_way_around_it() {
     }
 }
 
+/// A break that is not found by the host's clocks, and is known before they are read again. (What
+/// several servers said then was believed at once, whatever it was.)
+#[test]
+fn neither_is_one_that_the_caller_knows_of() {
+    for (offset, good) in [(Span::ZERO, true), (Span::from_secs(5), true), (TEN_YEARS, false)] {
+        let mut world = three(600);
+        all(&mut world, offset);
+        world.event(Event::Disruption { reason: "another clocksource".into() });
+        world.event(Event::Timer);
+        assert_eq!(world.engine.hand().status, Status::Disrupted, "{}", reason(&world));
+        // They need not be asked again once it is known how much time has passed.
+        world.run(2);
+        let status = world.engine.hand().status;
+        assert_eq!(status == Status::Synchronised, good, "{offset}: {}", reason(&world));
+        world.run(600);
+        let status = world.engine.hand().status;
+        assert_eq!(status == Status::Synchronised, good, "{offset}: {}", reason(&world));
+    }
+}
+
 /// (The server of the example, and then a right one: 1.5 s wrong for an hour.)
 #[test]
 fn what_was_learnt_from_others_is_not_held_against_a_new_server() {

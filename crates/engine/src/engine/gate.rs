@@ -266,6 +266,10 @@ impl Engine {
         let far = |by: Span, witness| Err(Bar::Unlikely { by, witness });
         let rtc = self.rtc(at).map(|rtc| time - rtc);
         let by_rtc = rtc.is_some_and(|by| by.abs() <= limit);
+        let known = self.hand.status == Status::Disrupted && self.gate.known.is_some();
+        if known && self.gate.checked.is_none() {
+            return Err(Bar::Unchecked);
+        }
         if let (Status::Disrupted, Some(known)) = (self.hand.status, self.by_kernel(at)) {
             let by = time - known;
             return if by.abs() <= limit || by_rtc { Ok(()) } else { far(by, Witness::Kernel) };
@@ -287,11 +291,20 @@ impl Engine {
     }
 
     /// The host's clocks were read; `broken`: they show that the counter broke.
-    pub(super) fn checked(&mut self, check: &HostCheck, broken: bool) {
+    pub(super) fn checked(
+        &mut self,
+        check: &HostCheck,
+        broken: bool,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
         let now = check.raw_ns.saturating_add(check.suspended_ns);
         self.gate.checked = Some((check.count, now));
         if let Some(stands) = self.stands().filter(|_| !broken) {
             self.gate.known = Some((stands.time_at(check.count), now));
+        }
+        if self.gate.hold.as_ref().is_some_and(|hold| hold.bar == Bar::Unchecked) {
+            self.publish(at, actions);
         }
     }
 
