@@ -494,6 +494,23 @@ fn neither_is_one_that_the_caller_knows_of() {
     }
 }
 
+/// (The one that was accepted was too few, and the others had no vote: for ever.)
+#[test]
+fn whoever_agrees_by_now_counts_after_a_break_too() {
+    let mut world = begun(start(), &[("s1", HONEST), ("s2", off(300)), ("s3", off(300))]);
+    world.run(600);
+    let s1 = source(&world, "s1");
+    world.event(Event::Accept { source: s1 });
+    world.run(60);
+    world.assert_true();
+    world.event(Event::Disruption { reason: "another clocksource".into() });
+    world.run(600);
+    assert_eq!(world.engine.hand().status, Status::Disrupted, "{}", reason(&world));
+    all(&mut world, Span::ZERO);
+    world.run(600);
+    assert_eq!(world.engine.hand().status, Status::Synchronised, "{}", reason(&world));
+}
+
 /// (The server of the example, and then a right one: 1.5 s wrong for an hour.)
 #[test]
 fn what_was_learnt_from_others_is_not_held_against_a_new_server() {

@@ -393,6 +393,7 @@ impl Engine {
             note(actions, Level::Warning, format!("{}: {}", self.hand.status, self.reason));
         }
         self.gate.hold = Some(Hold { stands, bar });
+        self.hear_overruled(chosen.estimate.time, chosen.estimate.bound, at);
         if stands.is_some() {
             actions.push(Action::Publish(self.hand));
         }
@@ -462,9 +463,14 @@ impl Engine {
         let course = self.gate.course;
         let course = course.map(|course| course.and(&hand, nominal, wander, at));
         self.gate.course = Some(course.unwrap_or_else(|| Course::of(&hand, nominal, at)));
+        let (time, bound, _) = carried(&hand, wander, at);
+        self.hear_overruled(time, bound, at);
+    }
+
+    /// Those whom the user's word overruled, and who agree by now, have a vote again.
+    fn hear_overruled(&mut self, time: Instant, bound: Span, at: Count) {
+        let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
         for source in self.sources.iter_mut().filter(|source| source.overruled) {
-            let (time, bound, _) = carried(&hand, wander, at);
-            let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
             source.overruled = !source.says_between(at).is_some_and(meets);
         }
     }
