@@ -184,12 +184,17 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
                  that gives any: it waits. Start one that does, or set checkpoints = false there"
             ),
         ),
-        Notice::Missed { from } => (
+        Notice::Missed { from, differs } => (
             Warning,
             "missed",
             format!(
-                "other nodes (one is node {from}) have had other messages than this one, and \
-                 Corosync did not say that it was out: it comes in anew"
+                "other nodes (one is node {from}) {}, and Corosync did not say that it was out: it \
+                 comes in anew",
+                if differs {
+                    "have had other messages than this one"
+                } else {
+                    "do not take this one for one of theirs"
+                }
             ),
         ),
         Notice::NotLetIn { for_ns, checkpoint } => (

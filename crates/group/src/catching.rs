@@ -167,6 +167,7 @@ impl Engine {
                 return self.consider_joining();
             }
         };
+        let before = self.clone();
         let state = State::restore(&self.group, transfer.snapshot);
         self.commits.enter(&state);
         self.commits.entered = state.point;
@@ -191,8 +192,9 @@ impl Engine {
         self.place.joins.retain(|&member, joined| !state.lives(member, joined.incarnation));
         let again = self.state.replace(state).is_some();
         self.replay(catching);
-        let Some(state) = &self.state else { return };
-        if !state.lives(self.own.member, self.own.incarnation) {
+        if self.state.as_ref().is_none_or(|it| !it.lives(self.own.member, self.own.incarnation)) {
+            // Whoever sent it had left by then: it is nobody's state, and nothing of it is told.
+            *self = before;
             return self.consider_joining();
         }
         if checkpoint {

@@ -112,7 +112,13 @@ impl Engine {
         if from == self.own.member || !self.own.checkpoints || !self.is_replica() {
             return;
         }
+        let differs = self.commits.differs(from);
         let taken = &mut self.transfers.taken;
+        if differs {
+            // What its program has had was not delivered here, or not so.
+            *taken = Taken::default();
+            return;
+        }
         if piece.part == 0 {
             *taken = Taken::default();
             if point < self.commits.entered {

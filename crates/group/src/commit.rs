@@ -61,7 +61,8 @@ const AGAIN_NS: i64 = 1_000_000_000;
 /// seconds at most.
 const DOUBT_NS: i64 = 10_000_000;
 /// Who speaks for so long as one that is not with us is not, ns: what it had said before it was cut
-/// off or we were let in does not come for so long.
+/// off or we were let in does not come for so long. Where it does all the same, as the ring stands
+/// still in the midst of it, we come in anew without need: that costs a moment, and no time.
 const RIVAL_NS: i64 = 100_000_000;
 
 impl Commits {
@@ -237,7 +238,8 @@ impl Engine {
         }
         let Some(&from) = apart.first().or(rival.as_ref()) else { return };
         if !self.group.majority(replicas - apart.len()) {
-            self.notice(Notice::Missed { from });
+            let differs = self.commits.differs(from);
+            self.notice(Notice::Missed { from, differs });
             self.go_outside();
             self.consider_joining();
         }

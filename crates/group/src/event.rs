@@ -266,11 +266,15 @@ pub enum Notice {
         /// Who waits.
         member: Member,
     },
-    /// So many others have delivered something else than this member that no majority can have what
-    /// it has, though nobody said that it was out: it comes in anew.
+    /// So many others have delivered something else than this member, or do not take it for one of
+    /// theirs, that no majority can have what it has, though nobody said that it was out: it comes
+    /// in anew.
     Missed {
         /// One of them.
         from: Member,
+        /// Whether that has delivered something else; if not, it has spoken for long as one that
+        /// is not where this member is.
+        differs: bool,
     },
     /// This member has asked to be let in and nobody does: said again as long as it lasts.
     NotLetIn {

@@ -156,6 +156,32 @@ fn a_state_older_than_the_backups_own_is_not_taken() {
     assert_eq!((rounds(2), rounds(3)), ((0..11).collect(), (8..11).collect()));
 }
 
+/// The primary has had a message that the others have not, and has not found out.
+#[test]
+fn a_state_with_another_stream_behind_it_is_not_taken() {
+    let mut net = passive(100);
+    reads(&mut net, 1, 16, 1);
+    net.nodes.get_mut(&1).unwrap().ring = vec![1];
+    net.event(1, Event::Multicast { token: 1, payload: b"alone", stamp: None });
+    net.flush(1);
+    net.deliver();
+    net.nodes.get_mut(&1).unwrap().ring = vec![1, 2, 3];
+    assert!(net.engine(1).is_first());
+    net.event(1, Event::Checkpoint { join: 0, data: b"strays", position: &[] });
+    net.flush(1);
+    net.deliver();
+    net.settle();
+    net.pass(20 * MS);
+    for id in [2, 3] {
+        assert!(installs(&net, id).is_empty(), "{id}");
+    }
+    // It comes in anew, and another's counts.
+    assert_eq!(net.phase(1), Phase::Joining);
+    assert!(net.engine(2).is_first());
+    gives(&mut net, 2, b"sound", &[]);
+    assert_eq!(installs(&net, 3), [5]);
+}
+
 #[test]
 fn a_program_that_takes_none_keeps_its_log() {
     let mut net =

@@ -92,8 +92,9 @@ proptest! {
         net.deliver();
         let serving = &net.engine(1).transfers.ready[&Member(3)];
         let mut transfer = wire::tests::transfer(seed);
-        // One in which the newcomer can become live.
+        // One in which the newcomer becomes live.
         transfer.snapshot.live = net.engine(1).state.as_ref().unwrap().snapshot().live;
+        transfer.joins = net.engine(1).place.joins.clone().into_iter().collect();
         let part = Part {
             joiner: Member(3),
             incarnation: serving.incarnation,

@@ -1,7 +1,7 @@
 //! What members are not told, told late, or told wrongly.
 
 use super::*;
-use crate::message::Message;
+use crate::message::{Entry, Message};
 use crate::wire;
 
 /// 5 of five has asked to be let in, and the configuration changes just as it is sent the state.
@@ -266,6 +266,46 @@ fn who_was_let_in_and_does_not_know_is_let_in_again() {
     assert_eq!(net.phase(2), Phase::Joining);
     net.pass(30 * S);
     net.all_live(&[1, 2, 3]);
+}
+
+/// 1 serves 3 and has left before its state is whole: 3 is not let in by that, and tells its program
+/// nothing of what it has come to by that state.
+#[test]
+fn nothing_is_told_of_a_state_that_lets_nobody_in() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.kill(3);
+    net.settle();
+    net.start(3);
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    net.flush(3);
+    while net.engine(3).catching.is_none() {
+        assert!(net.step(3));
+    }
+    net.deliver();
+    // After its request: a message, 1's leave and its state, in this order.
+    net.event(2, Event::Multicast { token: 1, payload: b"hello", stamp: None });
+    net.flush(2);
+    net.deliver();
+    let mut leaving = net.engine(1).clone();
+    leaving.send(vec![Entry::Leave]);
+    while let Some(Action::Send(bytes)) = leaving.next_action() {
+        for id in [1, 2, 3] {
+            net.nodes.get_mut(&id).unwrap().inbox.push_back(Item::Message(1, bytes.clone()));
+        }
+    }
+    let gaps = net.engine(3).gaps();
+    // What it had ready it sends all the same.
+    net.flush(1);
+    while net.step(3) {}
+    assert_eq!(net.phase(3), Phase::Joining);
+    assert_eq!(net.engine(3).gaps(), gaps);
+    let told = |action: &Action| matches!(action, Action::Deliver { .. } | Action::Return { .. });
+    assert!(!net.nodes[&3].actions.iter().any(told));
+    net.settle();
+    net.pass(30 * S);
+    net.all_live(&[1, 2, 3]);
+    net.all_read(&[1, 2, 3], 30);
 }
 
 /// 2 did not hear that 3 asks to be let in, and is let in itself: it takes 3 for live as the others

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The longer random runs take their seeds from `TRUECHIMER_MODEL_SEEDS`, if that is set: `1016`
-//! begins with that one, `1000..1200` takes those up to the end, which is left out.
+//! begins with that one, `1000..1200` takes those up to the end, which is left out. With
+//! `TRUECHIMER_MODEL_SHRINK` set, one that fails is made as short as can be and all of it is told.
 
 // An index out of range is a failed test.
 #![allow(clippy::indexing_slicing)]

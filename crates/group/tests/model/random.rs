@@ -26,6 +26,10 @@ enum Act {
 /// An act, and how many commits may be asked for with it.
 type Done = (Act, u8);
 
+/// Lines that are kept of what happened, and those of them that are shown if all was done.
+const MOST_TOLD: usize = 20_000;
+const SHOWN: usize = 800;
+
 struct Run {
     world: World,
     /// All that was done.
@@ -101,7 +105,7 @@ impl Run {
         let told = self.world.told.get_or_insert_default();
         told.push(what);
         // The last things that happened.
-        told.drain(..told.len().saturating_sub(800));
+        told.drain(..told.len().saturating_sub(MOST_TOLD));
     }
 
     fn step(&mut self) -> Result<(), Violation> {
@@ -292,6 +296,7 @@ fn case(seed: u64) -> Case {
     let observers = usize::from(seed % 7 > 4);
     let mut case =
         Case { nodes: nodes + observers, threads: 1 + seed % 4, tick: 1, ..Case::small() };
+    case.stalls = true;
     case.group.universe = (1..=nodes as u32).map(Member).collect();
     case.group.mode = match seed % 5 {
         3 => Mode::SemiActive,
@@ -312,17 +317,19 @@ fn case(seed: u64) -> Case {
 fn runs(seeds: std::ops::Range<u64>, steps: usize, slow: bool) {
     for seed in seeds {
         let mut run = Run::new(seed, case(seed), true, seed % 8 > 4, slow);
-        if let Err(violation) = run.go(steps) {
+        if let Err(mut violation) = run.go(steps) {
+            let mut shown = SHOWN;
             if std::env::var_os("TRUECHIMER_MODEL_SHRINK").is_some() {
-                run = shrink::shortest(run.done, &violation, || {
-                    Run::new(seed, case(seed), true, seed % 8 > 4, slow)
-                });
+                let new = || Run::new(seed, case(seed), true, seed % 8 > 4, slow);
+                (run, violation) = shrink::shortest(run.done, violation, new);
+                shown = MOST_TOLD;
             }
             let stand = |(k, node): (usize, &crate::world::Node)| {
                 format!("node {}: live {}, cut off {}", k + 1, node.live, node.excluded)
             };
             let stand: Vec<String> = run.world.nodes.iter().enumerate().map(stand).collect();
             let mut told = run.world.told.unwrap_or_default();
+            told.drain(..told.len().saturating_sub(shown));
             told.extend(stand);
             panic!("seed {seed}: {violation}\nthe last steps:\n{}", told.join("\n"));
         }
@@ -349,6 +356,24 @@ fn random_runs_where_not_all_are_told() {
 #[test]
 fn the_latest_values_go_on() {
     runs(1_054..1_055, 20_000, false);
+}
+
+/// A program starts while another has a value that is lost with its member; an observer has yet to
+/// hear that a group has begun anew; what was sent before a change takes seconds to come.
+#[test]
+fn what_is_lost_or_late_is_no_fault() {
+    for seed in [1_036, 1_108, 1_321] {
+        runs(seed..seed + 1, 20_000, false);
+    }
+}
+
+/// A program's start and a newcomer's state while somebody strays; a state from one that has left
+/// by the time it is whole; a checkpoint from a primary that strays.
+#[test]
+fn who_strays_leads_nobody_astray() {
+    for seed in [1_012, 1_041, 1_172, 1_304] {
+        runs(seed..seed + 1, 20_000, true);
+    }
 }
 
 /// Which seeds a long run takes: `FIRST` or `FIRST..END` of the environment's

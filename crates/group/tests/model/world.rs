@@ -93,6 +93,8 @@ pub struct Case {
     /// Whether the clocks move on at all from one read to the next. Where they do not, proposals
     /// collide, and many ways come to the same state.
     pub tick: i64,
+    /// Whether messages may be under way for seconds.
+    pub stalls: bool,
     /// Whether time may go back from one thread to another, as it may in the published algorithm.
     pub across: bool,
 }
@@ -112,6 +114,7 @@ impl Case {
             checkpoints: false,
             starts: false,
             tick: 0,
+            stalls: false,
             across: false,
         }
     }

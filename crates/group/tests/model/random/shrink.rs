@@ -65,12 +65,16 @@ impl Run {
     }
 }
 
-/// The shortest run found that fails in this manner, all of which is told.
-pub fn shortest(mut done: Vec<Done>, violation: &Violation, new: impl Fn() -> Run) -> Run {
-    let fails = |done: &[Done]| -> Option<Run> {
+/// The shortest run found that fails in this manner, and how it does.
+pub fn shortest(
+    mut done: Vec<Done>,
+    violation: Violation,
+    new: impl Fn() -> Run,
+) -> (Run, Violation) {
+    let fails = |done: &[Done]| -> Option<(Run, Violation)> {
         let mut run = new();
         let found = run.again(done).err()?;
-        (discriminant(&found) == discriminant(violation)).then_some(run)
+        (discriminant(&found) == discriminant(&violation)).then_some((run, found))
     };
     let mut best = fails(&done).expect("the same again");
     let mut piece = done.len() / 2;
@@ -81,9 +85,9 @@ pub fn shortest(mut done: Vec<Done>, violation: &Violation, new: impl Fn() -> Ru
             let end = (at + piece).min(done.len());
             let rest: Vec<Done> = done[..at].iter().chain(&done[end..]).cloned().collect();
             match fails(&rest) {
-                Some(run) => {
-                    done.clone_from(&run.done);
-                    best = run;
+                Some(shorter) => {
+                    best = shorter;
+                    done.clone_from(&best.0.done);
                 }
                 None => at = end,
             }
