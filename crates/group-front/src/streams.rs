@@ -23,6 +23,10 @@ use crate::order::{Conn, End, Replied};
 const MOST_PENDING: usize = 64;
 /// Bytes of a connection that are kept for others to confirm. Later words confirm the earlier ones.
 const MOST_KEPT: usize = 8 << 20;
+/// The same of all connections, shared out among those of which somebody has not confirmed all; and
+/// what each has at least.
+const MOST_OF_ALL: usize = 64 << 20;
+const LEAST_KEPT: usize = 16 << 10;
 /// Connections that are remembered after their end.
 const MOST_ENDED: usize = 16 << 10;
 
@@ -211,11 +215,14 @@ impl Streams {
         if stream.closed.is_none() {
             stream.last = place;
         }
-        if stream.tail.len() > MOST_KEPT {
-            stream.trim(stream.length() - MOST_KEPT as u64 / 2);
-        }
         self.untold.insert(conn);
         self.open.insert(conn);
+        // Many clients and one slow replica must not use up the memory.
+        let most = (MOST_OF_ALL / self.open.len().max(1)).clamp(LEAST_KEPT, MOST_KEPT);
+        if stream.tail.len() > most {
+            stream.trim(stream.length() - most as u64 / 2);
+            stream.tail.shrink_to(most);
+        }
         self.check(conn)
     }
 

@@ -226,3 +226,26 @@ fn what_all_are_done_with_is_forgotten() {
     long.forget(1, &BTreeSet::new());
     assert!(long.all.len() <= MOST_ENDED + 1);
 }
+
+/// (8 MiB of each, however many there were.)
+#[test]
+fn many_connections_that_a_slow_replica_has_not_confirmed_share_the_memory() {
+    let mut streams = Streams::default();
+    streams.count([(Member(2), 0), (Member(3), 0)].into());
+    let piece = vec![7; 256 << 10];
+    for number in 0..2000 {
+        let conn = Conn { number, ..CONN };
+        streams.begin(conn);
+        assert_eq!(streams.wrote(conn, &piece, 1), []);
+    }
+    let kept: usize = streams.all.values().map(|stream| stream.tail.capacity()).sum();
+    assert!(kept < 4 * MOST_OF_ALL, "{kept}");
+    // What they have said in the end is confirmed all the same.
+    let mut theirs = Streams::default();
+    let conn = Conn { number: 1999, ..CONN };
+    theirs.begin(conn);
+    assert_eq!(theirs.wrote(conn, &piece, 1), []);
+    let news = theirs.news(10);
+    assert_eq!(streams.heard(Member(2), 1, news), []);
+    assert_eq!((streams.same, streams.different), (1, 0));
+}
