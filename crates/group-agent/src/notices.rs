@@ -190,7 +190,7 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
             format!(
                 "other nodes (one is node {from}) {}, and Corosync did not say that it was out: it \
                  comes in anew",
-                if differs {
+                if *differs {
                     "have had other messages than this one"
                 } else {
                     "do not take this one for one of theirs"

@@ -294,9 +294,18 @@ impl History {
         Ok(())
     }
 
-    /// A member was told that a majority has all up to there.
-    pub fn committed(&mut self, node: usize, value: Agreed) -> Result<(), Violation> {
-        let upto = |(_, got): &(&Place, &Agreed)| got.point <= value.point;
+    /// A member was told that a majority has all up to there. One that is cut off may be told late
+    /// of what stood when the rounds were gone.
+    pub fn committed(
+        &mut self,
+        node: usize,
+        excluded: bool,
+        value: Agreed,
+    ) -> Result<(), Violation> {
+        let top = self.top.filter(|_| excluded);
+        let upto = |(_, got): &(&Place, &Agreed)| {
+            got.point <= value.point && top.is_none_or(|top| got.time.0 > top)
+        };
         let all: Vec<(Place, Agreed)> =
             self.got[node].iter().filter(upto).map(|(place, value)| (*place, *value)).collect();
         for (place, value) in all {

@@ -81,7 +81,7 @@ impl World {
                     if here.excluded && alone {
                         return Err(Violation::Minority(format!("node {} committed", node + 1)));
                     }
-                    self.history.committed(node, value)?;
+                    self.history.committed(node, excluded, value)?;
                 }
             }
             Action::Uncommitted { token } => drop(here.committing.remove(&token)),
