@@ -49,7 +49,7 @@ pub struct Options {
     /// How many readings of each clock to compare: 1M, 500k
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_reads)]
     pub reads: u64,
-    /// Compare all clocksources, each for a while that of the whole machine; needs root
+    /// Compare all clocksources: each becomes that of the whole machine for a while; needs root
     #[arg(long)]
     pub switch: bool,
     /// The counter whose stability is measured
