@@ -659,7 +659,7 @@ fn load(path: Option<&Path>, beside: Option<&Path>) -> (Option<Saved>, Option<St
         match load(path) {
             Ok(saved) => (saved, None),
             Err(why) => {
-                (None, Some(format!("the saved rate is ignored: {}: {why}", path.display())))
+                (None, Some(format!("the saved state is ignored: {}: {why}", path.display())))
             }
         }
     };

@@ -15,7 +15,10 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<String> {
 
 /// Like [`read`], of a file that lies where others may write: through no link, and nobody else's.
 pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<String> {
-    let file = open(path, libc::O_NOFOLLOW)?;
+    let file = open(path, libc::O_NOFOLLOW).map_err(|why| match why.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other("it is a symbolic link, which is not followed here"),
+        _ => why,
+    })?;
     match file.metadata()?.uid() {
         uid if uid == sys::uid() || uid == 0 => text(&file, limit),
         _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's")),
@@ -60,7 +63,8 @@ mod tests {
         fs::write(&path, "123456789").unwrap();
         assert_eq!(read(&link, 9).unwrap(), "123456789");
         assert_eq!(read_own(&path, 9).unwrap(), "123456789");
-        assert!(read_own(&link, 9).is_err());
+        let refused = read_own(&link, 9).unwrap_err().to_string();
+        assert!(refused.contains("symbolic link"), "{refused}");
         fs::remove_file(&link).unwrap();
         fs::remove_file(&path).unwrap();
         for special in ["/", "/dev/null"] {
