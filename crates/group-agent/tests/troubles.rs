@@ -71,7 +71,9 @@ fn a_member_without_the_state_is_named_by_itself_and_by_the_others() {
     let agents = vec![start(1), start(2)];
     // Programs that give no checkpoints: whoever comes later waits.
     let mut replicas: Vec<_> = (1..=2).map(|member| bed.attach(member)).collect();
-    until("two are live", || (1..=2).all(|member| bed.report(member).phase == "live"));
+    until("two are live", || {
+        (1..=2).map(|member| bed.report(member)).all(|one| one.phase == "live" && one.timed)
+    });
     let late = start(3);
     replicas.push(bed.attach(3));
     let own = with(&bed, 3, "stateless");
