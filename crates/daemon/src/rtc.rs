@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use truechimer_counter::Counter;
+use truechimer_counter::{Counter, realtime_pair};
 use truechimer_engine::{Event, RtcReading};
 use truechimer_time::{Count, Period, Span};
 
@@ -78,7 +78,9 @@ impl Rtc {
 fn read(counter: Counter, path: &Path) -> Option<RtcReading> {
     let text = fs::read_to_string(path).ok()?;
     let unix = text.trim().parse().ok()?;
-    Some(RtcReading { count: counter.read(), unix })
+    let system = realtime_pair(counter, 1);
+    let count = system.mid();
+    Some(RtcReading { count, unix, system: Some(system.unix_ns.div_euclid(1_000_000_000)) })
 }
 
 /// Whether the machine's real-time clock runs in local time.

@@ -54,6 +54,10 @@ pub struct RtcReading {
     pub count: Count,
     /// Its time, UTC, as Unix time in whole seconds.
     pub unix: i64,
+    /// The system clock's time (`CLOCK_REALTIME`) then, likewise; `None` if it was not read, as in
+    /// the logs of versions that did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<i64>,
 }
 
 /// What is worth keeping across boots.

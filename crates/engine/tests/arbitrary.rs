@@ -156,7 +156,11 @@ fn other() -> impl Strategy<Value = Event> {
 /// A real-time clock that is right, or not.
 fn rtc() -> impl Strategy<Value = RtcReading> {
     let unix = prop_oneof![signed(), (0i64..1_000_000).prop_map(|s| BEGIN as i64 + s)];
-    (number(), unix).prop_map(|(count, unix)| RtcReading { count: Count(count), unix })
+    (number(), unix.clone(), prop::option::of(unix)).prop_map(|(count, unix, system)| RtcReading {
+        count: Count(count),
+        unix,
+        system,
+    })
 }
 
 fn happens() -> impl Strategy<Value = Happens> {

@@ -191,7 +191,36 @@ fn one_that_is_believed_sooner_takes_no_time_along() {
 
 fn read_rtc(world: &mut World, ahead: Span) {
     let unix = ((world::truth(world.now) + ahead).secs()) - 1;
-    world.event(Event::Rtc(RtcReading { count: world.now, unix }));
+    world.event(Event::Rtc(RtcReading { count: world.now, unix, system: None }));
+}
+
+/// The same beside a system clock that is so far ahead of the truth.
+fn read_rtc_beside(world: &mut World, ahead: Span, system: Span) {
+    let unix = |ahead: Span| (world::truth(world.now) + ahead).secs() - 1;
+    let (unix, system) = (unix(ahead), Some(unix(system)));
+    world.event(Event::Rtc(RtcReading { count: world.now, unix, system }));
+}
+
+/// Another daemon follows the same servers and sets the system clock, which the kernel writes to
+/// the real-time clock.
+#[test]
+fn a_real_time_clock_that_is_set_vouches_for_nobody() {
+    let (far, zero) = (Span::from_secs(3 * 86_400), Span::ZERO);
+    for (system, believed) in [(far, false), (zero, true)] {
+        let mut world = three(600);
+        read_rtc_beside(&mut world, zero, zero);
+        all(&mut world, far);
+        world.run(100);
+        stands(&world, far);
+        // Set already, and the real-time clock not yet.
+        read_rtc_beside(&mut world, zero, system);
+        world.run(100);
+        stands(&world, far);
+        read_rtc_beside(&mut world, far, system);
+        world.run(100);
+        assert_eq!(world.hand().status == Status::Synchronised, believed, "{}", reason(&world));
+        assert_eq!((world.error() - far).abs() < MS(1), believed, "{}", world.error());
+    }
 }
 
 /// A virtual machine that was restored from a snapshot: its counter stood still, and its kernel's
@@ -383,7 +412,7 @@ fn the_users_word_is_final() {
 fn first(offset: Span, rtc: Option<Span>, built: i64, servers: &[(&str, Server)]) -> World {
     let at = start().at;
     let unix = |ahead: Span| (world::truth(at) + ahead).secs();
-    let rtc = rtc.map(|ahead| RtcReading { count: at, unix: unix(ahead) });
+    let rtc = rtc.map(|ahead| RtcReading { count: at, unix: unix(ahead), system: None });
     let servers: Vec<(&str, Server)> =
         servers.iter().map(|(name, server)| (*name, Server { offset, ..*server })).collect();
     let mut world = begun(Start { rtc, built, ..start() }, &servers);

@@ -54,6 +54,8 @@ pub(super) struct Gate {
     rtc: Option<RtcReading>,
     /// Real-time clock − published clock when nothing was in doubt last, and not before that count.
     pub(super) rtc_offset: Option<Span>,
+    /// Real-time clock − system clock then, s.
+    rtc_ahead: Option<i64>,
     /// The time that was known last, and the kernel's clocks then, ns.
     known: Option<(Instant, i64)>,
     /// The kernel's clocks at the last check, ns.
@@ -158,7 +160,7 @@ impl Engine {
 
     /// The time by the real-time clock at a count, if it can be right at all.
     fn rtc(&self, at: Count) -> Option<Instant> {
-        let RtcReading { count, unix } = self.gate.rtc?;
+        let RtcReading { count, unix, .. } = self.gate.rtc?;
         let limit = self.config.max_step.unwrap_or(Span::ZERO);
         let earliest = self.gate.saved.map(|unix| self.leaps.instant(unix, 0) - limit);
         let read = self.leaps.instant(unix, 1 << 63);
@@ -166,12 +168,22 @@ impl Engine {
         plausible.then(|| read + self.settings.nominal.span(at - count))
     }
 
-    /// Whether the real-time clock has made this move as well, against what stands.
+    /// Whether the real-time clock has made this move as well, against what stands, and against the
+    /// system clock: who sets that one sets the real-time clock too, by way of the kernel, and may
+    /// follow the same servers.
     fn explained(&self, by: Span, stands: &Hand) -> bool {
         let Some((reading, before)) = self.gate.rtc.zip(self.gate.rtc_offset) else { return false };
         let read = self.leaps.instant(reading.unix, 1 << 63);
         let moved = read - stands.time_at(reading.count) - before;
-        by.abs() >= RTC_SHOWS && moved.abs() >= RTC_READS && (moved - by).abs() <= RTC_READS
+        let was_set = reading.system.is_some_and(|system| {
+            let ahead = reading.unix.saturating_sub(system);
+            let gained = |before: i64| Span::from_secs(ahead.saturating_sub(before));
+            self.gate.rtc_ahead.is_none_or(|before| (gained(before) - moved).abs() > RTC_READS)
+        });
+        !was_set
+            && by.abs() >= RTC_SHOWS
+            && moved.abs() >= RTC_READS
+            && (moved - by).abs() <= RTC_READS
     }
 
     /// How much faster what stands goes than the counter can by itself; negative: slower.
@@ -318,6 +330,7 @@ impl Engine {
         } else if self.hand.status == Status::Synchronised {
             let read = self.leaps.instant(reading.unix, 1 << 63);
             self.gate.rtc_offset = Some(read - self.hand.time_at(reading.count));
+            self.gate.rtc_ahead = reading.system.map(|system| reading.unix.saturating_sub(system));
         }
     }
 
