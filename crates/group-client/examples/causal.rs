@@ -14,7 +14,17 @@ use truechimer_group_client::{Delivered, Event, Member, Replica, Where};
 const BURST: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> std::process::ExitCode {
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("causal: {why}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let attach = |group: &str, member| {
         let member = Some(Member(member));
         Replica::attach(&Where { member, ..Where::group(group) })

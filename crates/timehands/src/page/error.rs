@@ -111,7 +111,13 @@ impl fmt::Display for PageError {
                 write!(f, "there is no clock page at {}: is the daemon running?", path.display())
             }
             PageError::System { action, path, error } => {
-                write!(f, "cannot {action} {}: {error}", path.display())
+                write!(f, "cannot {action} {}: {error}", path.display())?;
+                match (error.kind(), path.parent()) {
+                    (io::ErrorKind::NotFound, Some(folder)) => {
+                        write!(f, "; is there a directory {}? Make it first", folder.display())
+                    }
+                    _ => Ok(()),
+                }
             }
             PageError::NotPermitted { action, path, error } => {
                 write!(
