@@ -72,7 +72,8 @@ answers() {
 }
 
 # daemon NAME COUNTER POLL [LINE...]: a daemon on the client, with more lines at the top of its
-# configuration; its page is /run/NAME.
+# configuration; its page is /run/NAME. 'max-step = "none"' is for servers whose time is made up,
+# half a year off this machine's real-time clock.
 daemon() {
     daemon_page=/run/$1 daemon_counter=$2 daemon_poll=$3
     shift 3

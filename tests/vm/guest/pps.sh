@@ -20,11 +20,12 @@ line=$base-$PPB
 ok "network" network
 on server truechimer-testbed serve 0.0.0.0:123 "$line"
 ok "the server answers" answers "$server:123"
-daemon plain tsc 16
+daemon plain tsc 16 'max-step = "none"'
 cat >/run/pulse.toml <<END
 page = "/run/pulse"
 state = "none"
 counter = "tsc"
+max-step = "none"
 [[source]]
 host = "$server"
 poll = 16

@@ -38,7 +38,7 @@ wait_for_tsc
 ok "network" network
 on server truechimer-testbed serve 0.0.0.0:123 "$line"
 ok "the server answers" answers "$server:123"
-daemon page $counter 1 'leap-file = "none"'
+daemon page $counter 1 'leap-file = "none"' 'max-step = "none"'
 ok "the daemon synchronises" synchronised page 60s
 # The rate is measured, and the bound of it small, after some minutes.
 sleep 120
