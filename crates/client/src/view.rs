@@ -23,7 +23,8 @@ pub struct View {
     pub made: Made,
     /// The count at which the daemon last looked at the world.
     pub heartbeat: Count,
-    /// As [`Clock::difference_deviation`](crate::Clock::difference_deviation) has it.
+    /// Standard deviation of the difference clock's rate, as
+    /// [`Clock::difference_deviation`](crate::Clock::difference_deviation) has it.
     pub difference_deviation: Option<Rate>,
     /// What the clock is worth now.
     pub status: Status,

@@ -13,7 +13,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<String> {
     text(&open(path, 0)?, limit)
 }
 
-/// Like [`read`], of a file that lies where others may write: through no link, and nobody else's.
+/// Reads, like [`read`], a file that lies where others may write: through no link, and nobody else's.
 pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<String> {
     let file = open(path, libc::O_NOFOLLOW).map_err(|why| match why.raw_os_error() {
         Some(libc::ELOOP) => io::Error::other("it is a symbolic link, which is not followed here"),

@@ -49,7 +49,7 @@ enum Shows {
     Differences,
 }
 
-/// What is measured of a clock.
+/// Errors of a clock that are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     /// The absolute clock: its error once a second.
@@ -85,7 +85,7 @@ impl Measure {
     }
 }
 
-/// What one clock did in one scenario, under all seeds.
+/// Results of one clock in one scenario, under all seeds.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     clock: EstimatorKind,

@@ -92,7 +92,7 @@ fn about(seconds: f64) -> String {
     }
 }
 
-/// What is run in each scenario.
+/// Clocks and seeds that each scenario is run with.
 struct Plan {
     clocks: Vec<EstimatorKind>,
     seeds: Vec<u64>,

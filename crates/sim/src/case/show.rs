@@ -70,7 +70,7 @@ fn boxes(
     })
 }
 
-/// What the errors of a measure are.
+/// Label of a measure on an axis.
 fn quantity(measure: Measure) -> &'static str {
     match measure {
         Measure::Absolute => "clock − truth",
