@@ -32,6 +32,7 @@ mod revisit;
 mod shift;
 mod slow;
 mod start;
+mod statistics;
 mod steered;
 mod surprise;
 mod tail;

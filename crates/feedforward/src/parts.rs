@@ -22,6 +22,8 @@ pub struct Parts {
     pub start: bool,
     /// What the first stamps say, worked out again from all the others; without: from the earlier.
     pub revisit: bool,
+    /// The model instead of all of these.
+    pub model: bool,
 }
 
 impl Parts {
@@ -36,6 +38,7 @@ impl Parts {
         shifts: true,
         start: true,
         revisit: true,
+        model: false,
     };
 
     /// All but one, for each: what is left out, in words, and the rest.

@@ -7,6 +7,7 @@ use crate::bank::Seen;
 use crate::corridor::Corridor;
 use crate::filter::Known;
 use crate::panel::Panel;
+use crate::statistics::Statistics;
 use crate::parts::Parts;
 
 /// Noise of a stamp beside half of the error that it states, as long as nothing else is known, s.
@@ -61,11 +62,14 @@ impl Measured {
     }
 
     /// A filter that knows so much and has yet to see this exchange.
-    pub(super) fn filter(&self, theta: Known, rate: Known) -> Panel {
+    pub(super) fn filter(&self, theta: Known, rate: Known) -> Statistics {
         let rtt = self.round_trip(rate.mean).max(0.0);
         let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
         let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        Panel::new(theta, rate, floor, noise, self.parts)
+        if self.parts.model {
+            return Statistics::model(theta, rate, floor, noise);
+        }
+        Statistics::Panel(Box::new(Panel::new(theta, rate, floor, noise, self.parts)))
     }
 
     /// What this exchange alone allows for θ at its arrival.

@@ -1,0 +1,203 @@
+//! Law of one direction's delays above their floor, learnt as packets come.
+//!
+//! A mixture of exponential laws of fixed means, four times apart. The law in force is a hidden
+//! Markov state: mostly that of the packet before, else drawn
+//! from the long run. The floor under them is sharp, or blurred where several queues in a row let hardly
+//! any packet find all of them empty; which of the two is a property of the path.
+
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+
+use crate::constants::Constants;
+use crate::tail::Cut;
+
+/// Number of exponential laws.
+pub const SCALES: usize = 11;
+/// Means of the laws, s: 0.25 µs, which is below what stamps resolve, to 0.26 s.
+const SCALE: [f64; SCALES] = {
+    let mut scale = [0.25e-6; SCALES];
+    let mut k = 1;
+    while k < SCALES {
+        scale[k] = scale[k - 1] * 4.0;
+        k += 1;
+    }
+    scale
+};
+/// ln 4.
+const LN_STEP: f64 = 1.386_294_361_119_890_6;
+/// Probability of a kind of floor below which it is not looked at.
+const NO_KIND: f64 = 1e-3;
+/// Weight below which a component is not looked at.
+const NEGLIGIBLE: f64 = 1e-6;
+/// Least variance of a stamp, s².
+const LEAST_NOISE: f64 = 1e-16;
+
+/// Probability of each component.
+pub type Weights = [f64; SCALES];
+
+/// Law of one direction's delays.
+#[derive(Clone, Copy, Debug)]
+pub struct Law {
+    now: Weights,
+    long_run: Weights,
+    /// Number of exchanges behind them.
+    count: f64,
+    /// Variance of what is not queueing and has either sign: stamps, s².
+    pub noise: f64,
+}
+
+/// What a delay says of the quantity y under it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Natural logarithm of the density of the measurement, 1/s.
+    pub log_density: f64,
+    /// Posterior mean of y − its prior mean, s.
+    pub shift: f64,
+    /// Posterior variance of y, s².
+    pub variance: f64,
+    /// Posterior mean of the stamp noise's square, s².
+    pub noise: f64,
+    /// Posterior probability of each component.
+    pub weights: Weights,
+    /// Logarithm of how much likelier a blurred floor makes it than a sharp one.
+    pub blurred: f64,
+}
+
+impl Law {
+    /// A law with these weights, which rest on `count` exchanges, and noise of this standard
+    /// deviation, s.
+    #[must_use]
+    pub fn new(weights: Weights, count: usize, noise: f64) -> Law {
+        Law { now: weights, long_run: weights, count: count as f64, noise: noise * noise }
+    }
+
+    /// Probability of each component for the next packet.
+    #[must_use]
+    pub fn predicted(&self, c: &Constants) -> Weights {
+        core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]))
+    }
+
+    /// Forgets which component is in force.
+    pub fn forget_now(&mut self) {
+        self.now = self.long_run;
+    }
+
+    /// Typical delay of the idle path above its floor, s.
+    #[must_use]
+    pub fn idle(&self, c: &Constants) -> f64 {
+        let wanted = c.idle_quantile * self.long_run.iter().sum::<f64>();
+        let mut below = 0.0;
+        for k in 0..SCALES {
+            let weight = self.long_run[k];
+            if below + weight >= wanted {
+                return SCALE[k] * libm::exp(((wanted - below) / weight - 1.0) * LN_STEP);
+            }
+            below += weight;
+        }
+        SCALE[SCALES - 1]
+    }
+
+    /// What a measurement `above` the mean of y says of it; y has this `variance`, and the floor
+    /// is blurred with this probability, by this share of each law's mean.
+    #[must_use]
+    pub fn read(&self, weights: &Weights, above: f64, variance: f64, blurred: (f64, f64)) -> Reading {
+        let (blurred, blur) = blurred;
+        let kinds = [(1.0 - blurred, 0.0), (blurred, blur * blur)].map(|(share, blur)| {
+            (share, (share >= NO_KIND).then(|| self.kind(weights, above, variance, blur)))
+        });
+        match kinds {
+            [(_, Some(sharp)), (_, None)] => sharp,
+            [(_, None), (_, Some(soft))] => soft,
+            [(p, Some(sharp)), (q, Some(soft))] => mixed(p, sharp, q, soft),
+            _ => self.kind(weights, above, variance, 0.0),
+        }
+    }
+
+    /// The same for one kind of floor, blurred by the square of a share of each law's mean.
+    fn kind(&self, weights: &Weights, above: f64, variance: f64, blur: f64) -> Reading {
+        let mut logs = [f64::NEG_INFINITY; SCALES];
+        let mut parts = [(0.0, 0.0, 0.0); SCALES];
+        for k in 0..SCALES {
+            if weights[k] < NEGLIGIBLE {
+                continue;
+            }
+            let total = variance + self.noise + blur * SCALE[k] * SCALE[k];
+            let deviation = libm::sqrt(total);
+            let cut = Cut::new(above / deviation, deviation, SCALE[k]);
+            let by = above - deviation * cut.excess;
+            let (gain, share) = (variance / total, self.noise / total);
+            logs[k] = libm::log(weights[k]) + cut.log_density;
+            parts[k] = (
+                gain * by,
+                variance * (1.0 - gain * (1.0 - cut.variance)),
+                self.noise * (1.0 - share) + share * share * (total * cut.variance + by * by),
+            );
+        }
+        let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let shares = logs.map(|log| if log > top - 40.0 { libm::exp(log - top) } else { 0.0 });
+        let sum: f64 = shares.iter().sum();
+        let weights = shares.map(|share| share / sum);
+        let (mut shift, mut square, mut noise) = (0.0, 0.0, 0.0);
+        for (w, (by, variance, squared)) in weights.iter().zip(parts) {
+            shift += w * by;
+            square += w * (variance + by * by);
+            noise += w * squared;
+        }
+        let left = (square - shift * shift).max(1e-9 * variance);
+        let log_density = top + libm::log(sum);
+        Reading { log_density, shift, variance: left, noise, weights, blurred: 0.0 }
+    }
+
+    /// Learns from a packet which component it followed, and the square of its noise, s².
+    pub fn learn(&mut self, weights: &Weights, noise: f64, c: &Constants) {
+        self.count += 1.0;
+        let gain = (1.0 / (self.count + 1.0)).max(1.0 / c.law_memory);
+        self.now = *weights;
+        for (long_run, new) in self.long_run.iter_mut().zip(weights) {
+            *long_run = (*long_run + gain * (new - *long_run)).max(c.law_least);
+        }
+        let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
+        self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
+    }
+}
+
+/// Mixture that fits some delays above their floor (expectation and maximisation). Beforehand all
+/// scales from a 300th of the round trip `rtt` (s) to the whole are as likely.
+#[must_use]
+pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64) -> Weights {
+    const ROUNDS: usize = 8;
+    let likely = SCALE.map(|s| if s > rtt / 300.0 && s < rtt { 1.0 } else { 0.01 });
+    let sum: f64 = likely.iter().sum();
+    // The prior counts as much as one delay that was seen.
+    let prior = likely.map(|p| p / sum);
+    let mut weights = prior;
+    let n = delays.clone().count() as f64;
+    for _ in 0..ROUNDS {
+        let mut counts = prior;
+        for delay in delays.clone() {
+            let shares: [f64; SCALES] =
+                core::array::from_fn(|k| weights[k] / SCALE[k] * libm::exp(-delay / SCALE[k]));
+            let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+            for (count, share) in counts.iter_mut().zip(shares) {
+                *count += share / sum;
+            }
+        }
+        weights = counts.map(|count| count / (n + 1.0));
+    }
+    weights
+}
+
+/// Two readings, of these probabilities beforehand.
+fn mixed(p: f64, a: Reading, q: f64, b: Reading) -> Reading {
+    let top = a.log_density.max(b.log_density);
+    let (u, v) = (p * libm::exp(a.log_density - top), q * libm::exp(b.log_density - top));
+    let (u, v, sum) = (u / (u + v), v / (u + v), u + v);
+    let apart = a.shift - b.shift;
+    Reading {
+        log_density: top + libm::log(sum),
+        shift: u * a.shift + v * b.shift,
+        variance: u * a.variance + v * b.variance + u * v * apart * apart,
+        noise: u * a.noise + v * b.noise,
+        weights: core::array::from_fn(|k| u * a.weights[k] + v * b.weights[k]),
+        blurred: b.log_density - a.log_density,
+    }
+}

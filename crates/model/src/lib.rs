@@ -1,0 +1,203 @@
+//! Statistical model of a free-running oscillator behind a queueing path, and its inference.
+//!
+//! See `docs/algorithm.md`.
+#![no_std]
+#![forbid(unsafe_code)]
+#![allow(missing_docs)]
+extern crate alloc;
+
+pub mod constants;
+pub mod delay;
+pub mod events;
+pub mod gaussian;
+pub mod hypothesis;
+pub mod oscillator;
+pub mod start;
+mod tail;
+
+use crate::constants::Constants;
+use crate::events::Events;
+use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, OFFSETS, RATE};
+use crate::hypothesis::Hypothesis;
+use crate::start::Start;
+
+/// One exchange as the model sees it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sample {
+    /// θ + delay of the request at its departure, and delay of the reply − θ at its arrival, s.
+    pub above: [f64; 2],
+    /// From departure to arrival, s.
+    pub duration: f64,
+}
+
+/// A mean and a standard deviation.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+}
+
+/// See the crate's text.
+#[derive(Clone, Debug)]
+pub struct Model {
+    start: Option<Start>,
+    events: Events,
+    noise: [f64; 2],
+    gap: f64,
+    /// Time since the beginning, s.
+    age: f64,
+    c: Constants,
+}
+
+impl Model {
+    /// Knows this before the first exchange: both directions take `floor`; stamps have this noise,
+    /// s.
+    #[must_use]
+    pub fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2], c: Constants) -> Model {
+        let x = [theta.mean, rate.mean, floor.mean, floor.mean, theta.mean, theta.mean];
+        let mut law =
+            Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0, 0.0]);
+        law.inflate(&ALIKE, floor.deviation * floor.deviation);
+        let start = Start::new(law, noise, 2.0 * floor.mean);
+        let first = Hypothesis::new(law, start.laws(rate.mean), &c);
+        Model { start: Some(start), events: Events::new(first), noise, gap: 0.0, age: 0.0, c }
+    }
+
+    /// Moves on by `dt` seconds.
+    pub fn predict(&mut self, dt: f64) {
+        self.gap = dt;
+        self.age += dt;
+        self.events.predict(dt, &self.c);
+    }
+
+    /// Takes in an exchange. The oscillator may change by `strays` (relative) at once, by its
+    /// promise; that the `server` moved is asked only if that matters. Returns the change of the round trip's floor, s, if the path is known to have
+    /// changed.
+    pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<f64> {
+        let Some(start) = &mut self.start else {
+            return self.events.take(&sample, strays, server, &self.c);
+        };
+        let rate = self.events.now().x[RATE];
+        let first = start.take(self.gap, sample, rate, &self.c);
+        if start.is_over() {
+            self.start = None;
+        }
+        self.events = Events::new(first);
+        None
+    }
+
+    /// The states.
+    #[must_use]
+    pub fn now(&self) -> Gaussian {
+        self.events.now()
+    }
+
+    /// Constants in use.
+    #[must_use]
+    pub fn constants(&self) -> &Constants {
+        &self.c
+    }
+
+    /// The likeliest hypothesis.
+    #[must_use]
+    pub fn best(&self) -> &Hypothesis {
+        self.events.best()
+    }
+
+    /// How far ahead the server is, s, if its time has moved more likely than not.
+    #[must_use]
+    pub fn ahead(&self) -> Option<f64> {
+        self.events.ahead()
+    }
+
+    /// Time since the beginning, s.
+    #[must_use]
+    pub fn age(&self) -> f64 {
+        self.age
+    }
+
+    /// Whether the first exchanges are over.
+    #[must_use]
+    pub fn started(&self) -> bool {
+        self.start.is_none()
+    }
+
+    /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.
+    pub fn refute(&mut self, by: f64, slack: f64) {
+        self.each(|law| {
+            law.shift(&OFFSETS, -by);
+            law.inflate(&OFFSETS, by * by);
+            law.inflate(&gaussian::unit(RATE), slack * slack);
+        });
+    }
+
+    /// The offset is `by` less, and the path shared otherwise.
+    pub fn turn(&mut self, by: f64) {
+        self.each(|law| {
+            law.shift(&OFFSETS, -by);
+            law.shift(&APART, by);
+        });
+    }
+
+    /// The server, which is `by` ahead, is believed.
+    pub fn go_ahead(&mut self, by: f64) {
+        self.events.settle();
+        self.each(|law| {
+            law.shift(&OFFSETS, by);
+            law.shift(&APART, -by);
+        });
+    }
+
+    /// The rate is proven to lie in `low..=high`.
+    pub fn confine(&mut self, low: f64, high: f64) {
+        self.each(|law| {
+            let rate = law.x[RATE].max(low).min(high);
+            let by = law.x[RATE] - rate;
+            if by != 0.0 {
+                law.x[RATE] = rate;
+                law.p[RATE][RATE] += by * by;
+            }
+            let most = (high - low) * (high - low);
+            if law.p[RATE][RATE] > most {
+                law.scale(RATE, libm::sqrt(most / law.p[RATE][RATE]));
+            }
+        });
+    }
+
+    /// The path is another one from the exchange to come on. θ is `theta` by its standard, or none
+    /// if it stays what it was.
+    pub fn begin_path(&mut self, sample: Sample, theta: Option<Known>) {
+        self.events.settle();
+        let was = self.events.now();
+        let rtt = (sample.above[0] + sample.above[1] + was.x[RATE] * sample.duration).max(0.0);
+        let noise = self.noise[0] + self.noise[1];
+        let floor = |late: f64| Known { mean: late, deviation: late.abs() / 4.0 + noise };
+        let floors = match theta {
+            Some(_) => [floor(rtt / 2.0); 2],
+            None => [
+                floor(sample.above[0] + was.x[RATE] * sample.duration - was.x[OFFSET]),
+                floor(sample.above[1] + was.x[OFFSET]),
+            ],
+        };
+        let mut law = was;
+        if let Some(theta) = theta {
+            law.shift(&OFFSETS, theta.mean - was.x[OFFSET]);
+            law.inflate(&OFFSETS, theta.deviation * theta.deviation);
+        }
+        for (i, floor) in FLOORS.into_iter().zip(floors) {
+            law.replace(i, floor.mean, if theta.is_some() { 0.0 } else { floor.deviation });
+        }
+        if theta.is_some() {
+            law.inflate(&ALIKE, floors[0].deviation * floors[0].deviation);
+        }
+        let start = Start::new(law, self.noise, rtt);
+        self.events = Events::new(Hypothesis::new(law, start.laws(was.x[RATE]), &self.c));
+        self.start = Some(start);
+    }
+
+    fn each(&mut self, f: impl FnMut(&mut Gaussian) + Copy) {
+        self.events.each(f);
+    }
+}
