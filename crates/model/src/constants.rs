@@ -60,8 +60,9 @@ constants! {
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
     mix: 0.5, "1", "Share of a mode that is its own below which it takes over from the others.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
-    tide_alike: 1.0, "typical delays/√s", "A slow queue in both directions.";
-    tide_each: 1.0, "typical delays/√s", "A slow queue in one direction.";
+    tide_alike: 8.0, "typical delays/√s", "A slow queue in both directions.";
+    tide_each: 0.0, "typical delays/√s", "A slow queue in one direction.";
+    tide_slow: 1.0, "typical delays/√s", "The same, more slowly.";
     tide_alike_prior: -5.0, "ln odds", "Slow queues are rarer than none.";
     tide_each_prior: -7.0, "ln odds", "Slow queues are rarer than none.";
     tide_rate: 1.6e-9, "1/√s", "Random walk of the rate while queues grow.";
@@ -73,6 +74,7 @@ constants! {
     late: 8.0, "typical delays", "The same above the floor.";
     path: -12.0, "ln", "Probability that the path changed since the exchange before.";
     server: -10.0, "ln", "Probability that the server's time moved.";
+    server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
     oscillator: -14.0, "ln", "Probability that the oscillator changed.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";
     told: 5.0, "ln odds", "Hypotheses that differ by less have not been told apart.";

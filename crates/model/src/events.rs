@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use crate::Sample;
 use crate::constants::Constants;
-use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSETS, RATE, unit};
+use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSETS, RATE, SERVER, unit};
 use crate::hypothesis::{Event, Hypothesis, WINDOW, sums};
 
 /// Hypotheses kept at most.
@@ -53,6 +53,7 @@ impl Events {
     pub fn settle(&mut self) {
         self.all.truncate(1);
         self.all[0].event = Event::None;
+        self.all[0].log = 0.0;
     }
 
     pub fn now(&self) -> Gaussian {
@@ -68,11 +69,9 @@ impl Events {
     pub fn ahead(&self) -> Option<f64> {
         let (mut share, mut sum) = (0.0, 0.0);
         for h in self.all.iter().filter(|h| h.event == Event::Server) {
-            let law = h.filter.now();
-            let by = [0, 1].map(|d| law.x[FLOORS[d]] - h.before[d]);
             let w = libm::exp(h.log);
             share += w;
-            sum += w * (by[0] - by[1]) / 2.0;
+            sum += w * h.filter.now().x[SERVER];
         }
         (share > 0.5).then(|| sum / share)
     }
@@ -126,7 +125,7 @@ impl Events {
             early[d] = by[d] < -c.early * deviation;
             latest[d] = by[d] - c.early * deviation;
         }
-        let rtt = law.project(&[0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+        let rtt = law.project(&ALIKE);
         let trip = sample.above[0] + sample.above[1] + law.x[RATE] * sample.duration - rtt.mean;
         let short = trip < -c.early * libm::sqrt(rtt.variance + h.laws[0].noise + h.laws[1].noise);
         let begins = |event: Event, cost: f64, change: &dyn Fn(&mut Gaussian)| {
@@ -135,7 +134,7 @@ impl Events {
             child.age = 0;
             child.late = [[0.0; 2]; WINDOW];
             // What a server that has moved does besides leaves it where it should not be.
-            if h.event != Event::Server || event == Event::Oscillator {
+            if h.event != Event::Server || matches!(event, Event::Oscillator | Event::None) {
                 child.event = event;
                 child.before = FLOORS.map(|i| law.x[i]);
             }
@@ -160,7 +159,8 @@ impl Events {
         if any_early && !short {
             let most = square(by[0].min(by[1]));
             if server {
-                new.push(begins(Event::Server, c.server, &|law| law.inflate(&APART, most)));
+                let cost = if h.event == Event::Server { c.server_again } else { c.server };
+                new.push(begins(Event::Server, cost, &|law| law.inflate(&unit(SERVER), most)));
             }
             let dt = h.filter.gap.max(1.0);
             new.push(begins(Event::Oscillator, c.oscillator, &|law| {
@@ -169,14 +169,7 @@ impl Events {
             }));
         }
         if any_early && h.event == Event::Server {
-            let before = h.before;
-            let mut child = begins(Event::None, c.undone, &|law| {
-                for d in 0..2 {
-                    let deviation = libm::sqrt(law.p[FLOORS[d]][FLOORS[d]]).min(idle);
-                    law.replace(FLOORS[d], before[d], deviation / 4.0);
-                }
-            });
-            child.event = Event::None;
+            let child = begins(Event::None, c.undone, &|law| law.replace(SERVER, 0.0, 0.0));
             new.push(child);
         }
         let least = [0, 1].map(|d| h.late.iter().map(|l| l[d]).fold(latest[d], f64::min));

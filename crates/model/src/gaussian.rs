@@ -3,7 +3,7 @@
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
 /// Number of states.
-pub const STATES: usize = 6;
+pub const STATES: usize = 7;
 /// Offset θ: true time − the counter at its nominal period, s.
 pub const OFFSET: usize = 0;
 /// Rate of θ, s/s.
@@ -12,6 +12,9 @@ pub const RATE: usize = 1;
 pub const FLOORS: [usize; 2] = [2, 3];
 /// θ as it was at two earlier instants, s: smoothed by all that came since.
 pub const LAGS: [usize; 2] = [4, 5];
+
+/// Server's time − true time, s: nothing, unless it has moved.
+pub const SERVER: usize = 6;
 
 /// Random walk of the phase, s/√s: reading the counter, and white noise of the oscillator.
 const PHASE_WALK: f64 = 2e-9;
@@ -30,11 +33,11 @@ pub const fn unit(i: usize) -> Vector {
 }
 
 /// Offset at all instants: a correction of what was always wrong.
-pub const OFFSETS: Vector = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0];
+pub const OFFSETS: Vector = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0];
 /// Both floors by the same amount: a longer path.
-pub const ALIKE: Vector = [0.0, 0.0, 1.0, 1.0, 0.0, 0.0];
-/// Floors by opposite amounts: the server's time ahead of true time.
-pub const APART: Vector = [0.0, 0.0, 1.0, -1.0, 0.0, 0.0];
+pub const ALIKE: Vector = [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
+/// Floors by opposite amounts: what no measurement tells from the offset.
+pub const APART: Vector = [0.0, 0.0, 1.0, -1.0, 0.0, 0.0, 0.0];
 
 /// Mean and covariance of the states.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +128,26 @@ impl Gaussian {
         self.shift(&gain, by);
         self.inflate(&gain, variance - known.variance);
         for i in 0..STATES {
+            self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
+        }
+    }
+
+    /// The same, but neither offset nor rate learn from it (Schmidt's consider states).
+    pub fn absorb_floors(&mut self, known: &Projection, by: f64, variance: f64) {
+        if known.variance <= 0.0 {
+            return;
+        }
+        let gain = known.covariance.map(|c| c / known.variance);
+        let mut own = [0.0; STATES];
+        for i in [FLOORS[0], FLOORS[1], SERVER] {
+            own[i] = gain[i];
+        }
+        self.shift(&own, by);
+        let less = known.variance - variance;
+        for i in 0..STATES {
+            for j in 0..STATES {
+                self.p[i][j] -= less * (own[i] * gain[j] + gain[i] * own[j] - own[i] * own[j]);
+            }
             self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
         }
     }

@@ -49,7 +49,7 @@ pub const WINDOW: usize = 4;
 /// Linear combinations of states that an exchange of some duration (s) measures from above.
 #[must_use]
 pub fn sums(duration: f64) -> [Vector; 2] {
-    [[1.0, -duration, 1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
+    [[1.0, -duration, 1.0, 0.0, 0.0, 0.0, 1.0], [-1.0, 0.0, 0.0, 1.0, 0.0, 0.0, -1.0]]
 }
 
 impl Hypothesis {
@@ -87,7 +87,12 @@ impl Hypothesis {
                 let above = sample.above[d] - known.mean;
                 let reading = law.read(&predicted, above, known.variance, (blurred, c.blur));
                 kind += w * reading.blurred;
-                state.absorb(&known, reading.shift, reading.variance);
+                if self.event == Event::Server {
+                    // What such a server says of the time is nothing to learn from.
+                    state.absorb_floors(&known, reading.shift, reading.variance);
+                } else {
+                    state.absorb(&known, reading.shift, reading.variance);
+                }
                 *log += reading.log_density;
                 noise += w * reading.noise;
                 for (all, one) in weights.iter_mut().zip(reading.weights) {

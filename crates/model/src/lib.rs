@@ -17,7 +17,7 @@ mod tail;
 
 use crate::constants::Constants;
 use crate::events::Events;
-use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, OFFSETS, RATE};
+use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, OFFSETS, RATE, SERVER};
 use crate::hypothesis::Hypothesis;
 use crate::start::Start;
 
@@ -56,9 +56,9 @@ impl Model {
     /// s.
     #[must_use]
     pub fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2], c: Constants) -> Model {
-        let x = [theta.mean, rate.mean, floor.mean, floor.mean, theta.mean, theta.mean];
+        let x = [theta.mean, rate.mean, floor.mean, floor.mean, theta.mean, theta.mean, 0.0];
         let mut law =
-            Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0, 0.0]);
+            Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
         let start = Start::new(law, noise, 2.0 * floor.mean);
         let first = Hypothesis::new(law, start.laws(rate.mean), &c);
@@ -146,7 +146,7 @@ impl Model {
         self.events.settle();
         self.each(|law| {
             law.shift(&OFFSETS, by);
-            law.shift(&APART, -by);
+            law.replace(SERVER, 0.0, 0.0);
         });
     }
 

@@ -6,7 +6,7 @@
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
 use crate::constants::Constants;
-use crate::gaussian::{Gaussian, LAGS, OFFSET, Vector, Walks};
+use crate::gaussian::{Gaussian, LAGS, OFFSET, STATES, Vector, Walks};
 
 /// Number of modes: random walks of the rate, and queues that grow slowly.
 pub const MODES: usize = RATES + 2;
@@ -48,7 +48,7 @@ fn walks(m: usize, idle: f64, c: &Constants) -> Walks {
     let square = |walk: f64| walk * walk;
     let (alike, each) = match m {
         RATES => (c.tide_alike, 0.0),
-        m if m > RATES => (0.0, c.tide_each),
+        m if m > RATES => (c.tide_slow, c.tide_each),
         _ => (c.floor_walk, 0.0),
     };
     Walks { rate: square(rate(m, c)), alike: square(alike * idle), each: square(each * idle) }
@@ -133,7 +133,7 @@ impl Oscillator {
         let Some((lag, age)) = oldest else {
             return (now.x[1], now.p[1][1] + self.walk(c) * 1000.0 / 3.0);
         };
-        let mut sum: Vector = [0.0; 6];
+        let mut sum: Vector = [0.0; STATES];
         (sum[OFFSET], sum[1], sum[lag]) = (1.0, ahead, -1.0);
         let apart = now.project(&sum);
         let baseline = (age + ahead).max(1.0);
