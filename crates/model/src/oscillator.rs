@@ -98,6 +98,12 @@ impl Oscillator {
         Gaussian::mixture(self.weights.iter().copied().zip(&self.modes))
     }
 
+    /// Probability that queues are growing or draining slowly.
+    #[must_use]
+    pub fn tide(&self) -> f64 {
+        self.weights[RATES..].iter().sum()
+    }
+
     /// Variance that the rate gains per second.
     #[must_use]
     pub fn walk(&self, c: &Constants) -> f64 {

@@ -100,6 +100,9 @@ impl Start {
             (self.gaps[self.count], self.samples[self.count]) = (gap, sample);
             self.count += 1;
         }
+        if let Some(slow) = self.slow_queue(c) {
+            return slow;
+        }
         let laws = self.laws(rate);
         let stretch = self.revisit(&laws, c);
         let mut at = 0.0;
@@ -126,6 +129,23 @@ impl Start {
             all.filter.each(|law| law.x[OFFSET] = self.before.x[OFFSET]);
         }
         all
+    }
+
+    /// What all of them say if both queues have been growing or draining slowly, if that is likely.
+    fn slow_queue(&self, c: &Constants) -> Option<Hypothesis> {
+        if self.count < FEW {
+            return None;
+        }
+        let weights = fitted(core::iter::empty(), self.rtt);
+        let laws = self.noise.map(|noise| Law::new(weights, 0, noise));
+        let mut all = Hypothesis::new(self.before, laws, c);
+        for k in 0..self.count {
+            if k > 0 {
+                all.predict(self.gaps[k], c);
+            }
+            let _ = all.update(&self.samples[k], c);
+        }
+        (all.filter.tide() > 0.5).then_some(all)
     }
 
     /// Works the sites of the first stretch out again; returns how many exchanges are in it.
