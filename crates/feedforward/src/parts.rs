@@ -38,7 +38,7 @@ impl Parts {
         shifts: true,
         start: true,
         revisit: true,
-        model: false,
+        model: true,
     };
 
     /// All but one, for each: what is left out, in words, and the rest.

@@ -58,6 +58,7 @@ constants! {
     blur_step: 2.0, "ln odds", "What one exchange may say of it.";
     // Oscillator.
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
+    restless_prior: -14.0, "ln odds", "Oscillators seldom change by 1 ppm within seconds.";
     mix: 0.5, "1", "Share of a mode that is its own below which it takes over from the others.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
     tide_alike: 8.0, "typical delays/√s", "A slow queue in both directions.";

@@ -33,7 +33,7 @@ pub struct Oscillator {
 fn prior(c: &Constants) -> [f64; MODES] {
     let odds = core::array::from_fn(|m| {
         let tide = [c.tide_alike_prior, c.tide_each_prior];
-        libm::exp(if m < RATES { PRIOR[m] } else { tide[m - RATES] })
+        libm::exp(if m == RATES - 1 { c.restless_prior } else if m < RATES { PRIOR[m] } else { tide[m - RATES] })
     });
     let sum: f64 = odds.iter().sum();
     odds.map(|o| o / sum)
