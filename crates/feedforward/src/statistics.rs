@@ -43,8 +43,7 @@ fn sample(seen: Seen) -> Sample {
 fn belief(model: &Model) -> Belief {
     let law = model.now();
     let filter = &model.best().filter;
-    let ahead = filter.gap / 2.0;
-    let (mean_rate, mean_rate_var) = filter.mean_rate(ahead, model.constants());
+    let (mean_rate, mean_rate_var, ahead) = model.mean_rate();
     Belief {
         theta: law.x[OFFSET],
         rate: law.x[RATE],

@@ -52,6 +52,7 @@ constants! {
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
     blur: 0.5, "law means", "Standard deviation of a blurred floor.";
+    noise_most: 0.15, "typical delays", "More noise than that is a floor that queues have blurred.";
     blur_prior: -2.0, "ln odds", "Floors are sharp on most paths.";
     blur_most: 8.0, "ln odds", "Bound of these odds.";
     blur_memory: 64.0, "exchanges", "Memory of these odds.";
@@ -68,7 +69,6 @@ constants! {
     tide_each_prior: -7.0, "ln odds", "Slow queues are rarer than none.";
     tide_rate: 1.6e-9, "1/√s", "Random walk of the rate while queues grow.";
     far: 8.0, "usual excess", "Round trips that say nothing of the oscillator.";
-    lag: 500.0, "s", "Time between two instants at which the offset is remembered.";
     // Events.
     sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
     early: 3.0, "standard deviations", "Innovation that makes events worth trying.";

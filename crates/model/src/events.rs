@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use crate::Sample;
 use crate::constants::Constants;
-use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSETS, RATE, SERVER, unit};
+use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
 use crate::hypothesis::{Event, Hypothesis, WINDOW, sums};
 
 /// Hypotheses kept at most.
@@ -27,14 +27,11 @@ pub struct Events {
     all: Vec<Hypothesis>,
     /// Exchanges since anything was proposed.
     quiet: u32,
-    /// Floors of the round trip by which a change of path was told last.
-    told: f64,
 }
 
 impl Events {
     pub fn new(first: Hypothesis) -> Events {
-        let told = floors(&first);
-        Events { all: alloc::vec![first], quiet: 0, told }
+        Events { all: alloc::vec![first], quiet: 0 }
     }
 
     pub fn best(&self) -> &Hypothesis {
@@ -91,19 +88,18 @@ impl Events {
         self.path_changed()
     }
 
+    /// The change of the round trip's floor, s, once it is certain that the path has changed.
     fn path_changed(&mut self) -> Option<f64> {
-        let best = &self.all[0];
-        if best.event != Event::Path || best.age < 3 {
+        let pending = |h: &&Hypothesis| h.event == Event::Path;
+        let share: f64 = self.all.iter().filter(pending).map(|h| libm::exp(h.log)).sum();
+        let best = self.all.first().filter(pending)?;
+        if share < 0.99 || best.age < 3 {
             return None;
         }
-        let sure = libm::exp(best.log) > 0.99;
-        let sum = floors(best);
-        if !sure {
-            return None;
+        let by = floors(best) - (best.before[0] + best.before[1]);
+        for h in self.all.iter_mut().filter(|h| h.event == Event::Path) {
+            h.event = Event::None;
         }
-        let by = sum - (best.before[0] + best.before[1]);
-        self.all[0].event = Event::None;
-        self.told = sum;
         Some(by)
     }
 
@@ -158,14 +154,14 @@ impl Events {
         }
         if any_early && !short {
             let most = square(by[0].min(by[1]));
-            if server {
+            if server && h.blurred < 0.0 && h.filter.tide() < 0.5 {
                 let cost = if h.event == Event::Server { c.server_again } else { c.server };
                 new.push(begins(Event::Server, cost, &|law| law.inflate(&unit(SERVER), most)));
             }
             let dt = h.filter.gap.max(1.0);
             new.push(begins(Event::Oscillator, c.oscillator, &|law| {
                 law.inflate(&unit(RATE), square(strays));
-                law.inflate(&OFFSETS, square(strays * dt) / 3.0);
+                law.inflate(&unit(OFFSET), square(strays * dt) / 3.0);
             }));
         }
         if any_early && h.event == Event::Server {
@@ -194,7 +190,8 @@ impl Events {
         self.all.sort_by(|a, b| b.log.total_cmp(&a.log));
         let top = self.all[0].log;
         self.all.truncate(if f64::from(self.quiet) >= c.patience { 1 } else { MOST });
-        self.all.retain(|h| h.log >= top - c.sure);
+        let mut first = true;
+        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
         if self.all[0].log < top + c.told && self.all.len() > 1 {
             // What has not been told apart by now never will be: nothing has happened.
             let old = |h: &Hypothesis| h.event != Event::None && f64::from(h.age) >= c.patience;

@@ -3,18 +3,16 @@
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
 /// Number of states.
-pub const STATES: usize = 7;
+pub const STATES: usize = 5;
 /// Offset θ: true time − the counter at its nominal period, s.
 pub const OFFSET: usize = 0;
 /// Rate of θ, s/s.
 pub const RATE: usize = 1;
 /// Floors under the delays of requests and of replies, s.
 pub const FLOORS: [usize; 2] = [2, 3];
-/// θ as it was at two earlier instants, s: smoothed by all that came since.
-pub const LAGS: [usize; 2] = [4, 5];
 
 /// Server's time − true time, s: nothing, unless it has moved.
-pub const SERVER: usize = 6;
+pub const SERVER: usize = 4;
 
 /// Random walk of the phase, s/√s: reading the counter, and white noise of the oscillator.
 const PHASE_WALK: f64 = 2e-9;
@@ -32,12 +30,10 @@ pub const fn unit(i: usize) -> Vector {
     v
 }
 
-/// Offset at all instants: a correction of what was always wrong.
-pub const OFFSETS: Vector = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0];
 /// Both floors by the same amount: a longer path.
-pub const ALIKE: Vector = [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
+pub const ALIKE: Vector = [0.0, 0.0, 1.0, 1.0, 0.0];
 /// Floors by opposite amounts: what no measurement tells from the offset.
-pub const APART: Vector = [0.0, 0.0, 1.0, -1.0, 0.0, 0.0, 0.0];
+pub const APART: Vector = [0.0, 0.0, 1.0, -1.0, 0.0];
 
 /// Mean and covariance of the states.
 #[derive(Clone, Copy, Debug)]
@@ -97,17 +93,6 @@ impl Gaussian {
         self.inflate(&ALIKE, walks.alike * dt);
         for floor in FLOORS {
             self.p[floor][floor] += walks.each * dt;
-        }
-    }
-
-    /// Remembers θ of now as the lag `i`.
-    pub fn remember(&mut self, i: usize) {
-        self.x[i] = self.x[OFFSET];
-        for j in 0..STATES {
-            self.p[i][j] = self.p[OFFSET][j];
-        }
-        for row in &mut self.p {
-            row[i] = row[OFFSET];
         }
     }
 

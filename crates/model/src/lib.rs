@@ -8,6 +8,7 @@ extern crate alloc;
 
 pub mod constants;
 pub mod delay;
+pub mod difference;
 pub mod events;
 pub mod gaussian;
 pub mod hypothesis;
@@ -16,8 +17,9 @@ pub mod start;
 mod tail;
 
 use crate::constants::Constants;
+use crate::difference::Past;
 use crate::events::Events;
-use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, OFFSETS, RATE, SERVER};
+use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
 use crate::hypothesis::Hypothesis;
 use crate::start::Start;
 
@@ -44,6 +46,7 @@ pub struct Known {
 pub struct Model {
     start: Option<Start>,
     events: Events,
+    past: Past,
     noise: [f64; 2],
     gap: f64,
     /// Time since the beginning, s.
@@ -56,19 +59,21 @@ impl Model {
     /// s.
     #[must_use]
     pub fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2], c: Constants) -> Model {
-        let x = [theta.mean, rate.mean, floor.mean, floor.mean, theta.mean, theta.mean, 0.0];
+        let x = [theta.mean, rate.mean, floor.mean, floor.mean, 0.0];
         let mut law =
-            Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0, 0.0, 0.0]);
+            Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
         let start = Start::new(law, noise, 2.0 * floor.mean);
         let first = Hypothesis::new(law, start.laws(rate.mean), &c);
-        Model { start: Some(start), events: Events::new(first), noise, gap: 0.0, age: 0.0, c }
+        let past = Past::default();
+        Model { start: Some(start), events: Events::new(first), past, noise, gap: 0.0, age: 0.0, c }
     }
 
     /// Moves on by `dt` seconds.
     pub fn predict(&mut self, dt: f64) {
         self.gap = dt;
         self.age += dt;
+        self.past.predict(&self.events.now(), dt);
         self.events.predict(dt, &self.c);
     }
 
@@ -77,7 +82,10 @@ impl Model {
     /// changed.
     pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<f64> {
         let Some(start) = &mut self.start else {
-            return self.events.take(&sample, strays, server, &self.c);
+            let before = self.events.now();
+            let changed = self.events.take(&sample, strays, server, &self.c);
+            self.past.learn(&before, &self.events.now());
+            return changed;
         };
         let rate = self.events.now().x[RATE];
         let first = start.take(self.gap, sample, rate, &self.c);
@@ -85,6 +93,7 @@ impl Model {
             self.start = None;
         }
         self.events = Events::new(first);
+        self.past = Past::default();
         None
     }
 
@@ -98,6 +107,16 @@ impl Model {
     #[must_use]
     pub fn constants(&self) -> &Constants {
         &self.c
+    }
+
+    /// Mean rate of the last 1000 s, for an interval that ends halfway to the next exchange, its
+    /// variance, and that halfway, s.
+    #[must_use]
+    pub fn mean_rate(&self) -> (f64, f64, f64) {
+        let ahead = self.gap / 2.0;
+        let walk = self.best().filter.walk(&self.c);
+        let (rate, variance) = self.past.mean_rate(&self.events.now(), walk, ahead);
+        (rate, variance, ahead)
     }
 
     /// The likeliest hypothesis.
@@ -126,17 +145,19 @@ impl Model {
 
     /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.
     pub fn refute(&mut self, by: f64, slack: f64) {
+        self.past.shift(-by, by * by);
         self.each(|law| {
-            law.shift(&OFFSETS, -by);
-            law.inflate(&OFFSETS, by * by);
-            law.inflate(&gaussian::unit(RATE), slack * slack);
+            law.shift(&unit(OFFSET), -by);
+            law.inflate(&unit(OFFSET), by * by);
+            law.inflate(&unit(RATE), slack * slack);
         });
     }
 
     /// The offset is `by` less, and the path shared otherwise.
     pub fn turn(&mut self, by: f64) {
+        self.past.shift(-by, 0.0);
         self.each(|law| {
-            law.shift(&OFFSETS, -by);
+            law.shift(&unit(OFFSET), -by);
             law.shift(&APART, by);
         });
     }
@@ -144,8 +165,9 @@ impl Model {
     /// The server, which is `by` ahead, is believed.
     pub fn go_ahead(&mut self, by: f64) {
         self.events.settle();
+        self.past.shift(by, 0.0);
         self.each(|law| {
-            law.shift(&OFFSETS, by);
+            law.shift(&unit(OFFSET), by);
             law.replace(SERVER, 0.0, 0.0);
         });
     }
@@ -183,8 +205,8 @@ impl Model {
         };
         let mut law = was;
         if let Some(theta) = theta {
-            law.shift(&OFFSETS, theta.mean - was.x[OFFSET]);
-            law.inflate(&OFFSETS, theta.deviation * theta.deviation);
+            law.shift(&unit(OFFSET), theta.mean - was.x[OFFSET]);
+            law.inflate(&unit(OFFSET), theta.deviation * theta.deviation);
         }
         for (i, floor) in FLOORS.into_iter().zip(floors) {
             law.replace(i, floor.mean, if theta.is_some() { 0.0 } else { floor.deviation });

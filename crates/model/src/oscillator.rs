@@ -6,7 +6,7 @@
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
 use crate::constants::Constants;
-use crate::gaussian::{Gaussian, LAGS, OFFSET, STATES, Vector, Walks};
+use crate::gaussian::{Gaussian, Walks};
 
 /// Number of modes: random walks of the rate, and queues that grow slowly.
 pub const MODES: usize = RATES + 2;
@@ -24,8 +24,6 @@ pub struct Oscillator {
     pub modes: [Gaussian; MODES],
     /// Probability of each mode.
     pub weights: [f64; MODES],
-    /// Ages of the lags, s, and whether they were ever set.
-    pub lags: [Option<f64>; 2],
     /// Time between the newest two exchanges, s.
     pub gap: f64,
 }
@@ -58,7 +56,7 @@ impl Oscillator {
     /// All modes begin with the same law.
     #[must_use]
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
-        Oscillator { modes: [law; MODES], weights: prior(c), lags: [None; 2], gap: 0.0 }
+        Oscillator { modes: [law; MODES], weights: prior(c), gap: 0.0 }
     }
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
@@ -73,23 +71,10 @@ impl Oscillator {
                 self.modes[m] = self.modes[m].mixed(own, &all);
             }
         }
-        self.remember(c.lag);
         for (m, law) in self.modes.iter_mut().enumerate() {
             law.predict(dt, &walks(m, idle, c));
         }
-        self.lags = self.lags.map(|age| age.map(|age| age + dt));
         self.gap = dt;
-    }
-
-    fn remember(&mut self, every: f64) {
-        let age = |lag: Option<f64>| lag.unwrap_or(f64::INFINITY);
-        let [first, second] = self.lags.map(age);
-        if first.min(second) < every {
-            return;
-        }
-        let older = usize::from(second > first);
-        self.modes.iter_mut().for_each(|law| law.remember(LAGS[older]));
-        self.lags[older] = Some(0.0);
     }
 
     /// The states, all modes together.
@@ -126,24 +111,5 @@ impl Oscillator {
         }
         self.weights = self.weights.map(|w| w / sum);
         top + libm::log(sum)
-    }
-
-    /// Mean rate since the older lag, `ahead` seconds from now, and its variance.
-    #[must_use]
-    pub fn mean_rate(&self, ahead: f64, c: &Constants) -> (f64, f64) {
-        let now = self.now();
-        let oldest = (0..2)
-            .filter_map(|i| Some((LAGS[i], self.lags[i]?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .filter(|(_, age)| *age > 0.0);
-        let Some((lag, age)) = oldest else {
-            return (now.x[1], now.p[1][1] + self.walk(c) * 1000.0 / 3.0);
-        };
-        let mut sum: Vector = [0.0; STATES];
-        (sum[OFFSET], sum[1], sum[lag]) = (1.0, ahead, -1.0);
-        let apart = now.project(&sum);
-        let baseline = (age + ahead).max(1.0);
-        let short = self.walk(c) * (1000.0 - baseline).max(0.0) / 3.0;
-        (apart.mean / baseline, apart.variance / (baseline * baseline) + short)
     }
 }

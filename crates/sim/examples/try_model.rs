@@ -18,11 +18,14 @@ fn main() {
         patterns.iter().filter(|p| *p != "not").cloned().collect(),
     );
     let all: Vec<Scenario> = catalogue().into_iter().filter(|s| patterns.is_empty() || patterns.iter().any(|p| match p.strip_prefix('=') { Some(p) => s.name == p, None => s.name.contains(p.as_str()) }) != invert).collect();
+    let mut all = all;
+    if let Ok(files) = std::env::var("FILES") { all = files.split(' ').map(|f| Scenario::from_toml(&std::fs::read_to_string(f).unwrap()).unwrap()).collect(); }
     let hours: Option<f64> = std::env::var("HOURS").ok().and_then(|h| h.parse().ok());
-    let jobs: Vec<(usize, u64)> = (0..all.len()).flat_map(|i| (1..=seeds).map(move |s| (i, s))).collect();
+    let first: u64 = std::env::var("FIRST").ok().and_then(|f| f.parse().ok()).unwrap_or(1);
+    let jobs: Vec<(usize, u64)> = (0..all.len()).flat_map(|i| (first..first + seeds).map(move |s| (i, s))).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let rows: Mutex<Vec<Row>> = Mutex::new(Vec::new());
-    let both = [Parts::ALL, Parts { model: true, ..Parts::ALL }];
+    let both = [Parts { model: false, ..Parts::ALL }, Parts::ALL];
     std::thread::scope(|scope| {
         for _ in 0..std::env::var("JOBS").ok().and_then(|j| j.parse().ok()).unwrap_or(4) {
             scope.spawn(|| loop {
