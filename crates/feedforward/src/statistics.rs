@@ -51,7 +51,7 @@ fn belief(model: &Model) -> Belief {
         theta_var: law.p[OFFSET][OFFSET],
         covariance: law.p[OFFSET][RATE],
         rate_var: law.p[RATE][RATE],
-        walk: filter.walk(model.constants()),
+        walk: filter.walk(),
         mean_rate,
         mean_rate_var,
         ahead,
@@ -102,7 +102,7 @@ impl Statistics {
                 if std::env::var_os("DEBUG_MODEL").is_some() {
                     let b = model.best();
                     if std::env::var_os("DEBUG_ALL").is_some() || b.event != truechimer_model::hypothesis::Event::None || shift.is_some() {
-                        eprintln!("{:.0} {:?} age {} log {:.2} before {:.2} {:.2} floors {:.2} {:.2} theta {:.2} ± {:.2} late {:.2} {:.2} blurred {:.1} told {:?}", model.age(), b.event, b.age, b.log, b.before[0]*1e6, b.before[1]*1e6, now.floors[0]*1e6, now.floors[1]*1e6, now.theta*1e6, now.theta_var.sqrt()*1e6, seen.late[0]*1e6, seen.late[1]*1e6, b.blurred, shift.map(|s| s*1e6));
+                        eprintln!("{:.0} {:?} age {} log {:.2} before {:.2} {:.2} floors {:.2} {:.2} theta {:.2} ± {:.2} late {:.2} {:.2} blurred {:.1} told {:?}", model.age(), b.event, b.age, b.log, b.before[0]*1e6, b.before[1]*1e6, now.floors[0]*1e6, now.floors[1]*1e6, now.theta*1e6, now.theta_var.sqrt()*1e6, seen.late[0]*1e6, seen.late[1]*1e6, b.filter.blurred(), shift.map(|s| s*1e6));
                     }
                 }
                 shift

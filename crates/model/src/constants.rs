@@ -53,22 +53,16 @@ constants! {
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
     blur: 0.5, "law means", "Standard deviation of a blurred floor.";
     noise_most: 0.15, "typical delays", "More noise than that is a floor that queues have blurred.";
-    blur_prior: -2.0, "ln odds", "Floors are sharp on most paths.";
-    blur_most: 8.0, "ln odds", "Bound of these odds.";
-    blur_memory: 64.0, "exchanges", "Memory of these odds.";
-    blur_step: 2.0, "ln odds", "What one exchange may say of it.";
     // Oscillator.
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
-    restless_prior: -14.0, "ln odds", "Oscillators seldom change by 1 ppm within seconds.";
+    tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
+    tide_fast: 8.0, "typical delays/√s", "The same, faster.";
+    tide_prior: 0.0, "ln odds", "Slow queues beside none, on top of the table's.";
+    blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
+    kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
+    slow_start: 0.5, "1", "Probability of slow queues from which on the start is theirs.";
     mix: 0.5, "1", "Share of a mode that is its own below which it takes over from the others.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
-    tide_alike: 8.0, "typical delays/√s", "A slow queue in both directions.";
-    tide_each: 0.0, "typical delays/√s", "A slow queue in one direction.";
-    tide_slow: 1.0, "typical delays/√s", "The same, more slowly.";
-    tide_alike_prior: -5.0, "ln odds", "Slow queues are rarer than none.";
-    tide_each_prior: -7.0, "ln odds", "Slow queues are rarer than none.";
-    tide_rate: 1.6e-9, "1/√s", "Random walk of the rate while queues grow.";
-    far: 8.0, "usual excess", "Round trips that say nothing of the oscillator.";
     // Events.
     sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
     early: 3.0, "standard deviations", "Innovation that makes events worth trying.";

@@ -24,8 +24,6 @@ const SCALE: [f64; SCALES] = {
 };
 /// ln 4.
 const LN_STEP: f64 = 1.386_294_361_119_890_6;
-/// Probability of a kind of floor below which it is not looked at.
-const NO_KIND: f64 = 1e-3;
 /// Weight below which a component is not looked at.
 const NEGLIGIBLE: f64 = 1e-6;
 /// Least variance of a stamp, s².
@@ -60,8 +58,6 @@ pub struct Reading {
     pub noise: f64,
     /// Posterior probability of each component.
     pub weights: Weights,
-    /// Logarithm of how much likelier a blurred floor makes it than a sharp one.
-    pub blurred: f64,
 }
 
 impl Law {
@@ -99,30 +95,17 @@ impl Law {
     }
 
     /// What a measurement `above` the mean of y says of it; y has this `variance`, and the floor
-    /// is blurred with this probability, by this share of each law's mean.
+    /// is blurred by this standard deviation, s.
     #[must_use]
-    pub fn read(&self, weights: &Weights, above: f64, variance: f64, blurred: (f64, f64)) -> Reading {
-        let (blurred, blur) = blurred;
-        let kinds = [(1.0 - blurred, 0.0), (blurred, blur * blur)].map(|(share, blur)| {
-            (share, (share >= NO_KIND).then(|| self.kind(weights, above, variance, blur)))
-        });
-        match kinds {
-            [(_, Some(sharp)), (_, None)] => sharp,
-            [(_, None), (_, Some(soft))] => soft,
-            [(p, Some(sharp)), (q, Some(soft))] => mixed(p, sharp, q, soft),
-            _ => self.kind(weights, above, variance, 0.0),
-        }
-    }
-
-    /// The same for one kind of floor, blurred by the square of a share of each law's mean.
-    fn kind(&self, weights: &Weights, above: f64, variance: f64, blur: f64) -> Reading {
+    pub fn read(&self, weights: &Weights, above: f64, variance: f64, blur: f64) -> Reading {
+        let blur = blur * blur;
         let mut logs = [f64::NEG_INFINITY; SCALES];
         let mut parts = [(0.0, 0.0, 0.0); SCALES];
         for k in 0..SCALES {
             if weights[k] < NEGLIGIBLE {
                 continue;
             }
-            let total = variance + self.noise + blur * SCALE[k] * SCALE[k];
+            let total = variance + self.noise + blur;
             let deviation = libm::sqrt(total);
             let cut = Cut::new(above / deviation, deviation, SCALE[k]);
             let by = above - deviation * cut.excess;
@@ -146,7 +129,7 @@ impl Law {
         }
         let left = (square - shift * shift).max(1e-9 * variance);
         let log_density = top + libm::log(sum);
-        Reading { log_density, shift, variance: left, noise, weights, blurred: 0.0 }
+        Reading { log_density, shift, variance: left, noise, weights }
     }
 
     /// Learns from a packet which component it followed, and the square of its noise, s².
@@ -189,20 +172,4 @@ pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64) -> Weights {
         weights = counts.map(|count| count / (n + 1.0));
     }
     weights
-}
-
-/// Two readings, of these probabilities beforehand.
-fn mixed(p: f64, a: Reading, q: f64, b: Reading) -> Reading {
-    let top = a.log_density.max(b.log_density);
-    let (u, v) = (p * libm::exp(a.log_density - top), q * libm::exp(b.log_density - top));
-    let (u, v, sum) = (u / (u + v), v / (u + v), u + v);
-    let apart = a.shift - b.shift;
-    Reading {
-        log_density: top + libm::log(sum),
-        shift: u * a.shift + v * b.shift,
-        variance: u * a.variance + v * b.variance + u * v * apart * apart,
-        noise: u * a.noise + v * b.noise,
-        weights: core::array::from_fn(|k| u * a.weights[k] + v * b.weights[k]),
-        blurred: b.log_density - a.log_density,
-    }
 }

@@ -154,7 +154,7 @@ impl Events {
         }
         if any_early && !short {
             let most = square(by[0].min(by[1]));
-            if server && h.blurred < 0.0 && h.filter.tide() < 0.5 {
+            if server && h.filter.blurred() < 0.5 && h.filter.tide() < 0.5 {
                 let cost = if h.event == Event::Server { c.server_again } else { c.server };
                 new.push(begins(Event::Server, cost, &|law| law.inflate(&unit(SERVER), most)));
             }

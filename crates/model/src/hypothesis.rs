@@ -29,8 +29,6 @@ pub struct Hypothesis {
     pub filter: Oscillator,
     /// Delays of requests and replies.
     pub laws: [Law; 2],
-    /// Logarithm of the odds that floors are blurred.
-    pub blurred: f64,
     /// Logarithm of how likely it is.
     pub log: f64,
     /// Its newest event, and exchanges since.
@@ -58,7 +56,7 @@ impl Hypothesis {
     pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
         let before = FLOORS.map(|i| law.x[i]);
         let filter = Oscillator::new(law, c);
-        Hypothesis { filter, laws, blurred: c.blur_prior, log: 0.0, event: Event::None, age: 0, before, late: [[0.0; 2]; WINDOW] }
+        Hypothesis { filter, laws, log: 0.0, event: Event::None, age: 0, before, late: [[0.0; 2]; WINDOW] }
     }
 
     /// Typical delay of the idle path, s.
@@ -75,18 +73,18 @@ impl Hypothesis {
     /// Takes in an exchange; returns the logarithm of how likely it was.
     pub fn update(&mut self, sample: &Sample, c: &Constants) -> f64 {
         let mut logs = [0.0; MODES];
-        let blurred = 1.0 / (1.0 + libm::exp(-self.blurred));
-        let mut kind = 0.0;
+        // The same for both: unlike floors are an offset that nothing shows.
+        let blur = c.blur * self.idle(c);
         for (d, sum) in sums(sample.duration).iter().enumerate() {
             let law = &self.laws[d];
             let predicted = law.predicted(c);
             let (mut weights, mut noise) = ([0.0; SCALES], 0.0);
             let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&mut logs);
-            for ((state, w), log) in modes {
+            for (m, ((state, w), log)) in modes.enumerate() {
                 let known = state.project(sum);
                 let above = sample.above[d] - known.mean;
-                let reading = law.read(&predicted, above, known.variance, (blurred, c.blur));
-                kind += w * reading.blurred;
+                let blur = if Oscillator::is_blurred(m) { blur } else { 0.0 };
+                let reading = law.read(&predicted, above, known.variance, blur);
                 if self.event == Event::Server {
                     // What such a server says of the time is nothing to learn from.
                     state.absorb_floors(&known, reading.shift, reading.variance);
@@ -101,8 +99,6 @@ impl Hypothesis {
             }
             self.laws[d].learn(&weights, noise, c);
         }
-        self.blurred += (c.blur_prior - self.blurred) / c.blur_memory + kind.clamp(-c.blur_step, c.blur_step);
-        self.blurred = self.blurred.clamp(-c.blur_most, c.blur_most);
         let evidence = self.filter.weigh(&logs);
         self.log += evidence;
         self.age = self.age.saturating_add(1);

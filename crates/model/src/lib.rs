@@ -114,7 +114,7 @@ impl Model {
     #[must_use]
     pub fn mean_rate(&self) -> (f64, f64, f64) {
         let ahead = self.gap / 2.0;
-        let walk = self.best().filter.walk(&self.c);
+        let walk = self.best().filter.walk();
         let (rate, variance) = self.past.mean_rate(&self.events.now(), walk, ahead);
         (rate, variance, ahead)
     }

@@ -8,14 +8,44 @@
 use crate::constants::Constants;
 use crate::gaussian::{Gaussian, Walks};
 
-/// Number of modes: random walks of the rate, and queues that grow slowly.
-pub const MODES: usize = RATES + 2;
-const RATES: usize = 7;
-/// Random walks of the rate, 1/√s, four times apart: from an oven to a fan that stops (4·10⁻⁷ is
-/// 1 ppm within seconds).
-const RATE: [f64; RATES] = [1e-10, 4e-10, 1.6e-9, 6.4e-9, 2.56e-8, 1.024e-7, 4.096e-7];
-/// Logarithms of how likely each is beforehand: most hosts have quartz in still air.
-const PRIOR: [f64; RATES] = [-1.0, 0.0, 0.0, 0.0, -1.0, -3.0, -9.0];
+/// Number of modes.
+pub const MODES: usize = 15;
+
+/// One idea of what walks, and of the floors.
+#[derive(Clone, Copy, Debug)]
+struct Mode {
+    /// Random walk of the rate, 1/√s, four times apart: from an oven to a fan that stops (4·10⁻⁷
+    /// is 1 ppm within seconds).
+    rate: f64,
+    /// Slow queues: none, slow, fast.
+    tide: usize,
+    /// Floors are blurred.
+    blurred: bool,
+    /// Logarithm of how likely it is beforehand, within its kind of floors.
+    prior: f64,
+}
+
+const fn mode(rate: f64, tide: usize, blurred: bool, prior: f64) -> Mode {
+    Mode { rate, tide, blurred, prior }
+}
+
+const MODE: [Mode; MODES] = [
+    mode(1e-10, 0, false, -1.0),
+    mode(4e-10, 0, false, 0.0),
+    mode(1.6e-9, 0, false, 0.0),
+    mode(6.4e-9, 0, false, 0.0),
+    mode(2.56e-8, 0, false, -1.0),
+    mode(1.024e-7, 0, false, -3.0),
+    mode(4.096e-7, 0, false, -14.0),
+    mode(1.6e-9, 1, false, -5.0),
+    mode(1.6e-9, 2, false, -7.0),
+    mode(4e-10, 0, true, 0.0),
+    mode(1.6e-9, 0, true, 0.0),
+    mode(6.4e-9, 0, true, 0.0),
+    mode(2.56e-8, 0, true, -1.0),
+    mode(1.6e-9, 1, true, -5.0),
+    mode(1.6e-9, 2, true, -7.0),
+];
 
 /// Filter bank of one hypothesis.
 #[derive(Clone, Copy, Debug)]
@@ -28,44 +58,41 @@ pub struct Oscillator {
     pub gap: f64,
 }
 
+/// Probability of each mode within its kind of floors.
 fn prior(c: &Constants) -> [f64; MODES] {
-    let odds = core::array::from_fn(|m| {
-        let tide = [c.tide_alike_prior, c.tide_each_prior];
-        libm::exp(if m == RATES - 1 { c.restless_prior } else if m < RATES { PRIOR[m] } else { tide[m - RATES] })
-    });
-    let sum: f64 = odds.iter().sum();
-    odds.map(|o| o / sum)
-}
-
-fn rate(m: usize, c: &Constants) -> f64 {
-    if m < RATES { RATE[m] } else { c.tide_rate }
+    let odds = MODE.map(|m| libm::exp(m.prior + if m.tide > 0 { c.tide_prior } else { 0.0 }));
+    let sum = |blurred| -> f64 {
+        MODE.iter().zip(odds).filter(|(m, _)| m.blurred == blurred).map(|(_, o)| o).sum()
+    };
+    let sums = [sum(false), sum(true)];
+    core::array::from_fn(|m| odds[m] / sums[usize::from(MODE[m].blurred)])
 }
 
 /// Random walks of a mode; `idle` is the typical delay, s.
 fn walks(m: usize, idle: f64, c: &Constants) -> Walks {
     let square = |walk: f64| walk * walk;
-    let (alike, each) = match m {
-        RATES => (c.tide_alike, 0.0),
-        m if m > RATES => (c.tide_slow, c.tide_each),
-        _ => (c.floor_walk, 0.0),
-    };
-    Walks { rate: square(rate(m, c)), alike: square(alike * idle), each: square(each * idle) }
+    let alike = [c.floor_walk, c.tide_slow, c.tide_fast][MODE[m].tide];
+    Walks { rate: square(MODE[m].rate), alike: square(alike * idle), each: 0.0 }
 }
 
 impl Oscillator {
     /// All modes begin with the same law.
     #[must_use]
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
-        Oscillator { modes: [law; MODES], weights: prior(c), gap: 0.0 }
+        let kinds = [1.0 - c.blurred, c.blurred];
+        let prior = prior(c);
+        let weight = |m: usize| prior[m] * kinds[usize::from(MODE[m].blurred)];
+        Oscillator { modes: [law; MODES], weights: core::array::from_fn(weight), gap: 0.0 }
     }
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
         let all = self.now();
-        let prior = prior(c);
+        let (prior, b) = (prior(c), self.blurred());
         for m in 0..MODES {
-            let kept = (1.0 - c.mode_change) * self.weights[m];
-            self.weights[m] = kept + c.mode_change * prior[m];
+            let (own, other) = if MODE[m].blurred { (b, 1.0 - b) } else { (1.0 - b, b) };
+            let kept = (1.0 - c.mode_change - c.kind_change) * self.weights[m];
+            self.weights[m] = kept + prior[m] * (c.mode_change * own + c.kind_change * other);
             let own = kept / self.weights[m];
             if own < c.mix {
                 self.modes[m] = self.modes[m].mixed(own, &all);
@@ -86,13 +113,29 @@ impl Oscillator {
     /// Probability that queues are growing or draining slowly.
     #[must_use]
     pub fn tide(&self) -> f64 {
-        self.weights[RATES..].iter().sum()
+        self.share(|mode| mode.tide > 0)
+    }
+
+    /// Probability that floors are blurred.
+    #[must_use]
+    pub fn blurred(&self) -> f64 {
+        self.share(|mode| mode.blurred)
+    }
+
+    /// Whether the floors of the mode `m` are blurred.
+    #[must_use]
+    pub fn is_blurred(m: usize) -> bool {
+        MODE[m].blurred
+    }
+
+    fn share(&self, which: impl Fn(&Mode) -> bool) -> f64 {
+        self.weights.iter().zip(&MODE).filter(|(_, mode)| which(mode)).map(|(w, _)| w).sum()
     }
 
     /// Variance that the rate gains per second.
     #[must_use]
-    pub fn walk(&self, c: &Constants) -> f64 {
-        self.weights.iter().enumerate().map(|(m, w)| w * rate(m, c) * rate(m, c)).sum()
+    pub fn walk(&self) -> f64 {
+        self.weights.iter().zip(MODE).map(|(w, mode)| w * mode.rate * mode.rate).sum()
     }
 
     /// Does the same to every mode.

@@ -133,7 +133,7 @@ impl Start {
 
     /// What all of them say if both queues have been growing or draining slowly, if that is likely.
     fn slow_queue(&self, c: &Constants) -> Option<Hypothesis> {
-        if self.count < FEW {
+        if f64::from(u8::from(self.count < FEW)) > 0.5 || c.slow_start < 0.5 {
             return None;
         }
         let weights = fitted(core::iter::empty(), self.rtt);
@@ -145,7 +145,7 @@ impl Start {
             }
             let _ = all.update(&self.samples[k], c);
         }
-        (all.filter.tide() > 0.5).then_some(all)
+        (all.filter.tide() > c.slow_start).then_some(all)
     }
 
     /// Works the sites of the first stretch out again; returns how many exchanges are in it.
@@ -187,7 +187,7 @@ impl Start {
                     let variance = known.variance / left;
                     let mean = (known.mean - old.information * known.variance) / left;
                     let above = self.samples[k].above[d] - mean;
-                    let reading = laws[d].read(&weights[d], above, variance, (0.0, 0.0));
+                    let reading = laws[d].read(&weights[d], above, variance, 0.0);
                     let after = reading.variance.min(variance).max(LEAST * variance);
                     let precision = 1.0 / after - 1.0 / variance;
                     let information = (mean + reading.shift) / after - mean / variance;
