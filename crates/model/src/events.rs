@@ -154,8 +154,11 @@ impl Events {
         }
         if any_early && !short {
             let most = square(by[0].min(by[1]));
-            if server && h.filter.blurred() < 0.5 && h.filter.tide() < 0.5 {
+            if server {
+                // Floors that are blurred, or that grow, are no witnesses.
+                let sharp = (1.0 - h.filter.blurred()) * (1.0 - h.filter.tide());
                 let cost = if h.event == Event::Server { c.server_again } else { c.server };
+                let cost = cost + c.witness * libm::log(sharp.max(1e-9));
                 new.push(begins(Event::Server, cost, &|law| law.inflate(&unit(SERVER), most)));
             }
             let dt = h.filter.gap.max(1.0);
