@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use crate::Sample;
 use crate::constants::Constants;
-use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
+use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
 use crate::hypothesis::{Event, Hypothesis, WINDOW, sums};
 
 /// Hypotheses kept at most.
@@ -167,7 +167,8 @@ impl Events {
                 law.inflate(&unit(OFFSET), square(strays * dt) / 3.0);
             }));
         }
-        if any_early && h.event == Event::Server {
+        let ahead = law.x[SERVER] * law.x[SERVER];
+        if h.event == Event::Server && (any_early || ahead < square(c.early) * law.p[SERVER][SERVER]) {
             let child = begins(Event::None, c.undone, &|law| law.replace(SERVER, 0.0, 0.0));
             new.push(child);
         }
@@ -189,6 +190,24 @@ impl Events {
         latest
     }
 
+    /// What differs in nothing that matters is one.
+    fn merge(&mut self) {
+        let laws: Vec<Gaussian> = self.all.iter().map(|h| h.filter.now()).collect();
+        let mut kept: Vec<usize> = Vec::new();
+        for i in 0..self.all.len() {
+            match kept.iter().find(|k| alike(&laws[**k], &laws[i])) {
+                Some(k) => self.all[*k].log = either(self.all[*k].log, self.all[i].log),
+                None => kept.push(i),
+            }
+        }
+        let mut i = 0;
+        self.all.retain(|_| {
+            i += 1;
+            kept.contains(&(i - 1))
+        });
+        self.all.sort_by(|a, b| b.log.total_cmp(&a.log));
+    }
+
     fn prune(&mut self, c: &Constants) {
         self.all.sort_by(|a, b| b.log.total_cmp(&a.log));
         let top = self.all[0].log;
@@ -202,26 +221,25 @@ impl Events {
                 self.all.retain(|h| !old(h));
             }
         }
-        let best = self.all[0];
-        let law = best.filter.now();
-        let mut first = true;
-        // What differs in nothing that matters is one.
-        self.all.retain(|h| {
-            let own = core::mem::take(&mut first);
-            let other = h.filter.now();
-            own || !alike(&law, &other)
-        });
+        self.merge();
+        let top = self.all[0].log;
         let sum: f64 = self.all.iter().map(|h| libm::exp(h.log - top)).sum();
         let norm = top + libm::log(sum);
         self.all.iter_mut().for_each(|h| h.log -= norm);
     }
 }
 
-/// Whether two laws say the same of offset, rate and floors.
+/// Logarithm of the sum of two probabilities.
+fn either(a: f64, b: f64) -> f64 {
+    let top = a.max(b);
+    top + libm::log(libm::exp(a - top) + libm::exp(b - top))
+}
+
+/// Whether two laws say the same.
 fn alike(a: &Gaussian, b: &Gaussian) -> bool {
-    (0..4).all(|i| {
+    (0..STATES).all(|i| {
         let by = a.x[i] - b.x[i];
-        by * by < 0.25 * a.p[i][i].min(b.p[i][i])
+        by * by <= 0.25 * a.p[i][i].min(b.p[i][i])
     })
 }
 
