@@ -102,6 +102,7 @@ impl Statistics {
                 if std::env::var_os("DEBUG_MODEL").is_some() {
                     let b = model.best();
                     if std::env::var_os("DEBUG_ALL").is_some() || b.event != truechimer_model::hypothesis::Event::None || shift.is_some() {
+                        for h in model.hypotheses() { let l = h.filter.now(); eprintln!("      {:?} age {} log {:.2} theta {:.1} s {:.1} floors {:.1} {:.1} weights {:.3?}", h.event, h.age, h.log, l.x[0]*1e6, l.x[4]*1e6, l.x[2]*1e6, l.x[3]*1e6, h.filter.weights); }
                         eprintln!("{:.0} {:?} age {} log {:.2} before {:.2} {:.2} floors {:.2} {:.2} theta {:.2} ± {:.2} late {:.2} {:.2} blurred {:.1} told {:?}", model.age(), b.event, b.age, b.log, b.before[0]*1e6, b.before[1]*1e6, now.floors[0]*1e6, now.floors[1]*1e6, now.theta*1e6, now.theta_var.sqrt()*1e6, seen.late[0]*1e6, seen.late[1]*1e6, b.filter.blurred(), shift.map(|s| s*1e6));
                     }
                 }

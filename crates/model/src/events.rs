@@ -34,6 +34,10 @@ impl Events {
         Events { all: alloc::vec![first], quiet: 0 }
     }
 
+    pub fn all(&self) -> &[Hypothesis] {
+        &self.all
+    }
+
     pub fn best(&self) -> &Hypothesis {
         &self.all[0]
     }

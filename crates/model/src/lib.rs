@@ -119,6 +119,12 @@ impl Model {
         (rate, variance, ahead)
     }
 
+    /// All hypotheses, the likeliest first.
+    #[must_use]
+    pub fn hypotheses(&self) -> &[Hypothesis] {
+        self.events.all()
+    }
+
     /// The likeliest hypothesis.
     #[must_use]
     pub fn best(&self) -> &Hypothesis {
