@@ -3,8 +3,8 @@
 
 use truechimer_time::{Count, Instant, Period};
 
-use crate::number::{seconds, span};
 use crate::steered::Steered;
+use truechimer_feedforward::number::{seconds, span};
 
 /// Offsets beyond this are stepped, once they last, s (STEPT).
 const STEP: f64 = 0.128;

@@ -9,7 +9,7 @@
 use truechimer_time::{Count, CountSpan, Instant, Period, Span};
 
 use super::history::Record;
-use crate::number::{rate, seconds, span};
+use truechimer_feedforward::number::{rate, seconds, span};
 
 /// A period is believed within this factor of the nominal one. The algorithm has no such limit; a
 /// server's nonsense must not become a negative period.

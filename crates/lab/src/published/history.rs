@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use truechimer_time::{Count, Instant};
 
-use crate::Exchange;
+use truechimer_feedforward::Exchange;
 
 /// A stamp: the four readings of an exchange, and what became of it.
 #[derive(Clone, Copy, Debug)]
