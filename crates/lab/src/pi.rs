@@ -10,14 +10,14 @@
 //! This is the textbook and not any program. Its bound is what can be said of such a clock: half of
 //! the mean round trip, the server's root distance and the newest offset. It is no promise.
 
-use truechimer_time::{Count, Instant, Rate};
-
-use crate::Compared;
-use crate::steered::Steered;
 use truechimer_feedforward::number::{fraction, rate, seconds, span};
 use truechimer_feedforward::{
     Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
 };
+use truechimer_time::{Count, Instant, Rate};
+
+use crate::Compared;
+use crate::steered::Steered;
 
 /// Gain of the proportional term: this share of an offset is worked off per poll interval.
 const PROPORTIONAL: f64 = 0.1;

@@ -10,6 +10,10 @@
 mod discipline;
 mod filter;
 
+use truechimer_feedforward::number::{fraction, rate, seconds, span};
+use truechimer_feedforward::{
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
+};
 use truechimer_time::{Count, Instant, Rate, Span};
 
 use discipline::{Discipline, State as Phase, Verdict};
@@ -17,10 +21,6 @@ use filter::{ClockFilter, MAX_DISTANCE, PHI, Sample};
 
 use crate::Compared;
 use crate::steered::Steered;
-use truechimer_feedforward::number::{fraction, rate, seconds, span};
-use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
-};
 
 /// Least dispersion that an update adds, s (MINDISP).
 const MIN_DISPERSION: f64 = 0.01;

@@ -24,6 +24,8 @@ mod penalty;
 mod rate;
 mod windows;
 
+use truechimer_feedforward::number::{rate, span};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
 use truechimer_time::{Count, Period, Rate, Span};
 
 use baseline::{Baseline, Shift, Slide, Slides};
@@ -38,8 +40,6 @@ use rate::LongTerm;
 use windows::Windows;
 
 use crate::Compared;
-use truechimer_feedforward::number::{rate, span};
-use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
 
 /// Stamps that are remembered at most, if warm-up is served again and again.
 const HISTORY_LIMIT: u64 = 16_384;
