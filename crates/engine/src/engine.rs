@@ -24,7 +24,7 @@ use crate::doubt::Held;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
 use crate::kernel::Kernel;
 use crate::leap::Announced;
-use crate::prefer::Preferred;
+use crate::method::{Method, Standard};
 use crate::pulse::Pulse;
 use crate::report::Selection;
 use crate::source::{Clock, Source, canonical};
@@ -55,6 +55,7 @@ const WORTH_SAVING: Rate = Rate::from_ppb(20_000);
 /// and events give the same actions to the last bit.
 #[derive(Debug)]
 pub struct Engine {
+    method: Box<dyn Method>,
     config: Config,
     settings: Settings,
     rate_prior: RatePrior,
@@ -67,7 +68,6 @@ pub struct Engine {
     sources: Vec<Source>,
     pulses: Vec<Pulse>,
     next_id: u32,
-    preferred: Preferred,
     combination: Combination,
     bulletin: Bulletin,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
@@ -101,7 +101,17 @@ pub struct Engine {
 impl Engine {
     /// Starts the engine; the actions are the first to carry out.
     #[must_use]
-    pub fn new(config: Config, mut start: Start) -> (Engine, Vec<Action>) {
+    pub fn new(config: Config, start: Start) -> (Engine, Vec<Action>) {
+        Engine::with_method(config, start, Box::new(Standard))
+    }
+
+    /// The same with another method, to compare it.
+    #[must_use]
+    pub fn with_method(
+        config: Config,
+        mut start: Start,
+        method: Box<dyn Method>,
+    ) -> (Engine, Vec<Action>) {
         let strangers = strangers(&config, &start);
         if strangers.is_some() {
             // What they had told has no credit with those that are followed now.
@@ -129,6 +139,7 @@ impl Engine {
             None => unknown_hand(&start, rate_prior),
         };
         let mut engine = Engine {
+            method,
             settings,
             rate_prior,
             nominal,
@@ -139,7 +150,6 @@ impl Engine {
             sources: Vec::new(),
             pulses: Vec::new(),
             next_id: 0,
-            preferred: Preferred::default(),
             combination: Combination::default(),
             bulletin: Bulletin::default(),
             reckoning: None,
@@ -254,6 +264,7 @@ impl Engine {
                     if let Some(text) = source.news_of_asymmetry() {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }
+                    self.tell_intervals();
                     self.after_reply(&name, heard, at, &mut actions);
                 }
             }
@@ -268,9 +279,9 @@ impl Engine {
             Event::Edge { source, sequence, stamp } => {
                 let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
                 let rate = self.known_rate();
-                if let Some(pulse) = self.pulse(source) {
+                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.id() == source) {
                     let name = pulse.name();
-                    let heard = pulse.edge(sequence, stamp, clock, rate, at);
+                    let heard = pulse.edge(sequence, stamp, clock, (&*self.method, rate), at);
                     self.after_reply(&name, heard, at, &mut actions);
                 }
             }
@@ -338,6 +349,13 @@ impl Engine {
     fn voices(&self) -> impl Iterator<Item = &dyn Voice> + Clone {
         let servers = self.sources.iter().map(|source| source as &dyn Voice);
         servers.chain(self.pulses.iter().map(|pulse| pulse as &dyn Voice))
+    }
+
+    /// Tells the estimators how often their servers are asked.
+    fn tell_intervals(&mut self) {
+        for source in &mut self.sources {
+            source.tell_interval(&*self.method);
+        }
     }
 
     fn selected(&self) -> Option<&dyn Voice> {

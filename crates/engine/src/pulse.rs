@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use truechimer_feedforward::{Estimate, Estimator, Exchange, RatePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
-use crate::config::{EstimatorKind, PpsConfig};
+use crate::config::PpsConfig;
 use crate::event::{Action, Level, SourceId};
+use crate::method::Method;
 use crate::report::{Selection, SourceReport};
-use crate::source::{Basis, Heard, estimator, skew};
+use crate::source::{Basis, Heard, skew};
 use crate::voice::Voice;
 use crate::why::Why;
 
@@ -60,7 +61,6 @@ pub(crate) struct Pulse {
     id: SourceId,
     pub(crate) config: PpsConfig,
     selection: Selection,
-    kind: EstimatorKind,
     basis: Basis,
     estimator: Box<dyn Estimator>,
     plan: Plan,
@@ -91,7 +91,7 @@ impl Pulse {
     pub(crate) fn new(
         id: SourceId,
         config: PpsConfig,
-        kind: EstimatorKind,
+        method: &dyn Method,
         mut basis: Basis,
         at: Count,
     ) -> Pulse {
@@ -101,9 +101,8 @@ impl Pulse {
             id,
             config,
             selection: Selection::Unusable,
-            kind,
+            estimator: basis.estimator(method, 1),
             basis,
-            estimator: estimator(kind, basis.settings, basis.rate, basis.time, 1),
             plan: Plan::Open(at),
             retry: RETRY.0,
             sequence: None,
@@ -183,13 +182,14 @@ impl Pulse {
         self.trouble.clone().filter(|_| new)
     }
 
-    /// An edge came. `clock` numbers its second; a fresh estimator begins with `rate`.
+    /// An edge came. `clock` numbers its second; a fresh estimator of this method begins with
+    /// `rate`.
     pub(crate) fn edge(
         &mut self,
         sequence: u64,
         stamp: Result<Stamp, String>,
         clock: Option<Numbering>,
-        rate: RatePrior,
+        (method, rate): (&dyn Method, RatePrior),
         at: Count,
     ) -> Heard {
         if self.sequence.replace(sequence) == Some(sequence) {
@@ -200,9 +200,9 @@ impl Pulse {
         self.silence = 0;
         self.plan = Plan::Miss(self.after(at, SECOND + GRACE));
         self.reach <<= 1;
-        if self.kind == EstimatorKind::Published {
-            let text = "the published algorithm is one of round trips: it takes no pulses";
-            return self.refuse("estimator", text.into());
+        if !method.takes_pulses() {
+            let text = format!("the estimator '{}' takes no pulses", method.name());
+            return self.refuse("estimator", text);
         }
         let stamp = match stamp {
             Ok(stamp) => stamp,
@@ -222,7 +222,7 @@ impl Pulse {
         if self.second == Some(second) {
             return self.refuse("duplicate", "two edges in a second".into());
         }
-        self.use_edge(stamp, second, rate)
+        self.use_edge(stamp, second, (method, rate))
     }
 
     /// Which second begins at an edge, and how far the clock has the edge after it; both stamps of
@@ -233,15 +233,20 @@ impl Pulse {
         (second, edge - Instant::new(second, 0))
     }
 
-    fn use_edge(&mut self, stamp: Stamp, second: i64, rate: RatePrior) -> Heard {
+    fn use_edge(
+        &mut self,
+        stamp: Stamp,
+        second: i64,
+        (method, rate): (&dyn Method, RatePrior),
+    ) -> Heard {
         let time = Instant::new(second, 0) + self.config.offset;
         match self.estimator.estimate(stamp.count).map(|e| e.time - time) {
             Some(apart) if apart.abs() < SECOND.half() => {}
             // Nothing is known yet, or the clock that numbers the seconds has moved by whole ones:
             // which second it is was never the pulse's own word.
             known => {
-                let prior = if known.is_none() { self.basis.time } else { None };
-                self.estimator = estimator(self.kind, self.basis.settings, rate, prior, 1);
+                let time = if known.is_none() { self.basis.time } else { None };
+                self.estimator = Basis { rate, time, ..self.basis }.estimator(method, 1);
             }
         }
         let latency = self.nominal().counts(self.config.latency).0.max(1);
@@ -405,11 +410,11 @@ impl Voice for Pulse {
         PATIENCE
     }
 
-    fn renew_after(&self) -> Span {
-        self.estimator.renew_after()
+    fn estimator(&self) -> &dyn Estimator {
+        self.estimator.as_ref()
     }
 
-    fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.estimator.penalty(at)?, self.accepted))
+    fn used(&self) -> u64 {
+        self.accepted
     }
 }

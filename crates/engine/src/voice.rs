@@ -6,11 +6,12 @@
 //! is believed within what the majority vouches for. There it narrows the interval, also for a
 //! while after its edges have stopped.
 
-use truechimer_feedforward::Estimate;
+use truechimer_feedforward::{Estimate, Estimator};
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::combination::{Combination, Part};
 use crate::event::SourceId;
+use crate::method::Candidate;
 use crate::report::Selection;
 use crate::select::{Claim, agreement, agreement_among};
 use crate::why::Why;
@@ -73,10 +74,10 @@ pub(crate) trait Voice {
     fn estimate(&self, at: Count) -> Option<Estimate>;
     /// How long without a used exchange before its word counts as stale.
     fn patience(&self) -> Span;
-    /// How long a hand made of its estimate stays good while nothing new comes.
-    fn renew_after(&self) -> Span;
-    /// How bad its path is, and how many exchanges say so, if its estimator is selected that way.
-    fn penalty(&self, at: Count) -> Option<(Span, u64)>;
+    /// Its estimator.
+    fn estimator(&self) -> &dyn Estimator;
+    /// How many exchanges were used.
+    fn used(&self) -> u64;
 
     /// How much longer it is fresh without another word; not positive: it is not.
     fn left(&self, estimate: &Estimate, at: Count) -> Span {
@@ -95,6 +96,31 @@ pub(crate) trait Voice {
 pub(crate) struct Said<'v> {
     pub(crate) voice: &'v mut dyn Voice,
     pub(crate) estimate: Option<Estimate>,
+}
+
+impl Said<'_> {
+    /// What a method may prefer.
+    pub(crate) fn candidate(&self) -> Option<Candidate<'_>> {
+        let (source, used) = (self.voice.id(), self.voice.used());
+        self.estimate.map(|_| Candidate { source, used, estimator: self.voice.estimator() })
+    }
+}
+
+/// Marks every voice's part where the method prefers one: all that say something are believed, and
+/// that one is followed. Returns it.
+pub(crate) fn follow(voices: &mut [Said<'_>], id: SourceId) -> Option<(usize, Estimate)> {
+    let mut followed = None;
+    for (index, Said { voice, estimate }) in voices.iter_mut().enumerate() {
+        voice.mark(match estimate {
+            None => Selection::Unusable,
+            Some(e) if voice.id() == id => {
+                followed = Some((index, *e));
+                Selection::Selected
+            }
+            Some(_) => Selection::Truechimer,
+        });
+    }
+    followed
 }
 
 /// Where the truth is, as far as the voices go.
