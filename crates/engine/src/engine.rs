@@ -4,6 +4,7 @@ mod account;
 mod configuration;
 mod course;
 mod gate;
+mod likeness;
 mod publication;
 mod reckoning;
 
@@ -27,11 +28,12 @@ use crate::leap::Announced;
 use crate::prefer::Preferred;
 use crate::pulse::Pulse;
 use crate::report::Selection;
-use crate::source::{Clock, Source, canonical};
+use crate::source::{Clock, Heard, Source, canonical};
 use crate::steer::Servo;
 use crate::voice::Voice;
 use crate::{kernel, steer};
 use gate::Gate;
+use likeness::Likeness;
 use reckoning::Reckoning;
 
 /// A hand promises nothing after this long: four times the longest poll interval.
@@ -70,6 +72,7 @@ pub struct Engine {
     preferred: Preferred,
     combination: Combination,
     bulletin: Bulletin,
+    likeness: Likeness,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
     /// and the slow period then.
     reckoning: Option<Reckoning>,
@@ -142,6 +145,7 @@ impl Engine {
             preferred: Preferred::default(),
             combination: Combination::default(),
             bulletin: Bulletin::default(),
+            likeness: Likeness::default(),
             reckoning: None,
             watch: Watch::default(),
             servo: Servo::default(),
@@ -235,7 +239,8 @@ impl Engine {
                         && matches!(voice.selection(), Selection::Selected | Selection::Combined)
                 };
                 let others = self.voices().any(tells);
-                if let Some(source) = self.source(source) {
+                let id = source;
+                if let Some(source) = self.source(id) {
                     let clock = Clock { leaps, about, reckoned, others };
                     let smeared = source.smears();
                     let heard = source.heard(from, sent, received, &packet, &clock);
@@ -254,7 +259,11 @@ impl Engine {
                     if let Some(text) = source.news_of_asymmetry() {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }
+                    let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
                     self.after_reply(&name, heard, at, &mut actions);
+                    if let Some(reply) = used {
+                        self.tell_likeness(id, &reply, &mut actions);
+                    }
                 }
             }
             Event::Undelivered { source, error } => {

@@ -111,6 +111,7 @@ impl Engine {
         let there: Vec<SourceId> = self.voices().map(Voice::id).collect();
         self.combination.keep(|id| there.contains(&SourceId(id)));
         self.bulletin.keep(|id| there.contains(&SourceId(id)));
+        self.likeness.keep(|id| there.contains(&id));
         if lost_selected {
             self.publish(at, actions);
         }
