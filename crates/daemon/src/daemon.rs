@@ -128,7 +128,8 @@ impl<'n> Daemon<'n> {
         } else {
             load(state.path(), beside.as_deref())
         };
-        let (rtc, reading) = Rtc::open(counter).unzip();
+        let (rtc, rtc_note) = Rtc::open(counter);
+        let (rtc, reading) = rtc.unzip();
         let start = Start {
             at: counter.read(),
             counter: id,
@@ -182,6 +183,9 @@ impl<'n> Daemon<'n> {
         daemon.introduce();
         let (level, text) = daemon.state.note();
         daemon.note(level, &text);
+        if let Some(note) = rtc_note {
+            daemon.note(Level::Info, &note);
+        }
         for note in [state_note, log_note, control_note].into_iter().flatten() {
             daemon.note(Level::Warning, &note);
         }

@@ -16,6 +16,11 @@ const TEN_YEARS: Span = Span::from_secs(315_576_000);
 const HOUR: Span = Span::from_secs(3600);
 const GONE: Server = Server { up: false, ..HONEST };
 
+/// A real-time clock in UTC.
+fn reading(count: Count, unix: i64, system: Option<i64>) -> RtcReading {
+    RtcReading { count, unix, system, may_be_local: false }
+}
+
 fn by(offset: Span) -> Server {
     Server { offset, ..HONEST }
 }
@@ -191,14 +196,14 @@ fn one_that_is_believed_sooner_takes_no_time_along() {
 
 fn read_rtc(world: &mut World, ahead: Span) {
     let unix = ((world::truth(world.now) + ahead).secs()) - 1;
-    world.event(Event::Rtc(RtcReading { count: world.now, unix, system: None }));
+    world.event(Event::Rtc(reading(world.now, unix, None)));
 }
 
 /// The same beside a system clock that is so far ahead of the truth.
 fn read_rtc_beside(world: &mut World, ahead: Span, system: Span) {
     let unix = |ahead: Span| (world::truth(world.now) + ahead).secs() - 1;
     let (unix, system) = (unix(ahead), Some(unix(system)));
-    world.event(Event::Rtc(RtcReading { count: world.now, unix, system }));
+    world.event(Event::Rtc(reading(world.now, unix, system)));
 }
 
 /// Another daemon follows the same servers and sets the system clock, which the kernel writes to
@@ -412,7 +417,15 @@ fn the_users_word_is_final() {
 fn first(offset: Span, rtc: Option<Span>, built: i64, servers: &[(&str, Server)]) -> World {
     let at = start().at;
     let unix = |ahead: Span| (world::truth(at) + ahead).secs();
-    let rtc = rtc.map(|ahead| RtcReading { count: at, unix: unix(ahead), system: None });
+    first_by(offset, rtc.map(|ahead| reading(at, unix(ahead), None)), built, servers)
+}
+
+fn first_by(
+    offset: Span,
+    rtc: Option<RtcReading>,
+    built: i64,
+    servers: &[(&str, Server)],
+) -> World {
     let servers: Vec<(&str, Server)> =
         servers.iter().map(|(name, server)| (*name, Server { offset, ..*server })).collect();
     let mut world = begun(Start { rtc, built, ..start() }, &servers);
@@ -734,4 +747,34 @@ fn every_such_event_repeats() {
     }
     assert_eq!(engine.hand(), world.engine.hand());
     assert_eq!(engine.report(world.now), world.engine.report(world.now));
+}
+
+/// (A machine whose real-time clock runs in local time, and does not say so, had no first time of a
+/// lone server.)
+#[test]
+fn a_real_time_clock_that_may_be_in_local_time_refutes_nothing() {
+    let (at, one) = (start().at, [("s1", HONEST)]);
+    let begun = |ahead: i64, may_be_local| {
+        let unix = (world::truth(at) + Span::from_secs(ahead)).secs();
+        let rtc = RtcReading { may_be_local, ..reading(at, unix, None) };
+        first_by(Span::ZERO, Some(rtc), 0, &one)
+    };
+    let good = |world: &World| world.engine.hand().status == Status::Synchronised;
+    let told = |world: &World| world.notes.iter().filter(|n| n.contains("local time")).count();
+    for ahead in [7200, -5 * 3600 + 20, 14 * 3600, 20_700 - 30] {
+        let world = begun(ahead, true);
+        assert!(
+            good(&world) && told(&world) == 1,
+            "{ahead} s: {} {:?}",
+            reason(&world),
+            world.notes
+        );
+        assert!(!good(&begun(ahead, false)), "{ahead} s: it runs in UTC");
+    }
+    for ahead in [7200 + 200, -15 * 3600, 86_400] {
+        assert!(!good(&begun(ahead, true)), "{ahead} s");
+    }
+    // One that is near enough is in UTC.
+    let world = begun(900, true);
+    assert!(good(&world) && told(&world) == 0, "{:?}", world.notes);
 }
