@@ -623,6 +623,9 @@ impl Handler for Daemon<'_> {
         let id = self.engine.acceptable(source, now)?;
         let accepted = self.engine.source_report(id, now).map_or_else(String::new, |s| s.name);
         self.handle(now, Event::Accept { source: id });
+        // The next daemon should know, however this one ends.
+        self.tell_next(now);
+        self.save();
         let reason = self.engine.report(self.counter.read()).reason;
         Ok(Accepted { accepted, status: format!("{}: {reason}", self.engine.hand().status) })
     }

@@ -168,6 +168,7 @@ impl Engine {
             gate: Gate::default(),
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
+        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         // What was known, without what the page covers because somebody was held off.
         let of_page = |w: &Hand| {
             let bound = w.undisputed_bound();
@@ -177,11 +178,9 @@ impl Engine {
         };
         let known = Known {
             time: warm.as_ref().map(of_page),
-            agreed: warm
-                .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
-                .map_or_else(BTreeMap::new, |(warm, agreed)| agreed.of(&warm)),
+            agreed: agreed.map_or_else(BTreeMap::new, |(agreed, warm)| agreed.of(&warm)),
+            overruled: agreed.map_or_else(Vec::new, |(a, warm)| a.overruled(&warm).to_vec()),
         };
-        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         gate.told_by = agreed.map_or_else(Vec::new, |(a, warm)| a.tellers(&warm).to_vec());
         engine.gate = gate;
         let held = start.saved.map(|saved| saved.held).unwrap_or_default();
@@ -474,6 +473,8 @@ impl Engine {
 struct Known {
     time: Option<TimePrior>,
     agreed: BTreeMap<String, Option<(Count, Count)>>,
+    /// The servers that the user's word overruled.
+    overruled: Vec<String>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

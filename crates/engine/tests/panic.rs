@@ -5,11 +5,12 @@
 mod world;
 
 use truechimer_engine::{
-    Config, DoubtKind, Engine, Event, HostCheck, RtcReading, Selection, SourceId, Start,
+    Config, DoubtKind, Engine, Event, HostCheck, RtcReading, Saved, Selection, SourceId,
+    SourceReport, Start,
 };
-use truechimer_time::{Count, CountSpan, Span};
+use truechimer_time::{Count, CountSpan, Epoch, Span};
 use truechimer_timehands::Status;
-use world::again::{MS, again, begun, begun_with, left, off};
+use world::again::{MS, again, begun, begun_with, left, off, selections};
 use world::{HONEST, ORIGIN, Server, World, address, config, start};
 
 const TEN_YEARS: Span = Span::from_secs(315_576_000);
@@ -747,6 +748,57 @@ fn every_such_event_repeats() {
     }
     assert_eq!(engine.hand(), world.engine.hand());
     assert_eq!(engine.report(world.now), world.engine.report(world.now));
+}
+
+/// (The next daemon gave the others their votes back, and went with them an hour later.)
+#[test]
+fn the_users_word_holds_over_a_restart() {
+    let servers = [("s1", HONEST), ("s2", off(300)), ("s3", off(300))];
+    let mut world = begun(start(), &servers);
+    world.run(600);
+    let s1 = source(&world, "s1");
+    world.event(Event::Accept { source: s1 });
+    world.run(600);
+    world.assert_true();
+    let hand = *world.hand();
+    // As it is in the file.
+    let text = serde_json::to_string(&world.engine.left(world.now).unwrap()).unwrap();
+    let mut saved: Saved = serde_json::from_str(&text).unwrap();
+    assert_eq!(saved.agreed.as_ref().unwrap().overruled, ["s2:123", "s3:123"]);
+    let mut warm = again(&world, hand, Some(saved.clone()), &servers);
+    for _ in 0..45 {
+        warm.run(120);
+        warm.assert_true();
+        assert!(warm.error().abs() < MS(1), "{}", warm.error());
+    }
+    use Selection::{Falseticker, Selected};
+    assert_eq!(selections(&warm), [Selected, Falseticker, Falseticker]);
+    let why = warm.engine.report(warm.now).sources[2].why.clone().unwrap();
+    assert!(why.contains("contradicts the one that you have accepted"), "{why}");
+    // One that agrees has its vote again, and a third daemon knows of the other.
+    warm.server("s2").offset = Span::ZERO;
+    warm.run(600);
+    assert!(
+        matches!(selections(&warm)[1], Selection::Combined | Selected),
+        "{:?}",
+        selections(&warm)
+    );
+    let left = warm.engine.left(warm.now).unwrap();
+    assert_eq!(left.agreed.unwrap().overruled, ["s3:123"]);
+    // Another time of this counter, or the file of an older daemon: a majority counts.
+    let mut other = saved.clone();
+    other.agreed.as_mut().unwrap().counter.epoch = Epoch(9);
+    assert!(text.contains("\"overruled\""), "{text}");
+    saved.agreed.as_mut().unwrap().overruled.clear();
+    assert!(!serde_json::to_string(&saved).unwrap().contains("overruled"));
+    for saved in [saved, other] {
+        let mut warm = again(&world, hand, Some(saved), &servers);
+        warm.run(120);
+        let overruled =
+            |s: &SourceReport| s.why.as_ref().is_some_and(|why| why.contains("you have accepted"));
+        let report = warm.engine.report(warm.now);
+        assert!(!report.sources.iter().any(overruled), "{report:?}");
+    }
 }
 
 /// (A machine whose real-time clock runs in local time, and does not say so, had no first time of a

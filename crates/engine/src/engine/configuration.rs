@@ -70,6 +70,7 @@ impl Engine {
                     let mut source =
                         Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at);
                     source.agreed = agreed && held.is_none();
+                    source.overruled = known.overruled.contains(&name);
                     source
                 }
             };
