@@ -244,7 +244,8 @@ pub struct Status {
 #[command(after_help = "\
 Columns:
   S          * leads, + has a part in the published time, - agrees and has none,
-             x falseticker, ≠ disagrees (there is no majority), ~ smears a leap second,
+             x falseticker (also one that contradicts the server that you have accepted),
+             ≠ disagrees (there is no majority), ~ smears a leap second,
              ? nothing yet that counts (others are waited for as well),
              . only watched, as configured (noselect); h: lives on what it said before;
              !: what it says now is held off, as its time has moved by more than it may.
@@ -264,10 +265,11 @@ Of the JSON, offset_to says what offset_ns is shown against: clock, or that serv
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 doubt says why the clock does not go along with a source, null if it does:
   kind            server-step: its time has moved by more than it may; server-drift: and moves
-                  on; falseticker: it is not where the majority agrees; no-majority: none
-                  agrees, and nobody can say who is right; contradiction: it
-                  contradicts the one that leads; improbable: not where most of the others
-                  probably are; silent: nothing usable lately; smear: it smears a leap second;
+                  on; falseticker: it is not where the majority agrees, or where the server
+                  is that you have accepted; no-majority: none agrees, and nobody can say
+                  who is right; contradiction: it contradicts the one that leads;
+                  improbable: not where most of the others probably are; silent: nothing
+                  usable lately; smear: it smears a leap second;
                   held: further off what was known than the clock goes by itself (max-step), or
                   too few say so (min-sources)
   age_ns          for how long

@@ -271,9 +271,14 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> 
         return told_of_single(why, before, now);
     }
     let lapsed = matches!(why, Some(Why::Lapsed(_)));
+    let overruled = matches!(why, Some(Why::Overruled));
     let why = why.map(Why::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
+        (_, Part::Falseticker) if overruled => (
+            Level::Warning,
+            format!("falseticker: {why}: it has no vote and no part in the time until it agrees"),
+        ),
         (_, Part::Falseticker) => (
             Level::Warning,
             format!(

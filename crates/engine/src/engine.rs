@@ -4,6 +4,7 @@ mod account;
 mod configuration;
 mod course;
 mod gate;
+mod likeness;
 mod publication;
 mod reckoning;
 
@@ -27,11 +28,12 @@ use crate::leap::Announced;
 use crate::method::{Method, Standard};
 use crate::pulse::Pulse;
 use crate::report::Selection;
-use crate::source::{Clock, Source, canonical};
+use crate::source::{Clock, Heard, Source, canonical};
 use crate::steer::Servo;
 use crate::voice::Voice;
 use crate::{kernel, steer};
 use gate::Gate;
+use likeness::Likeness;
 use reckoning::Reckoning;
 
 /// A hand promises nothing after this long: four times the longest poll interval.
@@ -70,6 +72,7 @@ pub struct Engine {
     next_id: u32,
     combination: Combination,
     bulletin: Bulletin,
+    likeness: Likeness,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
     /// and the slow period then.
     reckoning: Option<Reckoning>,
@@ -152,6 +155,7 @@ impl Engine {
             next_id: 0,
             combination: Combination::default(),
             bulletin: Bulletin::default(),
+            likeness: Likeness::default(),
             reckoning: None,
             watch: Watch::default(),
             servo: Servo::default(),
@@ -174,6 +178,7 @@ impl Engine {
             gate: Gate::default(),
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
+        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         // What was known, without what the page covers because somebody was held off.
         let of_page = |w: &Hand| {
             let bound = w.undisputed_bound();
@@ -183,11 +188,9 @@ impl Engine {
         };
         let known = Known {
             time: warm.as_ref().map(of_page),
-            agreed: warm
-                .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
-                .map_or_else(BTreeMap::new, |(warm, agreed)| agreed.of(&warm)),
+            agreed: agreed.map_or_else(BTreeMap::new, |(agreed, warm)| agreed.of(&warm)),
+            overruled: agreed.map_or_else(Vec::new, |(a, warm)| a.overruled(&warm).to_vec()),
         };
-        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         gate.told_by = agreed.map_or_else(Vec::new, |(a, warm)| a.tellers(&warm).to_vec());
         engine.gate = gate;
         let held = start.saved.map(|saved| saved.held).unwrap_or_default();
@@ -245,7 +248,8 @@ impl Engine {
                         && matches!(voice.selection(), Selection::Selected | Selection::Combined)
                 };
                 let others = self.voices().any(tells);
-                if let Some(source) = self.source(source) {
+                let id = source;
+                if let Some(source) = self.source(id) {
                     let clock = Clock { leaps, about, reckoned, others };
                     let smeared = source.smears();
                     let heard = source.heard(from, sent, received, &packet, &clock);
@@ -264,8 +268,15 @@ impl Engine {
                     if let Some(text) = source.news_of_asymmetry() {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }
+<<<<<<< HEAD
                     self.tell_intervals();
+=======
+                    let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
+>>>>>>> faults
                     self.after_reply(&name, heard, at, &mut actions);
+                    if let Some(reply) = used {
+                        self.tell_likeness(id, &reply, &mut actions);
+                    }
                 }
             }
             Event::Undelivered { source, error } => {
@@ -483,6 +494,8 @@ impl Engine {
 struct Known {
     time: Option<TimePrior>,
     agreed: BTreeMap<String, Option<(Count, Count)>>,
+    /// The servers that the user's word overruled.
+    overruled: Vec<String>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

@@ -2,7 +2,8 @@
 //!
 //! An edge says when a second begins, and not which. The engine numbers it by what the servers
 //! vouch for, or where they are lost by the published clock, as long as that is known to well under
-//! half a second. Seconds are counted on the leap-free scale: a leap second is a second like any
+//! half a second; else, as while a server's word is held off, it is numbered by those before it,
+//! and may be whole seconds off (see [`Voice`]). Seconds are counted on the leap-free scale: a leap second is a second like any
 //! other.
 
 use std::collections::BTreeMap;
@@ -67,6 +68,8 @@ pub(crate) struct Pulse {
     retry: i64,
     sequence: Option<u64>,
     last: Option<Last>,
+    /// The newest edge was none of a second.
+    strays: bool,
     /// The newest second that an edge was taken for.
     second: Option<i64>,
     silence: u32,
@@ -107,6 +110,7 @@ impl Pulse {
             retry: RETRY.0,
             sequence: None,
             last: None,
+            strays: false,
             second: None,
             silence: 0,
             reach: 0,
@@ -208,14 +212,16 @@ impl Pulse {
             Ok(stamp) => stamp,
             Err(why) => return self.refuse("no-stamp", format!("an edge without a count: {why}")),
         };
-        let Some(clock) = clock.filter(Numbering::is_enough) else {
+        let by_others = clock.filter(Numbering::is_enough);
+        let Some(clock) = by_others.or_else(|| self.numbers_itself(stamp.count)) else {
             let text = "no clock is known well enough to say which second an edge begins";
             return self.refuse("no-second", text.into());
         };
         let (second, off) = self.second_of(&clock);
         let error = self.nominal().span(stamp.error).abs();
         let allowed = clock.bound + self.config.latency.half() + error;
-        if off.abs() > allowed {
+        self.strays = off.abs() > allowed;
+        if self.strays {
             let text = format!("the edge is {off:+} off the second, which is known to {allowed}");
             return self.refuse("off-second", text);
         }
@@ -223,6 +229,13 @@ impl Pulse {
             return self.refuse("duplicate", "two edges in a second".into());
         }
         self.use_edge(stamp, second, (method, rate))
+    }
+
+    /// The time by the edges before, if there were any.
+    fn numbers_itself(&self, at: Count) -> Option<Numbering> {
+        self.last?;
+        let Estimate { time, bound, .. } = self.estimator.estimate(at)?;
+        Some(Numbering { time, bound }).filter(Numbering::is_enough)
     }
 
     /// Which second begins at an edge, and how far the clock has the edge after it; both stamps of
@@ -287,7 +300,7 @@ impl Pulse {
     pub(crate) fn new_epoch(&mut self, at: Count) {
         self.estimator.new_epoch();
         self.basis.time = None;
-        (self.last, self.second, self.why) = (None, None, None);
+        (self.last, self.second, self.why, self.strays) = (None, None, None, false);
         self.selection = Selection::Unusable;
         self.plan = match self.plan {
             Plan::Open(_) => Plan::Open(at),
@@ -388,6 +401,10 @@ impl Voice for Pulse {
 
     fn was_part(&self) -> bool {
         self.weight.is_some()
+    }
+
+    fn strays(&self) -> bool {
+        self.strays
     }
 
     fn doubted(&self, _at: Count) -> Option<(Instant, Instant)> {

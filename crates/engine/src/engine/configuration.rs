@@ -70,6 +70,7 @@ impl Engine {
                     let mut source =
                         Source::new(id, wanted.clone(), &*self.method, &basis, awaited, at);
                     source.agreed = agreed && held.is_none();
+                    source.overruled = known.overruled.contains(&name);
                     source
                 }
             };
@@ -112,6 +113,7 @@ impl Engine {
         let there: Vec<SourceId> = self.voices().map(Voice::id).collect();
         self.combination.keep(|id| there.contains(&SourceId(id)));
         self.bulletin.keep(|id| there.contains(&SourceId(id)));
+        self.likeness.keep(|id| there.contains(&id));
         if lost_selected {
             self.publish(at, actions);
         }

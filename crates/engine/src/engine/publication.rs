@@ -372,7 +372,7 @@ impl Engine {
             source.weigh(None, None);
         }
         for source in self.sources.iter_mut().filter(|source| source.overruled) {
-            source.mark(Selection::Unusable);
+            source.mark(Selection::Falseticker);
             source.weigh(None, Some(Why::Overruled));
         }
         chosen

@@ -1,6 +1,11 @@
 //! What the server says by now: its vote, and its row in `sources`.
 
+<<<<<<< HEAD
 use truechimer_feedforward::{Estimate, Estimator};
+=======
+use truechimer_feedforward::Estimate;
+use truechimer_ntp::Reply;
+>>>>>>> faults
 use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::{Last, Source, skew};
@@ -108,6 +113,11 @@ impl Source {
     /// Whether the time that was published last is its, or in part.
     pub(crate) fn is_part(&self) -> bool {
         matches!(self.selection, Selection::Combined | Selection::Selected)
+    }
+
+    /// Its last reply that was used.
+    pub(crate) fn reply(&self) -> Option<Reply> {
+        self.last.map(|last| last.reply)
     }
 
     /// Its stratum, by its newest reply.
