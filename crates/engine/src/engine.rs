@@ -268,11 +268,8 @@ impl Engine {
                     if let Some(text) = source.news_of_asymmetry() {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }
-<<<<<<< HEAD
-                    self.tell_intervals();
-=======
                     let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
->>>>>>> faults
+                    self.tell_intervals();
                     self.after_reply(&name, heard, at, &mut actions);
                     if let Some(reply) = used {
                         self.tell_likeness(id, &reply, &mut actions);

@@ -1,11 +1,7 @@
 //! What the server says by now: its vote, and its row in `sources`.
 
-<<<<<<< HEAD
 use truechimer_feedforward::{Estimate, Estimator};
-=======
-use truechimer_feedforward::Estimate;
 use truechimer_ntp::Reply;
->>>>>>> faults
 use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::{Last, Source, skew};
