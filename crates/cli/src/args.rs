@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use truechimer_counter::Choice;
+use truechimer_lab::{Kind, TABLE};
 use truechimer_time::{Rate, Span};
 
 /// A feed-forward clock: follows NTP servers without ever touching a counter, and tells any
@@ -242,7 +244,8 @@ pub struct Status {
 #[command(after_help = "\
 Columns:
   S          * leads, + has a part in the published time, - agrees and has none,
-             x falseticker, ≠ disagrees (there is no majority), ~ smears a leap second,
+             x falseticker (also one that contradicts the server that you have accepted),
+             ≠ disagrees (there is no majority), ~ smears a leap second,
              ? nothing yet that counts (others are waited for as well),
              . only watched, as configured (noselect); h: lives on what it said before;
              !: what it says now is held off, as its time has moved by more than it may.
@@ -262,10 +265,11 @@ Of the JSON, offset_to says what offset_ns is shown against: clock, or that serv
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 doubt says why the clock does not go along with a source, null if it does:
   kind            server-step: its time has moved by more than it may; server-drift: and moves
-                  on; falseticker: it is not where the majority agrees; no-majority: none
-                  agrees, and nobody can say who is right; contradiction: it
-                  contradicts the one that leads; improbable: not where most of the others
-                  probably are; silent: nothing usable lately; smear: it smears a leap second;
+                  on; falseticker: it is not where the majority agrees, or where the server
+                  is that you have accepted; no-majority: none agrees, and nobody can say
+                  who is right; contradiction: it contradicts the one that leads;
+                  improbable: not where most of the others probably are; silent: nothing
+                  usable lately; smear: it smears a leap second;
                   held: further off what was known than the clock goes by itself (max-step), or
                   too few say so (min-sources)
   age_ns          for how long
@@ -389,30 +393,11 @@ pub struct Demo {
     pub verbose: bool,
 }
 
-/// The estimators that can be compared.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Estimator {
-    /// Truechimer's own
-    Ours,
-    /// The published RADclock algorithm
-    Published,
-    /// A textbook PI servo steering a system clock
-    Pi,
-    /// The textbook loop of RFC 5905, likewise
-    NtpPll,
-}
-
-impl Estimator {
-    /// As the engine calls it.
-    pub fn kind(self) -> truechimer_engine::EstimatorKind {
-        use truechimer_engine::EstimatorKind;
-        match self {
-            Estimator::Ours => EstimatorKind::Ours,
-            Estimator::Published => EstimatorKind::Published,
-            Estimator::Pi => EstimatorKind::Pi,
-            Estimator::NtpPll => EstimatorKind::NtpPll,
-        }
-    }
+/// Takes the name of an estimator that can be compared.
+fn estimator() -> impl TypedValueParser<Value = Kind> {
+    let names = TABLE.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
+    PossibleValuesParser::new(names)
+        .try_map(|name| Kind::find(&name).ok_or("no estimator has that name"))
 }
 
 /// Options of `truechimer simulate`.
@@ -452,9 +437,9 @@ pub struct Simulate {
     /// List the scenarios and what each is
     #[arg(long, exclusive = true)]
     pub list: bool,
-    /// Which clocks to compare, separated by commas [default: ours; of the study case all four]
-    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
-    pub estimator: Vec<Estimator>,
+    /// Which clocks to compare, separated by commas [default: ours; of the study case all]
+    #[arg(long, value_name = "NAME", value_parser = estimator(), value_delimiter = ',')]
+    pub estimator: Vec<Kind>,
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
     pub seed: u64,
@@ -529,8 +514,8 @@ pub struct Replay {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// With this estimator [default: the log's own; ours for a stamp file]
-    #[arg(long, value_name = "NAME", value_enum)]
-    pub estimator: Option<Estimator>,
+    #[arg(long, value_name = "NAME", value_parser = estimator())]
+    pub estimator: Option<Kind>,
     /// Print a row per reply, as comma-separated values with a header
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,

@@ -55,7 +55,9 @@ fn meaning(selection: Selection) -> &'static str {
         Selection::Combined => "combined",
         Selection::Truechimer => "agrees with the majority, has no part in the published time",
         Selection::Smeared => "smears a leap second, which others do not: never mixed with them",
-        Selection::Falseticker => "falseticker: is not where a majority agrees",
+        Selection::Falseticker => {
+            "falseticker: is not where a majority agrees, or the one that you have accepted"
+        }
         Selection::NoMajority => {
             "disagrees: no majority of the servers agrees, so nobody is followed"
         }
@@ -333,4 +335,4 @@ fn refusals(refused: &BTreeMap<String, u64>) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

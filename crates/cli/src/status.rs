@@ -116,10 +116,10 @@ impl State<'_> {
         self.daemon.as_ref().ok().and_then(|answer| answer.report.skew)
     }
 
-    /// The servers that are held off, as far as the daemon says.
+    /// The servers whose words the bound covers though they are held off, as far as the daemon
+    /// says.
     fn held_off(&self) -> Vec<&str> {
-        let sources = self.daemon.as_ref().map_or(&[][..], |answer| &answer.report.sources);
-        sources.iter().filter(|s| is_held_off(s)).map(|s| s.name.as_str()).collect()
+        self.daemon.as_ref().map_or_else(|_| Vec::new(), |answer| disputed(&answer.report.sources))
     }
 
     fn json(&self) -> Json<'_> {
@@ -175,6 +175,15 @@ fn time(reading: &Reading, view: &View) -> String {
         None if was_set(view) => format!("{} (nothing is promised)", show::utc(reading.utc())),
         None => "not known".into(),
     }
+}
+
+/// The servers that are held off and that the bound covers: the one that the status is about first,
+/// and none that a majority contradicts, for which nothing has to be covered.
+fn disputed(sources: &[SourceReport]) -> Vec<&str> {
+    let covered = |s: &&SourceReport| is_held_off(s) && s.selection != Selection::Falseticker;
+    let mut held: Vec<&SourceReport> = sources.iter().filter(covered).collect();
+    held.sort_by_key(|s| s.selection != Selection::Selected);
+    held.into_iter().map(|s| s.name.as_str()).collect()
 }
 
 /// How the bound is made up.
@@ -352,6 +361,27 @@ mod tests {
         // The page alone does not say who it is.
         assert!(told(ms, &[])[3].ends_with("to cover what a server says as well"));
         assert_eq!(told(Span::ZERO, &["a:123"]).len(), 3);
+    }
+
+    #[test]
+    fn who_is_disputed_is_whom_the_status_names() {
+        use truechimer_engine::{DoubtKind, Doubted};
+        let source = |name: &str, selection, kind| SourceReport {
+            name: name.into(),
+            selection,
+            doubt: Some(Doubted { kind, age: Span::ZERO, by: None, replies: None, left: None }),
+            ..crate::sources::tests::source()
+        };
+        use DoubtKind::{Held, Improbable, ServerStep};
+        use Selection::{Combined, Falseticker, Selected, Truechimer};
+        let sources = [
+            source("outvoted", Falseticker, ServerStep),
+            source("beside", Truechimer, Held),
+            source("silent", Combined, Improbable),
+            source("leads", Selected, ServerStep),
+        ];
+        assert_eq!(disputed(&sources), ["leads", "beside"]);
+        assert!(disputed(&sources[..1]).is_empty());
     }
 
     #[test]

@@ -271,9 +271,14 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> 
         return told_of_single(why, before, now);
     }
     let lapsed = matches!(why, Some(Why::Lapsed(_)));
+    let overruled = matches!(why, Some(Why::Overruled));
     let why = why.map(Why::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
+        (_, Part::Falseticker) if overruled => (
+            Level::Warning,
+            format!("falseticker: {why}: it has no vote and no part in the time until it agrees"),
+        ),
         (_, Part::Falseticker) => (
             Level::Warning,
             format!(
@@ -344,8 +349,9 @@ fn share(weight: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{EstimatorKind, SourceConfig};
+    use crate::config::SourceConfig;
     use crate::event::SourceId;
+    use crate::method::Standard;
     use crate::source::{Basis, Source};
     use truechimer_feedforward::{RatePrior, Settings};
     use truechimer_time::{CountSpan, Rate};
@@ -379,7 +385,7 @@ mod tests {
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
         let basis = Basis { settings, rate, time: None, own: false };
         let (id, config) = (SourceId(1), SourceConfig::new("s1"));
-        let mut source = Source::new(id, config, EstimatorKind::Ours, &basis, true, Count(0));
+        let mut source = Source::new(id, config, &Standard, &basis, true, Count(0));
         let mut bulletin = Bulletin::default();
         let ms = Span::from_millis;
         for (at, part, why, since) in [

@@ -4,6 +4,7 @@ mod account;
 mod configuration;
 mod course;
 mod gate;
+mod likeness;
 mod publication;
 mod reckoning;
 
@@ -24,14 +25,15 @@ use crate::doubt::Held;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
 use crate::kernel::Kernel;
 use crate::leap::Announced;
-use crate::prefer::Preferred;
+use crate::method::{Method, Standard};
 use crate::pulse::Pulse;
 use crate::report::Selection;
-use crate::source::{Clock, Source, canonical};
+use crate::source::{Clock, Heard, Source, canonical};
 use crate::steer::Servo;
 use crate::voice::Voice;
 use crate::{kernel, steer};
 use gate::Gate;
+use likeness::Likeness;
 use reckoning::Reckoning;
 
 /// A hand promises nothing after this long: four times the longest poll interval.
@@ -55,6 +57,7 @@ const WORTH_SAVING: Rate = Rate::from_ppb(20_000);
 /// and events give the same actions to the last bit.
 #[derive(Debug)]
 pub struct Engine {
+    method: Box<dyn Method>,
     config: Config,
     settings: Settings,
     rate_prior: RatePrior,
@@ -67,9 +70,9 @@ pub struct Engine {
     sources: Vec<Source>,
     pulses: Vec<Pulse>,
     next_id: u32,
-    preferred: Preferred,
     combination: Combination,
     bulletin: Bulletin,
+    likeness: Likeness,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
     /// and the slow period then.
     reckoning: Option<Reckoning>,
@@ -101,7 +104,17 @@ pub struct Engine {
 impl Engine {
     /// Starts the engine; the actions are the first to carry out.
     #[must_use]
-    pub fn new(config: Config, mut start: Start) -> (Engine, Vec<Action>) {
+    pub fn new(config: Config, start: Start) -> (Engine, Vec<Action>) {
+        Engine::with_method(config, start, Box::new(Standard))
+    }
+
+    /// The same with another method, to compare it.
+    #[must_use]
+    pub fn with_method(
+        config: Config,
+        mut start: Start,
+        method: Box<dyn Method>,
+    ) -> (Engine, Vec<Action>) {
         let strangers = strangers(&config, &start);
         if strangers.is_some() {
             // What they had told has no credit with those that are followed now.
@@ -129,6 +142,7 @@ impl Engine {
             None => unknown_hand(&start, rate_prior),
         };
         let mut engine = Engine {
+            method,
             settings,
             rate_prior,
             nominal,
@@ -139,9 +153,9 @@ impl Engine {
             sources: Vec::new(),
             pulses: Vec::new(),
             next_id: 0,
-            preferred: Preferred::default(),
             combination: Combination::default(),
             bulletin: Bulletin::default(),
+            likeness: Likeness::default(),
             reckoning: None,
             watch: Watch::default(),
             servo: Servo::default(),
@@ -164,6 +178,7 @@ impl Engine {
             gate: Gate::default(),
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
+        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         // What was known, without what the page covers because somebody was held off.
         let of_page = |w: &Hand| {
             let bound = w.undisputed_bound();
@@ -173,11 +188,9 @@ impl Engine {
         };
         let known = Known {
             time: warm.as_ref().map(of_page),
-            agreed: warm
-                .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
-                .map_or_else(BTreeMap::new, |(warm, agreed)| agreed.of(&warm)),
+            agreed: agreed.map_or_else(BTreeMap::new, |(agreed, warm)| agreed.of(&warm)),
+            overruled: agreed.map_or_else(Vec::new, |(a, warm)| a.overruled(&warm).to_vec()),
         };
-        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         gate.told_by = agreed.map_or_else(Vec::new, |(a, warm)| a.tellers(&warm).to_vec());
         engine.gate = gate;
         let held = start.saved.map(|saved| saved.held).unwrap_or_default();
@@ -235,7 +248,8 @@ impl Engine {
                         && matches!(voice.selection(), Selection::Selected | Selection::Combined)
                 };
                 let others = self.voices().any(tells);
-                if let Some(source) = self.source(source) {
+                let id = source;
+                if let Some(source) = self.source(id) {
                     let clock = Clock { leaps, about, reckoned, others };
                     let smeared = source.smears();
                     let heard = source.heard(from, sent, received, &packet, &clock);
@@ -254,7 +268,12 @@ impl Engine {
                     if let Some(text) = source.news_of_asymmetry() {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }
+                    let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
+                    self.tell_intervals();
                     self.after_reply(&name, heard, at, &mut actions);
+                    if let Some(reply) = used {
+                        self.tell_likeness(id, &reply, &mut actions);
+                    }
                 }
             }
             Event::Undelivered { source, error } => {
@@ -268,9 +287,9 @@ impl Engine {
             Event::Edge { source, sequence, stamp } => {
                 let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
                 let rate = self.known_rate();
-                if let Some(pulse) = self.pulse(source) {
+                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.id() == source) {
                     let name = pulse.name();
-                    let heard = pulse.edge(sequence, stamp, clock, rate, at);
+                    let heard = pulse.edge(sequence, stamp, clock, (&*self.method, rate), at);
                     self.after_reply(&name, heard, at, &mut actions);
                 }
             }
@@ -338,6 +357,13 @@ impl Engine {
     fn voices(&self) -> impl Iterator<Item = &dyn Voice> + Clone {
         let servers = self.sources.iter().map(|source| source as &dyn Voice);
         servers.chain(self.pulses.iter().map(|pulse| pulse as &dyn Voice))
+    }
+
+    /// Tells the estimators how often their servers are asked.
+    fn tell_intervals(&mut self) {
+        for source in &mut self.sources {
+            source.tell_interval(&*self.method);
+        }
     }
 
     fn selected(&self) -> Option<&dyn Voice> {
@@ -465,6 +491,8 @@ impl Engine {
 struct Known {
     time: Option<TimePrior>,
     agreed: BTreeMap<String, Option<(Count, Count)>>,
+    /// The servers that the user's word overruled.
+    overruled: Vec<String>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

@@ -15,7 +15,7 @@ mod engine;
 mod event;
 mod kernel;
 mod leap;
-mod prefer;
+mod method;
 mod pulse;
 mod ramp;
 mod report;
@@ -28,7 +28,7 @@ mod why;
 
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
-    EstimatorKind, NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
+    NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
 pub use doubt::{Agreed, Held};
 pub use engine::Engine;
@@ -36,5 +36,5 @@ pub use event::{
     Action, Event, HostCheck, KernelWord, Level, RtcReading, Saved, SourceId, Start, Steer,
     SystemReading,
 };
+pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
 pub use report::{DoubtKind, Doubted, Report, Selection, SourceReport};
-pub use source::estimator;

@@ -2,7 +2,8 @@
 //!
 //! An edge says when a second begins, and not which. The engine numbers it by what the servers
 //! vouch for, or where they are lost by the published clock, as long as that is known to well under
-//! half a second. Seconds are counted on the leap-free scale: a leap second is a second like any
+//! half a second; else, as while a server's word is held off, it is numbered by those before it,
+//! and may be whole seconds off (see [`Voice`]). Seconds are counted on the leap-free scale: a leap second is a second like any
 //! other.
 
 use std::collections::BTreeMap;
@@ -10,10 +11,11 @@ use std::collections::BTreeMap;
 use truechimer_feedforward::{Estimate, Estimator, Exchange, RatePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
-use crate::config::{EstimatorKind, PpsConfig};
+use crate::config::PpsConfig;
 use crate::event::{Action, Level, SourceId};
+use crate::method::Method;
 use crate::report::{Selection, SourceReport};
-use crate::source::{Basis, Heard, estimator, skew};
+use crate::source::{Basis, Heard, skew};
 use crate::voice::Voice;
 use crate::why::Why;
 
@@ -60,13 +62,14 @@ pub(crate) struct Pulse {
     id: SourceId,
     pub(crate) config: PpsConfig,
     selection: Selection,
-    kind: EstimatorKind,
     basis: Basis,
     estimator: Box<dyn Estimator>,
     plan: Plan,
     retry: i64,
     sequence: Option<u64>,
     last: Option<Last>,
+    /// The newest edge was none of a second.
+    strays: bool,
     /// The newest second that an edge was taken for.
     second: Option<i64>,
     silence: u32,
@@ -91,7 +94,7 @@ impl Pulse {
     pub(crate) fn new(
         id: SourceId,
         config: PpsConfig,
-        kind: EstimatorKind,
+        method: &dyn Method,
         mut basis: Basis,
         at: Count,
     ) -> Pulse {
@@ -101,13 +104,13 @@ impl Pulse {
             id,
             config,
             selection: Selection::Unusable,
-            kind,
+            estimator: basis.estimator(method, 1),
             basis,
-            estimator: estimator(kind, basis.settings, basis.rate, basis.time, 1),
             plan: Plan::Open(at),
             retry: RETRY.0,
             sequence: None,
             last: None,
+            strays: false,
             second: None,
             silence: 0,
             reach: 0,
@@ -183,13 +186,14 @@ impl Pulse {
         self.trouble.clone().filter(|_| new)
     }
 
-    /// An edge came. `clock` numbers its second; a fresh estimator begins with `rate`.
+    /// An edge came. `clock` numbers its second; a fresh estimator of this method begins with
+    /// `rate`.
     pub(crate) fn edge(
         &mut self,
         sequence: u64,
         stamp: Result<Stamp, String>,
         clock: Option<Numbering>,
-        rate: RatePrior,
+        (method, rate): (&dyn Method, RatePrior),
         at: Count,
     ) -> Heard {
         if self.sequence.replace(sequence) == Some(sequence) {
@@ -200,29 +204,38 @@ impl Pulse {
         self.silence = 0;
         self.plan = Plan::Miss(self.after(at, SECOND + GRACE));
         self.reach <<= 1;
-        if self.kind == EstimatorKind::Published {
-            let text = "the published algorithm is one of round trips: it takes no pulses";
-            return self.refuse("estimator", text.into());
+        if !method.takes_pulses() {
+            let text = format!("the estimator '{}' takes no pulses", method.name());
+            return self.refuse("estimator", text);
         }
         let stamp = match stamp {
             Ok(stamp) => stamp,
             Err(why) => return self.refuse("no-stamp", format!("an edge without a count: {why}")),
         };
-        let Some(clock) = clock.filter(Numbering::is_enough) else {
+        let by_others = clock.filter(Numbering::is_enough);
+        let Some(clock) = by_others.or_else(|| self.numbers_itself(stamp.count)) else {
             let text = "no clock is known well enough to say which second an edge begins";
             return self.refuse("no-second", text.into());
         };
         let (second, off) = self.second_of(&clock);
         let error = self.nominal().span(stamp.error).abs();
         let allowed = clock.bound + self.config.latency.half() + error;
-        if off.abs() > allowed {
+        self.strays = off.abs() > allowed;
+        if self.strays {
             let text = format!("the edge is {off:+} off the second, which is known to {allowed}");
             return self.refuse("off-second", text);
         }
         if self.second == Some(second) {
             return self.refuse("duplicate", "two edges in a second".into());
         }
-        self.use_edge(stamp, second, rate)
+        self.use_edge(stamp, second, (method, rate))
+    }
+
+    /// The time by the edges before, if there were any.
+    fn numbers_itself(&self, at: Count) -> Option<Numbering> {
+        self.last?;
+        let Estimate { time, bound, .. } = self.estimator.estimate(at)?;
+        Some(Numbering { time, bound }).filter(Numbering::is_enough)
     }
 
     /// Which second begins at an edge, and how far the clock has the edge after it; both stamps of
@@ -233,15 +246,20 @@ impl Pulse {
         (second, edge - Instant::new(second, 0))
     }
 
-    fn use_edge(&mut self, stamp: Stamp, second: i64, rate: RatePrior) -> Heard {
+    fn use_edge(
+        &mut self,
+        stamp: Stamp,
+        second: i64,
+        (method, rate): (&dyn Method, RatePrior),
+    ) -> Heard {
         let time = Instant::new(second, 0) + self.config.offset;
         match self.estimator.estimate(stamp.count).map(|e| e.time - time) {
             Some(apart) if apart.abs() < SECOND.half() => {}
             // Nothing is known yet, or the clock that numbers the seconds has moved by whole ones:
             // which second it is was never the pulse's own word.
             known => {
-                let prior = if known.is_none() { self.basis.time } else { None };
-                self.estimator = estimator(self.kind, self.basis.settings, rate, prior, 1);
+                let time = if known.is_none() { self.basis.time } else { None };
+                self.estimator = Basis { rate, time, ..self.basis }.estimator(method, 1);
             }
         }
         let latency = self.nominal().counts(self.config.latency).0.max(1);
@@ -282,7 +300,7 @@ impl Pulse {
     pub(crate) fn new_epoch(&mut self, at: Count) {
         self.estimator.new_epoch();
         self.basis.time = None;
-        (self.last, self.second, self.why) = (None, None, None);
+        (self.last, self.second, self.why, self.strays) = (None, None, None, false);
         self.selection = Selection::Unusable;
         self.plan = match self.plan {
             Plan::Open(_) => Plan::Open(at),
@@ -385,6 +403,10 @@ impl Voice for Pulse {
         self.weight.is_some()
     }
 
+    fn strays(&self) -> bool {
+        self.strays
+    }
+
     fn doubted(&self, _at: Count) -> Option<(Instant, Instant)> {
         None
     }
@@ -405,11 +427,11 @@ impl Voice for Pulse {
         PATIENCE
     }
 
-    fn renew_after(&self) -> Span {
-        self.estimator.renew_after()
+    fn estimator(&self) -> &dyn Estimator {
+        self.estimator.as_ref()
     }
 
-    fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.estimator.penalty(at)?, self.accepted))
+    fn used(&self) -> u64 {
+        self.accepted
     }
 }

@@ -39,7 +39,8 @@ pub enum Selection {
     Unusable,
     /// Only watched, as configured (`noselect`): it is asked and shown, and has no vote.
     Watched,
-    /// Its interval does not meet the majority's, or what it says now does not.
+    /// Its interval does not meet the majority's, or what it says now does not; or it contradicts
+    /// the one that the user has accepted, and has no vote until it agrees.
     Falseticker,
     /// There is no majority that agrees: nobody can say who is right.
     NoMajority,
@@ -164,7 +165,8 @@ pub enum DoubtKind {
     ServerStep,
     /// The same, and it moves on, by a rate that the counter is not known to have.
     ServerDrift,
-    /// It, or what it says now, is not where the majority agrees.
+    /// It, or what it says now, is not where the majority agrees, or where the one is that the user
+    /// has accepted.
     Falseticker,
     /// No majority agrees on anything.
     NoMajority,

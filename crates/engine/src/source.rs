@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_feedforward::{
-    Accepted, Doubt, Estimator, Exchange, NtpPll, Ours, Pi, Published, RatePrior, Settings,
-    TimePrior,
+    Accepted, Doubt, Estimator, Exchange, RatePrior, Settings, TimePrior,
 };
 use truechimer_ntp::{Association, LeapIndicator, Reply};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Rate, Span, Utc};
 
 use crate::bar::{self, Bar};
-use crate::config::{Asymmetry, EstimatorKind, SourceConfig};
+use crate::config::{Asymmetry, SourceConfig};
 use crate::doubt;
 use crate::event::{Action, Level, SourceId};
+use crate::method::{Beginning, Method};
 use crate::ramp::{self, Ramp};
 use crate::report::Selection;
 use crate::smear::Smear;
@@ -67,6 +67,14 @@ pub(crate) struct Basis {
     pub(crate) time: Option<TimePrior>,
     /// That time is known to be the server's own word.
     pub(crate) own: bool,
+}
+
+impl Basis {
+    /// An estimator for exchanges every `poll` seconds.
+    pub(crate) fn estimator(&self, method: &dyn Method, poll: u32) -> Box<dyn Estimator> {
+        let Basis { settings, rate, time, .. } = *self;
+        method.estimator(&Beginning { settings, rate, time, poll })
+    }
 }
 
 /// One server.
@@ -192,11 +200,12 @@ pub(crate) enum Heard {
 }
 
 impl Source {
-    /// A source to ask from `at` on; the others wait for its first word if `awaited`.
+    /// A source to ask from `at` on, with an estimator of this method; the others wait for its
+    /// first word if `awaited`.
     pub(crate) fn new(
         id: SourceId,
         config: SourceConfig,
-        kind: EstimatorKind,
+        method: &dyn Method,
         basis: &Basis,
         awaited: bool,
         at: Count,
@@ -208,7 +217,7 @@ impl Source {
             estimator: {
                 let asymmetry = config.asymmetry.map(declared);
                 let settings = Settings { asymmetry, ..basis.settings };
-                estimator(kind, settings, basis.rate, basis.time, config.poll)
+                Basis { settings, ..*basis }.estimator(method, config.poll)
             },
             asymmetry: config.asymmetry,
             config,
@@ -272,7 +281,6 @@ impl Source {
             self.asymmetry_told = false;
         }
         self.config = config;
-        self.estimator.set_poll(self.steady_interval());
         if let (true, Plan::Poll(next)) = (faster, self.plan) {
             let soon = self.after(at, self.interval());
             self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
@@ -507,7 +515,6 @@ impl Source {
         (self.smear, self.resettles) = (Smear::default(), 0);
         (self.accused, self.moved, self.agreed, self.trouble) = (false, None, false, None);
         (self.bar, self.vouched) = (None, None);
-        self.estimator.set_poll(self.steady_interval());
         if self.config.burst && matches!(self.plan, Plan::Poll(_)) {
             self.ramp = Ramp::WHOLE;
             self.plan = Plan::Poll(self.after(at, self.interval()));
@@ -567,12 +574,13 @@ impl Source {
     fn slow(&mut self, at: Count) {
         self.ramp = Ramp::NONE;
         self.courtesy.slow(self.steady_interval());
-        self.estimator.set_poll(self.steady_interval());
         self.plan = Plan::Poll(self.after(at, self.interval()));
     }
 
-    pub(crate) fn poll_advice(&self) -> Option<u32> {
-        self.estimator.poll_advice()
+    /// Tells the estimator how often the server is asked.
+    pub(crate) fn tell_interval(&mut self, method: &dyn Method) {
+        let seconds = self.steady_interval();
+        method.polls(self.estimator.as_mut(), seconds);
     }
 
     /// The counter broke: begin again, at once.
@@ -617,25 +625,6 @@ impl Source {
 /// An IPv4 address that is written as one of IPv6 is the same server.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// A new estimator of this kind, as the engine gives to every source, for exchanges every `poll`
-/// seconds.
-#[must_use]
-pub fn estimator(
-    kind: EstimatorKind,
-    settings: Settings,
-    rate: RatePrior,
-    time: Option<TimePrior>,
-    poll: u32,
-) -> Box<dyn Estimator> {
-    match kind {
-        EstimatorKind::Ours => Box::new(Ours::new(settings, rate, time)),
-        // It has no warm restart, and its first idea of the period is its own.
-        EstimatorKind::Published => Box::new(Published::new(settings, poll)),
-        EstimatorKind::Pi => Box::new(Pi::new(settings, rate, time, poll)),
-        EstimatorKind::NtpPll => Box::new(NtpPll::new(settings, rate, time, poll)),
-    }
 }
 
 /// What the estimator is told of the path.

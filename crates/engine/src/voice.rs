@@ -4,13 +4,15 @@
 //! Servers vote: the truth lies where a majority of them agrees. A pulse has no vote, as it knows
 //! no second by itself and is numbered by what the servers say; but it is the user's own wire, and
 //! is believed within what the majority vouches for. There it narrows the interval, also for a
-//! while after its edges have stopped.
+//! while after its edges have stopped. While a server's word is held off it tells where a second
+//! begins, not which of the two words has the right one: if both fit, the interval covers both.
 
-use truechimer_feedforward::Estimate;
+use truechimer_feedforward::{Estimate, Estimator};
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::combination::{Combination, Part};
 use crate::event::SourceId;
+use crate::method::Candidate;
 use crate::report::Selection;
 use crate::select::{Claim, agreement, agreement_among};
 use crate::why::Why;
@@ -56,6 +58,10 @@ pub(crate) trait Voice {
     fn rtt(&self) -> Option<Span> {
         None
     }
+    /// Whether its newest edge did not fit, if it is a pulse.
+    fn strays(&self) -> bool {
+        false
+    }
     /// Whether anything that it said was used, since the start or since the counter broke.
     fn is_proven(&self) -> bool {
         true
@@ -73,10 +79,10 @@ pub(crate) trait Voice {
     fn estimate(&self, at: Count) -> Option<Estimate>;
     /// How long without a used exchange before its word counts as stale.
     fn patience(&self) -> Span;
-    /// How long a hand made of its estimate stays good while nothing new comes.
-    fn renew_after(&self) -> Span;
-    /// How bad its path is, and how many exchanges say so, if its estimator is selected that way.
-    fn penalty(&self, at: Count) -> Option<(Span, u64)>;
+    /// Its estimator.
+    fn estimator(&self) -> &dyn Estimator;
+    /// How many exchanges were used.
+    fn used(&self) -> u64;
 
     /// How much longer it is fresh without another word; not positive: it is not.
     fn left(&self, estimate: &Estimate, at: Count) -> Span {
@@ -95,6 +101,31 @@ pub(crate) trait Voice {
 pub(crate) struct Said<'v> {
     pub(crate) voice: &'v mut dyn Voice,
     pub(crate) estimate: Option<Estimate>,
+}
+
+impl Said<'_> {
+    /// What a method may prefer.
+    pub(crate) fn candidate(&self) -> Option<Candidate<'_>> {
+        let (source, used) = (self.voice.id(), self.voice.used());
+        self.estimate.map(|_| Candidate { source, used, estimator: self.voice.estimator() })
+    }
+}
+
+/// Marks every voice's part where the method prefers one: all that say something are believed, and
+/// that one is followed. Returns it.
+pub(crate) fn follow(voices: &mut [Said<'_>], id: SourceId) -> Option<(usize, Estimate)> {
+    let mut followed = None;
+    for (index, Said { voice, estimate }) in voices.iter_mut().enumerate() {
+        voice.mark(match estimate {
+            None => Selection::Unusable,
+            Some(e) if voice.id() == id => {
+                followed = Some((index, *e));
+                Selection::Selected
+            }
+            Some(_) => Selection::Truechimer,
+        });
+    }
+    followed
 }
 
 /// Where the truth is, as far as the voices go.
@@ -149,9 +180,10 @@ pub(crate) fn choose(
 ) -> Option<Chosen> {
     let estimates = voices.iter().filter_map(|said| said.estimate);
     let origin = estimates.map(|e| e.time).next().unwrap_or_default();
+    let news = news(voices, origin, at);
     let agree = |claims: &Claims<'_>| {
         let servers = vouched_by(voices, claims, to_come);
-        let agreed = servers.as_ref().and_then(|servers| narrowed(voices, claims, servers));
+        let agreed = servers.as_ref().and_then(|servers| narrowed(voices, claims, servers, &news));
         (servers, agreed)
     };
     let (servers, agreed) = agree(&|said| claims(said, origin, at));
@@ -534,12 +566,46 @@ fn apart(voices: &[Said<'_>], origin: Instant, at: Count) -> Vec<Option<Span>> {
     all.iter().map(nearest).collect()
 }
 
-/// What the pulses leave of that: a majority of those that lie within it.
-fn narrowed(voices: &[Said<'_>], claims: &Claims<'_>, servers: &Option<Claim>) -> Option<Agreed> {
+/// Where servers put the time by what is held off.
+fn news(voices: &[Said<'_>], origin: Instant, at: Count) -> Vec<Claim> {
+    let speaks = voices.iter().filter(|said| said.estimate.is_some() && !said.voice.is_pulse());
+    let claim = |(from, to): (Instant, Instant)| Claim {
+        low: (from - ROUNDED - origin).0,
+        high: (to + ROUNDED - origin).0,
+    };
+    speaks.filter_map(|said| said.voice.doubted(at)).map(claim).collect()
+}
+
+/// The same whole seconds away, where it meets what is held off there.
+fn seconds_away(claim: &Claim, news: &Claim) -> Option<Claim> {
+    let Span(second) = Span::from_secs(1);
+    let middle = |claim: &Claim| claim.low / 2 + claim.high / 2;
+    let seconds = (middle(news) - middle(claim) + second / 2).div_euclid(second);
+    let by = seconds * second;
+    let there = Claim { low: claim.low.saturating_add(by), high: claim.high.saturating_add(by) };
+    (seconds != 0 && there.meets(news)).then_some(there)
+}
+
+/// What the pulses leave of that: a majority of those that lie within it. While there is `news`
+/// that is held off, only of those whose edges fit.
+fn narrowed(
+    voices: &[Said<'_>],
+    claims: &Claims<'_>,
+    servers: &Option<Claim>,
+    news: &[Claim],
+) -> Option<Agreed> {
     let within = |claim: &Claim| servers.as_ref().is_none_or(|servers| servers.meets(claim));
-    let pulses = voices.iter().filter(|said| said.voice.is_pulse());
-    let claims: Vec<Claim> = pulses.filter_map(claims).flatten().filter(within).collect();
-    match (agreement(&claims, 0), servers) {
+    let fits = |said: &&Said<'_>| news.is_empty() || !said.voice.strays();
+    let pulses = voices.iter().filter(|said| said.voice.is_pulse()).filter(fits);
+    let in_seconds = |own: Vec<Claim>| -> Vec<Claim> {
+        let away = own.iter().flat_map(|own| news.iter().filter_map(|n| seconds_away(own, n)));
+        let away: Vec<Claim> = away.collect();
+        own.into_iter().chain(away).filter(within).collect()
+    };
+    let claims: Vec<Vec<Claim>> = pulses.filter_map(claims).map(in_seconds).collect();
+    let each: Vec<&[Claim]> =
+        claims.iter().filter(|claims| !claims.is_empty()).map(Vec::as_slice).collect();
+    match (agreement_among(&each, 0), servers) {
         (Some(pulses), None) => Some(Agreed { all: pulses, narrowed: true }),
         (Some(pulses), Some(servers)) if pulses.meets(servers) => {
             let low = pulses.low.max(servers.low);

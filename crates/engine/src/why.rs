@@ -45,15 +45,16 @@ impl Why {
     pub(crate) fn kind(&self) -> DoubtKind {
         match self {
             Why::NoMajority(_) => DoubtKind::NoMajority,
-            Why::MeetsNone | Why::Apart(_) | Why::NewsApart(_) | Why::LastApart => {
-                DoubtKind::Falseticker
-            }
+            Why::MeetsNone
+            | Why::Apart(_)
+            | Why::NewsApart(_)
+            | Why::LastApart
+            | Why::Overruled => DoubtKind::Falseticker,
             Why::Contradicts(..) | Why::Torn | Why::OtherRate(_) => DoubtKind::Contradiction,
             Why::Improbable(_) => DoubtKind::Improbable,
             Why::Silent(_) | Why::Lapsed(_) => DoubtKind::Silent,
             Why::Smears => DoubtKind::Smear,
             Why::Held(_) => DoubtKind::Held,
-            Why::Overruled => DoubtKind::Contradiction,
         }
     }
 
@@ -106,9 +107,7 @@ impl fmt::Display for Why {
             Why::Smears => f.write_str("it smears the leap second; others do not"),
             Why::Held(Some(by)) => write!(f, "held off: it is {by:+} off what was known"),
             Why::Held(None) => f.write_str("held off: the clock has no time by its word alone"),
-            Why::Overruled => f.write_str(
-                "it contradicts the one that you have accepted: no vote until it agrees",
-            ),
+            Why::Overruled => f.write_str("it contradicts the one that you have accepted"),
         }
     }
 }

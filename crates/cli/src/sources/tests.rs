@@ -4,7 +4,7 @@ use super::*;
 use truechimer_engine::Doubted;
 use truechimer_time::Rate;
 
-fn source() -> SourceReport {
+pub fn source() -> SourceReport {
     SourceReport {
         name: "ntp.example.org:123".into(),
         is_pulse: false,
@@ -192,7 +192,9 @@ fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
     assert!(detail.contains(part), "{detail}");
     let other = SourceReport { selection: Selection::Falseticker, ..held };
     let detail = text(|out| write_detail(&other, out));
-    assert!(detail.contains("x! falseticker: is not where a majority agrees (held off: "));
+    let part = "x! falseticker: is not where a majority agrees, or the one that you have accepted \
+                (held off: ";
+    assert!(detail.contains(part), "{detail}");
     let json = serde_json::to_value(Json::of(&other)).unwrap();
     assert_eq!(json["why"], "held off: its time moved by -150.000 ms");
 }

@@ -1,6 +1,6 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
-use truechimer_feedforward::{Doubt, Exchange};
+use truechimer_feedforward::{Doubt, Estimator, Exchange};
 use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Reference, Status};
@@ -208,7 +208,9 @@ impl Engine {
         let agrees = |s: &&Source| servers.contains(&s.name());
         let since = self.sources.iter().filter(agrees).filter_map(known).collect();
         let told_by = self.gate.told_by.clone();
-        let agreed = Agreed { counter: self.counter, count: now, servers, since, told_by };
+        let overruled = self.sources.iter().filter(|s| s.overruled).map(Source::name).collect();
+        let agreed =
+            Agreed { counter: self.counter, count: now, servers, since, told_by, overruled };
         Some(Saved {
             counter: self.counter.kind.name().to_owned(),
             nominal: self.settings.nominal,
@@ -241,9 +243,9 @@ impl Engine {
         self.sources.iter().filter(agrees).map(Source::name).collect()
     }
 
-    /// The poll interval, s, that the estimator of this source would choose, if it has an opinion.
+    /// The estimator of this server, for those who compare estimators.
     #[must_use]
-    pub fn poll_advice(&self, source: SourceId) -> Option<u32> {
-        self.sources.iter().find(|s| s.id == source)?.poll_advice()
+    pub fn estimator(&self, source: SourceId) -> Option<&dyn Estimator> {
+        Some(self.sources.iter().find(|s| s.id == source)?.estimator())
     }
 }

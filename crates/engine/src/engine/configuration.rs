@@ -68,8 +68,9 @@ impl Engine {
                     let (time, agreed) = (held.or(of_page), agreed.is_some());
                     let basis = Basis { time, own: agreed || held.is_some(), ..basis };
                     let mut source =
-                        Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at);
+                        Source::new(id, wanted.clone(), &*self.method, &basis, awaited, at);
                     source.agreed = agreed && held.is_none();
+                    source.overruled = known.overruled.contains(&name);
                     source
                 }
             };
@@ -96,7 +97,7 @@ impl Engine {
                 None => {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
-                    Pulse::new(id, wanted.clone(), config.estimator, basis, at)
+                    Pulse::new(id, wanted.clone(), &*self.method, basis, at)
                 }
             };
             self.pulses.push(pulse);
@@ -108,9 +109,11 @@ impl Engine {
             actions.extend(self.kernel.nothing().map(Action::Steer));
         }
         self.config = config;
+        self.tell_intervals();
         let there: Vec<SourceId> = self.voices().map(Voice::id).collect();
         self.combination.keep(|id| there.contains(&SourceId(id)));
         self.bulletin.keep(|id| there.contains(&SourceId(id)));
+        self.likeness.keep(|id| there.contains(&id));
         if lost_selected {
             self.publish(at, actions);
         }

@@ -10,15 +10,15 @@ use truechimer_timehands::{Hand, Status};
 use super::account::held_against;
 use super::gate::Until;
 use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, note};
-use crate::config::EstimatorKind;
 use crate::doubt::{Moved, Opinion};
 use crate::event::{Action, Level};
+use crate::method::Candidate;
 use crate::pulse::Numbering;
 use crate::report::Selection;
 use crate::source::{Heard, Source, canonical};
 use crate::voice::{Chosen, Said, Voice};
 use crate::why::Why;
-use crate::{doubt, prefer, voice};
+use crate::{doubt, voice};
 
 /// Nothing has come for a while: what to say of that, and since when.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl Engine {
             if smears { "; all smear the leap second: the smear is taken off" } else { "" };
         let reason = format!("{reason}{smears}");
         // Sooner if patience ends before, so that holdover is said when it begins.
-        let renew = source.renew_after();
+        let renew = self.method.renew_after(source.estimator());
         (self.reason, self.others) = (reason, others);
         self.quiet = quiet.map(|what| Quiet { what, since: estimate.last_used, smears });
         self.unanswered = false;
@@ -372,7 +372,7 @@ impl Engine {
             source.weigh(None, None);
         }
         for source in self.sources.iter_mut().filter(|source| source.overruled) {
-            source.mark(Selection::Unusable);
+            source.mark(Selection::Falseticker);
             source.weigh(None, Some(Why::Overruled));
         }
         chosen
@@ -391,9 +391,9 @@ impl Engine {
             Said { voice: pulse, estimate }
         });
         let mut voices: Vec<Said<'_>> = servers.chain(pulses).collect();
-        if let Some(candidates) = prefer::candidates(&voices, at) {
-            let id = self.preferred.choose(&candidates, all, at, nominal)?;
-            let (index, estimate) = prefer::mark(&mut voices, id)?;
+        let candidates: Vec<Candidate<'_>> = voices.iter().filter_map(Said::candidate).collect();
+        if let Some(id) = self.method.prefer(&candidates, all, at, nominal) {
+            let (index, estimate) = voice::follow(&mut voices, id)?;
             for said in &mut voices {
                 said.voice.weigh(None, None);
             }
@@ -415,7 +415,7 @@ impl Engine {
 
     /// The other estimators' clocks are shown as they are: one at a time.
     pub(super) fn follows_one(&self) -> bool {
-        self.config.estimator != EstimatorKind::Ours
+        !self.method.combines()
     }
 
     /// What the second of an edge at count `at` is told by: what the servers vouch for, where they

@@ -130,11 +130,7 @@ impl Source {
     /// The server answers who asks this often.
     fn served(&mut self, from: SocketAddr) {
         self.looked_up = false;
-        let before = self.steady_interval();
-        self.courtesy.served(from, before);
-        if self.steady_interval() != before {
-            self.estimator.set_poll(self.steady_interval());
-        }
+        self.courtesy.served(from, self.steady_interval());
     }
 
     /// Looks whether the server smears a leap second, and takes the smear off if it does. `about`

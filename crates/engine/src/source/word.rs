@@ -1,6 +1,7 @@
 //! What the server says by now: its vote, and its row in `sources`.
 
-use truechimer_feedforward::Estimate;
+use truechimer_feedforward::{Estimate, Estimator};
+use truechimer_ntp::Reply;
 use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::{Last, Source, skew};
@@ -95,12 +96,12 @@ impl Voice for Source {
         Span::from_secs(i64::from(self.steady_interval()) * 4 + 2)
     }
 
-    fn renew_after(&self) -> Span {
-        self.estimator.renew_after()
+    fn estimator(&self) -> &dyn Estimator {
+        self.estimator.as_ref()
     }
 
-    fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.estimator.penalty(at)?, self.accepted))
+    fn used(&self) -> u64 {
+        self.accepted
     }
 }
 
@@ -108,6 +109,11 @@ impl Source {
     /// Whether the time that was published last is its, or in part.
     pub(crate) fn is_part(&self) -> bool {
         matches!(self.selection, Selection::Combined | Selection::Selected)
+    }
+
+    /// Its last reply that was used.
+    pub(crate) fn reply(&self) -> Option<Reply> {
+        self.last.map(|last| last.reply)
     }
 
     /// Its stratum, by its newest reply.
@@ -204,5 +210,51 @@ impl Source {
             trouble: self.trouble(at, utc),
             doubt: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SourceConfig;
+    use crate::method::Standard;
+    use crate::source::Basis;
+    use truechimer_feedforward::{RatePrior, Settings};
+    use truechimer_time::{CountSpan, Period, Rate};
+
+    fn at(seconds: u64) -> Count {
+        Count(seconds * 1_000_000_000)
+    }
+
+    /// What a source knows from an earlier daemon only is never fresh.
+    #[test]
+    fn one_that_has_said_nothing_itself_is_not_fresh() {
+        let (period, error) = (Period::NANOSECOND, Rate::from_ppb(500_000));
+        let settings = Settings {
+            nominal: period,
+            resolution: CountSpan(1),
+            max_wander: Rate::from_ppb(500),
+            accept_step_after: Span::from_secs(3600),
+            asymmetry: None,
+        };
+        let basis = Basis { settings, rate: RatePrior { period, error }, time: None, own: false };
+        let (id, config) = (SourceId(1), SourceConfig::new("s1"));
+        let source = Source::new(id, config, &Standard, &basis, true, at(0));
+        let estimate = Estimate {
+            base: at(100),
+            time: Instant::default(),
+            period,
+            difference: period,
+            difference_error: error,
+            difference_deviation: error,
+            bound: Span::ZERO,
+            path_bound: Span::ZERO,
+            growth: error,
+            deviation: Span::ZERO,
+            rtt_floor: Span::ZERO,
+            last_used: at(99),
+        };
+        assert!(!source.is_proven() && source.left(&estimate, at(100)).is_negative());
+        assert!(source.patience() > source.age(&estimate, at(100)), "it would be fresh");
     }
 }
