@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use truechimer_counter::Choice;
-use truechimer_lab::{Kind, TABLE};
+use truechimer_lab::{Kind, TABLE, TRIALS};
 use truechimer_time::{Rate, Span};
 
 /// A feed-forward clock: follows NTP servers without ever touching a counter, and tells any
@@ -395,7 +395,8 @@ pub struct Demo {
 
 /// Takes the name of an estimator that can be compared.
 fn estimator() -> impl TypedValueParser<Value = Kind> {
-    let names = TABLE.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
+    let names =
+        TABLE.iter().chain(TRIALS).map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
     PossibleValuesParser::new(names)
         .try_map(|name| Kind::find(&name).ok_or("no estimator has that name"))
 }
@@ -431,7 +432,7 @@ Exit status: 0, 1 if the truth was outside the bound of 'ours' although its cond
 they do not, that is said), 2 on an error.")]
 pub struct Simulate {
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end and ablation
+    /// case, accuracy, outage-end, ablation and sensitivity
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is

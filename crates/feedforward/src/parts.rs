@@ -22,8 +22,6 @@ pub struct Parts {
     pub start: bool,
     /// What the first stamps say, worked out again from all the others; without: from the earlier.
     pub revisit: bool,
-    /// The model instead of all of these.
-    pub model: bool,
 }
 
 impl Parts {
@@ -38,7 +36,6 @@ impl Parts {
         shifts: true,
         start: true,
         revisit: true,
-        model: true,
     };
 
     /// All but one, for each: what is left out, in words, and the rest.

@@ -1,9 +1,7 @@
-#![allow(clippy::unwrap_used)]
-//! The statistics in use: the panel of banks, or the model.
+//! Statistics in use: the panel of banks, or the model that is to replace it.
 
-use truechimer_model::constants::Constants;
 use truechimer_model::gaussian::{FLOORS, OFFSET, RATE};
-use truechimer_model::{Known as ModelKnown, Model, Sample};
+use truechimer_model::{Constants, Known as ModelKnown, Model, Sample};
 
 use crate::bank::{Belief, Seen};
 use crate::filter::Known;
@@ -14,22 +12,9 @@ use crate::past::INTERVAL;
 #[derive(Clone, Debug)]
 pub(crate) enum Statistics {
     Panel(Box<Panel>),
+    /// The model, what it knows now, and how far our rate may stray, if steps of the server are to
+    /// be told from that.
     Model(Box<Model>, Belief, Option<f64>),
-}
-
-/// For experiments: TRUECHIMER_MODEL="name=value,..."
-fn constants() -> Constants {
-    use std::sync::OnceLock;
-    static ALL: OnceLock<Constants> = OnceLock::new();
-    *ALL.get_or_init(|| {
-        let mut all = Constants::DEFAULT;
-        for one in std::env::var("TRUECHIMER_MODEL").unwrap_or_default().split(',') {
-            if let Some((name, value)) = one.split_once('=') {
-                all = all.with(name, value.parse().unwrap()).unwrap();
-            }
-        }
-        all
-    })
 }
 
 fn known(k: Known) -> ModelKnown {
@@ -47,7 +32,7 @@ fn belief(model: &Model) -> Belief {
     Belief {
         theta: law.x[OFFSET],
         rate: law.x[RATE],
-        floors: FLOORS.map(|i| law.x[i]),
+        floors: [law.x[FLOORS[0]], law.x[FLOORS[1]]],
         theta_var: law.p[OFFSET][OFFSET],
         covariance: law.p[OFFSET][RATE],
         rate_var: law.p[RATE][RATE],
@@ -59,8 +44,14 @@ fn belief(model: &Model) -> Belief {
 }
 
 impl Statistics {
-    pub(crate) fn model(theta: Known, rate: Known, floor: Known, noise: [f64; 2]) -> Statistics {
-        let model = Model::new(known(theta), known(rate), known(floor), noise, constants());
+    pub(crate) fn model(
+        theta: Known,
+        rate: Known,
+        floor: Known,
+        noise: [f64; 2],
+        constants: Constants,
+    ) -> Statistics {
+        let model = Model::new(known(theta), known(rate), known(floor), noise, constants);
         let now = belief(&model);
         Statistics::Model(Box::new(model), now, None)
     }
@@ -97,15 +88,9 @@ impl Statistics {
         match self {
             Statistics::Panel(panel) => panel.take(seen, slack, excess),
             Statistics::Model(model, now, strays) => {
-                let shift = model.take(sample(seen), strays.unwrap_or(slack).min(slack), strays.is_some());
+                let shift =
+                    model.take(sample(seen), strays.unwrap_or(slack).min(slack), strays.is_some());
                 *now = belief(model);
-                if std::env::var_os("DEBUG_MODEL").is_some() {
-                    let b = model.best();
-                    if std::env::var_os("DEBUG_ALL").is_some() || b.event != truechimer_model::hypothesis::Event::None || shift.is_some() {
-                        for h in model.hypotheses() { let l = h.filter.now(); eprintln!("      {:?} age {} log {:.2} theta {:.1} s {:.1} floors {:.1} {:.1} weights {:.3?}", h.event, h.age, h.log, l.x[0]*1e6, l.x[4]*1e6, l.x[2]*1e6, l.x[3]*1e6, h.filter.weights); }
-                        eprintln!("{:.0} {:?} age {} log {:.2} before {:.2} {:.2} floors {:.2} {:.2} theta {:.2} ± {:.2} late {:.2} {:.2} blurred {:.1} told {:?}", model.age(), b.event, b.age, b.log, b.before[0]*1e6, b.before[1]*1e6, now.floors[0]*1e6, now.floors[1]*1e6, now.theta*1e6, now.theta_var.sqrt()*1e6, seen.late[0]*1e6, seen.late[1]*1e6, b.filter.blurred(), shift.map(|s| s*1e6));
-                    }
-                }
                 shift
             }
         }

@@ -65,11 +65,10 @@ constants! {
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
     // Events.
     sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
-    early: 3.0, "standard deviations", "Innovation that makes events worth trying.";
+    early: 1.5, "standard deviations", "Innovation that makes events worth trying.";
     late: 8.0, "typical delays", "The same above the floor.";
     path: -12.0, "ln", "Probability that the path changed since the exchange before.";
     server: -10.0, "ln", "Probability that the server's time moved.";
-    witness: 1.0, "1", "Floors that are blurred say nothing of a server: power of the probability that they are sharp.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
     oscillator: -14.0, "ln", "Probability that the oscillator changed.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";

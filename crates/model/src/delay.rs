@@ -65,7 +65,13 @@ impl Law {
     /// deviation, s.
     #[must_use]
     pub fn new(weights: Weights, count: usize, noise: f64) -> Law {
-        Law { now: weights, long_run: weights, count: count as f64, noise: noise * noise, least: noise * noise }
+        Law {
+            now: weights,
+            long_run: weights,
+            count: count as f64,
+            noise: noise * noise,
+            least: noise * noise,
+        }
     }
 
     /// Probability of each component for the next packet.
@@ -84,10 +90,9 @@ impl Law {
     pub fn idle(&self, c: &Constants) -> f64 {
         let wanted = c.idle_quantile * self.long_run.iter().sum::<f64>();
         let mut below = 0.0;
-        for k in 0..SCALES {
-            let weight = self.long_run[k];
+        for (weight, scale) in self.long_run.iter().zip(SCALE) {
             if below + weight >= wanted {
-                return SCALE[k] * libm::exp(((wanted - below) / weight - 1.0) * LN_STEP);
+                return scale * libm::exp(((wanted - below) / weight - 1.0) * LN_STEP);
             }
             below += weight;
         }
@@ -172,4 +177,67 @@ pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64) -> Weights {
         weights = counts.map(|count| count / (n + 1.0));
     }
     weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights(parts: &[(usize, f64)]) -> Weights {
+        let mut all = [0.0; SCALES];
+        for (k, w) in parts {
+            all[*k] = *w;
+        }
+        all
+    }
+
+    /// Density of y + noise + blur + queueing, and moments of y given it, added up numerically.
+    fn summed(law: &Law, w: &Weights, above: f64, variance: f64, blur: f64) -> [f64; 3] {
+        let normal =
+            |x: f64, v: f64| libm::exp(-x * x / (2.0 * v)) / libm::sqrt(core::f64::consts::TAU * v);
+        let (sd, n) = (libm::sqrt(variance), 4000);
+        let (mut sum, mut mean, mut square) = (0.0, 0.0, 0.0);
+        for i in -n..=n {
+            let y = 8.0 * sd * f64::from(i) / f64::from(n);
+            let spread = libm::sqrt(law.noise + blur * blur);
+            let mut likely = 0.0;
+            for j in -60..=60 {
+                let e = spread * f64::from(j) / 10.0;
+                let late = above - y - e;
+                if late >= 0.0 {
+                    let density: f64 =
+                        w.iter().zip(SCALE).map(|(w, s)| w / s * libm::exp(-late / s)).sum();
+                    likely += normal(e, spread * spread) * density * spread / 10.0;
+                }
+            }
+            let p = normal(y, variance) * likely * 8.0 * sd / f64::from(n);
+            (sum, mean, square) = (sum + p, mean + p * y, square + p * y * y);
+        }
+        mean /= sum;
+        [libm::log(sum), mean, square / sum - mean * mean]
+    }
+
+    #[test]
+    fn a_reading_has_the_moments_of_the_exact_posterior() {
+        let w = weights(&[(1, 0.2), (3, 0.5), (5, 0.3)]);
+        let law = Law::new(w, 1, 2e-6);
+        for above in [-8e-6, 0.0, 5e-6, 40e-6, 300e-6] {
+            for blur in [0.0, 8e-6] {
+                let read = law.read(&w, above, 36e-12, blur);
+                let [log, mean, variance] = summed(&law, &w, above, 36e-12, blur);
+                assert!((read.log_density - log).abs() < 0.01, "{above} {blur}: {read:?} {log}");
+                assert!((read.shift - mean).abs() < 0.05e-6, "{above} {blur}: {read:?} {mean}");
+                assert!((read.variance / variance - 1.0).abs() < 0.03, "{above} {blur} {variance}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_mixture_is_found_again() {
+        // A hundred quantiles of an exponential law of 16 µs.
+        let delays = (0..100).map(|i| -16e-6 * libm::log((f64::from(i) + 0.5) / 100.0));
+        let w = fitted(delays, 2e-3);
+        assert!(w[2] + w[3] + w[4] > 0.95, "{w:?}");
+        assert!(w[3] > 0.6, "{w:?}");
+    }
 }

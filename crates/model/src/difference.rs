@@ -49,9 +49,8 @@ impl Past {
 
     /// An exchange has changed what is known from `before` to `after`.
     pub fn learn(&mut self, before: &Gaussian, after: &Gaussian) {
-        let block = |law: &Gaussian| {
-            [law.p[OFFSET][OFFSET], law.p[OFFSET][RATE], law.p[RATE][RATE]]
-        };
+        let block =
+            |law: &Gaussian| [law.p[OFFSET][OFFSET], law.p[OFFSET][RATE], law.p[RATE][RATE]];
         let ([a, b, c], [x, y, z]) = (block(before), block(after));
         let determinant = a * c - b * b;
         if determinant <= 0.0 {
@@ -106,11 +105,11 @@ impl Past {
         };
         let baseline = (age + ahead).max(1.0);
         let rate = (now.x[OFFSET] + now.x[RATE] * ahead - theta) / baseline;
-        let ends = now.p[OFFSET][OFFSET] + 2.0 * ahead * now.p[OFFSET][RATE]
-            + ahead * ahead * rate_var
-            - 2.0 * (end.with[0] + ahead * end.with[1])
-            + end.variance
-            + walk * ahead * ahead * ahead / 3.0;
+        let ends =
+            now.p[OFFSET][OFFSET] + 2.0 * ahead * now.p[OFFSET][RATE] + ahead * ahead * rate_var
+                - 2.0 * (end.with[0] + ahead * end.with[1])
+                + end.variance
+                + walk * ahead * ahead * ahead / 3.0;
         let short = if older.is_some() { 0.0 } else { apart_by_walk(baseline) };
         (rate, ends.max(0.0) / (baseline * baseline) + walk * short)
     }
@@ -125,4 +124,50 @@ fn apart_by_walk(old: f64) -> f64 {
         INTERVAL * INTERVAL / 3.0 + (old - INTERVAL) * INTERVAL / 2.0
     };
     (INTERVAL / 3.0 + old / 3.0 - 2.0 * shared / old).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gaussian::{Vector, Walks, unit};
+
+    /// A filter with θ of an earlier instant among its states says the same.
+    #[test]
+    fn an_earlier_offset_is_smoothed_as_a_state_would_be() {
+        let deviations: Vector = [1e-3, 1e-6, 0.0, 0.0, 0.0];
+        let mut law = Gaussian::new([0.0; 5], deviations);
+        let mut past = Past::default();
+        // The same law with a state for θ of the beginning in the place of the server's.
+        let mut whole = law;
+        for i in 0..5 {
+            (whole.p[4][i], whole.p[i][4]) = (whole.p[0][i], whole.p[0][i]);
+        }
+        whole.p[4][4] = whole.p[0][0];
+        for k in 0..7 {
+            past.predict(&law, 16.0);
+            let walks = Walks { rate: 1e-16, alike: 0.0 };
+            law.predict(16.0, &walks);
+            whole.predict(16.0, &walks);
+            let before = law;
+            let by = 1e-4 * f64::from(k * k % 5);
+            for law in [&mut law, &mut whole] {
+                let known = law.project(&unit(OFFSET));
+                let left = known.variance * 1e-10 / (known.variance + 1e-10);
+                law.absorb(&known, (by - known.mean) * (1.0 - left / known.variance), left);
+            }
+            past.learn(&before, &law);
+        }
+        let copy = past.copies[0];
+        assert!((copy.age - 112.0).abs() < 1e-9);
+        assert!((copy.theta / whole.x[4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.x);
+        assert!((copy.variance / whole.p[4][4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.p);
+        assert!((copy.with[0] / whole.p[0][4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.p);
+    }
+
+    #[test]
+    fn two_means_of_a_walk_are_apart_by_what_lies_between() {
+        assert!(apart_by_walk(INTERVAL) < 1e-9);
+        // The mean of the last moment, and of the interval: a third of it.
+        assert!((apart_by_walk(1e-6) / (INTERVAL / 3.0) - 1.0).abs() < 1e-6);
+    }
 }

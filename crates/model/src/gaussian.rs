@@ -59,10 +59,8 @@ pub struct Projection {
 pub struct Walks {
     /// Of the rate, 1/s.
     pub rate: f64,
-    /// Of both floors alike, s.
+    /// Of both floors alike, s².
     pub alike: f64,
-    /// Of each floor by itself, s.
-    pub each: f64,
 }
 
 impl Gaussian {
@@ -91,9 +89,6 @@ impl Gaussian {
         self.p[RATE][OFFSET] += q * dt * dt / 2.0;
         self.p[RATE][RATE] += q * dt;
         self.inflate(&ALIKE, walks.alike * dt);
-        for floor in FLOORS {
-            self.p[floor][floor] += walks.each * dt;
-        }
     }
 
     /// What is known of the linear combination `sum`.
@@ -203,5 +198,68 @@ impl Gaussian {
             }
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vague() -> Gaussian {
+        let mut law = Gaussian::new([0.0, 0.0, 1e-3, 1e-3, 0.0], [1.0, 1e-3, 0.0, 0.0, 0.0]);
+        law.inflate(&ALIKE, 1e-6);
+        law
+    }
+
+    const STILL: Walks = Walks { rate: 0.0, alike: 0.0 };
+
+    #[test]
+    fn offset_and_rate_of_a_line_are_found() {
+        let mut law = vague();
+        for k in 1..=100 {
+            law.predict(16.0, &STILL);
+            let known = law.project(&unit(OFFSET));
+            let left = known.variance * 1e-12 / (known.variance + 1e-12);
+            let by =
+                (0.5 + 3e-6 * 16.0 * f64::from(k) - known.mean) * (1.0 - left / known.variance);
+            law.absorb(&known, by, left);
+        }
+        assert!((law.x[OFFSET] - 0.5 - 3e-6 * 1600.0).abs() < 1e-7, "{:?}", law.x);
+        assert!((law.x[RATE] - 3e-6).abs() < 1e-8, "{:?}", law.x);
+    }
+
+    #[test]
+    fn a_difference_of_the_floors_is_never_learnt() {
+        let mut law = vague();
+        for k in 0..50 {
+            law.predict(16.0, &Walks { rate: 1e-18, alike: 1e-15 });
+            for sum in [[1.0, -1e-3, 1.0, 0.0, 1.0], [-1.0, 0.0, 0.0, 1.0, -1.0]] {
+                let known = law.project(&sum);
+                law.absorb(&known, 1e-4 * f64::from(k % 3) - known.mean, known.variance / 2.0);
+            }
+        }
+        assert!((law.x[FLOORS[0]] - law.x[FLOORS[1]]).abs() < 1e-12, "{:?}", law.x);
+    }
+
+    #[test]
+    fn a_server_that_has_moved_teaches_neither_offset_nor_rate() {
+        let mut law = vague();
+        law.inflate(&unit(SERVER), 1.0);
+        let before = law;
+        let known = law.project(&[1.0, -1e-3, 1.0, 0.0, 1.0]);
+        law.absorb_floors(&known, 0.3, known.variance / 3.0);
+        assert_eq!((law.x[OFFSET], law.x[RATE]), (before.x[OFFSET], before.x[RATE]));
+        assert_eq!(law.p[OFFSET][OFFSET], before.p[OFFSET][OFFSET]);
+        assert!(law.x[SERVER] > 0.1 && law.p[SERVER][SERVER] < before.p[SERVER][SERVER]);
+    }
+
+    #[test]
+    fn a_mixture_has_the_moments_of_its_parts() {
+        let at = |x: f64| Gaussian::new([x, 0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0, 0.0]);
+        let (a, b) = (at(1.0), at(5.0));
+        for all in [Gaussian::mixture([(0.25, &a), (0.75, &b)].into_iter()), a.mixed(0.25, &b)] {
+            assert_eq!(all.x[OFFSET], 4.0);
+            assert_eq!(all.p[OFFSET][OFFSET], 4.0 + 0.25 * 0.75 * 16.0);
+        }
     }
 }

@@ -4,10 +4,9 @@
 
 use crate::Sample;
 use crate::constants::Constants;
-use crate::delay::{SCALES, Law};
+use crate::delay::{Law, SCALES};
 use crate::gaussian::{FLOORS, Gaussian, Vector};
 use crate::oscillator::{MODES, Oscillator};
-
 
 /// Event by which a hypothesis differs from the one that it came of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +55,15 @@ impl Hypothesis {
     pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
         let before = FLOORS.map(|i| law.x[i]);
         let filter = Oscillator::new(law, c);
-        Hypothesis { filter, laws, log: 0.0, event: Event::None, age: 0, before, late: [[0.0; 2]; WINDOW] }
+        Hypothesis {
+            filter,
+            laws,
+            log: 0.0,
+            event: Event::None,
+            age: 0,
+            before,
+            late: [[0.0; 2]; WINDOW],
+        }
     }
 
     /// Typical delay of the idle path, s.
@@ -70,8 +77,8 @@ impl Hypothesis {
         self.filter.predict(dt, self.idle(c), c);
     }
 
-    /// Takes in an exchange; returns the logarithm of how likely it was.
-    pub fn update(&mut self, sample: &Sample, c: &Constants) -> f64 {
+    /// Takes in an exchange, and becomes as much likelier as it had foretold that.
+    pub fn update(&mut self, sample: &Sample, c: &Constants) {
         let mut logs = [0.0; MODES];
         // The same for both: unlike floors are an offset that nothing shows.
         let blur = c.blur * self.idle(c);
@@ -99,9 +106,7 @@ impl Hypothesis {
             }
             self.laws[d].learn(&weights, noise, c);
         }
-        let evidence = self.filter.weigh(&logs);
-        self.log += evidence;
+        self.log += self.filter.weigh(&logs);
         self.age = self.age.saturating_add(1);
-        evidence
     }
 }

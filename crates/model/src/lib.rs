@@ -3,24 +3,23 @@
 //! See `docs/algorithm.md`.
 #![no_std]
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 extern crate alloc;
 
-pub mod constants;
-pub mod delay;
-pub mod difference;
-pub mod events;
+mod constants;
+mod delay;
+mod difference;
+mod events;
 pub mod gaussian;
-pub mod hypothesis;
-pub mod oscillator;
-pub mod start;
+mod hypothesis;
+mod oscillator;
+mod start;
 mod tail;
 
-use crate::constants::Constants;
+pub use crate::constants::{Constant, Constants};
 use crate::difference::Past;
-use crate::events::Events;
+use crate::events::{Circumstances, Events};
 use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
-use crate::hypothesis::Hypothesis;
+pub use crate::hypothesis::{Event, Hypothesis};
 use crate::start::Start;
 
 /// One exchange as the model sees it.
@@ -60,8 +59,7 @@ impl Model {
     #[must_use]
     pub fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2], c: Constants) -> Model {
         let x = [theta.mean, rate.mean, floor.mean, floor.mean, 0.0];
-        let mut law =
-            Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
+        let mut law = Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
         let start = Start::new(law, noise, 2.0 * floor.mean);
         let first = Hypothesis::new(law, start.laws(rate.mean), &c);
@@ -83,7 +81,7 @@ impl Model {
     pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<f64> {
         let Some(start) = &mut self.start else {
             let before = self.events.now();
-            let changed = self.events.take(&sample, strays, server, &self.c);
+            let changed = self.events.take(&sample, Circumstances { strays, server }, &self.c);
             self.past.learn(&before, &self.events.now());
             return changed;
         };
@@ -103,12 +101,6 @@ impl Model {
         self.events.now()
     }
 
-    /// Constants in use.
-    #[must_use]
-    pub fn constants(&self) -> &Constants {
-        &self.c
-    }
-
     /// Mean rate of the last 1000 s, for an interval that ends halfway to the next exchange, its
     /// variance, and that halfway, s.
     #[must_use]
@@ -117,12 +109,6 @@ impl Model {
         let walk = self.best().filter.walk();
         let (rate, variance) = self.past.mean_rate(&self.events.now(), walk, ahead);
         (rate, variance, ahead)
-    }
-
-    /// All hypotheses, the likeliest first.
-    #[must_use]
-    pub fn hypotheses(&self) -> &[Hypothesis] {
-        self.events.all()
     }
 
     /// The likeliest hypothesis.
@@ -141,12 +127,6 @@ impl Model {
     #[must_use]
     pub fn age(&self) -> f64 {
         self.age
-    }
-
-    /// Whether the first exchanges are over.
-    #[must_use]
-    pub fn started(&self) -> bool {
-        self.start.is_none()
     }
 
     /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.

@@ -72,7 +72,7 @@ fn prior(c: &Constants) -> [f64; MODES] {
 fn walks(m: usize, idle: f64, c: &Constants) -> Walks {
     let square = |walk: f64| walk * walk;
     let alike = [c.floor_walk, c.tide_slow, c.tide_fast][MODE[m].tide];
-    Walks { rate: square(MODE[m].rate), alike: square(alike * idle), each: 0.0 }
+    Walks { rate: square(MODE[m].rate), alike: square(alike * idle) }
 }
 
 impl Oscillator {

@@ -57,7 +57,7 @@ fn tell(law: &mut Gaussian, sum: &Vector, site: Site) {
 }
 
 fn still(dt: f64, walk: f64) -> impl Fn(&mut Gaussian) {
-    move |law| law.predict(dt, &Walks { rate: walk * walk, alike: 0.0, each: 0.0 })
+    move |law| law.predict(dt, &Walks { rate: walk * walk, alike: 0.0 })
 }
 
 impl Start {
@@ -105,23 +105,20 @@ impl Start {
         }
         let laws = self.laws(rate);
         let stretch = self.revisit(&laws, c);
-        let mut at = 0.0;
         let mut law = self.before;
         for k in 0..stretch {
             if k > 0 {
-                at += self.gaps[k];
                 still(self.gaps[k], WALK)(&mut law);
             }
             for (sum, site) in sums(self.samples[k].duration).iter().zip(self.sites[k]) {
                 tell(&mut law, sum, site);
             }
         }
-        let _ = at;
         let mut all = Hypothesis::new(law, laws, c);
         for k in stretch..self.count {
             all.predict(self.gaps[k], c);
             all.laws = laws;
-            let _ = all.update(&self.samples[k], c);
+            all.update(&self.samples[k], c);
         }
         all.laws.iter_mut().for_each(Law::forget_now);
         if self.count == 1 {
@@ -133,7 +130,7 @@ impl Start {
 
     /// What all of them say if both queues have been growing or draining slowly, if that is likely.
     fn slow_queue(&self, c: &Constants) -> Option<Hypothesis> {
-        if f64::from(u8::from(self.count < FEW)) > 0.5 || c.slow_start < 0.5 {
+        if self.count < FEW {
             return None;
         }
         let weights = fitted(core::iter::empty(), self.rtt);
@@ -143,7 +140,7 @@ impl Start {
             if k > 0 {
                 all.predict(self.gaps[k], c);
             }
-            let _ = all.update(&self.samples[k], c);
+            all.update(&self.samples[k], c);
         }
         (all.filter.tide() > c.slow_start).then_some(all)
     }
@@ -151,13 +148,13 @@ impl Start {
     /// Works the sites of the first stretch out again; returns how many exchanges are in it.
     fn revisit(&mut self, laws: &[Law; 2], c: &Constants) -> usize {
         let mut times = [0.0; MOST];
-        let (mut at, mut n) = (0.0, 0);
-        for k in 0..self.count {
-            at += if k > 0 { self.gaps[k] } else { 0.0 };
+        let (mut at, mut n) = (0.0, 0_usize);
+        for (time, gap) in times.iter_mut().zip(&self.gaps[..self.count]) {
+            at += if n > 0 { *gap } else { 0.0 };
             if at > STRETCH {
                 break;
             }
-            (times[k], n) = (at, k + 1);
+            (*time, n) = (at, n + 1);
         }
         let end = times[n.saturating_sub(1)];
         let weights = [laws[0].predicted(c), laws[1].predicted(c)];

@@ -7,6 +7,7 @@ mod csv;
 mod jobs;
 mod outage;
 mod screen;
+mod sensitivity;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -26,7 +27,7 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 4] = ["case", "accuracy", "outage-end", "ablation"];
+const STUDIES: [&str; 5] = ["case", "accuracy", "outage-end", "ablation", "sensitivity"];
 
 /// What a second and an exchange of a run take while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
@@ -48,6 +49,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         [only] if only == "accuracy" => return accuracy::run(args, out),
         [only] if only == "outage-end" => return outage::run(args, out),
         [only] if only == "ablation" => return ablation::run(args, out),
+        [only] if only == "sensitivity" => return sensitivity::run(args, out),
         _ => {}
     }
     let scenarios = args.scenarios.iter().map(|name| scenario(name, args));

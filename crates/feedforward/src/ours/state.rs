@@ -7,9 +7,9 @@ use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::floor::Floor;
-use crate::statistics::Statistics;
 use crate::quarantine::Quarantine;
 use crate::slow::FloorKnown;
+use crate::statistics::Statistics;
 
 /// How many times its typical error the floor may be too high, for bounds.
 const FLOOR_SIGMAS: f64 = 4.0;
