@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use truechimer_time::{Count, Period, Span};
 
 use crate::event::Level;
+use crate::peer::Peer;
 use crate::report::{DoubtKind, Selection};
-use crate::voice::Voice;
 use crate::why::Why;
 
 /// So many lines may come in a row ...
@@ -132,22 +132,21 @@ impl Bulletin {
     /// leads.
     pub(crate) fn look<'v>(
         &mut self,
-        voices: impl Iterator<Item = &'v dyn Voice>,
+        peers: impl Iterator<Item = &'v Peer>,
         single: bool,
         at: Count,
     ) {
         self.single = single;
-        for voice in voices {
-            let now = part(voice, single);
-            let member = self.members.entry(voice.id().0).or_insert(Member {
+        for peer in peers {
+            let now = part(peer, single);
+            let member = self.members.entry(peer.id.0).or_insert(Member {
                 now: Part::Absent,
                 doubt: None,
                 since: at,
                 told: Part::Absent,
                 lines: Lines::new(at),
             });
-            let (_, why) = voice.weight();
-            let doubt = why.map(Why::kind);
+            let doubt = peer.trust.why().map(Why::kind);
             if member.doubt != doubt {
                 (member.doubt, member.since) = (doubt, at);
             }
@@ -161,7 +160,7 @@ impl Bulletin {
     /// What is new since it was told last. `first`: the time was not published before.
     pub(crate) fn lines<'v>(
         &mut self,
-        voices: impl Iterator<Item = &'v dyn Voice> + Clone,
+        peers: impl Iterator<Item = &'v Peer> + Clone,
         first: bool,
         at: Count,
         nominal: Period,
@@ -169,15 +168,15 @@ impl Bulletin {
         let begun = if first { at } else { self.begun.unwrap_or(at) };
         self.begun = Some(begun);
         let first = nominal.span(at - begun) < BEGINNING;
-        let each = voices.clone().filter_map(|voice| self.line(voice, first, at, nominal));
+        let each = peers.clone().filter_map(|peer| self.line(peer, first, at, nominal));
         let mut lines: Vec<Line> = each.collect();
-        lines.extend(self.lead(voices, first, at, nominal));
+        lines.extend(self.lead(peers, first, at, nominal));
         lines
     }
 
-    fn line(&mut self, voice: &dyn Voice, first: bool, at: Count, nominal: Period) -> Option<Line> {
+    fn line(&mut self, peer: &Peer, first: bool, at: Count, nominal: Period) -> Option<Line> {
         let single = self.single;
-        let member = self.members.get_mut(&voice.id().0)?;
+        let member = self.members.get_mut(&peer.id.0)?;
         let now = member.now;
         if first && now == Part::Used {
             // Who is followed from the start on is said with the status.
@@ -186,7 +185,7 @@ impl Bulletin {
         if member.told == now {
             return None;
         }
-        let line = told(voice, single, member.told, now, at);
+        let line = told(peer, single, member.told, now, at);
         if line.is_some() && !member.lines.take(at, nominal) {
             return None;
         }
@@ -195,23 +194,23 @@ impl Bulletin {
         member.told = now;
         let (level, text) = line?;
         let untold = member.lines.untold();
-        Some((level, format!("{}: {text}{untold}", voice.name())))
+        Some((level, format!("{}: {text}{untold}", peer.name)))
     }
 
     fn lead<'v>(
         &mut self,
-        mut voices: impl Iterator<Item = &'v dyn Voice> + Clone,
+        mut peers: impl Iterator<Item = &'v Peer> + Clone,
         first: bool,
         at: Count,
         nominal: Period,
     ) -> Option<Line> {
-        let of = |id: u32| move |voice: &&dyn Voice| voice.id().0 == id;
-        let now = voices.clone().find(|voice| voice.selection() == Selection::Selected)?;
-        let id = now.id().0;
+        let of = |id: u32| move |peer: &&Peer| peer.id.0 == id;
+        let now = peers.clone().find(|peer| peer.trust.is_selected())?;
+        let id = now.id.0;
         let leader = self.leader.get_or_insert_with(|| Leader {
             id,
             told: id,
-            name: now.name(),
+            name: now.name.clone(),
             lines: Lines::new(at),
         });
         if leader.id != id {
@@ -219,16 +218,16 @@ impl Bulletin {
             leader.lines.untold += u64::from(leader.told != id);
         }
         if first {
-            (leader.told, leader.name, leader.lines.untold) = (id, now.name(), 0);
+            (leader.told, leader.name, leader.lines.untold) = (id, now.name.clone(), 0);
         }
         if leader.told == id || !leader.lines.take(at, nominal) {
             return None;
         }
         leader.lines.untold = leader.lines.untold.saturating_sub(1);
-        let reason = match voices.find(of(leader.told)) {
+        let reason = match peers.find(of(leader.told)) {
             None => "no longer asked".to_owned(),
-            Some(old) if old.selection() == Selection::Watched => "only watched now".into(),
-            Some(old) => match (part(old, self.single), old.weight()) {
+            Some(old) if old.trust.status() == Selection::Watched => "only watched now".into(),
+            Some(old) => match (part(old, self.single), (old.trust.weight(), old.trust.why())) {
                 (Part::Falseticker, _) => "a falseticker".into(),
                 (_, (_, Some(why))) => why.to_string(),
                 (Part::Used, (Some(weight), _)) => format!("{} now", share(weight)),
@@ -236,23 +235,23 @@ impl Bulletin {
                 _ => "it says nothing that counts".into(),
             },
         };
-        let weight = now.weight().0.map_or_else(String::new, |weight| {
+        let weight = now.trust.weight().map_or_else(String::new, |weight| {
             format!(", with {} of where the time stands", share(weight))
         });
         let glides = if self.single { "" } else { "; the time glides, it does not step" };
         let text = format!(
             "{} leads from now on{weight}, instead of {} ({reason}){glides}{}",
-            now.name(),
+            now.name.clone(),
             leader.name,
             leader.lines.untold()
         );
-        (leader.told, leader.name) = (id, now.name());
+        (leader.told, leader.name) = (id, now.name.clone());
         Some((Level::Info, text))
     }
 }
 
-fn part(voice: &dyn Voice, single: bool) -> Part {
-    match (voice.selection(), voice.weight()) {
+fn part(peer: &Peer, single: bool) -> Part {
+    match (peer.trust.status(), (peer.trust.weight(), peer.trust.why())) {
         (Selection::Unusable | Selection::Watched, _) => Part::Absent,
         (Selection::Smeared, _) => Part::Smeared,
         (Selection::Falseticker | Selection::NoMajority, _) => Part::Falseticker,
@@ -265,8 +264,8 @@ fn part(voice: &dyn Voice, single: bool) -> Part {
 
 /// The line about one that had a part, or none, and now has another. Of a `single` one that is
 /// followed the line about the leader tells.
-fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> Option<Line> {
-    let (weight, why) = voice.weight();
+fn told(peer: &Peer, single: bool, before: Part, now: Part, at: Count) -> Option<Line> {
+    let (weight, why) = (peer.trust.weight(), peer.trust.why());
     if single {
         return told_of_single(why, before, now);
     }
@@ -288,7 +287,7 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> 
             Level::Info,
             format!("agrees with the majority again, but has no part in the time: {why}"),
         ),
-        (_, Part::Used) => (Level::Info, joins(voice, at) + &with),
+        (_, Part::Used) => (Level::Info, joins(peer, at) + &with),
         (Part::Used, Part::Idle) => (
             Level::Info,
             format!("has no part in the time any more: {why}; the others keep it where it is"),
@@ -305,10 +304,10 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> 
 }
 
 /// Who has said nothing for long has a part only while nobody else says anything either.
-fn joins(voice: &dyn Voice, at: Count) -> String {
-    let last = voice.estimate(at).map(|e| (voice.left(&e, at), voice.age(&e, at)));
+fn joins(peer: &Peer, at: Count) -> String {
+    let last = peer.estimate(at).map(|e| (peer.left(&e, at), peer.age(&e, at)));
     match last {
-        Some((left, age)) if left <= Span::ZERO && voice.is_proven() => {
+        Some((left, age)) if left <= Span::ZERO && peer.is_proven() => {
             format!("has a part in the time by what it said {age} ago, as nobody answers now")
         }
         _ => "has a part in the time from now on".into(),
@@ -344,9 +343,9 @@ fn share(weight: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{EstimatorKind, SourceConfig};
+    use crate::config::EstimatorKind;
     use crate::event::SourceId;
-    use crate::source::{Basis, Source};
+    use crate::peer::Filter;
     use truechimer_feedforward::{RatePrior, Settings};
     use truechimer_time::{CountSpan, Rate};
 
@@ -377,9 +376,8 @@ mod tests {
             asymmetry: None,
         };
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
-        let basis = Basis { settings, rate, time: None, own: false };
-        let (id, config) = (SourceId(1), SourceConfig::new("s1"));
-        let mut source = Source::new(id, config, EstimatorKind::Ours, &basis, true, Count(0));
+        let filter = Filter::new(EstimatorKind::Ours, settings, rate, None, 16);
+        let mut peer = Peer::new(SourceId(1), "s1".into(), false, filter);
         let mut bulletin = Bulletin::default();
         let ms = Span::from_millis;
         for (at, part, why, since) in [
@@ -388,9 +386,9 @@ mod tests {
             (3, Selection::Truechimer, Why::Silent(ms(3)), 3),
             (4, Selection::Falseticker, Why::Apart(ms(3)), 4),
         ] {
-            source.mark(part);
-            source.weigh(None, Some(why));
-            bulletin.look(std::iter::once(&source as &dyn Voice), false, Count(at));
+            peer.trust.mark(part);
+            peer.trust.weigh(None, Some(why));
+            bulletin.look(std::iter::once(&peer), false, Count(at));
             assert_eq!(bulletin.since(1), Some(Count(since)));
         }
     }

@@ -24,12 +24,11 @@ use crate::doubt::Held;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
 use crate::kernel::Kernel;
 use crate::leap::Announced;
+use crate::peer::Peer;
 use crate::prefer::Preferred;
 use crate::pulse::Pulse;
-use crate::report::Selection;
 use crate::source::{Clock, Source, canonical};
 use crate::steer::Servo;
-use crate::voice::Voice;
 use crate::{kernel, steer};
 use gate::Gate;
 use reckoning::Reckoning;
@@ -210,7 +209,7 @@ impl Engine {
         match event {
             Event::Timer => {}
             Event::Resolved { source, result } => {
-                let others = self.sources.iter().filter(|other| other.id != source);
+                let others = self.sources.iter().filter(|other| other.id() != source);
                 let taken: Vec<SocketAddr> =
                     others.filter_map(Source::address).map(canonical).collect();
                 if let Some(source) = self.source(source) {
@@ -230,11 +229,8 @@ impl Engine {
                 let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
                 let about = known.then(|| self.hand.time_at(received.count));
                 let reckoned = about.and_then(|about| self.reckoned(source, received.count, about));
-                let tells = |voice: &dyn Voice| {
-                    voice.id() != source
-                        && matches!(voice.selection(), Selection::Selected | Selection::Combined)
-                };
-                let others = self.voices().any(tells);
+                let tells = |peer: &Peer| peer.id != source && peer.trust.is_part();
+                let others = self.peers().any(tells);
                 if let Some(source) = self.source(source) {
                     let clock = Clock { leaps, about, reckoned, others };
                     let smeared = source.smears();
@@ -269,7 +265,7 @@ impl Engine {
                 let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
                 let rate = self.known_rate();
                 if let Some(pulse) = self.pulse(source) {
-                    let name = pulse.name();
+                    let name = pulse.peer.name.clone();
                     let heard = pulse.edge(sequence, stamp, clock, rate, at);
                     self.after_reply(&name, heard, at, &mut actions);
                 }
@@ -278,7 +274,7 @@ impl Engine {
                 if let Some(pulse) = self.pulse(source)
                     && let Some(trouble) = pulse.failed(error, at)
                 {
-                    note(&mut actions, Level::Warning, format!("{}: {trouble}", pulse.name()));
+                    note(&mut actions, Level::Warning, format!("{}: {trouble}", pulse.peer.name));
                 }
             }
             Event::Check(check) => self.check(check, at, &mut actions),
@@ -327,21 +323,21 @@ impl Engine {
     }
 
     fn source(&mut self, id: SourceId) -> Option<&mut Source> {
-        self.sources.iter_mut().find(|s| s.id == id)
+        self.sources.iter_mut().find(|s| s.peer.id == id)
     }
 
     fn pulse(&mut self, id: SourceId) -> Option<&mut Pulse> {
-        self.pulses.iter_mut().find(|p| p.id() == id)
+        self.pulses.iter_mut().find(|p| p.peer.id == id)
     }
 
-    /// All who say what time it is: servers first.
-    fn voices(&self) -> impl Iterator<Item = &dyn Voice> + Clone {
-        let servers = self.sources.iter().map(|source| source as &dyn Voice);
-        servers.chain(self.pulses.iter().map(|pulse| pulse as &dyn Voice))
+    /// All sources: servers first.
+    fn peers(&self) -> impl Iterator<Item = &Peer> + Clone {
+        let servers = self.sources.iter().map(|source| &source.peer);
+        servers.chain(self.pulses.iter().map(|pulse| &pulse.peer))
     }
 
-    fn selected(&self) -> Option<&dyn Voice> {
-        self.voices().find(|voice| voice.selection() == Selection::Selected)
+    fn selected(&self) -> Option<&Peer> {
+        self.peers().find(|peer| peer.trust.is_selected())
     }
 
     /// Lets every source do what is due.

@@ -15,15 +15,16 @@ mod engine;
 mod event;
 mod kernel;
 mod leap;
+mod peer;
 mod prefer;
 mod pulse;
 mod ramp;
 mod report;
 mod select;
+mod selection;
 mod smear;
 mod source;
 mod steer;
-mod voice;
 mod why;
 
 pub use config::{

@@ -5,7 +5,7 @@ use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Period, Span};
 
 use crate::report::Selection;
-use crate::voice::Said;
+use crate::selection::Voter;
 
 /// A source must have had so many exchanges, and all together so many each, before it is left or
 /// taken (RADclock: 20 stamps).
@@ -64,23 +64,23 @@ impl Preferred {
 }
 
 /// What the sources' paths cost, if all that have something to say are selected that way.
-pub(crate) fn candidates(voices: &[Said<'_>], at: Count) -> Option<Vec<Candidate>> {
-    let usable = voices.iter().filter(|said| said.estimate.is_some());
-    let candidate = |said: &Said<'_>| {
-        let (penalty, stamps) = said.voice.penalty(at)?;
-        Some(Candidate { id: said.voice.id().0, stamps, penalty })
+pub(crate) fn candidates(voters: &[Voter<'_>], at: Count) -> Option<Vec<Candidate>> {
+    let usable = voters.iter().filter(|voter| voter.estimate.is_some());
+    let candidate = |voter: &Voter<'_>| {
+        let (penalty, stamps) = voter.peer.penalty(at)?;
+        Some(Candidate { id: voter.peer.id.0, stamps, penalty })
     };
     let candidates: Option<Vec<Candidate>> = usable.map(candidate).collect();
     candidates.filter(|c| !c.is_empty())
 }
 
 /// Marks every source's part: all that say something are believed, one is followed. Returns it.
-pub(crate) fn mark(voices: &mut [Said<'_>], id: u32) -> Option<(usize, Estimate)> {
+pub(crate) fn mark(voters: &mut [Voter<'_>], id: u32) -> Option<(usize, Estimate)> {
     let mut chosen = None;
-    for (index, Said { voice, estimate }) in voices.iter_mut().enumerate() {
-        voice.mark(match estimate {
+    for (index, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
+        peer.trust.mark(match estimate {
             None => Selection::Unusable,
-            Some(e) if voice.id().0 == id => {
+            Some(e) if peer.id.0 == id => {
                 chosen = Some((index, *e));
                 Selection::Selected
             }
@@ -93,10 +93,9 @@ pub(crate) fn mark(voices: &mut [Said<'_>], id: u32) -> Option<(usize, Estimate)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{EstimatorKind, SourceConfig};
+    use crate::config::EstimatorKind;
     use crate::event::SourceId;
-    use crate::source::{Basis, Source};
-    use crate::voice::Voice;
+    use crate::peer::{Filter, Peer};
     use truechimer_feedforward::{RatePrior, Settings};
     use truechimer_time::{CountSpan, Instant, Rate};
 
@@ -147,9 +146,9 @@ mod tests {
             accept_step_after: Span::from_secs(3600),
             asymmetry: None,
         };
-        let basis = Basis { settings, rate: RatePrior { period, error }, time: None, own: false };
-        let (id, config) = (SourceId(1), SourceConfig::new("s1"));
-        let source = Source::new(id, config, EstimatorKind::Published, &basis, true, at(0));
+        let rate = RatePrior { period, error };
+        let filter = Filter::new(EstimatorKind::Published, settings, rate, None, 16);
+        let peer = Peer::new(SourceId(1), "s1".into(), false, filter);
         let estimate = Estimate {
             base: at(100),
             time: Instant::default(),
@@ -164,8 +163,8 @@ mod tests {
             rtt_floor: Span::ZERO,
             last_used: at(99),
         };
-        assert!(!source.is_proven() && source.left(&estimate, at(100)).is_negative());
-        assert!(source.patience() > source.age(&estimate, at(100)), "it would be fresh");
+        assert!(!peer.is_proven() && peer.left(&estimate, at(100)).is_negative());
+        assert!(peer.filter.reach_timeout() > peer.age(&estimate, at(100)), "it would be fresh");
     }
 
     #[test]

@@ -5,17 +5,14 @@
 //! half a second. Seconds are counted on the leap-free scale: a leap second is a second like any
 //! other.
 
-use std::collections::BTreeMap;
-
-use truechimer_feedforward::{Estimate, Estimator, Exchange, RatePrior};
-use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
+use truechimer_feedforward::{Exchange, RatePrior, TimePrior};
+use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::config::{EstimatorKind, PpsConfig};
 use crate::event::{Action, Level, SourceId};
-use crate::report::{Selection, SourceReport};
-use crate::source::{Basis, Heard, estimator, skew};
-use crate::voice::Voice;
-use crate::why::Why;
+use crate::peer::{Filter, Peer, Sample};
+use crate::report::SourceReport;
+use crate::source::{Basis, Heard};
 
 /// Seconds are numbered by a clock that is known better than this.
 const NUMBERS: Span = Span::from_millis(400);
@@ -24,8 +21,8 @@ const GRACE: Span = Span::from_millis(500);
 const SECOND: Span = Span::from_secs(1);
 /// So many missed in a row, and the user is told.
 const SILENCE: u32 = 4;
-/// Without a used edge for this long its word counts as stale: as for a server asked every second.
-const PATIENCE: Span = Span::from_secs(6);
+/// Seconds between edges.
+const POLL: u32 = 1;
 /// First and longest wait before it is opened again, s.
 const RETRY: (i64, i64) = (2, 64);
 
@@ -57,34 +54,19 @@ enum Plan {
 /// A pulse.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    id: SourceId,
     pub(crate) config: PpsConfig,
-    selection: Selection,
-    kind: EstimatorKind,
-    basis: Basis,
-    estimator: Box<dyn Estimator>,
+    pub(crate) peer: Peer,
+    /// What is known of time before the first edge.
+    prior: Option<TimePrior>,
     plan: Plan,
+    /// How long to wait before it is opened again, s.
     retry: i64,
+    /// The number of the newest edge.
     sequence: Option<u64>,
-    last: Option<Last>,
     /// The newest second that an edge was taken for.
     second: Option<i64>,
+    /// Edges missed in a row.
     silence: u32,
-    reach: u8,
-    edges: u64,
-    accepted: u64,
-    timeouts: u64,
-    refused: BTreeMap<String, u64>,
-    trouble: Option<String>,
-    weight: Option<f64>,
-    why: Option<Why>,
-}
-
-/// The last edge that was used.
-#[derive(Clone, Copy, Debug)]
-struct Last {
-    exchange: Exchange,
-    stamp: Stamp,
 }
 
 impl Pulse {
@@ -97,27 +79,16 @@ impl Pulse {
     ) -> Pulse {
         // Within what the servers vouch for it is believed anyway, beyond that it never is.
         basis.settings.accept_step_after = Span::ZERO;
+        let filter = Filter::new(kind, basis.settings, basis.rate, basis.time, POLL);
         Pulse {
-            id,
+            peer: Peer::new(id, config.name.clone(), true, filter),
             config,
-            selection: Selection::Unusable,
-            kind,
-            basis,
-            estimator: estimator(kind, basis.settings, basis.rate, basis.time, 1),
+            prior: basis.time,
             plan: Plan::Open(at),
             retry: RETRY.0,
             sequence: None,
-            last: None,
             second: None,
             silence: 0,
-            reach: 0,
-            edges: 0,
-            accepted: 0,
-            timeouts: 0,
-            refused: BTreeMap::new(),
-            trouble: None,
-            weight: None,
-            why: None,
         }
     }
 
@@ -127,9 +98,10 @@ impl Pulse {
         (&own.path, own.latency, own.offset) == (&config.path, config.latency, config.offset)
     }
 
-    pub(crate) fn set_max_wander(&mut self, max_wander: Rate) {
-        self.basis.settings.max_wander = max_wander;
-        self.estimator.set_max_wander(max_wander);
+    /// Takes over another configuration of the same edges.
+    pub(crate) fn reconfigure(&mut self, config: PpsConfig) {
+        self.peer.name.clone_from(&config.name);
+        self.config = config;
     }
 
     /// When it wants to act next.
@@ -144,7 +116,7 @@ impl Pulse {
     }
 
     fn nominal(&self) -> Period {
-        self.basis.settings.nominal
+        self.peer.filter.nominal()
     }
 
     /// Its time has come: what to do.
@@ -155,14 +127,14 @@ impl Pulse {
         match self.plan {
             Plan::Open(_) => {
                 self.plan = Plan::Miss(self.after(at, SECOND + SECOND + GRACE));
-                vec![Action::Watch { source: self.id, path: self.config.path.clone() }]
+                vec![Action::Watch { source: self.peer.id, path: self.config.path.clone() }]
             }
             Plan::Miss(_) => {
                 self.plan = Plan::Miss(self.after(at, SECOND));
-                self.reach <<= 1;
-                self.timeouts = self.timeouts.saturating_add(1);
+                self.peer.tally.poll();
+                self.peer.tally.miss();
                 self.silence = self.silence.saturating_add(1);
-                self.trouble =
+                self.peer.trouble =
                     Some("no edges: receiver without a fix, or wire or driver at fault".into());
                 if self.silence != SILENCE {
                     return Vec::new();
@@ -175,12 +147,10 @@ impl Pulse {
 
     /// It could not be opened, or is gone: once more, later. Returns the trouble if it is new.
     pub(crate) fn failed(&mut self, error: String, at: Count) -> Option<String> {
-        *self.refused.entry("unreadable".into()).or_insert(0) += 1;
+        self.peer.tally.refuse("unreadable");
         self.plan = Plan::Open(self.after(at, Span::from_secs(self.retry)));
         self.retry = (self.retry * 2).min(RETRY.1);
-        let new = self.trouble.as_ref() != Some(&error);
-        self.trouble = Some(error);
-        self.trouble.clone().filter(|_| new)
+        self.peer.note_trouble(error)
     }
 
     /// An edge came. `clock` numbers its second; a fresh estimator begins with `rate`.
@@ -195,12 +165,12 @@ impl Pulse {
         if self.sequence.replace(sequence) == Some(sequence) {
             return self.refuse("duplicate", "an edge of the same number as the last".into());
         }
-        self.edges = self.edges.saturating_add(1);
+        self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
         self.retry = RETRY.0;
         self.silence = 0;
         self.plan = Plan::Miss(self.after(at, SECOND + GRACE));
-        self.reach <<= 1;
-        if self.kind == EstimatorKind::Published {
+        self.peer.tally.poll();
+        if self.peer.filter.kind() == EstimatorKind::Published {
             let text = "the published algorithm is one of round trips: it takes no pulses";
             return self.refuse("estimator", text.into());
         }
@@ -235,13 +205,13 @@ impl Pulse {
 
     fn use_edge(&mut self, stamp: Stamp, second: i64, rate: RatePrior) -> Heard {
         let time = Instant::new(second, 0) + self.config.offset;
-        match self.estimator.estimate(stamp.count).map(|e| e.time - time) {
+        match self.peer.filter.time(stamp.count).map(|known| known - time) {
             Some(apart) if apart.abs() < SECOND.half() => {}
             // Nothing is known yet, or the clock that numbers the seconds has moved by whole ones:
             // which second it is was never the pulse's own word.
             known => {
-                let prior = if known.is_none() { self.basis.time } else { None };
-                self.estimator = estimator(self.kind, self.basis.settings, rate, prior, 1);
+                let prior = if known.is_none() { self.prior } else { None };
+                self.peer.filter.restart(rate, prior);
             }
         }
         let latency = self.nominal().counts(self.config.latency).0.max(1);
@@ -252,13 +222,14 @@ impl Pulse {
             received: stamp,
             root_distance: Span::ZERO,
         };
-        match self.estimator.exchange(&exchange) {
+        match self.peer.filter.exchange(&exchange) {
             Ok(accepted) => {
-                self.last = Some(Last { exchange, stamp });
+                let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
+                self.peer.filter.keep(sample, true);
                 self.second = Some(second);
-                self.accepted = self.accepted.saturating_add(1);
-                self.reach |= 1;
-                self.trouble = None;
+                self.peer.tally.accept();
+                self.peer.tally.reach |= 1;
+                self.peer.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => match self.refuse(refusal.name(), refusal.to_string()) {
@@ -271,145 +242,34 @@ impl Pulse {
     /// Counts it. The user hears of the 1st, 2nd, 4th, 8th … of each reason: edges come every
     /// second.
     fn refuse(&mut self, name: &str, text: String) -> Heard {
-        let times = self.refused.entry(name.into()).or_insert(0);
-        *times = times.saturating_add(1);
-        let tell = times.is_power_of_two();
-        self.trouble = Some(text.clone());
+        let tell = self.peer.tally.refuse(name).is_power_of_two();
+        self.peer.trouble = Some(text.clone());
         Heard::Refused(tell.then_some(text))
     }
 
     /// The counter broke: begin again.
     pub(crate) fn new_epoch(&mut self, at: Count) {
-        self.estimator.new_epoch();
-        self.basis.time = None;
-        (self.last, self.second, self.why) = (None, None, None);
-        self.selection = Selection::Unusable;
+        self.peer.new_epoch();
+        (self.prior, self.second) = (None, None);
         self.plan = match self.plan {
             Plan::Open(_) => Plan::Open(at),
             Plan::Miss(_) => Plan::Miss(self.after(at, SECOND + GRACE)),
         };
     }
 
-    /// The last edge that was used, as an exchange.
-    pub(crate) fn last_exchange(&self) -> Option<&Exchange> {
-        self.last.as_ref().map(|last| &last.exchange)
-    }
-
-    /// What `sources` shows; `published` is the published clock's offset from this source.
+    /// What `sources` shows; `reference` is what its offset is shown against.
     pub(crate) fn report(
         &self,
         at: Count,
         reference: Option<&(Instant, Option<String>)>,
     ) -> SourceReport {
-        let estimate = self.estimate(at);
-        let estimate = estimate.as_ref();
-        let last = self.last.as_ref();
-        let error = |stamp: Stamp| self.nominal().span(stamp.error);
+        let last = self.peer.filter.last.as_ref();
         SourceReport {
-            name: self.config.name.clone(),
-            is_pulse: true,
-            address: None,
-            selection: self.selection,
-            weight: self.weight,
-            why: self.why.as_ref().map(Why::to_string),
-            holdover: estimate.is_some_and(|e| self.age(e, at) > PATIENCE),
-            reach: self.reach,
-            poll: 1,
-            retry: None,
-            last_reply: last.map(|l| self.nominal().span(at - l.stamp.count)),
             stratum: last.map(|_| 0),
             reference: Some("PPS".into()),
-            leap: None,
             root_distance: last.map(|_| Span::ZERO),
             rtt: last.map(|_| self.config.latency),
-            rtt_floor: estimate.map(|e| e.rtt_floor),
-            offset: estimate.zip(reference).map(|(e, (reference, _))| *reference - e.time),
-            offset_to: reference.filter(|_| estimate.is_some()).and_then(|(_, name)| name.clone()),
-            bound: estimate.map(|e| e.bound),
-            deviation: estimate.map(|e| e.deviation),
-            skew: estimate.map(|e| skew(e.period, self.nominal())),
-            sent_method: None,
-            received_method: last.map(|l| l.stamp.method),
-            stamp_errors: last.map(|l| (error(l.exchange.sent), error(l.stamp))),
-            requests: self.edges,
-            accepted: self.accepted,
-            timeouts: self.timeouts,
-            refused: self.refused.clone(),
-            asymmetry: None,
-            trouble: self.trouble.clone(),
-            doubt: None,
+            ..self.peer.report(at, reference)
         }
-    }
-}
-
-impl Voice for Pulse {
-    fn id(&self) -> SourceId {
-        self.id
-    }
-
-    fn name(&self) -> String {
-        self.config.name.clone()
-    }
-
-    fn is_pulse(&self) -> bool {
-        true
-    }
-
-    fn selection(&self) -> Selection {
-        self.selection
-    }
-
-    fn mark(&mut self, selection: Selection) {
-        self.selection = selection;
-    }
-
-    fn weigh(&mut self, weight: Option<f64>, why: Option<Why>) {
-        (self.weight, self.why) = (weight, why);
-    }
-
-    fn weight(&self) -> (Option<f64>, Option<&Why>) {
-        (self.weight, self.why.as_ref())
-    }
-
-    fn accuse(&mut self, _yes: bool) {}
-
-    fn is_accused(&self) -> bool {
-        false
-    }
-
-    fn root_distance(&self) -> Span {
-        Span::ZERO
-    }
-
-    fn was_part(&self) -> bool {
-        self.weight.is_some()
-    }
-
-    fn doubted(&self, _at: Count) -> Option<(Instant, Instant)> {
-        None
-    }
-
-    fn torn(&self, _at: Count) -> Option<[(Instant, Instant); 2]> {
-        None
-    }
-
-    fn held(&self, at: Count) -> Option<(Instant, Instant)> {
-        self.estimator.doubt(at).map(|doubt| doubt.held)
-    }
-
-    fn estimate(&self, at: Count) -> Option<Estimate> {
-        self.estimator.estimate(at)
-    }
-
-    fn patience(&self) -> Span {
-        PATIENCE
-    }
-
-    fn renew_after(&self) -> Span {
-        self.estimator.renew_after()
-    }
-
-    fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.estimator.penalty(at)?, self.accepted))
     }
 }

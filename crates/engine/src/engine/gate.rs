@@ -18,8 +18,8 @@ use crate::bar::{Bar, Witness, remedies, remedy};
 use crate::doubt::is_said;
 use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
 use crate::report::Selection;
+use crate::selection::Chosen;
 use crate::source::Source;
-use crate::voice::{Chosen, Voice};
 use crate::why::Why;
 
 /// A move that all servers share is held for as long as a counter that is as wrong as any may be
@@ -100,9 +100,7 @@ fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
 
 /// Whether a server that counts agrees with the time as it was just chosen.
 fn agrees(source: &Source) -> bool {
-    use Selection::{Combined, Selected, Truechimer};
-    let agrees = matches!(source.selection, Selected | Combined | Truechimer);
-    agrees && source.votes() && source.is_proven()
+    source.peer.trust.agrees() && source.votes() && source.peer.is_proven()
 }
 
 impl Gate {
@@ -229,9 +227,9 @@ impl Engine {
         let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
         let by = chosen.estimate.time - time;
         // Not by the bound of what all have in common: that may cover words that are held off.
-        let own = self.voices().nth(chosen.index).map_or(Span::ZERO, |voice| {
-            let held = voice.held(at).map(|(from, to)| (to - from).half());
-            held.or(voice.estimate(at).map(|e| e.bound)).unwrap_or(Span::ZERO)
+        let own = self.peers().nth(chosen.index).map_or(Span::ZERO, |peer| {
+            let known = peer.known(at).map(|(from, to)| (to - from).half());
+            known.or(peer.estimate(at).map(|e| e.bound)).unwrap_or(Span::ZERO)
         });
         let room = bound + own;
         // Once servers have moved it, all that it moves by counts: what they said was believed for
@@ -260,7 +258,7 @@ impl Engine {
             return Ok(());
         }
         let all = self.votes(at).iter().flatten().count();
-        let said = self.sources.iter().filter(|s| agrees(s) && s.doubt(at).is_none()).count();
+        let said = self.sources.iter().filter(|s| agrees(s) && s.hold_off(at).is_none()).count();
         let majority = all - all.saturating_sub(1) / 2;
         if said < majority { Err(Bar::Undecided { said, majority }) } else { Ok(()) }
     }
@@ -323,8 +321,8 @@ impl Engine {
     /// The real-time clock was read.
     pub(super) fn rtc_read(&mut self, reading: RtcReading, at: Count, actions: &mut Vec<Action>) {
         self.gate.rtc = Some(reading);
-        let doubted = self.sources.iter().any(|source| source.doubt(at).is_some());
-        if doubted || self.gate.hold.is_some() {
+        let held = self.sources.iter().any(|source| source.hold_off(at).is_some());
+        if held || self.gate.hold.is_some() {
             self.hear_vouchers(at, actions);
             self.publish(at, actions);
         } else if self.hand.status == Status::Synchronised {
@@ -381,7 +379,9 @@ impl Engine {
             }
             _ => stands,
         });
-        let Some(name) = self.voices().nth(chosen.index).map(Voice::name) else { return };
+        let Some(name) = self.peers().nth(chosen.index).map(|peer| peer.name.clone()) else {
+            return;
+        };
         let more = self.agreeing().saturating_sub(1);
         let who = if more > 0 { format!("{name} and {more} more") } else { name.clone() };
         self.leave_out(by, at);
@@ -414,19 +414,14 @@ impl Engine {
 
     /// Nobody has a part: those that agree with one another are held off.
     fn leave_out(&mut self, by: Option<Span>, at: Count) {
-        let agrees = |selection| {
-            matches!(selection, Selection::Selected | Selection::Combined | Selection::Truechimer)
-        };
-        for source in self.sources.iter_mut().filter(|source| agrees(source.selection)) {
-            source.mark(Selection::Truechimer);
-            source.weigh(None, Some(Why::Held(by)));
-        }
-        for pulse in self.pulses.iter_mut().filter(|pulse| agrees(pulse.selection())) {
-            pulse.mark(Selection::Truechimer);
-            pulse.weigh(None, Some(Why::Held(by)));
+        let servers = self.sources.iter_mut().map(|source| &mut source.peer);
+        let peers = servers.chain(self.pulses.iter_mut().map(|pulse| &mut pulse.peer));
+        for peer in peers.filter(|peer| peer.trust.agrees()) {
+            peer.trust.mark(Selection::Truechimer);
+            peer.trust.weigh(None, Some(Why::Held(by)));
         }
         let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.voices(), self.follows_one(), at);
+        bulletin.look(self.peers(), self.follows_one(), at);
         self.bulletin = bulletin;
     }
 
@@ -462,11 +457,7 @@ impl Engine {
             note(actions, Level::Info, "nothing is held off any more".into());
         }
         (self.gate.accepted, self.gate.stepped) = (false, false);
-        let agrees = |s: &&Source| {
-            use Selection::{Combined, Selected, Truechimer};
-            let doubt = s.doubt(at).is_some();
-            s.votes() && !doubt && matches!(s.selection, Selected | Combined | Truechimer)
-        };
+        let agrees = |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.agrees();
         let told_by: Vec<String> = self.sources.iter().filter(agrees).map(Source::name).collect();
         // Where all are in doubt it is what they said before.
         if !told_by.is_empty() {
@@ -483,8 +474,9 @@ impl Engine {
     /// Those whom the user's word overruled, and who agree by now, have a vote again.
     fn hear_overruled(&mut self, time: Instant, bound: Span, at: Count) {
         let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
-        for source in self.sources.iter_mut().filter(|source| source.overruled) {
-            source.overruled = !source.says_between(at).is_some_and(meets);
+        for source in self.sources.iter_mut().filter(|source| source.peer.trust.overruled) {
+            let agrees = source.peer.says_between(at).is_some_and(meets);
+            source.peer.trust.overruled = !agrees;
         }
     }
 
@@ -499,10 +491,10 @@ impl Engine {
         };
         let speak: Vec<&Source> = self.sources.iter().filter(|s| s.votes()).collect();
         let Some(name) = name else {
-            let held = |s: &&&Source| s.doubt(at).is_some() || s.is_held();
+            let held = |s: &&&Source| s.hold_off(at).is_some() || s.peer.trust.is_held();
             let held: Vec<&Source> = speak.iter().filter(held).copied().collect();
             let waits = self.gate.hold.is_some();
-            let answered = |s: &&&Source| waits && s.says_between(at).is_some();
+            let answered = |s: &&&Source| waits && s.peer.says_between(at).is_some();
             let held = if held.is_empty() {
                 speak.iter().filter(answered).copied().collect()
             } else {
@@ -513,14 +505,14 @@ impl Engine {
                     Err("nothing is held off; to believe one source against the others, name it"
                         .into())
                 }
-                [one] => Ok(one.id),
+                [one] => Ok(one.id()),
                 several => Err(format!("which one? held off are {}", names(several))),
             };
         };
         let named = |s: &&&Source| s.name() == name || s.config.host == name;
         let found: Vec<&Source> = speak.iter().filter(named).copied().collect();
         match found.as_slice() {
-            [one] if one.says_between(at).is_some() => Ok(one.id),
+            [one] if one.peer.says_between(at).is_some() => Ok(one.id()),
             [one] => Err(format!("{} has said nothing usable yet", one.name())),
             [] => Err(format!("no such server; there are {}", names(&speak))),
             several => Err(format!("which one? {}", names(several))),
@@ -529,20 +521,21 @@ impl Engine {
 
     /// The user wants this source believed.
     pub(super) fn accept(&mut self, id: SourceId, at: Count, actions: &mut Vec<Action>) {
-        let Some(said) = self.source(id).filter(|s| s.votes()).and_then(|s| s.says_between(at))
+        let Some(said) =
+            self.source(id).filter(|s| s.votes()).and_then(|s| s.peer.says_between(at))
         else {
             return;
         };
         let meets = |(from, to): (Instant, Instant)| from <= said.1 && to >= said.0;
         let mut name = String::new();
         for source in &mut self.sources {
-            let with_it = source.says_between(at).is_none_or(meets);
-            if with_it && source.believe().is_some() {
-                source.moved = Some(at);
+            let with_it = source.peer.says_between(at).is_none_or(meets);
+            if with_it && source.peer.believe().is_some() {
+                source.peer.trust.moved = Some(at);
             }
-            source.overruled = !with_it && source.id != id;
+            source.peer.trust.overruled = !with_it && source.id() != id;
             source.is_not_waited_for();
-            if source.id == id {
+            if source.id() == id {
                 name = source.name();
             }
         }
