@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use truechimer_time::{Count, Period, Span};
 
+use crate::cause::Cause;
 use crate::event::Level;
 use crate::peer::Peer;
-use crate::report::{DoubtKind, Selection};
-use crate::why::Why;
+use crate::report::{ReasonKind, SourceStatus as Status};
 
 /// So many lines may come in a row ...
 const LINES: u32 = 4;
@@ -76,8 +76,8 @@ impl Lines {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     now: Part,
-    /// Why it has none, and since when.
-    doubt: Option<DoubtKind>,
+    /// Why it has its status, and since when.
+    reason: Option<ReasonKind>,
     since: Count,
     told: Part,
     lines: Lines,
@@ -123,7 +123,7 @@ impl Bulletin {
         self.begun = None;
     }
 
-    /// Since when a source has been in doubt as it is, or in none.
+    /// Since when a source has had its status for the reason that it has.
     pub(crate) fn since(&self, id: u32) -> Option<Count> {
         self.members.get(&id).map(|member| member.since)
     }
@@ -141,14 +141,14 @@ impl Bulletin {
             let now = part(peer, single);
             let member = self.members.entry(peer.id.0).or_insert(Member {
                 now: Part::Absent,
-                doubt: None,
+                reason: None,
                 since: at,
                 told: Part::Absent,
                 lines: Lines::new(at),
             });
-            let doubt = peer.trust.why().map(Why::kind);
-            if member.doubt != doubt {
-                (member.doubt, member.since) = (doubt, at);
+            let reason = peer.trust.cause().map(Cause::kind);
+            if member.reason != reason {
+                (member.reason, member.since) = (reason, at);
             }
             if member.now != now {
                 member.now = now;
@@ -226,12 +226,11 @@ impl Bulletin {
         leader.lines.untold = leader.lines.untold.saturating_sub(1);
         let reason = match peers.find(of(leader.told)) {
             None => "no longer asked".to_owned(),
-            Some(old) if old.trust.status() == Selection::Watched => "only watched now".into(),
-            Some(old) => match (part(old, self.single), (old.trust.weight(), old.trust.why())) {
-                (Part::Falseticker, _) => "a falseticker".into(),
-                (_, (_, Some(why))) => why.to_string(),
-                (Part::Used, (Some(weight), _)) => format!("{} now", share(weight)),
-                (Part::Idle, _) => "it is the worse of them now".into(),
+            Some(old) => match (part(old, self.single), old.trust.cause(), old.trust.weight()) {
+                (Part::Falseticker, ..) => "a falseticker".into(),
+                (_, Some(cause), _) => cause.to_string(),
+                (Part::Used, _, Some(weight)) => format!("{} now", share(weight)),
+                (Part::Idle, ..) => "it is the worse of them now".into(),
                 _ => "it says nothing that counts".into(),
             },
         };
@@ -240,7 +239,7 @@ impl Bulletin {
         });
         let glides = if self.single { "" } else { "; the time glides, it does not step" };
         let text = format!(
-            "{} leads from now on{weight}, instead of {} ({reason}){glides}{}",
+            "{} is selected from now on{weight}, instead of {} ({reason}){glides}{}",
             now.name.clone(),
             leader.name,
             leader.lines.untold()
@@ -251,12 +250,13 @@ impl Bulletin {
 }
 
 fn part(peer: &Peer, single: bool) -> Part {
-    match (peer.trust.status(), (peer.trust.weight(), peer.trust.why())) {
-        (Selection::Unusable | Selection::Watched, _) => Part::Absent,
-        (Selection::Smeared, _) => Part::Smeared,
-        (Selection::Falseticker | Selection::NoMajority, _) => Part::Falseticker,
-        (_, (None, Some(_))) => Part::Idle,
-        (Selection::Selected, _) => Part::Used,
+    match (peer.trust.status(), peer.trust.cause()) {
+        (Status::Unselectable, Some(Cause::LeapSmear)) => Part::Smeared,
+        (Status::Unselectable | Status::Unreachable, _) => Part::Absent,
+        (Status::Candidate, Some(Cause::Waiting)) => Part::Absent,
+        (Status::Candidate | Status::Falseticker, _) => Part::Falseticker,
+        (_, Some(_)) if !peer.trust.was_part() => Part::Idle,
+        (Status::Selected, _) => Part::Used,
         _ if single => Part::Idle,
         _ => Part::Used,
     }
@@ -265,12 +265,12 @@ fn part(peer: &Peer, single: bool) -> Part {
 /// The line about one that had a part, or none, and now has another. Of a `single` one that is
 /// followed the line about the leader tells.
 fn told(peer: &Peer, single: bool, before: Part, now: Part, at: Count) -> Option<Line> {
-    let (weight, why) = (peer.trust.weight(), peer.trust.why());
+    let (weight, why) = (peer.trust.weight(), peer.trust.cause());
     if single {
         return told_of_single(why, before, now);
     }
-    let lapsed = matches!(why, Some(Why::Lapsed(_)));
-    let why = why.map(Why::to_string).unwrap_or_default();
+    let lapsed = matches!(why, Some(Cause::TimedOut(_)));
+    let why = why.map(Cause::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
         (_, Part::Falseticker) => (
@@ -315,12 +315,12 @@ fn joins(peer: &Peer, at: Count) -> String {
 }
 
 /// The same where one source is followed at a time, and the others have no part anyway.
-fn told_of_single(why: Option<&Why>, before: Part, now: Part) -> Option<Line> {
+fn told_of_single(why: Option<&Cause>, before: Part, now: Part) -> Option<Line> {
     let text = match (before, now, why) {
         (_, Part::Falseticker, Some(why)) => {
             return Some((Level::Warning, format!("falseticker: {why}")));
         }
-        (_, Part::Absent, Some(why @ Why::Lapsed(_))) => {
+        (_, Part::Absent, Some(why @ Cause::TimedOut(_))) => {
             return Some((Level::Warning, why.to_string()));
         }
         (Part::Falseticker, Part::Used | Part::Idle, None) => {
@@ -357,7 +357,7 @@ mod tests {
         let mut lines = Lines::new(before);
         while lines.take(before, Period::NANOSECOND) {}
         let (told, now) = (Part::Used, Part::Used);
-        let member = Member { now, doubt: None, since: before, told, lines };
+        let member = Member { now, reason: None, since: before, told, lines };
         let mut bulletin = Bulletin { begun: Some(before), ..Bulletin::default() };
         bulletin.members.insert(7, member);
         bulletin.new_epoch(after);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_is_as_old_as_its_kind() {
+    fn a_reason_is_as_old_as_its_kind() {
         let settings = Settings {
             nominal: Period::NANOSECOND,
             resolution: CountSpan(1),
@@ -380,14 +380,13 @@ mod tests {
         let mut peer = Peer::new(SourceId(1), "s1".into(), false, filter);
         let mut bulletin = Bulletin::default();
         let ms = Span::from_millis;
-        for (at, part, why, since) in [
-            (1, Selection::Truechimer, Why::Improbable(ms(2)), 1),
-            (2, Selection::Truechimer, Why::Improbable(ms(3)), 1),
-            (3, Selection::Truechimer, Why::Silent(ms(3)), 3),
-            (4, Selection::Falseticker, Why::Apart(ms(3)), 4),
+        for (at, status, cause, since) in [
+            (1, Status::Truechimer, Cause::Outlier(ms(2)), 1),
+            (2, Status::Truechimer, Cause::Outlier(ms(3)), 1),
+            (3, Status::Truechimer, Cause::Stale(ms(3)), 3),
+            (4, Status::Falseticker, Cause::Outvoted(ms(3)), 4),
         ] {
-            peer.trust.mark(part);
-            peer.trust.weigh(None, Some(why));
+            peer.trust.set(status, Some(cause));
             bulletin.look(std::iter::once(&peer), false, Count(at));
             assert_eq!(bulletin.since(1), Some(Count(since)));
         }

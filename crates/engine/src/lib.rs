@@ -6,13 +6,14 @@
 
 mod bar;
 mod bulletin;
+mod cause;
 mod combination;
 mod config;
 mod disruption;
-mod doubt;
 mod drift;
 mod engine;
 mod event;
+mod hold_off;
 mod kernel;
 mod leap;
 mod peer;
@@ -25,17 +26,16 @@ mod selection;
 mod smear;
 mod source;
 mod steer;
-mod why;
 
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
     EstimatorKind, NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
-pub use doubt::{Agreed, Held};
 pub use engine::Engine;
 pub use event::{
     Action, Event, HostCheck, KernelWord, Level, RtcReading, Saved, SourceId, Start, Steer,
     SystemReading,
 };
-pub use report::{DoubtKind, Doubted, Report, Selection, SourceReport};
+pub use hold_off::{Agreed, Held};
+pub use report::{Reason, ReasonKind, Report, SourceReport, SourceStatus};
 pub use source::estimator;

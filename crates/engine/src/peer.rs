@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use truechimer_feedforward::{Accepted, Doubt, Estimate};
 use truechimer_time::{Count, Instant, Rate, Span};
 
-use crate::doubt;
 use crate::event::SourceId;
 use crate::report::SourceReport;
-use crate::why::Why;
 
 use filter::skew;
 pub(crate) use filter::{Filter, Sample, declared};
@@ -204,15 +202,13 @@ impl Peer {
         let estimate = estimate.as_ref();
         let says = estimate.map(|e| self.says(at, e));
         let newest = self.filter.newest.as_ref().map(|newest| &newest.exchange);
-        let hold_off = || self.hold_off(at).filter(|_| !self.is_pulse);
-        let moved = || hold_off().map(|hold_off| doubt::in_short(&hold_off));
         SourceReport {
             name: self.name.clone(),
             is_pulse: self.is_pulse,
             address: None,
-            selection: self.trust.status(),
+            status: self.trust.status(),
+            reason: None,
             weight: self.trust.weight(),
-            why: moved().or_else(|| self.trust.why().map(Why::to_string)),
             holdover: estimate.is_some_and(|e| self.is_stale(e, at)),
             reach: self.tally.reach,
             poll: self.filter.poll(),
@@ -240,7 +236,6 @@ impl Peer {
             refused: self.tally.refused.clone(),
             asymmetry: None,
             trouble: self.trouble.clone(),
-            doubt: None,
         }
     }
 }

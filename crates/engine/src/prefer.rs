@@ -4,7 +4,7 @@
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Period, Span};
 
-use crate::report::Selection;
+use crate::report::SourceStatus;
 use crate::selection::Voter;
 
 /// A source must have had so many exchanges, and all together so many each, before it is left or
@@ -79,12 +79,12 @@ pub(crate) fn mark(voters: &mut [Voter<'_>], id: u32) -> Option<(usize, Estimate
     let mut chosen = None;
     for (index, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
         peer.trust.mark(match estimate {
-            None => Selection::Unusable,
+            None => SourceStatus::Unreachable,
             Some(e) if peer.id.0 == id => {
                 chosen = Some((index, *e));
-                Selection::Selected
+                SourceStatus::Selected
             }
-            Some(_) => Selection::Truechimer,
+            Some(_) => SourceStatus::Truechimer,
         });
     }
     chosen

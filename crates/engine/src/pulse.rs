@@ -8,6 +8,7 @@
 use truechimer_feedforward::{Exchange, RatePrior, TimePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
+use crate::cause::Cause;
 use crate::config::{EstimatorKind, PpsConfig};
 use crate::event::{Action, Level, SourceId};
 use crate::peer::{Filter, Peer, Sample};
@@ -255,6 +256,11 @@ impl Pulse {
             Plan::Open(_) => Plan::Open(at),
             Plan::Miss(_) => Plan::Miss(self.after(at, SECOND + GRACE)),
         };
+    }
+
+    /// Why no edge that could be used has come, as far as that is known.
+    pub(crate) fn unreachable(&self) -> Option<Cause> {
+        (self.silence > 0).then_some(Cause::NoReply)
     }
 
     /// What `sources` shows; `reference` is what its offset is shown against.

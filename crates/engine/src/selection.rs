@@ -1,4 +1,4 @@
-//! Selection: which sources agree, which of those have a part in the published time, and what they
+//! Status: which sources agree, which of those have a part in the published time, and what they
 //! come to.
 //!
 //! Servers vote: the truth lies where a majority of them agrees. A pulse has no vote, as it knows
@@ -9,11 +9,11 @@
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
+use crate::cause::Cause;
 use crate::combination::{Combination, Part};
 use crate::peer::Peer;
-use crate::report::Selection;
+use crate::report::SourceStatus as Status;
 use crate::select::{Claim, agreement, agreement_among};
-use crate::why::Why;
 
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
 /// instead.
@@ -102,16 +102,16 @@ pub(crate) fn choose(
     let mut parted = Vec::with_capacity(voters.len());
     for (place, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
         let (part, why) = match estimate {
-            None => (Selection::Unusable, None),
+            None => (Status::Unreachable, None),
             // Who is a falseticker shows when the others have had their chance.
-            Some(_) if agreed.is_none() && to_come > 0 => (Selection::Unusable, None),
+            Some(_) if agreed.is_none() && to_come > 0 => (Status::Candidate, Some(Cause::Waiting)),
             Some(_) if agreed.is_none() => {
                 let by = apart.get(place).copied().flatten();
-                (Selection::NoMajority, Some(Why::NoMajority(by)))
+                (Status::Candidate, Some(Cause::NoMajority(by)))
             }
             Some(e) => part(peer, e, at, origin, servers.as_ref(), agreed.as_ref()),
         };
-        if part != Selection::Truechimer || peer.trust.status() != Selection::Selected {
+        if part != Status::Truechimer || peer.trust.status() != Status::Selected {
             peer.trust.mark(part);
         }
         parted.push(peer.trust.was_part());
@@ -126,9 +126,9 @@ pub(crate) fn choose(
     };
     for (place, voter) in voters.iter_mut().enumerate() {
         if place == index {
-            voter.peer.trust.mark(Selection::Selected);
-        } else if voter.peer.trust.status() == Selection::Selected {
-            voter.peer.trust.mark(Selection::Truechimer);
+            voter.peer.trust.mark(Status::Selected);
+        } else if voter.peer.trust.status() == Status::Selected {
+            voter.peer.trust.mark(Status::Truechimer);
         }
     }
     let left = |voter: &Voter<'_>| Some(voter.peer.left(&voter.estimate?, at));
@@ -169,31 +169,31 @@ fn part(
     origin: Instant,
     servers: Option<&Option<Claim>>,
     agreed: Option<&Agreed>,
-) -> (Selection, Option<Why>) {
+) -> (Status, Option<Cause>) {
     let own = claim(e, origin);
     let with = match (servers, agreed) {
         (Some(servers), Some(_)) if !peer.is_pulse => *servers,
         (_, Some(agreed)) if agreed.narrowed => Some(agreed.all),
-        (_, Some(_)) => return (Selection::Falseticker, Some(Why::MeetsNone)),
-        (_, None) => return (Selection::NoMajority, Some(Why::NoMajority(None))),
+        (_, Some(_)) => return (Status::Falseticker, Some(Cause::PulseOutvoted)),
+        (_, None) => return (Status::Candidate, Some(Cause::NoMajority(None))),
     };
-    let Some(with) = with else { return (Selection::Truechimer, None) };
+    let Some(with) = with else { return (Status::Truechimer, None) };
     if !own.meets(&with) {
-        return (Selection::Falseticker, Some(Why::Apart(Span(own.gap(&with)))));
+        return (Status::Falseticker, Some(Cause::Outvoted(Span(own.gap(&with)))));
     }
     let Some((from, to)) = peer.newest(at) else {
         peer.trust.is_newest_false = false;
-        return (Selection::Truechimer, None);
+        return (Status::Truechimer, None);
     };
     let newest = Claim { low: (from - origin).0, high: (to - origin).0 };
     if !newest.meets(&with) {
         peer.trust.is_newest_false = true;
-        return (Selection::Falseticker, Some(Why::NewsApart(Span(newest.gap(&with)))));
+        return (Status::Falseticker, Some(Cause::NewestOutvoted(Span(newest.gap(&with)))));
     }
     if peer.trust.is_newest_false {
-        return (Selection::Falseticker, Some(Why::LastApart));
+        return (Status::Falseticker, Some(Cause::LastOutvoted));
     }
-    (Selection::Truechimer, None)
+    (Status::Truechimer, None)
 }
 
 /// Who of those that agree has a part: those that were sampled lately, if there are any, and
@@ -206,7 +206,7 @@ fn parts(
     at: Count,
 ) -> Vec<usize> {
     let agrees = |voter: &Voter<'_>| {
-        matches!(voter.peer.trust.status(), Selection::Truechimer | Selection::Selected)
+        matches!(voter.peer.trust.status(), Status::Truechimer | Status::Selected)
     };
     let all = voters.iter().enumerate().filter(|(_, voter)| agrees(voter));
     let mut parts: Vec<usize> = all.map(|(index, _)| index).collect();
@@ -233,7 +233,7 @@ fn parts(
     }
     for place in stepped {
         if let Some(voter) = voters.get_mut(place) {
-            voter.peer.trust.weigh(None, Some(Why::Torn));
+            voter.peer.trust.weigh(None, Some(Cause::StepWithoutPart));
         }
     }
     let leader = leader(voters, parted, &parts, origin);
@@ -244,8 +244,8 @@ fn parts(
         .collect();
     let most = if claims.len() >= crowd { agreement(&claims, 0) } else { None };
     let rates = rates(voters, &parts, crowd);
-    let mut leave = |why: &dyn Fn(usize, &Voter<'_>) -> Option<Why>| {
-        let reasons: Vec<Option<Why>> =
+    let mut leave = |why: &dyn Fn(usize, &Voter<'_>) -> Option<Cause>| {
+        let reasons: Vec<Option<Cause>> =
             parts.iter().map(|p| voters.get(*p).and_then(|voter| why(*p, voter))).collect();
         if reasons.iter().all(Option::is_some) {
             return;
@@ -262,22 +262,22 @@ fn parts(
         let (claims, most) = rates.as_ref()?;
         let gap = claims.iter().find(|(of, _)| *of == place)?.1.gap(most);
         let by = Rate(i64::try_from(gap).unwrap_or(i64::MAX));
-        (gap > 0).then_some(Why::OtherRate(by))
+        (gap > 0).then_some(Cause::RateDiffers(by))
     });
     leave(&|_, voter| {
         let (name, leads) = leader.as_ref()?;
         let gap = claim(&voter.estimate?, origin).gap(leads);
-        (gap > 0).then(|| Why::Contradicts(name.clone(), Span(gap)))
+        (gap > 0).then(|| Cause::ContradictsSelected(name.clone(), Span(gap)))
     });
     leave(&|place, voter| {
         let (most, e) = (most?, voter.estimate?);
         let gap = probable(place, voter, &e).gap(&most);
         let off = gap > 0 && !voter.peer.is_pulse;
-        off.then_some(Why::Improbable(Span(gap)))
+        off.then_some(Cause::Outlier(Span(gap)))
     });
     leave(&|_, voter| {
         let age = age(voter)?;
-        stale(voter).then_some(Why::Silent(age))
+        stale(voter).then_some(Cause::Stale(age))
     });
     parts
 }
@@ -318,7 +318,7 @@ fn leader(
         return None;
     }
     let (place, leads) = claims.iter().max_by_key(|(place, one)| {
-        let selected = |voter: &Voter<'_>| voter.peer.trust.status() == Selection::Selected;
+        let selected = |voter: &Voter<'_>| voter.peer.trust.status() == Status::Selected;
         let was_selected = voters.get(*place).is_some_and(selected);
         (was_selected, parted.get(*place).copied().unwrap_or(false), met(one))
     })?;
@@ -356,25 +356,21 @@ fn combined(
     for (part, (index, weight)) in parts.iter().zip(&done.weights).enumerate() {
         let voter = voters.get_mut(*index)?;
         if let Some(by) = out(part) {
-            voter.peer.trust.weigh(None, Some(Why::Improbable(by)));
+            voter.peer.trust.weigh(None, Some(Cause::Outlier(by)));
             continue;
         }
-        let was_selected = voter.peer.trust.status() == Selection::Selected;
+        let was_selected = voter.peer.trust.status() == Status::Selected;
         let handicapped = if was_selected { weight * HEAVIER } else { *weight };
         if heaviest.is_none_or(|(most, _)| handicapped > most) {
             heaviest = Some((handicapped, *index));
         }
-        voter.peer.trust.mark(if was_selected { Selection::Selected } else { Selection::Combined });
+        voter.peer.trust.mark(if was_selected { Status::Selected } else { Status::Combined });
         voter.peer.trust.weigh(Some(*weight), None);
     }
     let (_, index) = heaviest?;
     for (_, place) in parts.iter().enumerate().filter(|(part, _)| out(*part).is_none()) {
         let voter = voters.get_mut(*place)?;
-        voter.peer.trust.mark(if *place == index {
-            Selection::Selected
-        } else {
-            Selection::Combined
-        });
+        voter.peer.trust.mark(if *place == index { Status::Selected } else { Status::Combined });
     }
     let weights = parts.iter().zip(&done.weights);
     let others = weights.filter(|(part, w)| **part != index && **w >= SHARE).count();
@@ -386,7 +382,7 @@ fn combined(
 fn best(voters: &[Voter<'_>], parts: &[usize]) -> Option<(usize, usize, Put)> {
     let handicapped = |index: &&usize| {
         let voter = voters.get(**index)?;
-        let was_selected = voter.peer.trust.status() == Selection::Selected;
+        let was_selected = voter.peer.trust.status() == Status::Selected;
         let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
         Some(voter.estimate?.bound / SWITCH.1 * handicap)
     };
@@ -404,13 +400,7 @@ fn vouchers(
 ) -> Option<Claim> {
     let of = |pulses: bool| -> Vec<Claim> {
         let voter = voters.iter().filter(|voter| voter.peer.is_pulse == pulses);
-        let believed = voter.filter(|voter| {
-            !pulses
-                || !matches!(
-                    voter.peer.trust.status(),
-                    Selection::Falseticker | Selection::NoMajority | Selection::Unusable
-                )
-        });
+        let believed = voter.filter(|voter| !pulses || voter.peer.trust.agrees());
         believed.filter_map(|voter| voter.estimate).map(|e| claim(&e)).collect()
     };
     let (servers, pulses) = (agreement(&of(false), to_come), agreement(&of(true), 0));
@@ -425,7 +415,7 @@ fn vouchers(
 fn reach(voters: &[Voter<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Claim) -> Rate {
     let most = vouchers(voters, to_come, &claim).map(|most| most.reach(0)).unwrap_or_else(|| {
         let believed =
-            voters.iter().filter(|voter| voter.peer.trust.status() != Selection::Falseticker);
+            voters.iter().filter(|voter| voter.peer.trust.status() != Status::Falseticker);
         let each = believed.filter_map(|voter| voter.estimate).map(|e| claim(&e).reach(0));
         each.max().unwrap_or(i128::MAX)
     });

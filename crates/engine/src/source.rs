@@ -19,8 +19,8 @@ use truechimer_ntp::{Association, LeapIndicator};
 use truechimer_time::{Count, Instant, Leaps, Span};
 
 use crate::config::{EstimatorKind, SourceConfig};
-use crate::doubt;
 use crate::event::{Action, Level, SourceId};
+use crate::hold_off;
 use crate::peer::{Filter, Peer, declared};
 use leap_smear::LeapSmear;
 use path::Path;
@@ -294,7 +294,7 @@ impl Source {
     fn wait_for_service(&mut self, at: Count) {
         let wait = self.schedule.wait_for_service(self.resolver.addresses(), at);
         self.peer.tally.reach = 0;
-        self.news = Some(format!("refuses service; asked again in {}", doubt::time(wait)));
+        self.news = Some(format!("refuses service; asked again in {}", hold_off::time(wait)));
     }
 
     /// The address does not answer: the next one, or look the name up again.

@@ -12,7 +12,7 @@ mod queue;
 mod reader;
 
 use truechimer_engine::{
-    Config, DEFAULT_STEP_ABOVE, EstimatorKind, Saved, Selection, SourceConfig,
+    Config, DEFAULT_STEP_ABOVE, EstimatorKind, Saved, SourceConfig, SourceStatus,
 };
 use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Instant, Period, Rate, Span};
@@ -87,7 +87,7 @@ pub struct Marked {
     /// Which source.
     pub source: usize,
     /// What it is taken for now.
-    pub part: Selection,
+    pub status: SourceStatus,
 }
 
 /// Runs a scenario.

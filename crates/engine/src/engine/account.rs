@@ -1,20 +1,20 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
-use truechimer_feedforward::{Doubt, Exchange};
+use truechimer_feedforward::Exchange;
 use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Reference, Status};
 
 use super::publication::Quiet;
 use super::{Engine, VOID_AFTER, WORTH_SAVING};
-use crate::doubt;
-use crate::doubt::{Agreed, Held};
+use crate::cause::Cause;
 use crate::event::{Saved, SourceId};
+use crate::hold_off;
+use crate::hold_off::{Agreed, Held};
 use crate::peer::Peer;
 use crate::pulse::Pulse;
-use crate::report::{Doubted, Report, Selection, SourceReport};
+use crate::report::{Reason, Report, SourceReport, SourceStatus};
 use crate::source::{Source, canonical};
-use crate::why::Why;
 
 /// Why the clock goes on by itself, by what [`Engine::held_off`] says.
 pub(super) fn held_against((name, says): &(String, String)) -> String {
@@ -45,8 +45,8 @@ impl Engine {
         reference: Option<&(Instant, Option<String>)>,
         now: Count,
     ) -> SourceReport {
-        let doubt = self.doubted(&source.peer, source.hold_off(now).as_ref(), now);
-        SourceReport { doubt, ..source.report(now, self.utc(now), reference) }
+        let reason = self.reason_of(&source.peer, source.unreachable(), now);
+        SourceReport { reason, ..source.report(now, self.utc(now), reference) }
     }
 
     fn pulse_report(
@@ -55,7 +55,24 @@ impl Engine {
         reference: Option<&(Instant, Option<String>)>,
         now: Count,
     ) -> SourceReport {
-        SourceReport { doubt: self.doubted(&pulse.peer, None, now), ..pulse.report(now, reference) }
+        let reason = self.reason_of(&pulse.peer, pulse.unreachable(), now);
+        SourceReport { reason, ..pulse.report(now, reference) }
+    }
+
+    /// Why a source has its status: what keeps it from being selected comes first, then that its
+    /// newest samples are held off, then what selection found, or why nothing has come.
+    fn reason_of(&self, peer: &Peer, unreachable: Option<Cause>, now: Count) -> Option<Reason> {
+        let ago = |since: Count| self.settings.nominal.span(now - since).max(Span::ZERO);
+        let found = peer.trust.cause();
+        if !found.is_some_and(Cause::comes_first)
+            && let Some(hold_off) = peer.hold_off(now).filter(|_| !peer.is_pulse)
+        {
+            let barred = peer.trust.bar.is_some();
+            return Some(Reason::held_off(&hold_off, barred, ago(hold_off.since)));
+        }
+        let unreachable = unreachable.filter(|_| peer.trust.status() == SourceStatus::Unreachable);
+        let since = self.bulletin.since(peer.id.0).map_or(Span::ZERO, ago);
+        Some(Reason::of(found.or(unreachable.as_ref())?, since))
     }
 
     /// What the offsets of the sources are shown against, and its name if it is not the published
@@ -81,17 +98,6 @@ impl Engine {
         Some(disputed).filter(|disputed| status.bound_holds() && *disputed > Span::ZERO)
     }
 
-    /// Why the clock does not go along with a source, if so.
-    fn doubted(&self, peer: &Peer, hold_off: Option<&Doubt>, now: Count) -> Option<Doubted> {
-        let ago = |since: Count| self.settings.nominal.span(now - since).max(Span::ZERO);
-        let why = peer.trust.why();
-        let since = || self.bulletin.since(peer.id.0).map_or(Span::ZERO, ago);
-        let by_its_part = || why.map(|why| Doubted::of(why, since()));
-        let barred = peer.trust.bar.is_some();
-        let held = hold_off.map(|hold_off| Doubted::held(hold_off, barred, ago(hold_off.since)));
-        held.or_else(by_its_part)
-    }
-
     /// Why the status is what it is: above all that the source it rests on is in doubt.
     fn reason(&self, now: Count) -> String {
         match (self.held_off(now), self.hand.status) {
@@ -114,9 +120,9 @@ impl Engine {
     /// The server that the clock rests on, and what it says, if that is held off.
     pub(super) fn held_off(&self, now: Count) -> Option<(String, String)> {
         let selected = self.sources.iter().find(|s| s.peer.trust.is_selected())?;
-        let (doubt, name) = (selected.hold_off(now)?, selected.name());
+        let (held, name) = (selected.hold_off(now)?, selected.name());
         let who = (&*name, selected.peer.trust.bar.as_ref());
-        let says = doubt::says(&doubt, who, now, self.settings.nominal, self.utc(now));
+        let says = hold_off::says(&held, who, now, self.settings.nominal, self.utc(now));
         Some((name, says))
     }
 
@@ -228,9 +234,13 @@ impl Engine {
             // It has not answered yet.
             None => s.peer.trust.agreed,
             // What was published since was not its word.
-            Some(_) if matches!(s.peer.trust.why(), Some(Why::Lapsed(_) | Why::Held(_))) => false,
+            Some(_)
+                if matches!(s.peer.trust.cause(), Some(Cause::TimedOut(_) | Cause::Limit(..))) =>
+            {
+                false
+            }
             // It has, and others that it is to be compared with have not.
-            Some(_) if s.peer.trust.status() == Selection::Unusable => {
+            Some(_) if s.peer.trust.is_undecided() => {
                 s.peer.trust.agreed && s.hold_off(now).is_none()
             }
             Some(_) => s.peer.trust.agrees() && s.peer.is_proven() && s.hold_off(now).is_none(),

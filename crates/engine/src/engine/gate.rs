@@ -15,12 +15,12 @@ use truechimer_timehands::{Hand, Status};
 use super::course::Course;
 use super::{Engine, STRAYS, VOID_AFTER, note};
 use crate::bar::{Bar, Witness, remedies, remedy};
-use crate::doubt::is_said;
+use crate::cause::Cause;
 use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
-use crate::report::Selection;
+use crate::hold_off::is_said;
+use crate::report::SourceStatus;
 use crate::selection::Chosen;
 use crate::source::Source;
-use crate::why::Why;
 
 /// A move that all servers share is held for as long as a counter that is as wrong as any may be
 /// takes to come as far: 500 ppm.
@@ -384,12 +384,12 @@ impl Engine {
         };
         let more = self.agreeing().saturating_sub(1);
         let who = if more > 0 { format!("{name} and {more} more") } else { name.clone() };
-        self.leave_out(by, at);
+        self.leave_out(bar, by, at);
         self.reason = match by {
             Some(by) => {
-                format!("held: {who} {by:+} off what was known: {bar}{}", remedies(&name))
+                format!("held off: {who} {by:+} off what was known: {bar}{}", remedies(&name))
             }
-            None => format!("held: {who}: {bar}; to believe it now: {}", remedy(&name)),
+            None => format!("held off: {who}: {bar}; to believe it now: {}", remedy(&name)),
         };
         (self.quiet, self.unanswered, self.others) = (None, false, 0);
         let told = self.gate.hold.as_ref().is_some_and(|hold| hold.bar.is_like(&bar));
@@ -413,12 +413,11 @@ impl Engine {
     }
 
     /// Nobody has a part: those that agree with one another are held off.
-    fn leave_out(&mut self, by: Option<Span>, at: Count) {
+    fn leave_out(&mut self, bar: Bar, by: Option<Span>, at: Count) {
         let servers = self.sources.iter_mut().map(|source| &mut source.peer);
         let peers = servers.chain(self.pulses.iter_mut().map(|pulse| &mut pulse.peer));
         for peer in peers.filter(|peer| peer.trust.agrees()) {
-            peer.trust.mark(Selection::Truechimer);
-            peer.trust.weigh(None, Some(Why::Held(by)));
+            peer.trust.set(SourceStatus::Truechimer, Some(Cause::Limit(bar, by)));
         }
         let mut bulletin = std::mem::take(&mut self.bulletin);
         bulletin.look(self.peers(), self.follows_one(), at);

@@ -10,16 +10,16 @@ use truechimer_timehands::{Hand, Status};
 use super::account::held_against;
 use super::gate::Until;
 use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, note};
+use crate::cause::Cause;
 use crate::config::EstimatorKind;
-use crate::doubt::{Moved, Opinion};
 use crate::event::{Action, Level};
+use crate::hold_off::{Moved, Opinion};
 use crate::peer::Peer;
 use crate::pulse::Numbering;
-use crate::report::Selection;
+use crate::report::SourceStatus;
 use crate::selection::{Chosen, Voter};
 use crate::source::{Heard, Source, canonical};
-use crate::why::Why;
-use crate::{doubt, prefer, selection};
+use crate::{hold_off, prefer, selection};
 
 /// Nothing has come for a while: what to say of that, and since when.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Engine {
             let Some(source) = self.sources.get(index) else { continue };
             let due = source.peer.trust.vouched.is_some_and(|then| at.at_or_after(then));
             let Some(doubt) = source.hold_off(at).filter(|_| due) else { continue };
-            let home = self.comes_home(&doubt, at) && !doubt::vouched(one, &opinions);
+            let home = self.comes_home(&doubt, at) && !hold_off::vouched(one, &opinions);
             let name = source.name();
             if let Some(source) = self.sources.get_mut(index)
                 && let Some(Accepted::Stepped(by)) = source.peer.believe()
@@ -155,11 +155,11 @@ impl Engine {
             // Servers that smear a leap second alike are no witnesses of each other.
             let smears = self.sources.get(*index).is_some_and(Source::may_smear);
             let Some(doubt) = doubts.get(*index).copied().flatten() else { continue };
-            let vouched = !smears && doubt::vouched(one, &opinions);
-            let (vouchers, _) = doubt::witnesses(one, &opinions);
+            let vouched = !smears && hold_off::vouched(one, &opinions);
+            let (vouchers, _) = hold_off::witnesses(one, &opinions);
             let (bar, then) = match self.judge(&doubt, vouchers + 1, at) {
                 _ if self.comes_home(&doubt, at) => (None, Some(at)),
-                Ok(Until::Witnessed) => (None, doubt::is_said(&doubt).then_some(at)),
+                Ok(Until::Witnessed) => (None, hold_off::is_said(&doubt).then_some(at)),
                 Ok(Until::Vouched(then)) => (None, Some(then).filter(|_| vouched)),
                 Err(bar) => (Some(bar), None),
             };
@@ -324,7 +324,7 @@ impl Engine {
     pub(super) fn voters(&self, at: Count) -> impl Iterator<Item = &Source> {
         let says = move |s: &&Source| {
             let trust = &s.peer.trust;
-            let may = s.votes() && !trust.overruled && !trust.is_same_server();
+            let may = s.votes() && !trust.overruled && trust.same_server().is_none();
             may && s.estimate(at).is_some()
         };
         let lapsed = self.lapsed(at);
@@ -367,16 +367,18 @@ impl Engine {
         let lapsed = self.lapsed(at);
         let silent = self.sources.iter_mut().zip(lapsed);
         for (source, age) in silent.filter_map(|(source, age)| Some((source, age?))) {
-            source.peer.trust.mark(Selection::Unusable);
-            source.peer.trust.weigh(None, Some(Why::Lapsed(age)));
+            source.peer.trust.set(SourceStatus::Unreachable, Some(Cause::TimedOut(age)));
         }
-        for source in self.sources.iter_mut().filter(|source| !source.votes()) {
-            source.peer.trust.mark(Selection::Watched);
-            source.peer.trust.weigh(None, None);
-        }
-        for source in self.sources.iter_mut().filter(|source| source.peer.trust.overruled) {
-            source.peer.trust.mark(Selection::Unusable);
-            source.peer.trust.weigh(None, Some(Why::Overruled));
+        for source in &mut self.sources {
+            let trust = &mut source.peer.trust;
+            let same = trust.same_server().filter(|_| trust.cause().is_none()).map(str::to_owned);
+            let cause = match same {
+                _ if trust.overruled => Cause::Overruled,
+                _ if source.config.no_select => Cause::NoSelect,
+                Some(of) => Cause::SameServer(of),
+                None => continue,
+            };
+            trust.set(SourceStatus::Unselectable, Some(cause));
         }
         chosen
     }
@@ -409,8 +411,7 @@ impl Engine {
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
         for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
-            source.peer.trust.mark(Selection::Smeared);
-            source.peer.trust.weigh(None, Some(Why::Smears));
+            source.peer.trust.set(SourceStatus::Unselectable, Some(Cause::LeapSmear));
         }
         chosen
     }

@@ -4,15 +4,15 @@
 use truechimer_time::Count;
 
 use crate::bar::Bar;
-use crate::report::Selection;
-use crate::why::Why;
+use crate::cause::Cause;
+use crate::report::SourceStatus;
 
 /// What selection made of a source, and what it remembers of it for the next time.
 #[derive(Debug)]
 pub(crate) struct Trust {
-    status: Selection,
+    status: SourceStatus,
     weight: Option<f64>,
-    why: Option<Why>,
+    cause: Option<Cause>,
     /// Its newest samples were found to be false, by others; until one is used again.
     pub(crate) is_newest_false: bool,
     /// Its filter began with the time of a clock page, and nobody knows that this was its own.
@@ -40,9 +40,9 @@ struct SameServer {
 impl Default for Trust {
     fn default() -> Trust {
         Trust {
-            status: Selection::Unusable,
+            status: SourceStatus::Unreachable,
             weight: None,
-            why: None,
+            cause: None,
             is_newest_false: false,
             foreign_start: false,
             agreed: false,
@@ -56,31 +56,38 @@ impl Default for Trust {
 }
 
 impl Trust {
-    pub(crate) fn status(&self) -> Selection {
+    pub(crate) fn status(&self) -> SourceStatus {
         self.status
     }
 
     pub(crate) fn is_selected(&self) -> bool {
-        self.status == Selection::Selected
+        self.status == SourceStatus::Selected
     }
 
     /// Whether it has a part in the published time, or leads it.
     pub(crate) fn is_part(&self) -> bool {
-        matches!(self.status, Selection::Combined | Selection::Selected)
+        matches!(self.status, SourceStatus::Combined | SourceStatus::Selected)
     }
 
     /// Whether it agrees with the majority.
     pub(crate) fn agrees(&self) -> bool {
-        self.is_part() || self.status == Selection::Truechimer
+        self.status.agrees()
     }
 
-    pub(crate) fn mark(&mut self, status: Selection) {
+    /// Sets its status, and why it has that; it has no part as yet.
+    pub(crate) fn set(&mut self, status: SourceStatus, cause: Option<Cause>) {
+        self.status = status;
+        self.weigh(None, cause);
+    }
+
+    /// Sets its status alone.
+    pub(crate) fn mark(&mut self, status: SourceStatus) {
         self.status = status;
     }
 
     /// Sets its share in the published time, and why it has none if it could have.
-    pub(crate) fn weigh(&mut self, weight: Option<f64>, why: Option<Why>) {
-        (self.weight, self.why) = (weight, why);
+    pub(crate) fn weigh(&mut self, weight: Option<f64>, cause: Option<Cause>) {
+        (self.weight, self.cause) = (weight, cause);
     }
 
     /// Its share in the published time, if it has a part.
@@ -88,18 +95,31 @@ impl Trust {
         self.weight
     }
 
-    pub(crate) fn why(&self) -> Option<&Why> {
-        self.why.as_ref()
+    /// Why it has its status.
+    pub(crate) fn cause(&self) -> Option<&Cause> {
+        self.cause.as_ref()
     }
 
     /// Whether the clock does not go where it is.
     pub(crate) fn is_held(&self) -> bool {
-        matches!(self.why, Some(Why::Held(_)))
+        matches!(self.cause, Some(Cause::Limit(..)))
     }
 
     /// Whether it had a part in the time that was published last.
     pub(crate) fn was_part(&self) -> bool {
         self.weight.is_some()
+    }
+
+    /// Whether selection has yet to decide on it, or never will.
+    pub(crate) fn is_undecided(&self) -> bool {
+        use Cause::{Overruled, SameServer, Waiting};
+        match self.status {
+            SourceStatus::Unreachable => true,
+            SourceStatus::Candidate | SourceStatus::Unselectable => {
+                matches!(self.cause, Some(Overruled | SameServer(_) | Waiting))
+            }
+            _ => false,
+        }
     }
 
     /// It turned out to be the server that `other` is already. Returns the trouble.
@@ -115,9 +135,9 @@ impl Trust {
         self.same.take().is_some()
     }
 
-    /// Whether it is the server that another source is already.
-    pub(crate) fn is_same_server(&self) -> bool {
-        self.same.is_some()
+    /// The source that is its server already, if there is one.
+    pub(crate) fn same_server(&self) -> Option<&str> {
+        self.same.as_ref().map(|same| same.of.as_str())
     }
 
     /// What is to be told of its being the server that another is already, once.
@@ -140,9 +160,9 @@ impl Trust {
     /// The counter broke: neither is a count of before worth anything, nor what was held against
     /// what was said then.
     pub(crate) fn new_epoch(&mut self) {
-        self.status = Selection::Unusable;
+        self.status = SourceStatus::Unreachable;
         (self.foreign_start, self.agreed) = (false, false);
-        (self.moved, self.why) = (None, None);
+        (self.moved, self.cause) = (None, None);
         (self.bar, self.vouched) = (None, None);
     }
 }

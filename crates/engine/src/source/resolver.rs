@@ -58,6 +58,11 @@ impl Resolver {
         self.addresses = addresses;
     }
 
+    /// Whether the last look-up failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// How long to wait after a look-up that failed, s.
     pub(super) fn wait(&self) -> u32 {
         self.wait

@@ -3,9 +3,9 @@
 use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::Source;
-use crate::report::{Selection, SourceReport};
-use crate::why::Why;
-use crate::{bar, doubt};
+use crate::cause::Cause;
+use crate::report::{SourceReport, SourceStatus};
+use crate::{bar, hold_off};
 
 impl Source {
     /// What `sources` shows, when it is `utc` by the published clock; `reference` is what its
@@ -41,24 +41,35 @@ impl Source {
         }
     }
 
+    /// Why nothing usable has come from it, as far as that is known.
+    pub(crate) fn unreachable(&self) -> Option<Cause> {
+        if self.schedule.is_refused() {
+            Some(Cause::KissCode)
+        } else if self.resolver.has_failed() && self.address().is_none() {
+            Some(Cause::NoAddress)
+        } else {
+            (self.schedule.silence > 0).then_some(Cause::NoReply)
+        }
+    }
+
     /// What is wrong with it now, which is `utc` if that is known.
     pub(crate) fn trouble(&self, at: Count, utc: Option<Utc>) -> Option<String> {
         let (peer, name) = (&self.peer, &self.peer.name);
-        let outvoted = peer.trust.status() == Selection::Falseticker;
-        if let Some(hold_off) = peer.hold_off(at) {
+        let outvoted = peer.trust.status() == SourceStatus::Falseticker;
+        if let Some(held) = peer.hold_off(at) {
             let who = (&**name, peer.trust.bar.as_ref());
-            return Some(doubt::told(&hold_off, who, at, peer.filter.nominal(), utc, outvoted));
+            return Some(hold_off::told(&held, who, at, peer.filter.nominal(), utc, outvoted));
         }
-        match peer.trust.why() {
-            Some(Why::Held(Some(by))) => {
+        match peer.trust.cause() {
+            Some(Cause::Limit(_, Some(by))) => {
                 return Some(format!(
-                    "held: its time is {by:+} off what was known: not used{}",
+                    "held off: its time is {by:+} off what was known: not used{}",
                     bar::remedies(name)
                 ));
             }
-            Some(Why::Held(None)) => {
+            Some(Cause::Limit(_, None)) => {
                 let remedy = bar::remedy(name);
-                return Some(format!("held: not published; to believe it now: {remedy}"));
+                return Some(format!("held off: not published; to believe it now: {remedy}"));
             }
             Some(why) if outvoted => {
                 return Some(format!("falseticker: {why}: no part until it agrees again"));
@@ -67,7 +78,7 @@ impl Source {
         }
         if let (Some(due), Some(trouble)) = (self.schedule.retry(), &peer.trouble) {
             let wait = peer.filter.span(due - at).max(Span::ZERO);
-            return Some(format!("{trouble}; asked again in {}", doubt::time(wait)));
+            return Some(format!("{trouble}; asked again in {}", hold_off::time(wait)));
         }
         let stray = || self.stray_trouble();
         peer.trouble.clone().or_else(stray).or_else(|| self.path.trouble(&peer.filter))

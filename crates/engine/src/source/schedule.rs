@@ -133,6 +133,11 @@ impl Schedule {
         if let Plan::Retry(at) = self.plan { Some(at) } else { None }
     }
 
+    /// Whether the server refuses service.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.plan, Plan::Refused(_) | Plan::Retry(_))
+    }
+
     /// Whether the others wait for its first reply.
     pub(super) fn is_awaited(&self) -> bool {
         self.chances > 0 && self.retry().is_none()

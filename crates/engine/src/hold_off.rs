@@ -147,13 +147,13 @@ pub(crate) fn told(
         1 => " (1 reply so far)".to_owned(),
         _ => format!(", for {since} ({exchanges} replies)"),
     };
-    let moves = if doubt.steady { "is" } else { "moves, now" };
+    let (suspected, moves) = if doubt.steady { ("step", "is") } else { ("drift", "moves, now") };
     let accepted = match outvoted {
         true => "outvoted by the others, and no part until it agrees with them".into(),
         false => accepted(doubt, utc, bar) + &bar::remedies(name),
     };
     format!(
-        "server-step: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
+        "{suspected} suspected: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
     )
 }
 
@@ -457,7 +457,7 @@ mod tests {
         };
         assert_eq!(
             told(&doubt, ("s1:123", None), count(1190), Period::NANOSECOND, None, false),
-            "server-step: its time is +150.000 ms off what was known, for 3 min 10 s \
+            "step suspected: its time is +150.000 ms off what was known, for 3 min 10 s \
              (12 replies): not used; accepted in 56 min 50 s, unless it goes back; to believe it \
              now: truechimer accept s1:123, or truechimer run --fresh"
         );
