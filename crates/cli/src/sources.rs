@@ -184,6 +184,9 @@ fn stamped_by_hand(source: &SourceReport) -> Option<String> {
 fn trouble(source: &SourceReport) -> Option<String> {
     match (&source.trouble, source.status) {
         (Some(trouble), _) => Some(plain(trouble)),
+        (None, SourceStatus::Unselectable | SourceStatus::Candidate) => {
+            source.reason.as_ref().map(|reason| plain(&reason.text))
+        }
         (None, SourceStatus::Unreachable) if !source.refused.is_empty() => {
             Some(format!("refused: {}", refusals(&source.refused)))
         }

@@ -16,7 +16,7 @@ use truechimer_feedforward::{Disputed, RatePrior, Settings, TimePrior};
 use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
-use crate::bulletin::Bulletin;
+use crate::change_log::ChangeLog;
 use crate::combination::Combination;
 use crate::config::Config;
 use crate::disruption::Watch;
@@ -68,7 +68,7 @@ pub struct Engine {
     next_id: u32,
     preferred: Preferred,
     combination: Combination,
-    bulletin: Bulletin,
+    change_log: ChangeLog,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
     /// and the slow period then.
     reckoning: Option<Reckoning>,
@@ -140,7 +140,7 @@ impl Engine {
             next_id: 0,
             preferred: Preferred::default(),
             combination: Combination::default(),
-            bulletin: Bulletin::default(),
+            change_log: ChangeLog::default(),
             reckoning: None,
             watch: Watch::default(),
             servo: Servo::default(),
@@ -381,7 +381,7 @@ impl Engine {
             pulse.new_epoch(at);
         }
         self.combination.forget();
-        self.bulletin.new_epoch(at);
+        self.change_log.new_epoch(at);
         self.reckoning = None;
         self.inherited.clear();
         self.gate.new_epoch();

@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod bar;
-mod bulletin;
 mod cause;
+mod change_log;
 mod combination;
 mod config;
 mod disruption;

@@ -71,7 +71,7 @@ impl Engine {
             return Some(Reason::held_off(&hold_off, barred, ago(hold_off.since)));
         }
         let unreachable = unreachable.filter(|_| peer.trust.status() == SourceStatus::Unreachable);
-        let since = self.bulletin.since(peer.id.0).map_or(Span::ZERO, ago);
+        let since = self.change_log.since(peer.id.0).map_or(Span::ZERO, ago);
         Some(Reason::of(found.or(unreachable.as_ref())?, since))
     }
 

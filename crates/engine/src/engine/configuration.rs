@@ -107,7 +107,7 @@ impl Engine {
         self.config = config;
         let there: Vec<SourceId> = self.peers().map(|peer| peer.id).collect();
         self.combination.keep(|id| there.contains(&SourceId(id)));
-        self.bulletin.keep(|id| there.contains(&SourceId(id)));
+        self.change_log.keep(|id| there.contains(&SourceId(id)));
         if lost_selected {
             self.publish(at, actions);
         }

@@ -419,9 +419,9 @@ impl Engine {
         for peer in peers.filter(|peer| peer.trust.agrees()) {
             peer.trust.set(SourceStatus::Truechimer, Some(Cause::Limit(bar, by)));
         }
-        let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.peers(), self.follows_one(), at);
-        self.bulletin = bulletin;
+        let mut change_log = std::mem::take(&mut self.change_log);
+        change_log.look(self.peers(), self.follows_one(), at);
+        self.change_log = change_log;
     }
 
     /// What stands, with a bound that covers what the sources come to as well.

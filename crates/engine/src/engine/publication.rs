@@ -246,12 +246,12 @@ impl Engine {
     /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised
     /// before.
     pub(super) fn tell_changes(&mut self, first: bool, at: Count, actions: &mut Vec<Action>) {
-        let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.peers(), self.follows_one(), at);
-        for (level, text) in bulletin.lines(self.peers(), first, at, self.settings.nominal) {
+        let mut change_log = std::mem::take(&mut self.change_log);
+        change_log.look(self.peers(), self.follows_one(), at);
+        for (level, text) in change_log.lines(self.peers(), first, at, self.settings.nominal) {
             note(actions, level, text);
         }
-        self.bulletin = bulletin;
+        self.change_log = change_log;
         self.tell_same_servers(actions);
     }
 
@@ -266,9 +266,9 @@ impl Engine {
 
     /// No source is fit to follow: hold what was published last.
     pub(super) fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.peers(), self.follows_one(), at);
-        self.bulletin = bulletin;
+        let mut change_log = std::mem::take(&mut self.change_log);
+        change_log.look(self.peers(), self.follows_one(), at);
+        self.change_log = change_log;
         let votes = self.votes(at);
         self.tell_same_servers(actions);
         let usable = votes.iter().flatten().count();

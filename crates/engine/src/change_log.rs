@@ -85,7 +85,7 @@ struct Member {
 
 /// What was told, and is so.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bulletin {
+pub(crate) struct ChangeLog {
     members: BTreeMap<u32, Member>,
     leader: Option<Leader>,
     /// When a time was first published, or again.
@@ -106,7 +106,7 @@ struct Leader {
 /// A line for the log.
 pub(crate) type Line = (Level, String);
 
-impl Bulletin {
+impl ChangeLog {
     /// Only these sources are left.
     pub(crate) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
         self.members.retain(|id, _| is_there(*id));
@@ -358,11 +358,11 @@ mod tests {
         while lines.take(before, Period::NANOSECOND) {}
         let (told, now) = (Part::Used, Part::Used);
         let member = Member { now, reason: None, since: before, told, lines };
-        let mut bulletin = Bulletin { begun: Some(before), ..Bulletin::default() };
-        bulletin.members.insert(7, member);
-        bulletin.new_epoch(after);
-        assert_eq!((bulletin.since(7), bulletin.begun), (Some(after), None));
-        let mut lines = bulletin.members[&7].lines;
+        let mut change_log = ChangeLog { begun: Some(before), ..ChangeLog::default() };
+        change_log.members.insert(7, member);
+        change_log.new_epoch(after);
+        assert_eq!((change_log.since(7), change_log.begun), (Some(after), None));
+        let mut lines = change_log.members[&7].lines;
         assert_eq!([909, 911].map(|s| lines.take(at(s), Period::NANOSECOND)), [false, true]);
     }
 
@@ -378,7 +378,7 @@ mod tests {
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
         let filter = Filter::new(EstimatorKind::Ours, settings, rate, None, 16);
         let mut peer = Peer::new(SourceId(1), "s1".into(), false, filter);
-        let mut bulletin = Bulletin::default();
+        let mut change_log = ChangeLog::default();
         let ms = Span::from_millis;
         for (at, status, cause, since) in [
             (1, Status::Truechimer, Cause::Outlier(ms(2)), 1),
@@ -387,8 +387,8 @@ mod tests {
             (4, Status::Falseticker, Cause::Outvoted(ms(3)), 4),
         ] {
             peer.trust.set(status, Some(cause));
-            bulletin.look(std::iter::once(&peer), false, Count(at));
-            assert_eq!(bulletin.since(1), Some(Count(since)));
+            change_log.look(std::iter::once(&peer), false, Count(at));
+            assert_eq!(change_log.since(1), Some(Count(since)));
         }
     }
 
