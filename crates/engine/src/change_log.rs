@@ -269,7 +269,7 @@ fn told(peer: &Peer, single: bool, before: Part, now: Part, at: Count) -> Option
     if single {
         return told_of_single(why, before, now);
     }
-    let lapsed = matches!(why, Some(Cause::TimedOut(_)));
+    let timed_out = matches!(why, Some(Cause::TimedOut(_)));
     let why = why.map(Cause::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
@@ -293,7 +293,7 @@ fn told(peer: &Peer, single: bool, before: Part, now: Part, at: Count) -> Option
             format!("has no part in the time any more: {why}; the others keep it where it is"),
         ),
         (_, Part::Idle) => (Level::Info, format!("has no part in the time: {why}")),
-        (_, Part::Absent) if lapsed => {
+        (_, Part::Absent) if timed_out => {
             (Level::Warning, format!("{why}; the time is where those that answer put it"))
         }
         (Part::Used, Part::Absent) => {

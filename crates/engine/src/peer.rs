@@ -5,13 +5,16 @@ mod trust;
 
 use std::collections::BTreeMap;
 
-use truechimer_feedforward::{Accepted, Doubt, Estimate};
+use truechimer_feedforward::{Accepted, Estimate};
 use truechimer_time::{Count, Instant, Rate, Span};
 
 use crate::event::SourceId;
 use crate::report::SourceReport;
 
 use filter::skew;
+/// Newest samples that contradict what was known by a source, and are held off.
+pub(crate) use truechimer_feedforward::Doubt as HoldOff;
+
 pub(crate) use filter::{Filter, Sample, declared};
 pub(crate) use trust::Trust;
 
@@ -93,10 +96,10 @@ impl Peer {
     }
 
     /// What its newest samples say, if they contradict what was known by it and are held off.
-    pub(crate) fn hold_off(&self, at: Count) -> Option<Doubt> {
+    pub(crate) fn hold_off(&self, at: Count) -> Option<HoldOff> {
         let hold_off = self.filter.hold_off(at)?;
         let left = self.trust.vouched.map(|then| self.filter.span(then - at).max(Span::ZERO));
-        Some(Doubt { left: left.unwrap_or(hold_off.left).min(hold_off.left), ..hold_off })
+        Some(HoldOff { left: left.unwrap_or(hold_off.left).min(hold_off.left), ..hold_off })
     }
 
     /// Where its newest samples put the time while they are held off. Those of a pulse count for

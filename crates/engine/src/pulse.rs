@@ -234,7 +234,7 @@ impl Pulse {
                 Heard::Used(accepted)
             }
             Err(refusal) => match self.refuse(refusal.name(), refusal.to_string()) {
-                Heard::Refused(trouble) => Heard::Doubted(trouble),
+                Heard::Refused(trouble) => Heard::Rejected(trouble),
                 heard => heard,
             },
         }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use truechimer_feedforward::Doubt;
 use truechimer_time::{Count, Rate, Span, StampMethod};
 use truechimer_timehands::Hand;
 
 use crate::cause::Cause;
 use crate::config::Asymmetry;
 use crate::hold_off;
+use crate::peer::HoldOff;
 
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Report {
     pub skew: Option<Rate>,
     /// Why the status is what it is, in one line.
     pub reason: String,
-    /// The part of the statistical bound that is there only because it covers words that are held
+    /// The part of the statistical bound that is there only because it covers samples that are held
     /// off as well.
     #[serde(default)]
     pub disputed: Option<Span>,
@@ -239,7 +239,7 @@ impl ReasonKind {
 impl Reason {
     /// Its newest samples are held off, for that long; one that is `barred` is not believed by
     /// itself.
-    pub(crate) fn held_off(hold_off: &Doubt, barred: bool, age: Span) -> Reason {
+    pub(crate) fn held_off(hold_off: &HoldOff, barred: bool, age: Span) -> Reason {
         Reason {
             kind: match hold_off.steady {
                 true => ReasonKind::StepSuspected,

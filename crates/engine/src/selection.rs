@@ -69,7 +69,7 @@ pub(crate) struct Chosen {
     pub(crate) index: usize,
     /// The time, with a bound that holds whoever of the majority is right.
     pub(crate) estimate: Estimate,
-    /// What of that bound is there only because it covers words that are held off.
+    /// What of that bound is there only because it covers samples that are held off.
     pub(crate) disputed: Span,
     /// How many others have a part in it that is worth mentioning.
     pub(crate) others: usize,

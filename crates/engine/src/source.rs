@@ -13,15 +13,14 @@ mod schedule;
 use std::net::SocketAddr;
 
 use truechimer_feedforward::{
-    Accepted, Doubt, Estimate, Estimator, NtpPll, Ours, Pi, Published, RatePrior, Settings,
-    TimePrior,
+    Accepted, Estimate, Estimator, NtpPll, Ours, Pi, Published, RatePrior, Settings, TimePrior,
 };
 use truechimer_ntp::{Association, LeapIndicator};
 use truechimer_time::{Count, Instant, Leaps, Span};
 
 use crate::config::{EstimatorKind, SourceConfig};
 use crate::event::SourceId;
-use crate::peer::{Filter, Peer, declared};
+use crate::peer::{Filter, HoldOff, Peer, declared};
 use leap_smear::LeapSmear;
 use path::Path;
 use resolver::Resolver;
@@ -74,7 +73,7 @@ pub(crate) enum Heard {
     /// Refused by the protocol; trouble that is new to the user, if any.
     Refused(Option<String>),
     /// Refused by the estimator, whose bound may have widened; trouble likewise.
-    Doubted(Option<String>),
+    Rejected(Option<String>),
 }
 
 impl Source {
@@ -119,7 +118,7 @@ impl Source {
     }
 
     /// What its newest samples say, if they contradict what was known by it and are held off.
-    pub(crate) fn hold_off(&self, at: Count) -> Option<Doubt> {
+    pub(crate) fn hold_off(&self, at: Count) -> Option<HoldOff> {
         self.peer.hold_off(at)
     }
 

@@ -505,3 +505,41 @@ fn servers_that_are_all_silent_keep_their_votes() {
     assert!(report.sources.iter().all(|s| s.status != SourceStatus::Unreachable));
     assert!(world.notes.iter().all(|note| !note.contains("no vote")), "{:?}", world.notes);
 }
+
+/// Each has one status, and at most one reason for it.
+#[test]
+fn whoever_is_not_used_says_why_in_one_word() {
+    use ReasonKind::{KissCode, NoAddress, NoReply, Noselect, Waiting};
+    use SourceStatus::{Candidate, Unreachable, Unselectable};
+    let mut world = World::new(&[], start());
+    for host in ["s1", "s2", "s5"] {
+        world.servers.insert(address(host), HONEST);
+    }
+    for host in ["s3", "s6"] {
+        world.servers.insert(address(host), Server { up: false, ..HONEST });
+    }
+    world.servers.insert(address("s4"), Server { kiss: Some(*b"DENY"), ..HONEST });
+    let mut all = config(&["s1", "s2", "s3", "s4", "s5", "s6", "nowhere"]);
+    all.sources[4].no_select = true;
+    world.event(Event::Configure(all));
+    let standing = |world: &World| -> Vec<(SourceStatus, Option<ReasonKind>)> {
+        let sources = world.engine.report(world.now).sources;
+        sources.iter().map(|s| (s.status, s.reason.as_ref().map(|reason| reason.kind))).collect()
+    };
+    world.run(1);
+    let at_first = standing(&world);
+    assert_eq!(at_first[..2], [(Candidate, Some(Waiting)); 2], "{at_first:?}");
+    assert_eq!(at_first[2], (Unreachable, None), "{at_first:?}");
+    world.run(60);
+    world.assert_true();
+    let later = standing(&world);
+    assert!(later[..2].iter().all(|(status, why)| status.agrees() && why.is_none()), "{later:?}");
+    let rest = [
+        (Unreachable, Some(NoReply)),
+        (Unreachable, Some(KissCode)),
+        (Unselectable, Some(Noselect)),
+        (Unreachable, Some(NoReply)),
+        (Unreachable, Some(NoAddress)),
+    ];
+    assert_eq!(later[2..], rest, "{later:?}");
+}

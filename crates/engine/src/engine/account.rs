@@ -92,13 +92,13 @@ impl Engine {
         known.then(|| self.leaps.utc(self.hand.time_at(now)))
     }
 
-    /// What of the published bound is there only because it covers words that are held off.
+    /// What of the published bound is there only because it covers samples that are held off.
     fn disputed(&self) -> Option<Span> {
         let Hand { disputed, status, .. } = self.hand;
         Some(disputed).filter(|disputed| status.bound_holds() && *disputed > Span::ZERO)
     }
 
-    /// Why the status is what it is: above all that the source it rests on is in doubt.
+    /// Why the status is what it is: above all that the source it rests on is held off.
     fn reason(&self, now: Count) -> String {
         match (self.held_off(now), self.hand.status) {
             (Some((name, says)), Status::Synchronised) => {
@@ -172,9 +172,9 @@ impl Engine {
                 // It has not answered yet: what was held against it before still is.
                 return self.inherited.iter().find(|held| held.server == source.name()).cloned();
             };
-            let doubt = source.hold_off(now)?;
+            let hold_off = source.hold_off(now)?;
             let (name, known) = (source.name(), source.peer.filter.known());
-            Some(Held::new(name, self.counter, (now, estimate.time), &doubt, known))
+            Some(Held::new(name, self.counter, (now, estimate.time), &hold_off, known))
         };
         let gone = self.inherited.iter().filter(|held| {
             let age = self.settings.nominal.span(now - held.count);
@@ -233,7 +233,7 @@ impl Engine {
         let agrees = |s: &&Source| match s.estimate(now) {
             // It has not answered yet.
             None => s.peer.trust.agreed,
-            // What was published since was not its word.
+            // What was published since was not by it.
             Some(_)
                 if matches!(s.peer.trust.cause(), Some(Cause::TimedOut(_) | Cause::Limit(..))) =>
             {

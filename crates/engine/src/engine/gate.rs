@@ -8,7 +8,6 @@
 //! witnesses: the release date of the program, the real-time clock, the saved state, and after a
 //! break of the counter the kernel's clocks. Only the user's word overrules all that.
 
-use truechimer_feedforward::Doubt;
 use truechimer_time::{Count, Instant, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -18,6 +17,7 @@ use crate::bar::{Bar, Witness, remedies, remedy};
 use crate::cause::Cause;
 use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
 use crate::hold_off::is_said;
+use crate::peer::HoldOff;
 use crate::report::SourceStatus;
 use crate::selection::Chosen;
 use crate::source::Source;
@@ -52,7 +52,7 @@ pub(super) struct Gate {
     /// The user's word: what is published next is, whatever stands.
     accepted: bool,
     rtc: Option<RtcReading>,
-    /// Real-time clock − published clock when nothing was in doubt last, and not before that count.
+    /// Real-time clock − published clock when nothing was held off last, and not before that count.
     pub(super) rtc_offset: Option<Span>,
     /// Real-time clock − system clock then, s.
     rtc_ahead: Option<i64>,
@@ -66,7 +66,7 @@ pub(super) struct Gate {
     saved: Option<i64>,
 }
 
-/// Until when a server's word is held off, unless it lasts for `accept-step-after`.
+/// Until when a server is held off, unless it lasts for `accept-step-after`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Until {
     /// A witness of this machine has seen the move.
@@ -226,7 +226,7 @@ impl Engine {
         };
         let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
         let by = chosen.estimate.time - time;
-        // Not by the bound of what all have in common: that may cover words that are held off.
+        // Not by the bound of what all have in common: that may cover samples that are held off.
         let own = self.peers().nth(chosen.index).map_or(Span::ZERO, |peer| {
             let known = peer.known(at).map(|(from, to)| (to - from).half());
             known.or(peer.estimate(at).map(|e| e.bound)).unwrap_or(Span::ZERO)
@@ -250,9 +250,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a majority is believed where this move leads to. A server whose word there is held
-    /// off waits for as long as any does: one that was hardly known, or wrong all along, may be
-    /// believed long before it, and is not to take the time along with the others' held words.
+    /// Whether a majority is believed where this move leads to. A server that is held off
+    /// there waits for as long as any does: one that was hardly known, or wrong all along, may be
+    /// believed long before it, and is not to take the time along with the others' held samples.
     fn is_believed(&mut self, by: Span, stands: &Hand, at: Count) -> Result<(), Bar> {
         if self.explained(by, stands) {
             return Ok(());
@@ -334,31 +334,31 @@ impl Engine {
 
     /// Until when a source is held off whose time has moved by this, where so many servers say what
     /// it says now, or why for ever.
-    pub(super) fn judge(&self, doubt: &Doubt, agree: usize, at: Count) -> Result<Until, Bar> {
+    pub(super) fn judge(&self, hold_off: &HoldOff, agree: usize, at: Count) -> Result<Until, Bar> {
         let Some(stands) = self.stands().filter(|_| !self.is_ungated()) else {
             return Ok(Until::Vouched(at));
         };
-        if self.explained(doubt.step, &stands) {
+        if self.explained(hold_off.step, &stands) {
             return Ok(Until::Witnessed);
         }
         let (_, bound, _) = carried(&stands, self.settings.max_wander, at);
-        let own = (doubt.newcomers.1 - doubt.newcomers.0).half();
-        self.may_move((doubt.step, bound + own, Span::ZERO), agree, &stands)?;
+        let own = (hold_off.newcomers.1 - hold_off.newcomers.0).half();
+        self.may_move((hold_off.step, bound + own, Span::ZERO), agree, &stands)?;
         // As fast as a lone server at the most, and no faster than a counter may run off.
-        let wait = Span(doubt.step.abs().0.saturating_mul(COUNTER_MAY));
+        let wait = Span(hold_off.step.abs().0.saturating_mul(COUNTER_MAY));
         let wait = wait.min(self.settings.accept_step_after);
-        Ok(Until::Vouched(doubt.since + self.settings.nominal.counts(wait)))
+        Ok(Until::Vouched(hold_off.since + self.settings.nominal.counts(wait)))
     }
 
     /// Whether what a source says now is where the clock stands, and what it said before is not: it
     /// was wrong, and is right again.
-    pub(super) fn comes_home(&self, doubt: &Doubt, at: Count) -> bool {
+    pub(super) fn comes_home(&self, hold_off: &HoldOff, at: Count) -> bool {
         let Some(stands) = self.stands().filter(|_| !self.is_ungated()) else { return false };
         let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
         let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
         // Where nobody else is left to tell, at once.
-        let said = self.gate.hold.is_some() || is_said(doubt);
-        said && meets(doubt.newcomers) && !meets(doubt.held)
+        let said = self.gate.hold.is_some() || is_said(hold_off);
+        said && meets(hold_off.newcomers) && !meets(hold_off.held)
     }
 
     /// Publishes what stands: what the sources come to is held off.
@@ -458,7 +458,7 @@ impl Engine {
         (self.gate.accepted, self.gate.stepped) = (false, false);
         let agrees = |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.agrees();
         let told_by: Vec<String> = self.sources.iter().filter(agrees).map(Source::name).collect();
-        // Where all are in doubt it is what they said before.
+        // Where all are held off it is what they said before.
         if !told_by.is_empty() {
             self.gate.told_by = told_by;
         }

@@ -41,8 +41,8 @@ impl Engine {
         actions: &mut Vec<Action>,
     ) {
         let speaks = self.let_speak(name, at, actions);
-        // A doubted exchange may have widened the bound; a refused datagram costs a count, no more.
-        let republish = matches!(heard, Heard::Doubted(_)) && self.hand.status.bound_holds();
+        // A rejected exchange may have widened the bound; a refused datagram costs a count, no more.
+        let republish = matches!(heard, Heard::Rejected(_)) && self.hand.status.bound_holds();
         match heard {
             Heard::Used(accepted) => {
                 if let Accepted::Stepped(by) = accepted {
@@ -62,9 +62,9 @@ impl Engine {
                 }
                 self.publish(at, actions);
             }
-            Heard::Refused(trouble) | Heard::Doubted(trouble) => {
+            Heard::Refused(trouble) | Heard::Rejected(trouble) => {
                 if republish {
-                    self.judge_doubts(at);
+                    self.judge_hold_offs(at);
                 }
                 if let Some(trouble) = trouble.filter(|_| !speaks) {
                     // By what the others say of it, if it is held off.
@@ -113,12 +113,12 @@ impl Engine {
 
     /// Believes the servers whose time moved, where others, a witness or what stands vouch for it.
     pub(super) fn hear_vouchers(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let Some((who, opinions)) = self.judge_doubts(at) else { return };
+        let Some((who, opinions)) = self.judge_hold_offs(at) else { return };
         for (one, index) in who.into_iter().enumerate() {
             let Some(source) = self.sources.get(index) else { continue };
             let due = source.peer.trust.vouched.is_some_and(|then| at.at_or_after(then));
-            let Some(doubt) = source.hold_off(at).filter(|_| due) else { continue };
-            let home = self.comes_home(&doubt, at) && !hold_off::vouched(one, &opinions);
+            let Some(hold_off) = source.hold_off(at).filter(|_| due) else { continue };
+            let home = self.comes_home(&hold_off, at) && !hold_off::vouched(one, &opinions);
             let name = source.name();
             if let Some(source) = self.sources.get_mut(index)
                 && let Some(Accepted::Stepped(by)) = source.peer.believe()
@@ -131,35 +131,35 @@ impl Engine {
                 note(actions, Level::Warning, format!("{name}: {text}"));
             }
         }
-        self.judge_doubts(at);
+        self.judge_hold_offs(at);
     }
 
     /// Works out of every server whose time moved until when that is held off, or why for ever.
     /// Returns which servers say something, and what.
-    fn judge_doubts(&mut self, at: Count) -> Option<(Vec<usize>, Vec<Opinion>)> {
-        let doubts: Vec<_> = self.sources.iter().map(|source| source.hold_off(at)).collect();
+    fn judge_hold_offs(&mut self, at: Count) -> Option<(Vec<usize>, Vec<Opinion>)> {
+        let hold_offs: Vec<_> = self.sources.iter().map(|source| source.hold_off(at)).collect();
         let votes = self.votes(at);
         for source in &mut self.sources {
             (source.peer.trust.bar, source.peer.trust.vouched) = (None, None);
         }
         let origin = votes.iter().flatten().map(|e| e.time).next()?;
         let (mut who, mut opinions) = (Vec::new(), Vec::new());
-        for (index, (vote, doubt)) in votes.iter().zip(&doubts).enumerate() {
+        for (index, (vote, hold_off)) in votes.iter().zip(&hold_offs).enumerate() {
             if let Some(estimate) = vote {
                 who.push(index);
                 let moved = self.sources.get(index).and_then(|source| source.peer.trust.moved);
-                opinions.push(Opinion::new(estimate, doubt.as_ref(), moved, origin));
+                opinions.push(Opinion::new(estimate, hold_off.as_ref(), moved, origin));
             }
         }
         for (one, index) in who.iter().enumerate() {
             // Servers that smear a leap second alike are no witnesses of each other.
             let smears = self.sources.get(*index).is_some_and(Source::may_smear);
-            let Some(doubt) = doubts.get(*index).copied().flatten() else { continue };
+            let Some(hold_off) = hold_offs.get(*index).copied().flatten() else { continue };
             let vouched = !smears && hold_off::vouched(one, &opinions);
             let (vouchers, _) = hold_off::witnesses(one, &opinions);
-            let (bar, then) = match self.judge(&doubt, vouchers + 1, at) {
-                _ if self.comes_home(&doubt, at) => (None, Some(at)),
-                Ok(Until::Witnessed) => (None, hold_off::is_said(&doubt).then_some(at)),
+            let (bar, then) = match self.judge(&hold_off, vouchers + 1, at) {
+                _ if self.comes_home(&hold_off, at) => (None, Some(at)),
+                Ok(Until::Witnessed) => (None, hold_off::is_said(&hold_off).then_some(at)),
                 Ok(Until::Vouched(then)) => (None, Some(then).filter(|_| vouched)),
                 Err(bar) => (Some(bar), None),
             };
@@ -327,8 +327,9 @@ impl Engine {
             let may = s.votes() && !trust.overruled && trust.same_server().is_none();
             may && s.estimate(at).is_some()
         };
-        let lapsed = self.lapsed(at);
-        let spoken = self.sources.iter().zip(lapsed).filter(|(_, lapsed)| lapsed.is_none());
+        let timed_out = self.timed_out(at);
+        let spoken =
+            self.sources.iter().zip(timed_out).filter(|(_, timed_out)| timed_out.is_none());
         spoken.map(|(source, _)| source).filter(says)
     }
 
@@ -364,8 +365,8 @@ impl Engine {
     /// Marks every source's part, and works out what they come to.
     pub(super) fn select(&mut self, at: Count) -> Option<Chosen> {
         let chosen = self.chosen(at);
-        let lapsed = self.lapsed(at);
-        let silent = self.sources.iter_mut().zip(lapsed);
+        let timed_out = self.timed_out(at);
+        let silent = self.sources.iter_mut().zip(timed_out);
         for (source, age) in silent.filter_map(|(source, age)| Some((source, age?))) {
             source.peer.trust.set(SourceStatus::Unreachable, Some(Cause::TimedOut(age)));
         }
@@ -451,7 +452,7 @@ impl Engine {
     /// For how long each source has been silent, if that is for so long that the others are
     /// believed without it: what it said has become ever vaguer meanwhile, and so agrees with
     /// whomever. Where that is so of all, it is so of none.
-    fn lapsed(&self, at: Count) -> Vec<Option<Span>> {
+    fn timed_out(&self, at: Count) -> Vec<Option<Span>> {
         let most = self.settings.accept_step_after;
         let silent = |source: &Source| source.is_silent_for(at, most);
         let speaks =
@@ -463,16 +464,16 @@ impl Engine {
     /// What each source says. Two that turn out to be the same server have one vote, and one that
     /// has been silent for long has none.
     pub(super) fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
-        let lapsed = self.lapsed(at);
+        let timed_out = self.timed_out(at);
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
         // Those that smear are not mixed with those that do not.
-        let plain = |(source, lapsed): (&Source, &Option<Span>)| {
-            let says = lapsed.is_none() && source.estimate(at).is_some();
+        let plain = |(source, timed_out): (&Source, &Option<Span>)| {
+            let says = timed_out.is_none() && source.estimate(at).is_some();
             says && source.votes() && !source.smears()
         };
-        let unmixed = self.sources.iter().zip(&lapsed).any(plain);
-        let vote = |(source, lapsed): (&mut Source, Option<Span>)| {
-            let heard = lapsed.is_none() && source.votes() && !source.peer.trust.overruled;
+        let unmixed = self.sources.iter().zip(&timed_out).any(plain);
+        let vote = |(source, timed_out): (&mut Source, Option<Span>)| {
+            let heard = timed_out.is_none() && source.votes() && !source.peer.trust.overruled;
             let heard = heard && (!unmixed || !source.smears());
             let estimate = source.estimate(at).filter(|_| heard)?;
             let address = canonical(source.address()?);
@@ -484,7 +485,7 @@ impl Engine {
             seen.insert(address, source.name());
             Some(estimate)
         };
-        self.sources.iter_mut().zip(lapsed).map(vote).collect()
+        self.sources.iter_mut().zip(timed_out).map(vote).collect()
     }
 
     /// Renews a hand that no reply has renewed for a while.

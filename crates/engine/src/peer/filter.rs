@@ -1,11 +1,12 @@
 //! The filter of a source: its estimator, and the newest samples.
 
 use truechimer_feedforward::{
-    Accepted, Doubt, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
 };
 use truechimer_ntp::Reply;
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span};
 
+use super::HoldOff;
 use crate::config::{Asymmetry, EstimatorKind};
 use crate::source::estimator;
 
@@ -151,7 +152,7 @@ impl Filter {
     }
 
     /// The newest samples, if they contradict what is known and are held off.
-    pub(crate) fn hold_off(&self, at: Count) -> Option<Doubt> {
+    pub(crate) fn hold_off(&self, at: Count) -> Option<HoldOff> {
         self.estimator.doubt(at)
     }
 

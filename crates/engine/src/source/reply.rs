@@ -60,7 +60,7 @@ impl Source {
                 self.peer.tally.refuse(refusal.name());
                 self.served(from);
                 self.schedule.fails();
-                Heard::Doubted(self.peer.note_trouble(refusal.to_string()))
+                Heard::Rejected(self.peer.note_trouble(refusal.to_string()))
             }
         }
     }
