@@ -159,12 +159,12 @@ impl Peer {
 
     /// How bad its path is, and how many samples say so, if its estimator is selected that way.
     pub(crate) fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.filter.penalty(at)?, self.tally.accepted))
+        Some((self.filter.estimator.penalty(at)?, self.tally.accepted))
     }
 
     /// Others vouch for its newest samples: they are used from now on.
     pub(crate) fn believe(&mut self) -> Option<Accepted> {
-        let accepted = self.filter.believe()?;
+        let accepted = self.filter.estimator.believe()?;
         (self.trouble, self.trust.foreign_start) = (None, false);
         self.filter.last = self.filter.newest;
         Some(accepted)

@@ -173,7 +173,7 @@ impl Engine {
                 return self.inherited.iter().find(|held| held.server == source.name()).cloned();
             };
             let hold_off = source.hold_off(now)?;
-            let (name, known) = (source.name(), source.peer.filter.known());
+            let (name, known) = (source.name(), source.peer.filter.estimator.known());
             Some(Held::new(name, self.counter, (now, estimate.time), &hold_off, known))
         };
         let gone = self.inherited.iter().filter(|held| {
@@ -209,7 +209,7 @@ impl Engine {
             _ => (period, error),
         };
         let servers = self.agreed(now);
-        let known = |s: &Source| Some((s.name(), s.peer.filter.known()?.0));
+        let known = |s: &Source| Some((s.name(), s.peer.filter.estimator.known()?.0));
         let agrees = |s: &&Source| servers.contains(&s.name());
         let since = self.sources.iter().filter(agrees).filter_map(known).collect();
         let told_by = self.gate.told_by.clone();
@@ -251,6 +251,6 @@ impl Engine {
     /// The poll interval, s, that the estimator of this source would choose, if it has an opinion.
     #[must_use]
     pub fn poll_advice(&self, source: SourceId) -> Option<u32> {
-        self.sources.iter().find(|s| s.id() == source)?.peer.filter.poll_advice()
+        self.sources.iter().find(|s| s.id() == source)?.peer.filter.estimator.poll_advice()
     }
 }

@@ -203,7 +203,7 @@ impl Engine {
             if smears { "; all smear the leap second: the smear is taken off" } else { "" };
         let reason = format!("{reason}{smears}");
         // Sooner if patience ends before, so that holdover is said when it begins.
-        let renew = peer.filter.renew_after();
+        let renew = peer.filter.estimator.renew_after();
         (self.reason, self.others) = (reason, others);
         self.quiet = quiet.map(|what| Quiet { what, since: estimate.last_used, smears });
         self.unanswered = false;

@@ -20,7 +20,7 @@ const REPLY_S: i64 = 2;
 pub(crate) struct Filter {
     kind: EstimatorKind,
     settings: Settings,
-    estimator: Box<dyn Estimator>,
+    pub(crate) estimator: Box<dyn Estimator>,
     /// Seconds between samples.
     poll: u32,
     /// The newest sample that was used.
@@ -125,28 +125,6 @@ impl Filter {
         self.estimator.change_server(others, asymmetry.map(declared));
     }
 
-    /// Whether the path was seen not to be what was declared.
-    pub(crate) fn contradicts_asymmetry(&self) -> bool {
-        self.estimator.contradicts_asymmetry()
-    }
-
-    /// Whether it drifts against the counter by more than `max-wander-ppm` allows.
-    pub(crate) fn strays(&self) -> bool {
-        self.estimator.strays()
-    }
-
-    pub(crate) fn poll_advice(&self) -> Option<u32> {
-        self.estimator.poll_advice()
-    }
-
-    pub(crate) fn renew_after(&self) -> Span {
-        self.estimator.renew_after()
-    }
-
-    pub(crate) fn penalty(&self, at: Count) -> Option<Span> {
-        self.estimator.penalty(at)
-    }
-
     pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
         self.estimator.estimate(at)
     }
@@ -154,16 +132,6 @@ impl Filter {
     /// The newest samples, if they contradict what is known and are held off.
     pub(crate) fn hold_off(&self, at: Count) -> Option<HoldOff> {
         self.estimator.doubt(at)
-    }
-
-    /// Ends the hold-off: the newest samples are used.
-    pub(crate) fn believe(&mut self) -> Option<Accepted> {
-        self.estimator.believe()
-    }
-
-    /// Since when what it is known by has been known, and until when samples agreed with that.
-    pub(crate) fn known(&self) -> Option<(Count, Count)> {
-        self.estimator.known()
     }
 
     /// How long without a sample that is used before it is stale.

@@ -105,7 +105,7 @@ impl Path {
                  it is not used"
             ));
         }
-        filter.contradicts_asymmetry().then(|| {
+        filter.estimator.contradicts_asymmetry().then(|| {
             "the path is no longer as declared (asymmetry): it is no longer relied upon".into()
         })
     }

@@ -146,7 +146,7 @@ impl Source {
         let heard = filter.exchange(&corrected);
         let resettles = self.smear.resettles();
         let held = matches!(heard, Err(ServerStep));
-        let believed = if held && resettles { filter.believe() } else { None };
+        let believed = if held && resettles { filter.estimator.believe() } else { None };
         if held || heard.is_ok() {
             filter.keep(sample, false);
             self.peer.tally.reach |= 1;

@@ -87,7 +87,7 @@ impl Source {
     /// What the user should know of a server whose time moves against our counter by more than an
     /// oscillator promises to wander, while it is so.
     fn stray_trouble(&self) -> Option<String> {
-        self.peer.filter.strays().then(|| {
+        self.peer.filter.estimator.strays().then(|| {
             "it drifts against our counter by more than max-wander-ppm allows, by its own fault or our \
              oscillator's: the bound covers both, until it comes back or for accept-step-after"
                 .into()
