@@ -53,7 +53,9 @@ fn meaning(status: SourceStatus) -> &'static str {
     match status {
         SourceStatus::Selected | SourceStatus::Combined => "",
         SourceStatus::Truechimer => ": agrees with the majority, has no part in the published time",
-        SourceStatus::Falseticker => ": is not where a majority agrees",
+        SourceStatus::Falseticker => {
+            ": is not where a majority agrees, or the one that you have accepted"
+        }
         SourceStatus::Candidate => ": nobody can say yet whether it is right",
         SourceStatus::Unselectable => ": has no vote and no part in the published time",
         SourceStatus::Unreachable => ": nothing usable from it",
@@ -321,4 +323,4 @@ fn refusals(refused: &BTreeMap<String, u64>) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

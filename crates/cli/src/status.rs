@@ -116,10 +116,10 @@ impl State<'_> {
         self.daemon.as_ref().ok().and_then(|answer| answer.report.skew)
     }
 
-    /// The servers that are held off, as far as the daemon says.
+    /// The servers whose samples the bound covers though they are held off, as far as the daemon
+    /// says.
     fn held_off(&self) -> Vec<&str> {
-        let sources = self.daemon.as_ref().map_or(&[][..], |answer| &answer.report.sources);
-        sources.iter().filter(|s| s.is_held_off()).map(|s| s.name.as_str()).collect()
+        self.daemon.as_ref().map_or_else(|_| Vec::new(), |answer| disputed(&answer.report.sources))
     }
 
     fn json(&self) -> Json<'_> {
@@ -176,6 +176,15 @@ fn time(reading: &Reading, view: &View) -> String {
         None if was_set(view) => format!("{} (nothing is promised)", show::utc(reading.utc())),
         None => "not known".into(),
     }
+}
+
+/// The servers that are held off and that the bound covers: the one that the status is about first,
+/// and none that a majority contradicts, for which nothing has to be covered.
+fn disputed(sources: &[SourceReport]) -> Vec<&str> {
+    let covered = |s: &&SourceReport| s.is_held_off() && s.status != SourceStatus::Falseticker;
+    let mut held: Vec<&SourceReport> = sources.iter().filter(covered).collect();
+    held.sort_by_key(|s| s.status != SourceStatus::Selected);
+    held.into_iter().map(|s| s.name.as_str()).collect()
 }
 
 /// How the bound is made up.
@@ -353,6 +362,27 @@ mod tests {
         // The page alone does not say who it is.
         assert!(told(ms, &[])[3].ends_with("to cover what a server says as well"));
         assert_eq!(told(Span::ZERO, &["a:123"]).len(), 3);
+    }
+
+    #[test]
+    fn who_is_disputed_is_whom_the_status_names() {
+        use crate::sources::tests;
+        let source = |name: &str, status, kind| SourceReport {
+            name: name.into(),
+            status,
+            reason: tests::reason(kind, "so"),
+            ..tests::source()
+        };
+        use ReasonKind::{MaxStep, Outlier, StepSuspected};
+        use SourceStatus::{Combined, Falseticker, Selected, Truechimer};
+        let sources = [
+            source("outvoted", Falseticker, StepSuspected),
+            source("beside", Truechimer, MaxStep),
+            source("outlier", Combined, Outlier),
+            source("leads", Selected, StepSuspected),
+        ];
+        assert_eq!(disputed(&sources), ["leads", "beside"]);
+        assert!(disputed(&sources[..1]).is_empty());
     }
 
     #[test]

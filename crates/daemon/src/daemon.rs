@@ -128,7 +128,8 @@ impl<'n> Daemon<'n> {
         } else {
             load(state.path(), beside.as_deref())
         };
-        let (rtc, reading) = Rtc::open(counter).unzip();
+        let (rtc, rtc_note) = Rtc::open(counter);
+        let (rtc, reading) = rtc.unzip();
         let start = Start {
             at: counter.read(),
             counter: id,
@@ -182,6 +183,9 @@ impl<'n> Daemon<'n> {
         daemon.introduce();
         let (level, text) = daemon.state.note();
         daemon.note(level, &text);
+        if let Some(note) = rtc_note {
+            daemon.note(Level::Info, &note);
+        }
         for note in [state_note, log_note, control_note].into_iter().flatten() {
             daemon.note(Level::Warning, &note);
         }
@@ -619,6 +623,9 @@ impl Handler for Daemon<'_> {
         let id = self.engine.acceptable(source, now)?;
         let accepted = self.engine.source_report(id, now).map_or_else(String::new, |s| s.name);
         self.handle(now, Event::Accept { source: id });
+        // The next daemon should know, however this one ends.
+        self.tell_next(now);
+        self.save();
         let reason = self.engine.report(self.counter.read()).reason;
         Ok(Accepted { accepted, status: format!("{}: {reason}", self.engine.hand().status) })
     }

@@ -230,8 +230,10 @@ fn readable(saved: &Saved, limit: u64) -> io::Result<Vec<u8>> {
         if text.len() as u64 <= limit {
             return Ok(text);
         }
-        if let Some(agreed) = part.agreed.as_mut().filter(|agreed| !agreed.servers.is_empty()) {
+        let named = part.agreed.as_mut();
+        if let Some(agreed) = named.filter(|a| !a.servers.is_empty() || !a.overruled.is_empty()) {
             agreed.servers.truncate(agreed.servers.len() / 2);
+            agreed.overruled.truncate(agreed.overruled.len() / 2);
             let servers = &agreed.servers;
             agreed.since.retain(|name, _| servers.contains(name));
             agreed.told_by.retain(|name| servers.contains(name));
@@ -392,6 +394,7 @@ mod tests {
                 counter,
                 count: most,
                 told_by: names.clone(),
+                overruled: names.clone(),
                 servers: names,
                 since,
             }),

@@ -111,9 +111,7 @@ impl fmt::Display for Cause {
             Cause::NoSelect => f.write_str("noselect, as configured"),
             Cause::SameServer(of) => write!(f, "the same address as {of}: counted once"),
             Cause::LeapSmear => f.write_str("it smears the leap second; others do not"),
-            Cause::Overruled => f.write_str(
-                "it contradicts the one that you have accepted: no vote until it agrees",
-            ),
+            Cause::Overruled => f.write_str("it contradicts the one that you have accepted"),
             Cause::Waiting => f.write_str("other servers have yet to answer"),
             Cause::NoMajority(None) => f.write_str("no majority agrees at all"),
             Cause::NoMajority(Some(by)) => {

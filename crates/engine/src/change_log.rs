@@ -270,9 +270,14 @@ fn told(peer: &Peer, single: bool, before: Part, now: Part, at: Count) -> Option
         return told_of_single(why, before, now);
     }
     let timed_out = matches!(why, Some(Cause::TimedOut(_)));
+    let overruled = matches!(why, Some(Cause::Overruled));
     let why = why.map(Cause::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
+        (_, Part::Falseticker) if overruled => (
+            Level::Warning,
+            format!("falseticker: {why}: it has no vote and no part in the time until it agrees"),
+        ),
         (_, Part::Falseticker) => (
             Level::Warning,
             format!(

@@ -4,6 +4,7 @@ mod account;
 mod configuration;
 mod course;
 mod gate;
+mod likeness;
 mod publication;
 mod reckoning;
 
@@ -27,10 +28,11 @@ use crate::leap::Announced;
 use crate::peer::Peer;
 use crate::prefer::Preferred;
 use crate::pulse::Pulse;
-use crate::source::{Clock, Source, canonical};
+use crate::source::{Clock, Heard, Source, canonical};
 use crate::steer::Servo;
 use crate::{kernel, steer};
 use gate::Gate;
+use likeness::Likeness;
 use reckoning::Reckoning;
 
 /// A hand promises nothing after this long: four times the longest poll interval.
@@ -69,6 +71,7 @@ pub struct Engine {
     preferred: Preferred,
     combination: Combination,
     change_log: ChangeLog,
+    likeness: Likeness,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
     /// and the slow period then.
     reckoning: Option<Reckoning>,
@@ -141,6 +144,7 @@ impl Engine {
             preferred: Preferred::default(),
             combination: Combination::default(),
             change_log: ChangeLog::default(),
+            likeness: Likeness::default(),
             reckoning: None,
             watch: Watch::default(),
             servo: Servo::default(),
@@ -163,6 +167,7 @@ impl Engine {
             gate: Gate::default(),
             config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
         };
+        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         // What was known, without what the page covers because somebody was held off.
         let of_page = |w: &Hand| {
             let bound = w.undisputed_bound();
@@ -172,11 +177,9 @@ impl Engine {
         };
         let known = Known {
             time: warm.as_ref().map(of_page),
-            agreed: warm
-                .zip(start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()))
-                .map_or_else(BTreeMap::new, |(warm, agreed)| agreed.of(&warm)),
+            agreed: agreed.map_or_else(BTreeMap::new, |(agreed, warm)| agreed.of(&warm)),
+            overruled: agreed.map_or_else(Vec::new, |(a, warm)| a.overruled(&warm).to_vec()),
         };
-        let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         gate.told_by = agreed.map_or_else(Vec::new, |(a, warm)| a.tellers(&warm).to_vec());
         engine.gate = gate;
         let held = start.saved.map(|saved| saved.held).unwrap_or_default();
@@ -231,7 +234,8 @@ impl Engine {
                 let reckoned = about.and_then(|about| self.reckoned(source, received.count, about));
                 let tells = |peer: &Peer| peer.id != source && peer.trust.is_part();
                 let others = self.peers().any(tells);
-                if let Some(source) = self.source(source) {
+                let id = source;
+                if let Some(source) = self.source(id) {
                     let clock = Clock { leaps, about, reckoned, others };
                     let smeared = source.smears();
                     let heard = source.heard(from, sent, received, &packet, &clock);
@@ -250,7 +254,11 @@ impl Engine {
                     if let Some(text) = source.news_of_asymmetry() {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }
+                    let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
                     self.after_reply(&name, heard, at, &mut actions);
+                    if let Some(reply) = used {
+                        self.tell_likeness(id, &reply, &mut actions);
+                    }
                 }
             }
             Event::Undelivered { source, error } => {
@@ -461,6 +469,8 @@ impl Engine {
 struct Known {
     time: Option<TimePrior>,
     agreed: BTreeMap<String, Option<(Count, Count)>>,
+    /// The servers that the user's word overruled.
+    overruled: Vec<String>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

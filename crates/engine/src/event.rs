@@ -58,6 +58,9 @@ pub struct RtcReading {
     /// the logs of versions that did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<i64>,
+    /// Nothing on the machine says that it runs in UTC: it may as well run in local time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_be_local: bool,
 }
 
 /// What is worth keeping across boots.

@@ -99,6 +99,9 @@ pub struct Agreed {
     /// The servers whose word the time on the clock page is, also if they say otherwise by now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told_by: Vec<String>,
+    /// The servers that the user's word overruled (`truechimer accept`), and that do not agree yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overruled: Vec<String>,
 }
 
 impl Agreed {
@@ -126,6 +129,11 @@ impl Agreed {
     /// The servers whose word this hand is, if that is known.
     pub(crate) fn tellers(&self, hand: &Hand) -> &[String] {
         if self.goes_with(hand) { &self.told_by } else { &[] }
+    }
+
+    /// The servers that were overruled where this hand goes.
+    pub(crate) fn overruled(&self, hand: &Hand) -> &[String] {
+        if self.goes_with(hand) { &self.overruled } else { &[] }
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Peer {
     pub(crate) tally: Tally,
     /// The newest trouble with it, for people.
     pub(crate) trouble: Option<String>,
+    /// Its newest edge was none of a second, of a pulse.
+    pub(crate) strays: bool,
 }
 
 /// What was counted of a source since the start.
@@ -87,6 +89,7 @@ impl Peer {
             trust: Trust::default(),
             tally: Tally::default(),
             trouble: None,
+            strays: false,
         }
     }
 
@@ -187,6 +190,7 @@ impl Peer {
     pub(crate) fn new_epoch(&mut self) {
         self.filter.new_epoch();
         self.trust.new_epoch();
+        self.strays = false;
     }
 
     /// The skew of the counter by it.

@@ -2,10 +2,11 @@
 //!
 //! An edge says when a second begins, and not which. The engine numbers it by what the servers
 //! vouch for, or where they are lost by the published clock, as long as that is known to well under
-//! half a second. Seconds are counted on the leap-free scale: a leap second is a second like any
-//! other.
+//! half a second; else, as while a server is held off, it is numbered by those before it, and may be
+//! whole seconds off (see `selection.rs`). Seconds are counted on the leap-free scale: a leap second
+//! is a second like any other.
 
-use truechimer_feedforward::{Exchange, RatePrior, TimePrior};
+use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::cause::Cause;
@@ -179,14 +180,16 @@ impl Pulse {
             Ok(stamp) => stamp,
             Err(why) => return self.refuse("no-stamp", format!("an edge without a count: {why}")),
         };
-        let Some(clock) = clock.filter(Numbering::is_enough) else {
+        let by_others = clock.filter(Numbering::is_enough);
+        let Some(clock) = by_others.or_else(|| self.numbers_itself(stamp.count)) else {
             let text = "no clock is known well enough to say which second an edge begins";
             return self.refuse("no-second", text.into());
         };
         let (second, off) = self.second_of(&clock);
         let error = self.nominal().span(stamp.error).abs();
         let allowed = clock.bound + self.config.latency.half() + error;
-        if off.abs() > allowed {
+        self.peer.strays = off.abs() > allowed;
+        if self.peer.strays {
             let text = format!("the edge is {off:+} off the second, which is known to {allowed}");
             return self.refuse("off-second", text);
         }
@@ -194,6 +197,13 @@ impl Pulse {
             return self.refuse("duplicate", "two edges in a second".into());
         }
         self.use_edge(stamp, second, rate)
+    }
+
+    /// The time by the edges before, if there were any.
+    fn numbers_itself(&self, at: Count) -> Option<Numbering> {
+        self.peer.filter.last?;
+        let Estimate { time, bound, .. } = self.peer.estimate(at)?;
+        Some(Numbering { time, bound }).filter(Numbering::is_enough)
     }
 
     /// Which second begins at an edge, and how far the clock has the edge after it; both stamps of

@@ -42,7 +42,8 @@ pub enum SourceStatus {
     /// It has an estimate, and selection cannot decide: others have yet to answer, or no majority
     /// agrees.
     Candidate,
-    /// Its interval does not meet the majority's, or that of its newest samples does not.
+    /// Its interval does not meet the majority's, or that of its newest samples does not; or it
+    /// contradicts the one that the user has accepted.
     Falseticker,
     /// Agrees with the majority, and has no part in the published time.
     Truechimer,
@@ -194,7 +195,7 @@ pub enum ReasonKind {
     SameServer,
     /// Unselectable: it smears a leap second, and others do not.
     LeapSmear,
-    /// Unselectable: the user has accepted another, which it contradicts.
+    /// Falseticker: the user has accepted another, which it contradicts: no vote until it agrees.
     Overruled,
     /// Candidate: other servers have yet to answer.
     Waiting,

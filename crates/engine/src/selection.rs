@@ -4,7 +4,8 @@
 //! Servers vote: the truth lies where a majority of them agrees. A pulse has no vote, as it knows
 //! no second by itself and is numbered by what the servers say; but it is the user's own wire, and
 //! is believed within what the majority vouches for. There it narrows the interval, also for a
-//! while after its edges have stopped.
+//! while after its edges have stopped. While a server's word is held off it tells where a second
+//! begins, not which of the two words has the right one: if both fit, the interval covers both.
 
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
@@ -89,9 +90,10 @@ pub(crate) fn choose(
 ) -> Option<Chosen> {
     let estimates = voters.iter().filter_map(|voter| voter.estimate);
     let origin = estimates.map(|e| e.time).next().unwrap_or_default();
+    let news = news(voters, origin, at);
     let agree = |claims: &Claims<'_>| {
         let servers = vouched_by(voters, claims, to_come);
-        let agreed = servers.as_ref().and_then(|servers| narrowed(voters, claims, servers));
+        let agreed = servers.as_ref().and_then(|servers| narrowed(voters, claims, servers, &news));
         (servers, agreed)
     };
     let (servers, agreed) = agree(&|voter| claims(voter, origin, at));
@@ -471,12 +473,46 @@ fn apart(voters: &[Voter<'_>], origin: Instant, at: Count) -> Vec<Option<Span>> 
     all.iter().map(nearest).collect()
 }
 
-/// What the pulses leave of that: a majority of those that lie within it.
-fn narrowed(voters: &[Voter<'_>], claims: &Claims<'_>, servers: &Option<Claim>) -> Option<Agreed> {
+/// Where servers put the time by what is held off.
+fn news(voters: &[Voter<'_>], origin: Instant, at: Count) -> Vec<Claim> {
+    let speaks = voters.iter().filter(|voter| voter.estimate.is_some() && !voter.peer.is_pulse);
+    let claim = |(from, to): (Instant, Instant)| Claim {
+        low: (from - ROUNDED - origin).0,
+        high: (to + ROUNDED - origin).0,
+    };
+    speaks.filter_map(|voter| voter.peer.newest(at)).map(claim).collect()
+}
+
+/// The same whole seconds away, where it meets what is held off there.
+fn seconds_away(claim: &Claim, news: &Claim) -> Option<Claim> {
+    let Span(second) = Span::from_secs(1);
+    let middle = |claim: &Claim| claim.low / 2 + claim.high / 2;
+    let seconds = (middle(news) - middle(claim) + second / 2).div_euclid(second);
+    let by = seconds * second;
+    let there = Claim { low: claim.low.saturating_add(by), high: claim.high.saturating_add(by) };
+    (seconds != 0 && there.meets(news)).then_some(there)
+}
+
+/// What the pulses leave of that: a majority of those that lie within it. While there is `news`
+/// that is held off, only of those whose edges fit.
+fn narrowed(
+    voters: &[Voter<'_>],
+    claims: &Claims<'_>,
+    servers: &Option<Claim>,
+    news: &[Claim],
+) -> Option<Agreed> {
     let within = |claim: &Claim| servers.as_ref().is_none_or(|servers| servers.meets(claim));
-    let pulses = voters.iter().filter(|voter| voter.peer.is_pulse);
-    let claims: Vec<Claim> = pulses.filter_map(claims).flatten().filter(within).collect();
-    match (agreement(&claims, 0), servers) {
+    let fits = |voter: &&Voter<'_>| news.is_empty() || !voter.peer.strays;
+    let pulses = voters.iter().filter(|voter| voter.peer.is_pulse).filter(fits);
+    let in_seconds = |own: Vec<Claim>| -> Vec<Claim> {
+        let away = own.iter().flat_map(|own| news.iter().filter_map(|n| seconds_away(own, n)));
+        let away: Vec<Claim> = away.collect();
+        own.into_iter().chain(away).filter(within).collect()
+    };
+    let claims: Vec<Vec<Claim>> = pulses.filter_map(claims).map(in_seconds).collect();
+    let each: Vec<&[Claim]> =
+        claims.iter().filter(|claims| !claims.is_empty()).map(Vec::as_slice).collect();
+    match (agreement_among(&each, 0), servers) {
         (Some(pulses), None) => Some(Agreed { all: pulses, narrowed: true }),
         (Some(pulses), Some(servers)) if pulses.meets(servers) => {
             let low = pulses.low.max(servers.low);

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use truechimer_feedforward::{
     Accepted, Estimate, Estimator, NtpPll, Ours, Pi, Published, RatePrior, Settings, TimePrior,
 };
-use truechimer_ntp::{Association, LeapIndicator};
+use truechimer_ntp::{Association, LeapIndicator, Reply};
 use truechimer_time::{Count, Instant, Leaps, Span};
 
 use crate::config::{EstimatorKind, SourceConfig};
@@ -170,6 +170,11 @@ impl Source {
     /// What its last usable reply said of leap seconds.
     pub(crate) fn leap(&self) -> Option<LeapIndicator> {
         Some(self.peer.filter.last?.reply?.leap)
+    }
+
+    /// Its last reply that was used.
+    pub(crate) fn reply(&self) -> Option<Reply> {
+        self.peer.filter.last?.reply
     }
 
     /// Its stratum, by its newest reply.

@@ -156,10 +156,12 @@ fn other() -> impl Strategy<Value = Event> {
 /// A real-time clock that is right, or not.
 fn rtc() -> impl Strategy<Value = RtcReading> {
     let unix = prop_oneof![signed(), (0i64..1_000_000).prop_map(|s| BEGIN as i64 + s)];
-    (number(), unix.clone(), prop::option::of(unix)).prop_map(|(count, unix, system)| RtcReading {
+    let all = (number(), unix.clone(), prop::option::of(unix), any::<bool>());
+    all.prop_map(|(count, unix, system, may_be_local)| RtcReading {
         count: Count(count),
         unix,
         system,
+        may_be_local,
     })
 }
 

@@ -287,3 +287,16 @@ fn a_falseticker_is_in_trouble_as_long_as_it_is_one() {
     world.run(300);
     assert_eq!(world.engine.report(world.now).sources[1].trouble, None);
 }
+
+#[test]
+fn a_machine_that_is_named_twice_is_told_of_and_keeps_both_votes() {
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    let by_clock = Server { set_every: 64_123_456_789, ..HONEST };
+    (*world.server("s1"), *world.server("s3")) = (by_clock, by_clock);
+    *world.server("s2") = Server { set_every: 61_987_654_321, ..HONEST };
+    world.run(3600);
+    let same = told(&world, "most likely one machine");
+    assert_eq!(same.len(), 1, "{:?}", world.notes);
+    assert!(same[0].starts_with("s1:123 and s3:123: their clocks are set"), "{}", same[0]);
+    assert!(told(&world, "no vote").is_empty(), "{:?}", world.notes);
+}

@@ -5,16 +5,22 @@
 mod world;
 
 use truechimer_engine::{
-    Config, Engine, Event, HostCheck, ReasonKind, RtcReading, SourceId, SourceStatus, Start,
+    Config, Engine, Event, HostCheck, ReasonKind, RtcReading, Saved, SourceId, SourceReport,
+    SourceStatus, Start,
 };
-use truechimer_time::{Count, CountSpan, Span};
+use truechimer_time::{Count, CountSpan, Epoch, Span};
 use truechimer_timehands::Status;
-use world::again::{MS, again, begun, begun_with, left, off};
+use world::again::{MS, again, begun, begun_with, left, off, selections};
 use world::{HONEST, ORIGIN, Server, World, address, config, start};
 
 const TEN_YEARS: Span = Span::from_secs(315_576_000);
 const HOUR: Span = Span::from_secs(3600);
 const GONE: Server = Server { up: false, ..HONEST };
+
+/// A real-time clock in UTC.
+fn reading(count: Count, unix: i64, system: Option<i64>) -> RtcReading {
+    RtcReading { count, unix, system, may_be_local: false }
+}
 
 fn by(offset: Span) -> Server {
     Server { offset, ..HONEST }
@@ -191,14 +197,14 @@ fn one_that_is_believed_sooner_takes_no_time_along() {
 
 fn read_rtc(world: &mut World, ahead: Span) {
     let unix = ((world::truth(world.now) + ahead).secs()) - 1;
-    world.event(Event::Rtc(RtcReading { count: world.now, unix, system: None }));
+    world.event(Event::Rtc(reading(world.now, unix, None)));
 }
 
 /// The same beside a system clock that is so far ahead of the truth.
 fn read_rtc_beside(world: &mut World, ahead: Span, system: Span) {
     let unix = |ahead: Span| (world::truth(world.now) + ahead).secs() - 1;
     let (unix, system) = (unix(ahead), Some(unix(system)));
-    world.event(Event::Rtc(RtcReading { count: world.now, unix, system }));
+    world.event(Event::Rtc(reading(world.now, unix, system)));
 }
 
 /// Another daemon follows the same servers and sets the system clock, which the kernel writes to
@@ -412,7 +418,15 @@ fn the_users_word_is_final() {
 fn first(offset: Span, rtc: Option<Span>, built: i64, servers: &[(&str, Server)]) -> World {
     let at = start().at;
     let unix = |ahead: Span| (world::truth(at) + ahead).secs();
-    let rtc = rtc.map(|ahead| RtcReading { count: at, unix: unix(ahead), system: None });
+    first_by(offset, rtc.map(|ahead| reading(at, unix(ahead), None)), built, servers)
+}
+
+fn first_by(
+    offset: Span,
+    rtc: Option<RtcReading>,
+    built: i64,
+    servers: &[(&str, Server)],
+) -> World {
     let servers: Vec<(&str, Server)> =
         servers.iter().map(|(name, server)| (*name, Server { offset, ..*server })).collect();
     let mut world = begun(Start { rtc, built, ..start() }, &servers);
@@ -734,4 +748,86 @@ fn every_such_event_repeats() {
     }
     assert_eq!(engine.hand(), world.engine.hand());
     assert_eq!(engine.report(world.now), world.engine.report(world.now));
+}
+
+/// (The next daemon gave the others their votes back, and went with them an hour later.)
+#[test]
+fn the_users_word_holds_over_a_restart() {
+    let servers = [("s1", HONEST), ("s2", off(300)), ("s3", off(300))];
+    let mut world = begun(start(), &servers);
+    world.run(600);
+    let s1 = source(&world, "s1");
+    world.event(Event::Accept { source: s1 });
+    world.run(600);
+    world.assert_true();
+    let hand = *world.hand();
+    // As it is in the file.
+    let text = serde_json::to_string(&world.engine.left(world.now).unwrap()).unwrap();
+    let mut saved: Saved = serde_json::from_str(&text).unwrap();
+    assert_eq!(saved.agreed.as_ref().unwrap().overruled, ["s2:123", "s3:123"]);
+    let mut warm = again(&world, hand, Some(saved.clone()), &servers);
+    for _ in 0..45 {
+        warm.run(120);
+        warm.assert_true();
+        assert!(warm.error().abs() < MS(1), "{}", warm.error());
+    }
+    use SourceStatus::{Falseticker, Selected};
+    assert_eq!(selections(&warm), [Selected, Falseticker, Falseticker]);
+    let why = warm.engine.report(warm.now).sources[2].reason.clone().unwrap().text;
+    assert!(why.contains("contradicts the one that you have accepted"), "{why}");
+    // One that agrees has its vote again, and a third daemon knows of the other.
+    warm.server("s2").offset = Span::ZERO;
+    warm.run(600);
+    assert!(
+        matches!(selections(&warm)[1], SourceStatus::Combined | Selected),
+        "{:?}",
+        selections(&warm)
+    );
+    let left = warm.engine.left(warm.now).unwrap();
+    assert_eq!(left.agreed.unwrap().overruled, ["s3:123"]);
+    // Another time of this counter, or the file of an older daemon: a majority counts.
+    let mut other = saved.clone();
+    other.agreed.as_mut().unwrap().counter.epoch = Epoch(9);
+    assert!(text.contains("\"overruled\""), "{text}");
+    saved.agreed.as_mut().unwrap().overruled.clear();
+    assert!(!serde_json::to_string(&saved).unwrap().contains("overruled"));
+    for saved in [saved, other] {
+        let mut warm = again(&world, hand, Some(saved), &servers);
+        warm.run(120);
+        let overruled = |s: &SourceReport| {
+            s.reason.as_ref().is_some_and(|why| why.text.contains("you have accepted"))
+        };
+        let report = warm.engine.report(warm.now);
+        assert!(!report.sources.iter().any(overruled), "{report:?}");
+    }
+}
+
+/// (A machine whose real-time clock runs in local time, and does not say so, had no first time of a
+/// lone server.)
+#[test]
+fn a_real_time_clock_that_may_be_in_local_time_refutes_nothing() {
+    let (at, one) = (start().at, [("s1", HONEST)]);
+    let begun = |ahead: i64, may_be_local| {
+        let unix = (world::truth(at) + Span::from_secs(ahead)).secs();
+        let rtc = RtcReading { may_be_local, ..reading(at, unix, None) };
+        first_by(Span::ZERO, Some(rtc), 0, &one)
+    };
+    let good = |world: &World| world.engine.hand().status == Status::Synchronised;
+    let told = |world: &World| world.notes.iter().filter(|n| n.contains("local time")).count();
+    for ahead in [7200, -5 * 3600 + 20, 14 * 3600, 20_700 - 30] {
+        let world = begun(ahead, true);
+        assert!(
+            good(&world) && told(&world) == 1,
+            "{ahead} s: {} {:?}",
+            reason(&world),
+            world.notes
+        );
+        assert!(!good(&begun(ahead, false)), "{ahead} s: it runs in UTC");
+    }
+    for ahead in [7200 + 200, -15 * 3600, 86_400] {
+        assert!(!good(&begun(ahead, true)), "{ahead} s");
+    }
+    // One that is near enough is in UTC.
+    let world = begun(900, true);
+    assert!(good(&world) && told(&world) == 0, "{:?}", world.notes);
 }

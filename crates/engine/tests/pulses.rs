@@ -257,6 +257,88 @@ fn the_servers_say_which_second_it_is() {
     assert_eq!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
 }
 
+/// A lone server's word moves by so much, and the edges by the rest of it to the next second if the
+/// counter has jumped. For five minutes it is held off.
+fn held(by: Span, jumped: bool) -> Bench {
+    let mut bench = Bench::new(&["s1"]);
+    bench.run(1000);
+    assert_eq!(bench.report().accepted, 1000);
+    bench.world.server("s1").offset = by;
+    if jumped {
+        bench.off = -by.as_nanos_i64().rem_euclid(SECOND);
+    }
+    bench.run(300);
+    bench
+}
+
+fn error_and_bound(bench: &Bench) -> (Span, Span) {
+    (bench.world.error(), bench.world.hand().bound_at(bench.world.now))
+}
+
+/// (The bound was 5 µs, and the truth may have been 10 s away.)
+#[test]
+fn a_pulse_does_not_tell_which_second_is_right() {
+    // Whether the server is wrong or the counter has jumped, edges are where they were.
+    let mut bench = held(Span::from_secs(10), false);
+    let (error, bound) = error_and_bound(&bench);
+    assert!(error.abs() < Span::from_micros(20), "{error}");
+    assert!(bound > Span::from_secs(10), "it covers both: {bound}");
+    assert!(bound - bench.world.hand().disputed < Span::from_micros(20), "{bound}");
+    assert_eq!(bench.report().accepted, 1300, "no edge is lost: {:?}", bench.report());
+    // It is right again.
+    bench.world.server("s1").offset = Span::ZERO;
+    bench.run(40);
+    bench.world.assert_true();
+    assert!(error_and_bound(&bench).1 < Span::from_micros(20), "{:?}", error_and_bound(&bench));
+    assert_eq!(bench.report().accepted, 1340);
+}
+
+#[test]
+fn a_pulse_tells_whether_the_fraction_of_a_second_is_right() {
+    // A server that is wrong by another fraction is wrong by the edges.
+    let bench = held(Span::from_millis(10_300), false);
+    let (error, bound) = error_and_bound(&bench);
+    assert!(error.abs() <= bound && bound < Span::from_micros(20), "{error} {bound}");
+    // Where the edges have moved as well it may have been the counter: what was known is no better.
+    for by in [10_300, 300, -700, -2_450] {
+        let bench = held(Span::from_millis(by), true);
+        let (error, bound) = error_and_bound(&bench);
+        let to_server = (error - Span::from_millis(by)).abs();
+        assert!(error.abs() <= bound && to_server <= bound, "{by}: {error} {to_server} {bound}");
+    }
+    // In the end the server is believed, and says which second it is.
+    let mut bench = held(Span::from_millis(10_300), true);
+    bench.run(4000);
+    let (error, bound) = error_and_bound(&bench);
+    let to_server = (error - Span::from_millis(10_300)).abs();
+    assert!(to_server <= bound && bound < Span::from_micros(20), "{error} {to_server} {bound}");
+    assert_eq!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
+}
+
+#[test]
+fn edges_that_are_numbered_by_servers_that_are_held_off_are_not_published() {
+    let hosts = ["s1", "s2", "s3"];
+    let mut bench = Bench::new(&hosts);
+    bench.run(1000);
+    let far = Span::from_secs(5000);
+    for host in hosts {
+        bench.world.server(host).offset = far;
+    }
+    bench.run(4000);
+    let report = bench.report();
+    let reason = bench.world.engine.report(bench.world.now).reason;
+    assert!(reason.contains("max-step"), "{reason}");
+    let (error, bound) = (bench.world.error(), bench.world.hand().bound_at(bench.world.now));
+    assert!(error.abs() < Span::from_millis(5) && bound > far, "{error} {bound}");
+    assert!((report.offset.unwrap() + far).abs() < Span::from_millis(5), "{report:?}");
+    for host in hosts {
+        bench.world.server(host).offset = Span::ZERO;
+    }
+    bench.run(60);
+    bench.world.assert_true();
+    assert_eq!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
+}
+
 #[test]
 fn two_pulses_that_contradict_each_other_are_both_left() {
     let second = PpsConfig { name: "other".into(), ..PpsConfig::new("/dev/pps1") };

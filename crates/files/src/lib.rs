@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod entry;
+mod lock;
 mod replacement;
 mod socket;
 mod walk;
@@ -40,6 +41,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 pub use entry::{Access, Entry, Status};
+pub use lock::Lock;
 pub use replacement::{Durable, Replacement};
 /// What kind of file something is.
 pub use rustix::fs::FileType as Kind;

@@ -53,6 +53,12 @@ impl Folder {
         Ok(Folder { fd: file.into(), shared, kernels })
     }
 
+    /// The same directory, by another descriptor.
+    pub fn try_clone(&self) -> io::Result<Folder> {
+        let Folder { fd, shared, kernels } = self;
+        Ok(Folder { fd: fd.try_clone()?, shared: *shared, kernels: *kernels })
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -168,6 +168,8 @@ fn nor_is_one_on_the_way() {
 fn links_of_ones_own_are_followed() {
     let temp = Temp::new();
     fs::create_dir(temp.0.join("real")).unwrap();
+    // Another test may bind a socket just now, and have no umask.
+    fs::set_permissions(temp.0.join("real"), Permissions::from_mode(0o755)).unwrap();
     symlink("real", temp.0.join("way")).unwrap();
     symlink("../way/file", temp.0.join("real/short")).unwrap();
     let path = temp.0.join("way/short");
@@ -387,4 +389,63 @@ fn a_link_is_replaced_and_nothing_else() {
     fs::remove_file(&path).unwrap();
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
     assert_eq!(link(&path, Path::new("/")).unwrap_err().kind(), ErrorKind::AlreadyExists);
+}
+
+fn lock(path: &Path) -> io::Result<Option<truechimer_files::Lock>> {
+    Entry::at(path)?.lock()
+}
+
+#[test]
+fn a_lock_is_one_process_s_and_its_file_goes_with_it() {
+    let temp = Temp::new();
+    let mut folders = temp.shared();
+    folders.push(temp.0.clone());
+    for folder in folders {
+        let path = folder.join("day.phases");
+        let held = lock(&path).unwrap().unwrap();
+        let file = folder.join("day.phases.lock");
+        let there = fs::symlink_metadata(&file).unwrap();
+        assert_eq!((there.mode() & 0o7777, there.is_file()), (0o600, true));
+        assert!(lock(&path).unwrap().is_none());
+        drop(held);
+        assert!(fs::symlink_metadata(&file).is_err());
+        // One that was left by a process that was killed.
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        let held = lock(&path).unwrap().unwrap();
+        // Removed by hand, it is nobody's any more.
+        fs::remove_file(&file).unwrap();
+        let other = lock(&path).unwrap().unwrap();
+        drop(held);
+        assert!(file.exists(), "the other's");
+        drop(other);
+        assert!(!file.exists());
+    }
+}
+
+#[test]
+fn a_file_that_others_could_lock_is_none() {
+    let temp = Temp::new();
+    let victim = temp.victim();
+    for folder in temp.shared() {
+        let (path, file) = (folder.join("log"), folder.join("log.lock"));
+        symlink(&victim, &file).unwrap();
+        let why = lock(&path).unwrap_err().to_string();
+        assert!(why.contains("'log.lock'") && why.contains("symbolic link"), "{why}");
+        fs::remove_file(&file).unwrap();
+        fs::hard_link(&victim, &file).unwrap();
+        let why = lock(&path).unwrap_err().to_string();
+        assert!(why.contains("a hard link"), "{why}");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let why = lock(&path).unwrap_err().to_string();
+        assert!(why.contains("can be opened by others (mode 0640)"), "{why}");
+        if is_root() {
+            given_away(&file);
+            let why = lock(&path).unwrap_err().to_string();
+            assert!(why.contains("belongs to user 54321"), "{why}");
+        }
+        intact(&victim);
+    }
 }

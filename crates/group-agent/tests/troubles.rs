@@ -175,3 +175,27 @@ fn a_program_that_waits_for_others_and_one_that_began_beside_them_are_told() {
     until("all have ended", || bed.report(3).troubles().is_empty());
     drop(agents);
 }
+
+/// (It stayed until another program came.)
+#[test]
+fn a_program_that_differs_is_told_as_long_as_it_runs() {
+    let bed = Bed::new();
+    let agents = all(&bed, Mode::Active);
+    let mut replicas: Vec<_> = (1..=3).map(|member| bed.attach(member)).collect();
+    let read = |at: usize, call| {
+        replicas[at].thread(Thread::FIRST).now(call, Some(PATIENCE)).unwrap();
+    };
+    read(0, Call::Group);
+    read(2, Call::Group);
+    read(1, Call::Time);
+    let diverged = with(&bed, 2, "diverged");
+    assert!(
+        diverged[0].why.starts_with("the program here differs from the others"),
+        "{diverged:?}"
+    );
+    drop(replicas.remove(1));
+    with(&bed, 2, "gone");
+    let troubles = bed.report(2).troubles();
+    assert!(troubles.iter().all(|trouble| trouble.kind != "diverged"), "{troubles:?}");
+    drop((replicas, agents));
+}

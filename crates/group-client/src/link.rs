@@ -62,7 +62,8 @@ pub enum Together {
     /// agents give (1 s).
     #[default]
     All,
-    /// As soon as so many have started, itself counted (at most the group's members): with 1 at
+    /// As soon as so many have started, itself counted (at most as many as the group has members, which the agent
+    /// warns of): with 1 at
     /// once, with more however long it takes. 0 is as 1.
     Count(u8),
     /// It is no program, and has only [`alone`](Thread::alone) and [`shared`](Thread::shared)

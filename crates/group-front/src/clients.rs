@@ -1,16 +1,22 @@
 //! The clients of this front.
 
+mod unread;
+
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::cut::{Cutter, Protocol};
+use unread::Unread;
 
 /// How many requests of a client may be on their way.
 const MOST_UNDER_WAY: usize = 64;
 /// How much a client may leave unread, bytes.
 const MOST_UNREAD: usize = 64 << 20;
+/// Bytes that may be kept for all clients together: replies that they leave unread, and the
+/// beginnings of requests. Four clients at their own limit, or 25 KiB for each of the most.
+pub const MOST_KEPT: usize = 256 << 20;
 /// How many clients there may be.
 pub const MOST: usize = 10_000;
 
@@ -19,7 +25,9 @@ pub const MOST: usize = 10_000;
 struct Client {
     stream: TcpStream,
     cutter: Cutter,
-    out: Vec<u8>,
+    /// When its unfinished request began, by [`Clients::passed`].
+    begun: u64,
+    out: Unread,
     /// Messages that were sent for it and not delivered yet.
     under_way: usize,
     /// It has sent all that it will, and that was said.
@@ -37,20 +45,27 @@ pub enum Did {
     End(u32),
     /// It is gone.
     Gone(u32),
+    /// It is sent away, as it has left so many bytes unread.
+    Slow(u32, usize),
 }
 
 /// All of them, by number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Clients {
     all: BTreeMap<u32, Client>,
     next: u32,
     protocol: Protocol,
+    /// Bytes that may be kept for all together.
+    most_kept: usize,
+    /// Bytes that have come from all clients and gone to them: the clock by which who is slow is
+    /// judged.
+    passed: u64,
 }
 
 impl Clients {
-    /// None yet.
-    pub fn new(protocol: Protocol) -> Clients {
-        Clients { protocol, ..Clients::default() }
+    /// None yet; so many bytes may be kept for all together.
+    pub fn new(protocol: Protocol, most_kept: usize) -> Clients {
+        Clients { all: BTreeMap::new(), next: 0, protocol, most_kept, passed: 0 }
     }
 
     /// A new one. Returns its number, or nothing if there are too many.
@@ -64,7 +79,8 @@ impl Clients {
         let client = Client {
             stream,
             cutter: Cutter::new(self.protocol),
-            out: Vec::new(),
+            begun: 0,
+            out: Unread::default(),
             under_way: 0,
             ended: false,
             going: false,
@@ -83,12 +99,18 @@ impl Clients {
     pub fn serve(&mut self, number: u32) -> Vec<Did> {
         let mut did = Vec::new();
         let Some(client) = self.all.get_mut(&number) else { return did };
-        if client.write().is_err() || client.out.len() > MOST_UNREAD {
+        let written = client.out.write(&mut client.stream);
+        let unread = client.out.length();
+        if written.is_err() || unread > MOST_UNREAD {
             self.all.remove(&number);
-            return vec![Did::Gone(number)];
+            return vec![if written.is_ok() {
+                Did::Slow(number, unread)
+            } else {
+                Did::Gone(number)
+            }];
         }
         let gone = client.going && client.out.is_empty();
-        let failed = !gone && client.read(number, &mut did).is_err();
+        let failed = !gone && client.read(number, &mut self.passed, &mut did).is_err();
         if failed {
             did.push(Did::Gone(number));
         }
@@ -101,8 +123,24 @@ impl Clients {
     /// A reply for it.
     pub fn reply(&mut self, number: u32, bytes: &[u8]) {
         if let Some(client) = self.all.get_mut(&number) {
-            client.out.extend(bytes);
+            client.out.push(bytes, self.passed);
+            self.passed += bytes.len() as u64;
         }
+    }
+
+    /// Sends clients away while too much is kept for all together: first whoever has something
+    /// unread, or a request unfinished, for longest. Their numbers, and the bytes of each.
+    pub fn shed(&mut self) -> Vec<(u32, usize)> {
+        let mut kept: usize = self.all.values().map(Client::kept).sum();
+        let mut slow = Vec::new();
+        while kept > self.most_kept {
+            let since = |(number, client): (&u32, &Client)| Some((client.since()?, *number));
+            let Some((_, number)) = self.all.iter().filter_map(since).min() else { break };
+            let bytes = self.all.remove(&number).map_or(0, |client| client.kept());
+            kept = kept.saturating_sub(bytes);
+            slow.push((number, bytes));
+        }
+        slow
     }
 
     /// It is to go when it has read all.
@@ -149,7 +187,18 @@ impl Client {
         !self.ended && !self.going && self.under_way < MOST_UNDER_WAY
     }
 
-    fn read(&mut self, number: u32, did: &mut Vec<Did>) -> std::io::Result<()> {
+    /// Bytes that are kept for it.
+    fn kept(&self) -> usize {
+        self.out.length() + self.cutter.length()
+    }
+
+    /// Since when the oldest of those are, by [`Clients::passed`]; none if there are none.
+    fn since(&self) -> Option<u64> {
+        let begun = (self.cutter.length() > 0).then_some(self.begun);
+        self.out.since().into_iter().chain(begun).min()
+    }
+
+    fn read(&mut self, number: u32, passed: &mut u64, did: &mut Vec<Did>) -> std::io::Result<()> {
         let mut buffer = [0; 16 << 10];
         while self.reads() {
             match self.stream.read(&mut buffer) {
@@ -160,8 +209,13 @@ impl Client {
                     did.push(Did::End(number));
                 }
                 Ok(length) => {
+                    if self.cutter.length() == 0 {
+                        self.begun = *passed;
+                    }
+                    *passed += length as u64;
                     self.cutter.push(buffer.get(..length).unwrap_or(&[]));
                     while let Some(bytes) = self.cutter.next() {
+                        self.begun = *passed;
                         self.under_way += 1;
                         did.push(Did::Request(number, bytes));
                     }
@@ -173,16 +227,68 @@ impl Client {
         }
         Ok(())
     }
+}
 
-    fn write(&mut self) -> std::io::Result<()> {
-        while !self.out.is_empty() {
-            match self.stream.write(&self.out) {
-                Ok(length) => drop(self.out.drain(..length)),
-                Err(why) if why.kind() == ErrorKind::WouldBlock => break,
-                Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                Err(why) => return Err(why),
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Clients, and their own ends of the connections.
+    fn clients(many: usize, most_kept: usize) -> (Clients, Vec<(u32, TcpStream)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut clients = Clients::new(Protocol::Line, most_kept);
+        let add = |_| {
+            let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (clients.add(listener.accept().unwrap().0).unwrap(), theirs)
+        };
+        let all = (0..many).map(add).collect();
+        (clients, all)
+    }
+
+    #[test]
+    fn who_has_not_read_for_longest_goes_first() {
+        let (mut clients, all) = clients(4, 250);
+        let [one, two, three, four] = [0, 1, 2, 3].map(|at| all[at].0);
+        clients.reply(one, &[1; 100]);
+        clients.reply(two, &[2; 50]);
+        // The first has read all of it, and has other replies by now.
+        assert_eq!(clients.serve(one), []);
+        clients.reply(three, &[3; 100]);
+        clients.reply(one, &[1; 100]);
+        assert_eq!(clients.shed(), [], "exactly as much as may be kept");
+        clients.reply(four, &[4; 60]);
+        assert_eq!(clients.shed(), [(two, 50), (three, 100)]);
+        assert_eq!(clients.numbers().collect::<Vec<_>>(), [one, four]);
+        // One that alone is too much is sent away, too.
+        clients.reply(four, &[4; 1000]);
+        assert_eq!(clients.shed(), [(one, 100), (four, 1060)]);
+        assert_eq!(clients.shed(), []);
+    }
+
+    #[test]
+    fn the_beginnings_of_requests_count_as_well() {
+        let (mut clients, mut all) = clients(3, 250);
+        let [one, two, three] = [0, 1, 2].map(|at| all[at].0);
+        let mut send = |clients: &mut Clients, at: usize, bytes: &[u8]| {
+            all[at].1.write_all(bytes).unwrap();
+            let before = clients.passed;
+            let mut did = Vec::new();
+            while clients.passed < before + bytes.len() as u64 {
+                did.extend(clients.serve(all[at].0));
             }
-        }
-        Ok(())
+            did
+        };
+        assert_eq!(send(&mut clients, 0, &[b'a'; 100]), []);
+        assert_eq!(send(&mut clients, 1, &[b'b'; 100]), []);
+        let long = [&[b'a'; 100], &b"\n"[..]].concat();
+        assert_eq!(send(&mut clients, 0, b"\nc"), [Did::Request(one, long)]);
+        clients.reply(three, &[3; 149]);
+        assert_eq!(clients.shed(), [], "1, 100 and 149 bytes");
+        clients.reply(three, &[3; 1]);
+        assert_eq!(clients.shed(), [(two, 100)]);
+        assert_eq!(clients.numbers().collect::<Vec<_>>(), [one, three]);
     }
 }

@@ -50,6 +50,11 @@ impl Cutter {
         self.waiting.extend(bytes);
     }
 
+    /// How many bytes of an unfinished request there are.
+    pub fn length(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The next request, of at most [`LARGEST_PIECE`] bytes: a longer one is several messages.
     pub fn next(&mut self) -> Option<Vec<u8>> {
         let first = *self.waiting.first()?;

@@ -69,6 +69,8 @@ pub struct Settings {
     pub restore_command: Option<String>,
     /// After how long a program that is not done is reported, and counts no more where others are.
     pub patience: Duration,
+    /// Bytes that may be kept for all clients together ([`crate::MOST_KEPT`]).
+    pub most_kept: usize,
 }
 
 /// How a front ended, if nothing failed.
@@ -145,7 +147,7 @@ impl Front {
         Ok(Front {
             order: Order::new(me, settings.replicas, can_restore, patience_ns),
             program: Program::new(settings.connect, page),
-            clients: Clients::new(settings.protocol),
+            clients: Clients::new(settings.protocol, settings.most_kept),
             early: Early::default(),
             replies: Replies::new(settings.commit.then_some(commits)),
             work: Work::default(),
@@ -461,7 +463,31 @@ impl Front {
                     self.send(&Message::Bytes { conn: number, bytes }, Some(number))?;
                 }
                 Did::End(number) | Did::Gone(number) => self.close(number)?,
+                Did::Slow(number, unread) => {
+                    self.says.push(format!(
+                        "client {number} sent away: it has left {} of replies unread",
+                        mib(unread)
+                    ));
+                    self.close(number)?;
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// Sends the slowest clients away if too much is kept for all of them.
+    fn shed(&mut self) -> Result<(), String> {
+        let slow = self.clients.shed();
+        let Some(most) = slow.iter().map(|(_, bytes)| *bytes).max() else { return Ok(()) };
+        self.says.push(format!(
+            "{} client(s) sent away, the slowest first: replies that clients leave unread and \
+             requests that they do not finish took more than {}; {} of that was one's",
+            slow.len(),
+            mib(self.settings.most_kept),
+            mib(most)
+        ));
+        for (number, _) in slow {
+            self.close(number)?;
         }
         Ok(())
     }
@@ -474,6 +500,11 @@ impl Front {
         let record = self.settings.record.as_deref().unwrap_or_else(|| "".as_ref());
         format!("cannot write {}: {why}", record.display())
     }
+}
+
+/// Bytes, for people.
+fn mib(bytes: usize) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// A number that no earlier front here had.

@@ -31,6 +31,7 @@ mod sys;
 mod transfer;
 mod wire;
 
+pub use clients::MOST_KEPT;
 pub use cut::Protocol;
 pub use front::{Ended, Front, Settings};
 pub use order::{Conn, FrontId};

@@ -19,8 +19,11 @@ use crate::hash::Hash;
 use crate::mask::Mask;
 use crate::order::{Conn, End, Replied};
 
-/// Words of another that wait for our own program.
-const MOST_PENDING: usize = 64;
+/// Words of another that wait for our own program, on all connections, shared out among these
+/// (32 MiB); and what each connection has at least and at most.
+const MOST_PENDING_OF_ALL: usize = 1 << 20;
+const LEAST_PENDING: usize = 64;
+const MOST_PENDING: usize = 64 << 10;
 /// Bytes of a connection that are kept for others to confirm. Later words confirm the earlier ones.
 const MOST_KEPT: usize = 8 << 20;
 /// The same of all connections, shared out among those of which somebody has not confirmed all; and
@@ -85,6 +88,8 @@ pub struct Streams {
     pub same: u64,
     /// Words that differed.
     pub different: u64,
+    /// Words that were forgotten, as too many waited for our own program.
+    pub forgotten: u64,
 }
 
 impl Stream {
@@ -280,6 +285,8 @@ impl Streams {
     #[must_use]
     pub fn heard(&mut self, from: Member, done: u64, replied: Vec<Replied>) -> Vec<Difference> {
         let mut differences = Vec::new();
+        let share = MOST_PENDING_OF_ALL / self.all.len().max(1);
+        let most = share.clamp(LEAST_PENDING, MOST_PENDING);
         for word in replied {
             let (conn, length) = (word.conn, word.length);
             let Some(stream) = self.all.get_mut(&conn) else { continue };
@@ -287,8 +294,10 @@ impl Streams {
             if word.end != End::Open {
                 other.end.get_or_insert((word.end, length, done));
             }
-            if other.pending.len() >= MOST_PENDING {
+            // The newest confirms what the last one did, once our program has written as much.
+            if other.pending.len() >= most {
                 other.pending.pop_back();
+                self.forgotten += 1;
             }
             other.pending.push_back(word);
             if let Some(length) = stream.check(from, &mut self.same) {
@@ -356,7 +365,9 @@ impl Streams {
             for (with, done) in &self.counted {
                 let other = stream.others.entry(*with).or_default();
                 let both = other.end.is_some() && stream.end != End::Open;
-                if other.agreed >= length || *done < stream.last || both || other.differs {
+                // Who has written more than we have leaves nothing out.
+                let fits = other.agreed >= length || !other.pending.is_empty();
+                if fits || *done < stream.last || both || other.differs {
                     other.short_ns = 0;
                     continue;
                 }

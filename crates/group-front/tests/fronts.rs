@@ -19,7 +19,7 @@ use std::time::Duration;
 use truechimer_group::{Member, Phase, Point};
 use truechimer_group_client::delivery::Page;
 use truechimer_group_front::{
-    Committer, Ended, Front, FrontReport, Protocol, Ring, RingEvent, Settings, State,
+    Committer, Ended, Front, FrontReport, MOST_KEPT, Protocol, Ring, RingEvent, Settings, State,
 };
 
 /// The group: everybody gets everything, in one order.
@@ -273,6 +273,7 @@ impl World {
             checkpoint_command: Some(format!("cat {}", self.state(member).display())),
             restore_command: None,
             patience: Duration::from_secs(5),
+            most_kept: MOST_KEPT,
         };
         change(&mut settings);
         let phase = Arc::default();
@@ -592,5 +593,34 @@ fn outside_the_majority_nobody_is_answered() {
     let mut client = Client::of(&fronts[2]);
     assert_eq!(client.ask("ADD b"), "kept\n", "back");
     assert_eq!(client.ask("LOG"), Client::of(&fronts[0]).ask("LOG"));
+    world.stop(fronts);
+}
+
+/// Clients that ask and do not read use up no memory without end: the slowest are sent away, and
+/// others go on.
+#[test]
+fn who_reads_nothing_is_sent_away_before_the_memory_is_full() {
+    let world = World::new("unread");
+    let start = |member| {
+        let _ = fs::remove_file(world.state(member));
+        let service = service(world.page(member), world.state(member), 0);
+        let front = world.start(member, service.address, |settings| settings.most_kept = 1 << 20);
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    let mut reader = Client::of(&fronts[0]);
+    assert_eq!(reader.ask(&format!("ADD {}", "x".repeat(60_000))), "kept\n");
+    let mut idle = Client::of(&fronts[0]);
+    // Some MB of the replies wait in the kernel.
+    let mut gone = false;
+    while !gone {
+        let asked = idle.stream.write_all(&b"LOG\n".repeat(20));
+        assert_eq!(reader.ask("LOG").matches('x').count(), 60_000);
+        gone = asked.is_err() || fronts[0].said.lock().unwrap().iter().any(|s| s.contains("away"));
+    }
+    until_said(&fronts[0], "1 client(s) sent away, the slowest first");
+    until_said(&fronts[0], "took more than 1.0 MiB");
+    assert_eq!(reader.ask("ADD y"), "kept\n");
     world.stop(fronts);
 }

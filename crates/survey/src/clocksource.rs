@@ -18,6 +18,9 @@ pub use switch::{Restored, Switch};
 /// Where the kernel tells of its clocksources.
 pub const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 
+/// What is locked while the clocksource is changed for a while: in a directory that is root's alone
+/// and empty after a boot. (Nothing is made in `/sys`, and its files can be locked by all.)
+const LOCKED: &str = "/run/truechimer-clocksource";
 const CURRENT: &str = "current_clocksource";
 const AVAILABLE: &str = "available_clocksource";
 /// A page of `/sys` is no longer.
@@ -32,6 +35,8 @@ pub struct Clocksources {
     folder: PathBuf,
     /// Where a name is written: in the folder, but for tests of a kernel that does not listen.
     file: PathBuf,
+    /// What is locked while it is changed for a while.
+    locked: PathBuf,
 }
 
 impl Default for Clocksources {
@@ -45,7 +50,9 @@ impl Clocksources {
     #[must_use]
     pub fn at(folder: impl AsRef<Path>) -> Clocksources {
         let folder = folder.as_ref().to_owned();
-        Clocksources { file: folder.join(CURRENT), folder }
+        let file = folder.join(CURRENT);
+        let locked = if folder == Path::new(FOLDER) { LOCKED.into() } else { file.clone() };
+        Clocksources { file, locked, folder }
     }
 
     /// The file to which a name is written.

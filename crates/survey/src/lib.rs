@@ -9,7 +9,6 @@ pub mod bench;
 pub mod clocksource;
 pub mod inventory;
 pub mod latency;
-mod lock;
 pub mod stability;
 pub mod stress;
 

@@ -74,6 +74,8 @@ pub struct CaptureFile {
     tally: Tally,
     written: Written,
     finished: bool,
+    /// Why there is no next file, to be reported with the next call: what came before is written.
+    failed: Option<SinkError>,
 }
 
 /// What the packets' times were worth.
@@ -180,7 +182,13 @@ impl CaptureFile {
             tally: Tally::default(),
             written: Written { files: 1, file, ..Written::default() },
             finished: false,
+            failed: None,
         })
+    }
+
+    /// Why nothing more can be written.
+    fn over(&mut self) -> SinkError {
+        self.failed.take().unwrap_or(SinkError::Closed)
     }
 
     /// Writes the head of a file, unless it stands there.
@@ -287,7 +295,12 @@ impl CaptureFile {
                 self.no_rotation_before = Some(Instant::now() + AGAIN);
                 return Ok(());
             }
-            Err(why) => return Err(why),
+            // This one is ended, with all that it has: the capture ends, and loses nothing.
+            Err(why) => {
+                self.finished = true;
+                self.failed = Some(why);
+                return self.end_file();
+            }
         };
         self.end_file()?;
         self.before += self.output.position();
@@ -329,7 +342,7 @@ impl CaptureFile {
 impl Sink for CaptureFile {
     fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
         if self.finished {
-            return Err(SinkError::Closed);
+            return Err(self.over());
         }
         if self.again.is_some() && self.stuck() {
             self.written.unwritten += 1;
@@ -408,7 +421,7 @@ impl Sink for CaptureFile {
 
     fn flush(&mut self) -> Result<(), SinkError> {
         if self.finished {
-            return Err(SinkError::Closed);
+            return Err(self.over());
         }
         // What the clock is should stand at the very beginning.
         let early = !self.headed && self.state.is_none() && self.begun.elapsed() < PATIENCE;
@@ -435,6 +448,6 @@ impl Sink for CaptureFile {
             self.again = self.again.map(|_| Instant::now());
             self.end_file()?;
         }
-        Ok(self.written.clone())
+        self.failed.take().map_or_else(|| Ok(self.written.clone()), Err)
     }
 }

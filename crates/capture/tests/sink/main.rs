@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod hard_times;
+mod hostile;
 mod made;
 mod tools;
 

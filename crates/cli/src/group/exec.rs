@@ -81,7 +81,8 @@ pub struct Options {
     monotonic: bool,
     /// With the programs of how many members PROGRAM starts, itself counted, but not those that are
     /// running already: its first read waits
-    /// until they have started, and all begin with the same rounds, now; 1: at once, by itself
+    /// until they have started, and all begin with the same rounds, now; 1: at once, by itself; at
+    /// most as many as the group has members
     /// [default: of all live members, or of those that start within the agents' --gather, 1s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
     together: Option<u8>,
@@ -207,6 +208,9 @@ fn set_environment(
     match options.reads {
         Reads::Round => {
             let place = ask::one_awaited(&options.place, Some(&options.group), options.wait.end())?;
+            if let Some(together) = options.together {
+                are_so_many(together, &options.place, &options.group)?;
+            }
             let socket = place
                 .socket()
                 .map_err(|why| Failure::new(format!("group '{}'", options.group), why))?;
@@ -256,6 +260,20 @@ fn set_environment(
         command.env("TRUECHIMER_GROUP_EXCEPT", options.opt_out_names.join(","));
     }
     Ok(())
+}
+
+/// Makes sure that the group has so many members: it would be waited for them for ever, or begun
+/// without them.
+fn are_so_many(together: u8, place: &Place, group: &str) -> Result<(), Failure> {
+    let reports = ask::reports(place, Some(group))?;
+    let members = reports.iter().map(|found| found.report.group.members.len()).max();
+    match members.filter(|members| *members < usize::from(together)) {
+        Some(members) => Err(Failure::new(
+            format!("--together {together}"),
+            format!("group '{group}' has {members} members: give at most {members}"),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The program may change its folder before it, or a program that it executes, attaches.

@@ -158,6 +158,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
         checkpoint_command: options.checkpoint_command.clone(),
         restore_command: options.restore_command.clone(),
         patience: duration(options.patience),
+        most_kept: truechimer_group_front::MOST_KEPT,
     };
     let page = settings.page.clone();
     let mut front =

@@ -337,3 +337,64 @@ fn a_torn_file_is_restamped_up_to_there() {
     let (was, is) = (std::fs::read(from).unwrap(), std::fs::read(to).unwrap());
     assert!(is.len() < was.len() && was.starts_with(&is));
 }
+
+/// A directory that everybody may write to, and beside it a file that nobody may touch.
+fn trap(files: &Files) -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+    let beside = files.from.parent().unwrap();
+    let (open, victim) = (beside.join("open"), beside.join("victim"));
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::write(&victim, "precious").unwrap();
+    std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o644)).unwrap();
+    (open, victim)
+}
+
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    let data = std::fs::symlink_metadata(path).unwrap();
+    assert!(data.is_file(), "{}", path.display());
+    data.mode() & 0o777
+}
+
+#[test]
+fn links_that_others_have_put_lead_nowhere() {
+    let files = Files::new();
+    let from = files.names().0;
+    let (open, victim) = trap(&files);
+    let out = open.join("out.pcapng");
+    let name = out.to_str().unwrap();
+    let intact = || {
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+        assert_eq!(mode(&victim), 0o644);
+    };
+
+    // A symbolic link, in place of the file and on the way to it.
+    std::os::unix::fs::symlink(&victim, &out).unwrap();
+    std::os::unix::fs::symlink(files.from.parent().unwrap(), open.join("way")).unwrap();
+    for path in [&out, &open.join("way/out.pcapng"), &open.join("way/open/out.pcapng")] {
+        let why = restamp(&["-o", path.to_str().unwrap(), from]).unwrap_err();
+        assert!(why.contains("is a symbolic link in a directory that other users"), "{why}");
+    }
+    intact();
+    assert!(!files.from.with_file_name("out.pcapng").exists());
+
+    // A hard link, and a file that everybody may read: replaced by one for its owner alone.
+    std::fs::remove_file(&out).unwrap();
+    std::fs::hard_link(&victim, &out).unwrap();
+    json(&["--json", "-o", name, from]);
+    intact();
+    assert_eq!(mode(&out), 0o600);
+    assert!(std::fs::read(&out).unwrap().len() > 10_000);
+
+    // A link that is put there while the file is written is itself replaced.
+    std::fs::remove_file(&out).unwrap();
+    let mut written = Rewritten::create(&out).unwrap();
+    written.block(b"block").unwrap();
+    std::os::unix::fs::symlink(&victim, &out).unwrap();
+    written.finish().unwrap();
+    intact();
+    assert_eq!((std::fs::read(&out).unwrap(), mode(&out)), (b"block".to_vec(), 0o600));
+    // Nothing lies about beside it.
+    assert_eq!(std::fs::read_dir(&open).unwrap().count(), 2, "the file and the link 'way'");
+}

@@ -96,9 +96,9 @@ impl DoubtJson {
         let kind = match reason.kind {
             Kind::StepSuspected => "server-step",
             Kind::DriftSuspected => "server-drift",
-            Kind::Outvoted => "falseticker",
+            Kind::Outvoted | Kind::Overruled => "falseticker",
             Kind::NoMajority => "no-majority",
-            Kind::ContradictsSelected | Kind::RateDiffers | Kind::Overruled => "contradiction",
+            Kind::ContradictsSelected | Kind::RateDiffers => "contradiction",
             Kind::Outlier => "improbable",
             Kind::Stale => "silent",
             Kind::LeapSmear => "smear",

@@ -4,7 +4,7 @@ use super::*;
 use truechimer_engine::{Reason, ReasonKind};
 use truechimer_time::Rate;
 
-fn source() -> SourceReport {
+pub fn source() -> SourceReport {
     SourceReport {
         name: "ntp.example.org:123".into(),
         is_pulse: false,
@@ -191,7 +191,9 @@ fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
     assert!(detail.contains(part), "{detail}");
     let other = SourceReport { status: SourceStatus::Falseticker, ..held };
     let detail = text(|out| write_detail(&other, out));
-    assert!(detail.contains("x! falseticker: is not where a majority agrees (held off: "));
+    let part = "x! falseticker: is not where a majority agrees, or the one that you have accepted \
+                (held off: ";
+    assert!(detail.contains(part), "{detail}");
     let json = serde_json::to_value(Json::of(&other)).unwrap();
     assert_eq!(json["why"], "held off: its time moved by -150.000 ms");
 }
@@ -227,7 +229,7 @@ fn without_a_clock_offsets_say_what_they_are_shown_against() {
     assert!(json(&silent())["offset_to"].is_null());
 }
 
-fn reason(kind: ReasonKind, text: &str) -> Option<Reason> {
+pub fn reason(kind: ReasonKind, text: &str) -> Option<Reason> {
     let (by, replies, left) = (None, None, None);
     Some(Reason { kind, text: text.into(), age: Span::from_secs(190), by, replies, left })
 }
@@ -270,7 +272,7 @@ fn the_words_of_before_are_still_there() {
         (SourceStatus::Unselectable, Kind::Noselect, "watched", None),
         (SourceStatus::Unselectable, Kind::LeapSmear, "smeared", Some("smear")),
         (SourceStatus::Unselectable, Kind::SameServer, "unusable", None),
-        (SourceStatus::Unselectable, Kind::Overruled, "unusable", Some("contradiction")),
+        (SourceStatus::Falseticker, Kind::Overruled, "falseticker", Some("falseticker")),
         (SourceStatus::Unreachable, Kind::Stale, "unusable", Some("silent")),
         (SourceStatus::Candidate, Kind::Waiting, "unusable", None),
         (SourceStatus::Candidate, Kind::NoMajority, "no-majority", Some("no-majority")),

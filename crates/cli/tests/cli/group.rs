@@ -323,6 +323,20 @@ fn who_may_not_ask_is_told_so() {
     assert_eq!(local.ask(&["status"]).code, if root { 0 } else { 2 });
 }
 
+/// (It was waited for as many as there are, and nobody said so.)
+#[test]
+fn a_program_cannot_start_with_more_members_than_there_are() {
+    let local = Local::start();
+    let (agents, library) = (local.dir.join("agents"), local.dir.write("library.so", ""));
+    let start = |together: &str| {
+        let place = ["--group", "demo", "--member", "2", "--directory", &agents];
+        let how = ["--library", &library, "--together", together, "--", "true"];
+        truechimer(&[&["group", "exec"], &place[..], &how].concat())
+    };
+    start("4").assert_error(&["--together 4", "group 'demo' has 3 members: give at most 3"]);
+    assert_eq!(start("3").code, 0, "ld.so says that there is nothing in that library");
+}
+
 /// An agent of a local group of so many members, with these options.
 fn agent(dir: &Dir, members: &str, options: &[&str]) -> Process {
     let agents = dir.join("agents");

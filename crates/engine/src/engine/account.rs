@@ -213,7 +213,10 @@ impl Engine {
         let agrees = |s: &&Source| servers.contains(&s.name());
         let since = self.sources.iter().filter(agrees).filter_map(known).collect();
         let told_by = self.gate.told_by.clone();
-        let agreed = Agreed { counter: self.counter, count: now, servers, since, told_by };
+        let overruled =
+            self.sources.iter().filter(|s| s.peer.trust.overruled).map(Source::name).collect();
+        let agreed =
+            Agreed { counter: self.counter, count: now, servers, since, told_by, overruled };
         Some(Saved {
             counter: self.counter.kind.name().to_owned(),
             nominal: self.settings.nominal,

@@ -67,6 +67,7 @@ impl Engine {
                     let mut source =
                         Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at);
                     source.peer.trust.agreed = agreed && held.is_none();
+                    source.peer.trust.overruled = known.overruled.contains(&name);
                     source
                 }
             };
@@ -108,6 +109,7 @@ impl Engine {
         let there: Vec<SourceId> = self.peers().map(|peer| peer.id).collect();
         self.combination.keep(|id| there.contains(&SourceId(id)));
         self.change_log.keep(|id| there.contains(&SourceId(id)));
+        self.likeness.keep(|id| there.contains(&id));
         if lost_selected {
             self.publish(at, actions);
         }

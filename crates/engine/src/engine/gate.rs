@@ -30,6 +30,12 @@ const RTC_SHOWS: Span = Span::from_secs(4);
 /// How far two readings of the real-time clock may be off one another for that reason, and by its
 /// own drift.
 const RTC_READS: Span = Span::from_secs(2);
+/// Zones of local time are whole quarter-hours off UTC, and 14 hours at the most.
+const ZONES: Span = Span::from_secs(900);
+const ZONES_REACH: Span = Span::from_secs(14 * 3600);
+/// How far a real-time clock may be off local time to be taken for it: it drifts by up to some 10 s
+/// a week. Nothing more than needed, as it witnesses nothing then.
+const ZONES_TO_WITHIN: Span = Span::from_secs(60);
 /// How many servers have to agree on a first time that a witness of this machine contradicts.
 const SEVERAL: usize = 2;
 /// How often a hand that is held is made anew.
@@ -56,6 +62,9 @@ pub(super) struct Gate {
     pub(super) rtc_offset: Option<Span>,
     /// Real-time clock − system clock then, s.
     rtc_ahead: Option<i64>,
+    /// How far the real-time clock was found to be ahead of a first time, by local time; until that
+    /// is told.
+    local: Option<Span>,
     /// The time that was known last, and the kernel's clocks then, ns.
     known: Option<(Instant, i64)>,
     /// The kernel's clocks at the last check, ns.
@@ -96,6 +105,15 @@ fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
     };
     let bound = hand.undisputed_bound() + grown(strayed / 2 + 1).over(away).abs();
     (hand.time_at(at), bound, grown(strayed))
+}
+
+/// Whether a clock that is so far off may run in the local time of some zone.
+fn is_zone(off: Span) -> bool {
+    let off = off.abs();
+    let rest = Span(off.0 % ZONES.0);
+    let apart = rest.min(ZONES - rest);
+    apart <= ZONES_TO_WITHIN
+        && (ZONES - ZONES_TO_WITHIN..=ZONES_REACH + ZONES_TO_WITHIN).contains(&off)
 }
 
 /// Whether a server that counts agrees with the time as it was just chosen.
@@ -264,7 +282,7 @@ impl Engine {
     }
 
     /// Whether a first time is published, or the first after a break of the counter.
-    fn first(&self, time: Instant, agree: usize, at: Count) -> Result<(), Bar> {
+    fn first(&mut self, time: Instant, agree: usize, at: Count) -> Result<(), Bar> {
         let (least, unix) = (self.least(), self.leaps.utc(time).unix);
         if agree < least {
             return Err(Bar::TooFew { agree, least });
@@ -275,6 +293,11 @@ impl Engine {
         let Some(limit) = self.config.max_step else { return Ok(()) };
         let far = |by: Span, witness| Err(Bar::Unlikely { by, witness });
         let rtc = self.rtc(at).map(|rtc| time - rtc);
+        let may_be_local = self.gate.rtc.is_some_and(|reading| reading.may_be_local);
+        // In local time it says neither yes nor no.
+        let is_local = |by: &Span| may_be_local && by.abs() > limit && is_zone(*by);
+        self.gate.local = rtc.filter(is_local).map(|by| -by);
+        let rtc = rtc.filter(|by| !is_local(by));
         let by_rtc = rtc.is_some_and(|by| by.abs() <= limit);
         let known = self.hand.status == Status::Disrupted && self.gate.known.is_some();
         if known && self.gate.checked.is_none() {
@@ -455,6 +478,13 @@ impl Engine {
         {
             note(actions, Level::Info, "nothing is held off any more".into());
         }
+        if let Some(ahead) = self.gate.local.take() {
+            let text = format!(
+                "the machine's real-time clock is {ahead:+} off: it is taken for local time, and was \
+                 no witness of the first time"
+            );
+            note(actions, Level::Info, text);
+        }
         (self.gate.accepted, self.gate.stepped) = (false, false);
         let agrees = |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.agrees();
         let told_by: Vec<String> = self.sources.iter().filter(agrees).map(Source::name).collect();
@@ -559,6 +589,24 @@ impl Engine {
 mod tests {
     use super::*;
     use truechimer_time::{BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period};
+
+    #[test]
+    fn local_time_is_whole_quarter_hours_off() {
+        for hours in [-12.0, -3.5, 0.25, 1.0, 5.75, 14.0_f64] {
+            for off in [-59, 0, 59] {
+                assert!(is_zone(Span::from_secs((hours * 3600.0) as i64 + off)), "{hours} h {off}");
+            }
+            for off in [-450, -62, 62, 450] {
+                assert!(
+                    !is_zone(Span::from_secs((hours * 3600.0) as i64 + off)),
+                    "{hours} h {off}"
+                );
+            }
+        }
+        for not in [0, 30, -30, 15 * 3600, -86_400] {
+            assert!(!is_zone(Span::from_secs(not)), "{not} s");
+        }
+    }
 
     /// (In the first 84 minutes it grew as if the rate stayed where it was.)
     #[test]

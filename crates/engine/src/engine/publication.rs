@@ -373,13 +373,13 @@ impl Engine {
         for source in &mut self.sources {
             let trust = &mut source.peer.trust;
             let same = trust.same_server().filter(|_| trust.cause().is_none()).map(str::to_owned);
-            let cause = match same {
-                _ if trust.overruled => Cause::Overruled,
-                _ if source.config.no_select => Cause::NoSelect,
-                Some(of) => Cause::SameServer(of),
+            let (status, cause) = match same {
+                _ if trust.overruled => (SourceStatus::Falseticker, Cause::Overruled),
+                _ if source.config.no_select => (SourceStatus::Unselectable, Cause::NoSelect),
+                Some(of) => (SourceStatus::Unselectable, Cause::SameServer(of)),
                 None => continue,
             };
-            trust.set(SourceStatus::Unselectable, Some(cause));
+            trust.set(status, Some(cause));
         }
         chosen
     }

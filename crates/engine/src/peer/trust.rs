@@ -112,11 +112,11 @@ impl Trust {
 
     /// Whether selection has yet to decide on it, or never will.
     pub(crate) fn is_undecided(&self) -> bool {
-        use Cause::{Overruled, SameServer, Waiting};
+        use Cause::{SameServer, Waiting};
         match self.status {
             SourceStatus::Unreachable => true,
             SourceStatus::Candidate | SourceStatus::Unselectable => {
-                matches!(self.cause, Some(Overruled | SameServer(_) | Waiting))
+                matches!(self.cause, Some(SameServer(_) | Waiting))
             }
             _ => false,
         }

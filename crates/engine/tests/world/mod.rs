@@ -66,6 +66,8 @@ pub struct Server {
     /// How much its clock gains from the start on, ppb.
     pub skew: i64,
     pub leap: LeapIndicator,
+    /// Its clock is set so often, ns, by itself or by another daemon of the same machine; 0: always.
+    pub set_every: u64,
 }
 
 pub const HONEST: Server = Server {
@@ -78,6 +80,7 @@ pub const HONEST: Server = Server {
     back: 100_000,
     skew: 0,
     leap: LeapIndicator::None,
+    set_every: 0,
 };
 
 /// The engine, its servers, and everything that happened.
@@ -193,7 +196,13 @@ impl World {
             root_delay: Short::default(),
             root_dispersion: Short::at_least(Span::from_micros(10)),
             reference_id: RefId(*b"TEST"),
-            reference_timestamp: stamp,
+            reference_timestamp: match at_server.0.checked_div(server.set_every) {
+                Some(times) => {
+                    let then = truth(Count(times * server.set_every));
+                    Timestamp::from_instant(then, &self.leaps)
+                }
+                None => stamp,
+            },
         };
         let Some(mut reply) = server::respond(packet, stamp, stamp, &state) else { return };
         reply[1] = server.stratum;

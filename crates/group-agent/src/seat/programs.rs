@@ -30,6 +30,8 @@ impl Seat {
             }
             Request::Detached { role, why, last, .. } => {
                 if last {
+                    // Nothing runs any more that could differ.
+                    self.notices.forget("divergence");
                     self.end(turn.clocks);
                 }
                 if role == Role::Program && last {

@@ -25,9 +25,19 @@ impl Seat {
     }
 
     /// A program of a new family has come.
-    pub(super) fn start(&mut self, together: Together, turn: &Turn<'_>) {
+    pub(super) fn start(&mut self, together: Together, turn: &mut Turn<'_>) {
         if !self.starts_together() {
             return;
+        }
+        let members = self.membership.group.universe.len();
+        if let Together::Count(count) = together
+            && usize::from(count) > members
+        {
+            let text = format!(
+                "a program wants to start together with those of {count} members, and the group \
+                 has {members}: it starts with these"
+            );
+            self.speak(Level::Warning, &text, turn);
         }
         let (count, apart) = match together {
             Together::All => (0, false),

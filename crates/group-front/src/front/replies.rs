@@ -115,7 +115,7 @@ impl Front {
         for client in self.clients.unserved() {
             self.serve(client)?;
         }
-        Ok(())
+        self.shed()
     }
 
     /// What was up to there must not be answered.

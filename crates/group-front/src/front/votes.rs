@@ -29,6 +29,8 @@ pub(super) struct Votes {
     answering: bool,
     /// When a report was written last.
     reported: Option<Instant>,
+    /// How many forgotten words were said last.
+    forgotten: u64,
 }
 
 impl Front {
@@ -90,8 +92,21 @@ impl Front {
             }
         }
         self.look_who_follows()?;
+        self.say_forgotten();
         self.report();
         Ok(())
+    }
+
+    /// Says that others' words were forgotten, and again when they are twice as many.
+    fn say_forgotten(&mut self) {
+        let now = self.streams.forgotten;
+        if now > 2 * self.votes.forgotten {
+            self.votes.forgotten = now;
+            self.says.push(format!(
+                "this replica's program is far behind the others': {now} of their replies' \
+                 checksums were forgotten; a reply may be withheld that a majority has given"
+            ));
+        }
     }
 
     /// The others may not know what they were told.

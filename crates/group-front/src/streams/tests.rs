@@ -227,6 +227,66 @@ fn what_all_are_done_with_is_forgotten() {
     assert!(long.all.len() <= MOST_ENDED + 1);
 }
 
+/// What a program says of a connection on which it writes these bytes, one by one.
+fn words(bytes: &[u8]) -> Vec<Replied> {
+    let mut program = Streams::default();
+    program.begin(CONN);
+    let mut word = |byte: &u8| {
+        assert_eq!(program.wrote(CONN, &[*byte], 1), []);
+        program.news(1).remove(0)
+    };
+    bytes.iter().map(&mut word).collect()
+}
+
+#[test]
+fn a_program_that_is_far_behind_has_every_word_of_the_others_when_it_comes_there() {
+    let text = [7; 300];
+    let mut late = Streams::default();
+    late.begin(CONN);
+    late.count([(Member(2), 0), (Member(3), 0)].into());
+    for word in words(&text) {
+        assert_eq!(late.heard(Member(2), 300, vec![word]), []);
+    }
+    // The client ends the connection, and the program leaves the rest out.
+    assert_eq!(late.wrote(CONN, &text[..150], 1), []);
+    late.closed(CONN, 2);
+    assert_eq!(late.may_go(CONN, 150, 2, 1), Some(true));
+    assert_eq!((late.same, late.forgotten), (150, 0));
+}
+
+#[test]
+fn who_is_ahead_leaves_nothing_out() {
+    let mut late = Streams::default();
+    late.begin(CONN);
+    late.count([(Member(2), 9), (Member(3), 9)].into());
+    let whole = words(b"whole").pop().unwrap();
+    assert_eq!(late.heard(Member(2), 9, vec![whole]), []);
+    assert_eq!(late.wrote(CONN, b"who", 1), []);
+    // The third has written nothing.
+    let differences = late.pass(101, 100);
+    assert_eq!(differences, [Difference { with: Member(3), conn: CONN, length: 3 }]);
+}
+
+#[test]
+fn words_are_forgotten_only_where_they_are_too_many_and_are_counted() {
+    let text = vec![7; MOST_PENDING + 2];
+    let mut late = Streams::default();
+    late.begin(CONN);
+    late.count([(Member(2), 0)].into());
+    assert_eq!(late.heard(Member(2), 1, words(&text)), []);
+    assert_eq!(late.forgotten, 2);
+    assert_eq!(late.all[&CONN].others[&Member(2)].pending.len(), MOST_PENDING);
+    // The newest confirms all.
+    assert_eq!(late.wrote(CONN, &text, 1), []);
+    assert_eq!(late.may_go(CONN, text.len() as u64, 2, 1), Some(true));
+    // Many connections share the memory.
+    for number in 0..MOST_PENDING_OF_ALL as u32 / 100 {
+        late.begin(Conn { number, ..CONN });
+    }
+    assert_eq!(late.heard(Member(2), 1, words(&text[..150])), []);
+    assert_eq!(late.forgotten, 2 + 50);
+}
+
 /// (8 MiB of each, however many there were.)
 #[test]
 fn many_connections_that_a_slow_replica_has_not_confirmed_share_the_memory() {

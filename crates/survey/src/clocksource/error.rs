@@ -17,6 +17,8 @@ pub enum ClocksourceError {
     Early(String),
     /// Another process of this program is changing it (this file) for a while.
     Busy(PathBuf),
+    /// What keeps other processes of this program away cannot be taken, for this path.
+    Unlocked(PathBuf, io::Error),
     /// The kernel has none of this name.
     NotAvailable {
         /// The name.
@@ -71,6 +73,7 @@ impl fmt::Display for ClocksourceError {
                  until it has put it back",
                 path.display()
             ),
+            Unlocked(path, why) => write!(f, "{}: {}", path.display(), plain(why)),
             NotAvailable { name, available } => {
                 write!(f, "the kernel has no clocksource '{}'", name.escape_debug())?;
                 let early = format!("{name}-early");

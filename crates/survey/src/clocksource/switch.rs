@@ -1,11 +1,11 @@
 //! Changing the clocksource for a while.
 
-use std::fs::File;
 use std::io::Write;
+
+use truechimer_files::{Entry, Lock};
 
 use super::Clocksources;
 use super::error::ClocksourceError;
-use crate::lock::lock;
 
 /// The clocksource, changed for as long as this lives: it is put back when this is dropped, also
 /// by an error or a panic on the way. Whoever may be ended by a signal must catch it, and drop
@@ -24,9 +24,8 @@ pub struct Switch {
     ours: String,
     /// What was told to the kernel besides, when it could not be seen whether it had followed.
     told: Option<String>,
-    /// Keeps other processes of this program from changing it at the same time, as long as it is
-    /// open.
-    _locked: Option<File>,
+    /// Keeps other processes of this program from changing it at the same time.
+    _lock: Lock,
     /// Whether there is anything to put back.
     armed: bool,
 }
@@ -50,19 +49,21 @@ impl Switch {
     /// clocksource for the original one: there is one at a time.
     ///
     /// # Errors
-    /// Where the kernel does not say what it uses, or there is another one.
+    /// Where the right to change it is missing, the kernel does not say what it uses, or there is
+    /// another one.
     pub fn new(sources: Clocksources) -> Result<Switch, ClocksourceError> {
-        let locked = File::open(sources.file()).ok();
-        if locked.as_ref().is_some_and(|file| !lock(file)) {
-            return Err(ClocksourceError::Busy(sources.file().to_owned()));
-        }
+        // Who may not change it needs no lock.
+        sources.writable()?;
+        let lock = Entry::itself(&sources.locked).and_then(|entry| entry.lock());
+        let lock = lock.map_err(|why| ClocksourceError::Unlocked(sources.locked.clone(), why))?;
+        let lock = lock.ok_or_else(|| ClocksourceError::Busy(sources.file().to_owned()))?;
         let original = sources.current()?;
         // It will be gone when it is to be put back.
         if original.ends_with("-early") {
             return Err(ClocksourceError::Early(original));
         }
         let ours = original.clone();
-        Ok(Switch { sources, ours, told: None, _locked: locked, original, armed: false })
+        Ok(Switch { sources, ours, told: None, _lock: lock, original, armed: false })
     }
 
     /// What was in use in the beginning, and will be in the end.
@@ -300,6 +301,9 @@ mod tests {
         let why = Switch::new(fake.sources()).unwrap_err().to_string();
         assert!(why.contains("another process"), "{why}");
         drop(first);
+        // Everybody may read the kernel's file, and so lock it: that keeps nobody away.
+        let reader = std::fs::File::open(fake.sources().file()).unwrap();
+        reader.lock().unwrap();
         assert_eq!(switch(&fake).original(), "tsc");
     }
 

@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use truechimer_files::{Access, Entry};
+use truechimer_files::{Access, Entry, Lock};
 use truechimer_stability::{PhaseFile, Row, write_row};
 use truechimer_time::{BootId, Count, Period, Span};
 
 use super::error::StabilityError;
-use crate::lock::lock;
 
 /// What a measurement is of, and where it began: all that must be the same for it to be continued,
 /// and all that continuing takes.
@@ -128,6 +127,8 @@ pub(super) struct Log {
     file: File,
     /// Whether nothing was added yet since it was resumed.
     resumed: bool,
+    /// Keeps other processes from writing it.
+    _lock: Lock,
 }
 
 impl Log {
@@ -140,13 +141,12 @@ impl Log {
             ),
             _ => StabilityError::Log(path.into(), why),
         };
-        let opened = Entry::itself(path).and_then(|entry| entry.open(Access::New, 0o666));
-        let mut file = opened.map_err(failed)?;
-        // Nobody else knows of it yet.
-        let _ = lock(&file);
+        let entry = Entry::itself(path).map_err(failed)?;
+        let lock = lock(&entry, path)?;
+        let mut file = entry.open(Access::New, 0o666).map_err(failed)?;
         let mut head = Vec::new();
         identity.write(&mut head).and_then(|()| file.write_all(&head)).map_err(failed)?;
-        Ok(Log { path: path.into(), file, resumed: false })
+        Ok(Log { path: path.into(), file, resumed: false, _lock: lock })
     }
 
     /// Goes on with one that is there, if it is of the same.
@@ -156,11 +156,9 @@ impl Log {
     ) -> Result<(Log, Identity, Vec<Row>), StabilityError> {
         let failed = |why| StabilityError::Log(path.into(), why);
         let refused = |why: String| StabilityError::Resume(path.into(), why);
-        let opened = Entry::at(path).and_then(|entry| entry.open(Access::ReadAppend, 0));
-        let mut file = opened.map_err(failed)?;
-        if !lock(&file) {
-            return Err(refused("another process is writing it: end that first".into()));
-        }
+        let entry = Entry::at(path).map_err(failed)?;
+        let mut file = entry.open(Access::ReadAppend, 0).map_err(failed)?;
+        let lock = lock(&entry, path)?;
         let whole = whole_lines(&mut file).map_err(failed)?;
         file.rewind().map_err(failed)?;
         let old = PhaseFile::read(BufReader::new((&mut file).take(whole)));
@@ -178,7 +176,7 @@ impl Log {
             return Err(refused("its lines have no times".into()));
         }
         file.set_len(whole).map_err(failed)?;
-        Ok((Log { path: path.into(), file, resumed: true }, identity, old.rows))
+        Ok((Log { path: path.into(), file, resumed: true, _lock: lock }, identity, old.rows))
     }
 
     /// Adds a sample, at once.
@@ -191,6 +189,13 @@ impl Log {
             .and_then(|()| self.file.write_all(&line))
             .map_err(|why| StabilityError::Log(self.path.clone(), why))
     }
+}
+
+/// Locks the log; the file itself may be open to all for reading, and so for locking.
+fn lock(entry: &Entry, path: &Path) -> Result<Lock, StabilityError> {
+    let lock = entry.lock().map_err(|why| StabilityError::Log(path.into(), why))?;
+    let busy = "another process is writing it: end that first";
+    lock.ok_or_else(|| StabilityError::Resume(path.into(), busy.into()))
 }
 
 /// How much of the file is whole lines: after a crash it may end in half a line, which is none.
@@ -268,6 +273,10 @@ mod tests {
         }
         log.add(6.0, 4e-9).unwrap();
         drop(log);
+        // Whoever may read the log may lock it: that keeps nobody from going on with it.
+        let reader = File::open(&path).unwrap();
+        reader.lock().unwrap();
+        drop(Log::resume(&path, &later).unwrap());
         let whole = PhaseFile::read(BufReader::new(File::open(&path).unwrap())).unwrap();
         assert_eq!(
             whole.rows.iter().map(|row| row.phase_s).collect::<Vec<_>>(),
