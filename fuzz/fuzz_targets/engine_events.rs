@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, EstimatorKind, Event, HostCheck, PpsConfig, SourceConfig, SourceId,
+    Action, Config, Engine, Event, HostCheck, PpsConfig, SourceConfig, SourceId,
     Start, Steer, SystemReading,
 };
+use truechimer_lab::TABLE;
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
@@ -48,15 +49,11 @@ impl Input<'_> {
     }
 }
 
-const KINDS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
-
 fn config(sources: u8) -> Config {
     let source =
         |n| SourceConfig { poll: 1 << u32::from(n), ..SourceConfig::new(format!("192.0.2.{n}")) };
-    let estimator = KINDS[usize::from(sources >> 2) % 4];
     let pps = (0..sources >> 4 & 1).map(|n| PpsConfig::new(format!("/dev/pps{n}"))).collect();
-    Config { sources: (0..sources % 4).map(source).collect(), pps, estimator, ..Config::default() }
+    Config { sources: (0..sources % 4).map(source).collect(), pps, ..Config::default() }
 }
 
 /// The world around the engine: what it asked for, and when.
@@ -133,7 +130,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         rtc: None,
     };
     let (at, nominal) = (start.at, start.nominal);
-    let (engine, actions) = Engine::new(config(input.byte()), start);
+    let sources = input.byte();
+    let kind = TABLE[usize::from(sources >> 2) % TABLE.len()];
+    let (engine, actions) = Engine::with_method(config(sources), start, kind.method());
     let mut world = World { engine, at, requests: BTreeMap::new() };
     world.carry_out(actions);
 

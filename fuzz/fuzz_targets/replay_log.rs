@@ -2,7 +2,8 @@
 #![no_main]
 
 use truechimer_daemon::replay::{Options, repeat, verify};
-use truechimer_engine::{Config, EstimatorKind, SourceConfig, Start};
+use truechimer_engine::{Config, SourceConfig, Start};
+use truechimer_lab::PUBLISHED;
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate,
 };
@@ -49,6 +50,6 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         (Err(a), Err(b)) => assert_eq!(a.to_string(), b.to_string()),
         (a, b) => panic!("{a:?} {b:?}"),
     }
-    let other = Options { estimator: Some(EstimatorKind::Published) };
+    let other = Options { method: Some(PUBLISHED.method()) };
     let _ = repeat(&*log, other, &mut |_| Ok(()));
 });

@@ -1,12 +1,9 @@
 //! A stamp file: any bytes are rows or a named fault, and any rows can be replayed.
 #![no_main]
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::TABLE;
 use truechimer_sim::replay::{ReplayOptions, replay_stamps, write_csv, write_json};
 use truechimer_sim::stamps::{Reader, write_stamps};
-
-const KINDS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut before = 0;
@@ -25,8 +22,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             Err(error) => assert!(!error.to_string().chars().any(char::is_control), "{error:?}"),
         }
     }
-    for estimator in KINDS {
-        let options = ReplayOptions { estimator, ..ReplayOptions::default() };
+    for estimator in TABLE {
+        let options = ReplayOptions { estimator: *estimator, ..ReplayOptions::default() };
         let mut rows = 0;
         let done = replay_stamps(bytes, &options, &mut |judged| {
             rows += 1;

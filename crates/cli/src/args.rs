@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use truechimer_counter::Choice;
+use truechimer_lab::{Kind, TABLE};
 use truechimer_time::{Rate, Span};
 
 /// A feed-forward clock: follows NTP servers without ever touching a counter, and tells any
@@ -395,30 +397,11 @@ pub struct Demo {
     pub verbose: bool,
 }
 
-/// The estimators that can be compared.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Estimator {
-    /// Truechimer's own
-    Ours,
-    /// The published RADclock algorithm
-    Published,
-    /// A textbook PI servo steering a system clock
-    Pi,
-    /// The textbook loop of RFC 5905, likewise
-    NtpPll,
-}
-
-impl Estimator {
-    /// As the engine calls it.
-    pub fn kind(self) -> truechimer_engine::EstimatorKind {
-        use truechimer_engine::EstimatorKind;
-        match self {
-            Estimator::Ours => EstimatorKind::Ours,
-            Estimator::Published => EstimatorKind::Published,
-            Estimator::Pi => EstimatorKind::Pi,
-            Estimator::NtpPll => EstimatorKind::NtpPll,
-        }
-    }
+/// Takes the name of an estimator that can be compared.
+fn estimator() -> impl TypedValueParser<Value = Kind> {
+    let names = TABLE.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
+    PossibleValuesParser::new(names)
+        .try_map(|name| Kind::find(&name).ok_or("no estimator has that name"))
 }
 
 /// Options of `truechimer simulate`.
@@ -458,9 +441,9 @@ pub struct Simulate {
     /// List the scenarios and what each is
     #[arg(long, exclusive = true)]
     pub list: bool,
-    /// Which clocks to compare, separated by commas [default: ours; of the study case all four]
-    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
-    pub estimator: Vec<Estimator>,
+    /// Which clocks to compare, separated by commas [default: ours; of the study case all]
+    #[arg(long, value_name = "NAME", value_parser = estimator(), value_delimiter = ',')]
+    pub estimator: Vec<Kind>,
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
     pub seed: u64,
@@ -535,8 +518,8 @@ pub struct Replay {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// With this estimator [default: the log's own; ours for a stamp file]
-    #[arg(long, value_name = "NAME", value_enum)]
-    pub estimator: Option<Estimator>,
+    #[arg(long, value_name = "NAME", value_parser = estimator())]
+    pub estimator: Option<Kind>,
     /// Print a row per reply, as comma-separated values with a header
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,

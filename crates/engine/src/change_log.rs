@@ -348,8 +348,8 @@ fn share(weight: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::EstimatorKind;
     use crate::event::SourceId;
+    use crate::method::{Beginning, Standard};
     use crate::peer::Filter;
     use truechimer_feedforward::{RatePrior, Settings};
     use truechimer_time::{CountSpan, Rate};
@@ -381,7 +381,7 @@ mod tests {
             asymmetry: None,
         };
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
-        let filter = Filter::new(EstimatorKind::Ours, settings, rate, None, 16);
+        let filter = Filter::new(&Standard, &Beginning { settings, rate, time: None, poll: 16 });
         let mut peer = Peer::new(SourceId(1), "s1".into(), false, filter);
         let mut change_log = ChangeLog::default();
         let ms = Span::from_millis;

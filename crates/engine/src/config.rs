@@ -36,8 +36,6 @@ pub struct Config {
     /// two if three or more have a vote, else one.
     #[serde(default = "one")]
     pub min_sources: Option<u32>,
-    /// Which estimator every source gets.
-    pub estimator: EstimatorKind,
     /// Whether to steer the system clock.
     pub discipline: bool,
     /// When the system clock may be stepped instead of slewed.
@@ -132,21 +130,6 @@ impl PpsConfig {
     }
 }
 
-/// The estimators.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EstimatorKind {
-    /// Ours: floors per direction, a two-state filter, a bound from the corridor of causality.
-    #[default]
-    Ours,
-    /// The published RADclock algorithm.
-    Published,
-    /// A textbook PI servo steering a system clock that its own stamps are taken from.
-    Pi,
-    /// A textbook RFC 5905 loop with clock filter, likewise.
-    NtpPll,
-}
-
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -156,7 +139,6 @@ impl Default for Config {
             accept_step_after: accept_step_after(),
             max_step: Some(DEFAULT_MAX_STEP),
             min_sources: None,
-            estimator: EstimatorKind::default(),
             discipline: false,
             step: StepPolicy::default(),
             step_above: DEFAULT_STEP_ABOVE,

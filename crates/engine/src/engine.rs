@@ -25,8 +25,8 @@ use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Stee
 use crate::hold_off::Held;
 use crate::kernel::Kernel;
 use crate::leap::Announced;
+use crate::method::{Method, Standard};
 use crate::peer::Peer;
-use crate::prefer::Preferred;
 use crate::pulse::Pulse;
 use crate::source::{Clock, Heard, Source, canonical};
 use crate::steer::Servo;
@@ -56,6 +56,7 @@ const WORTH_SAVING: Rate = Rate::from_ppb(20_000);
 /// and events give the same actions to the last bit.
 #[derive(Debug)]
 pub struct Engine {
+    method: Box<dyn Method>,
     config: Config,
     settings: Settings,
     rate_prior: RatePrior,
@@ -68,7 +69,6 @@ pub struct Engine {
     sources: Vec<Source>,
     pulses: Vec<Pulse>,
     next_id: u32,
-    preferred: Preferred,
     combination: Combination,
     change_log: ChangeLog,
     likeness: Likeness,
@@ -103,7 +103,17 @@ pub struct Engine {
 impl Engine {
     /// Starts the engine; the actions are the first to carry out.
     #[must_use]
-    pub fn new(config: Config, mut start: Start) -> (Engine, Vec<Action>) {
+    pub fn new(config: Config, start: Start) -> (Engine, Vec<Action>) {
+        Engine::with_method(config, start, Box::new(Standard))
+    }
+
+    /// The same with another method, to compare it.
+    #[must_use]
+    pub fn with_method(
+        config: Config,
+        mut start: Start,
+        method: Box<dyn Method>,
+    ) -> (Engine, Vec<Action>) {
         let strangers = strangers(&config, &start);
         if strangers.is_some() {
             // What they had told has no credit with those that are followed now.
@@ -131,6 +141,7 @@ impl Engine {
             None => unknown_hand(&start, rate_prior),
         };
         let mut engine = Engine {
+            method,
             settings,
             rate_prior,
             nominal,
@@ -141,7 +152,6 @@ impl Engine {
             sources: Vec::new(),
             pulses: Vec::new(),
             next_id: 0,
-            preferred: Preferred::default(),
             combination: Combination::default(),
             change_log: ChangeLog::default(),
             likeness: Likeness::default(),
@@ -255,6 +265,7 @@ impl Engine {
                         note(&mut actions, Level::Warning, format!("{name}: {text}"));
                     }
                     let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
+                    self.tell_intervals();
                     self.after_reply(&name, heard, at, &mut actions);
                     if let Some(reply) = used {
                         self.tell_likeness(id, &reply, &mut actions);
@@ -272,9 +283,9 @@ impl Engine {
             Event::Edge { source, sequence, stamp } => {
                 let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
                 let rate = self.known_rate();
-                if let Some(pulse) = self.pulse(source) {
+                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.peer.id == source) {
                     let name = pulse.peer.name.clone();
-                    let heard = pulse.edge(sequence, stamp, clock, rate, at);
+                    let heard = pulse.edge(sequence, stamp, clock, (&*self.method, rate), at);
                     self.after_reply(&name, heard, at, &mut actions);
                 }
             }
@@ -342,6 +353,13 @@ impl Engine {
     fn peers(&self) -> impl Iterator<Item = &Peer> + Clone {
         let servers = self.sources.iter().map(|source| &source.peer);
         servers.chain(self.pulses.iter().map(|pulse| &pulse.peer))
+    }
+
+    /// Tells the estimators how often their servers are asked.
+    fn tell_intervals(&mut self) {
+        for source in &mut self.sources {
+            source.tell_interval(&*self.method);
+        }
     }
 
     fn selected(&self) -> Option<&Peer> {

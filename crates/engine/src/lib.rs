@@ -16,8 +16,8 @@ mod event;
 mod hold_off;
 mod kernel;
 mod leap;
+mod method;
 mod peer;
-mod prefer;
 mod pulse;
 mod ramp;
 mod report;
@@ -29,7 +29,7 @@ mod steer;
 
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
-    EstimatorKind, NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
+    NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
 pub use engine::Engine;
 pub use event::{
@@ -37,5 +37,5 @@ pub use event::{
     SystemReading,
 };
 pub use hold_off::{Agreed, Held};
+pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
 pub use report::{Reason, ReasonKind, Report, SourceReport, SourceStatus};
-pub use source::estimator;

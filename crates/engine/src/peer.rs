@@ -160,11 +160,6 @@ impl Peer {
         self.age(estimate, at) > self.filter.reach_timeout()
     }
 
-    /// How bad its path is, and how many samples say so, if its estimator is selected that way.
-    pub(crate) fn penalty(&self, at: Count) -> Option<(Span, u64)> {
-        Some((self.filter.estimator.penalty(at)?, self.tally.accepted))
-    }
-
     /// Others vouch for its newest samples: they are used from now on.
     pub(crate) fn believe(&mut self) -> Option<Accepted> {
         let accepted = self.filter.estimator.believe()?;
@@ -244,5 +239,47 @@ impl Peer {
             asymmetry: None,
             trouble: self.trouble.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::{Beginning, Standard};
+    use truechimer_feedforward::{RatePrior, Settings};
+    use truechimer_time::{CountSpan, Period};
+
+    /// What a source knows from an earlier daemon only is never fresh.
+    #[test]
+    fn one_that_has_said_nothing_itself_is_not_fresh() {
+        let (period, error) = (Period::NANOSECOND, Rate::from_ppb(500_000));
+        let at = |seconds: u64| Count(seconds * 1_000_000_000);
+        let settings = Settings {
+            nominal: period,
+            resolution: CountSpan(1),
+            max_wander: Rate::from_ppb(500),
+            accept_step_after: Span::from_secs(3600),
+            asymmetry: None,
+        };
+        let rate = RatePrior { period, error };
+        let beginning = Beginning { settings, rate, time: None, poll: 16 };
+        let filter = Filter::new(&Standard, &beginning);
+        let peer = Peer::new(SourceId(1), "s1".into(), false, filter);
+        let estimate = Estimate {
+            base: at(100),
+            time: Instant::default(),
+            period,
+            difference: period,
+            difference_error: error,
+            difference_deviation: error,
+            bound: Span::ZERO,
+            path_bound: Span::ZERO,
+            growth: error,
+            deviation: Span::ZERO,
+            rtt_floor: Span::ZERO,
+            last_used: at(99),
+        };
+        assert!(!peer.is_proven() && peer.left(&estimate, at(100)).is_negative());
+        assert!(peer.filter.reach_timeout() > peer.age(&estimate, at(100)), "it would be fresh");
     }
 }

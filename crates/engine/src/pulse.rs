@@ -10,8 +10,9 @@ use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::cause::Cause;
-use crate::config::{EstimatorKind, PpsConfig};
+use crate::config::PpsConfig;
 use crate::event::{Action, Level, SourceId};
+use crate::method::{Beginning, Method};
 use crate::peer::{Filter, Peer, Sample};
 use crate::report::SourceReport;
 use crate::source::{Basis, Heard};
@@ -75,17 +76,18 @@ impl Pulse {
     pub(crate) fn new(
         id: SourceId,
         config: PpsConfig,
-        kind: EstimatorKind,
+        method: &dyn Method,
         mut basis: Basis,
         at: Count,
     ) -> Pulse {
         // Within what the servers vouch for it is believed anyway, beyond that it never is.
         basis.settings.accept_step_after = Span::ZERO;
-        let filter = Filter::new(kind, basis.settings, basis.rate, basis.time, POLL);
+        let Basis { settings, rate, time, .. } = basis;
+        let filter = Filter::new(method, &Beginning { settings, rate, time, poll: POLL });
         Pulse {
             peer: Peer::new(id, config.name.clone(), true, filter),
             config,
-            prior: basis.time,
+            prior: time,
             plan: Plan::Open(at),
             retry: RETRY.0,
             sequence: None,
@@ -155,13 +157,14 @@ impl Pulse {
         self.peer.note_trouble(error)
     }
 
-    /// An edge came. `clock` numbers its second; a fresh estimator begins with `rate`.
+    /// An edge came. `clock` numbers its second; a fresh estimator of this method begins with
+    /// `rate`.
     pub(crate) fn edge(
         &mut self,
         sequence: u64,
         stamp: Result<Stamp, String>,
         clock: Option<Numbering>,
-        rate: RatePrior,
+        (method, rate): (&dyn Method, RatePrior),
         at: Count,
     ) -> Heard {
         if self.sequence.replace(sequence) == Some(sequence) {
@@ -172,9 +175,9 @@ impl Pulse {
         self.silence = 0;
         self.plan = Plan::Miss(self.after(at, SECOND + GRACE));
         self.peer.tally.poll();
-        if self.peer.filter.kind() == EstimatorKind::Published {
-            let text = "the published algorithm is one of round trips: it takes no pulses";
-            return self.refuse("estimator", text.into());
+        if !method.takes_pulses() {
+            let text = format!("the estimator '{}' takes no pulses", method.name());
+            return self.refuse("estimator", text);
         }
         let stamp = match stamp {
             Ok(stamp) => stamp,
@@ -196,7 +199,7 @@ impl Pulse {
         if self.second == Some(second) {
             return self.refuse("duplicate", "two edges in a second".into());
         }
-        self.use_edge(stamp, second, rate)
+        self.use_edge(stamp, second, (method, rate))
     }
 
     /// The time by the edges before, if there were any.
@@ -214,7 +217,12 @@ impl Pulse {
         (second, edge - Instant::new(second, 0))
     }
 
-    fn use_edge(&mut self, stamp: Stamp, second: i64, rate: RatePrior) -> Heard {
+    fn use_edge(
+        &mut self,
+        stamp: Stamp,
+        second: i64,
+        (method, rate): (&dyn Method, RatePrior),
+    ) -> Heard {
         let time = Instant::new(second, 0) + self.config.offset;
         match self.peer.filter.time(stamp.count).map(|known| known - time) {
             Some(apart) if apart.abs() < SECOND.half() => {}
@@ -222,7 +230,7 @@ impl Pulse {
             // which second it is was never the pulse's own word.
             known => {
                 let prior = if known.is_none() { self.prior } else { None };
-                self.peer.filter.restart(rate, prior);
+                self.peer.filter.restart(method, rate, prior);
             }
         }
         let latency = self.nominal().counts(self.config.latency).0.max(1);

@@ -12,6 +12,8 @@ use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::cause::Cause;
 use crate::combination::{Combination, Part};
+use crate::event::SourceId;
+use crate::method::Candidate;
 use crate::peer::Peer;
 use crate::report::SourceStatus as Status;
 use crate::select::{Claim, agreement, agreement_among};
@@ -36,6 +38,32 @@ const ROUNDED: Span = Span::from_micros(1);
 pub(crate) struct Voter<'v> {
     pub(crate) peer: &'v mut Peer,
     pub(crate) estimate: Option<Estimate>,
+}
+
+impl Voter<'_> {
+    /// What a method may prefer.
+    pub(crate) fn candidate(&self) -> Option<Candidate<'_>> {
+        let Peer { id, filter, tally, .. } = &*self.peer;
+        let (source, used, estimator) = (*id, tally.accepted, filter.estimator.as_ref());
+        self.estimate.map(|_| Candidate { source, used, estimator })
+    }
+}
+
+/// Sets every source's status where the method prefers one: all that have an estimate are believed,
+/// and that one is followed. Returns it.
+pub(crate) fn follow(voters: &mut [Voter<'_>], id: SourceId) -> Option<(usize, Estimate)> {
+    let mut followed = None;
+    for (index, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
+        peer.trust.mark(match estimate {
+            None => Status::Unreachable,
+            Some(e) if peer.id == id => {
+                followed = Some((index, *e));
+                Status::Selected
+            }
+            Some(_) => Status::Truechimer,
+        });
+    }
+    followed
 }
 
 /// Where the truth is, as far as the voters go.

@@ -12,14 +12,13 @@ mod schedule;
 
 use std::net::SocketAddr;
 
-use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, NtpPll, Ours, Pi, Published, RatePrior, Settings, TimePrior,
-};
+use truechimer_feedforward::{Accepted, Estimate, RatePrior, Settings, TimePrior};
 use truechimer_ntp::{Association, LeapIndicator, Reply};
 use truechimer_time::{Count, Instant, Leaps, Span};
 
-use crate::config::{EstimatorKind, SourceConfig};
+use crate::config::SourceConfig;
 use crate::event::SourceId;
+use crate::method::{Beginning, Method};
 use crate::peer::{Filter, HoldOff, Peer, declared};
 use leap_smear::LeapSmear;
 use path::Path;
@@ -77,17 +76,20 @@ pub(crate) enum Heard {
 }
 
 impl Source {
-    /// A source to ask from `at` on; the others wait for its first reply if `awaited`.
+    /// A source to ask from `at` on, with an estimator of this method; the others wait for its
+    /// first reply if `awaited`.
     pub(crate) fn new(
         id: SourceId,
         config: SourceConfig,
-        kind: EstimatorKind,
+        method: &dyn Method,
         basis: &Basis,
         awaited: bool,
         at: Count,
     ) -> Source {
         let settings = Settings { asymmetry: config.asymmetry.map(declared), ..basis.settings };
-        let filter = Filter::new(kind, settings, basis.rate, basis.time, config.poll);
+        let Basis { rate, time, .. } = *basis;
+        let beginning = Beginning { settings, rate, time, poll: config.poll };
+        let filter = Filter::new(method, &beginning);
         let mut peer = Peer::new(id, config.name(), false, filter);
         peer.trust.foreign_start = basis.time.is_some() && !basis.own;
         Source {
@@ -241,6 +243,12 @@ impl Source {
         self.smear.is_plausible()
     }
 
+    /// Tells the estimator how often the server is asked.
+    pub(crate) fn tell_interval(&mut self, method: &dyn Method) {
+        let seconds = self.schedule.steady_interval();
+        method.polls(self.peer.filter.estimator.as_mut(), seconds);
+    }
+
     /// The counter broke: begin again, at once.
     pub(crate) fn new_epoch(&mut self, at: Count) {
         // Whoever had something to say before the break is waited for again.
@@ -256,23 +264,4 @@ impl Source {
 /// An IPv4 address that is written as one of IPv6 is the same server.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// A new estimator of this kind, as the engine gives to every source, for exchanges every `poll`
-/// seconds.
-#[must_use]
-pub fn estimator(
-    kind: EstimatorKind,
-    settings: Settings,
-    rate: RatePrior,
-    time: Option<TimePrior>,
-    poll: u32,
-) -> Box<dyn Estimator> {
-    match kind {
-        EstimatorKind::Ours => Box::new(Ours::new(settings, rate, time)),
-        // It has no warm restart, and its first idea of the period is its own.
-        EstimatorKind::Published => Box::new(Published::new(settings, poll)),
-        EstimatorKind::Pi => Box::new(Pi::new(settings, rate, time, poll)),
-        EstimatorKind::NtpPll => Box::new(NtpPll::new(settings, rate, time, poll)),
-    }
 }

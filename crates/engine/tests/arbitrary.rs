@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, EstimatorKind, Event, HostCheck, POLL_RANGE, PpsConfig, RtcReading,
-    SourceConfig, SourceId, Start, Steer, StepPolicy, SystemReading,
+    Action, Config, Engine, Event, HostCheck, POLL_RANGE, PpsConfig, RtcReading, SourceConfig,
+    SourceId, Start, Steer, StepPolicy, SystemReading,
 };
+use truechimer_lab::{Kind, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
@@ -18,8 +19,6 @@ use truechimer_time::{
 };
 use truechimer_timehands::{Hand, Status};
 
-const KINDS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
 /// Unix time at count 0 of an honest server.
 const BEGIN: u64 = 1_800_000_000;
 const SECOND: i64 = 1_000_000_000;
@@ -77,14 +76,13 @@ fn config() -> impl Strategy<Value = Config> {
     let steps = [StepPolicy::Start, StepPolicy::Never, StepPolicy::Always];
     let gate = (proptest::option::of(signed()), proptest::option::of(0u32..5));
     let step = prop::sample::select(steps.to_vec());
-    (sources, pulses, signed(), 0usize..4, any::<bool>(), step, gate).prop_map(
-        |(sources, pps, wander, kind, discipline, step, (limit, least))| Config {
+    (sources, pulses, signed(), any::<bool>(), step, gate).prop_map(
+        |(sources, pps, wander, discipline, step, (limit, least))| Config {
             max_step: limit.map(Span::from_nanos),
             min_sources: least,
             sources,
             pps,
             max_wander: Rate::from_ppb(wander.checked_abs().unwrap_or(0) % 1_000_000),
-            estimator: KINDS[kind],
             discipline,
             step,
             ..Config::default()
@@ -244,6 +242,7 @@ fn start() -> impl Strategy<Value = Start> {
 /// The engine, what it asked for, and all that it wanted done.
 struct World {
     engine: Engine,
+    kind: Kind,
     origin: Count,
     now: Count,
     config: usize,
@@ -252,11 +251,12 @@ struct World {
 }
 
 impl World {
-    fn new(config: Config, start: Start) -> World {
+    fn new(kind: Kind, config: Config, start: Start) -> World {
         let (origin, sources) = (start.at, config.sources.len() + config.pps.len());
-        let (engine, actions) = Engine::new(config, start);
+        let (engine, actions) = Engine::with_method(config, start, kind.method());
         let mut world = World {
             engine,
+            kind,
             origin,
             now: origin,
             config: sources,
@@ -391,7 +391,8 @@ impl World {
         }
         let _ = self.engine.saved(self.now);
         for id in 0..9 {
-            let advice = self.engine.poll_advice(SourceId(id));
+            let estimator = self.engine.estimator(SourceId(id));
+            let advice = estimator.and_then(|estimator| self.kind.poll_advice(estimator));
             assert!(advice.is_none_or(|poll| POLL_RANGE.contains(&poll)), "{advice:?}");
             let alone = self.engine.source_report(SourceId(id), self.now);
             assert!(alone.is_none_or(|one| report.sources.contains(&one)));
@@ -422,8 +423,8 @@ fn sound(hand: &Hand, now: Count) {
     let _ = hand.leaps.utc(hand.time_at(now));
 }
 
-fn run(config: &Config, start: &Start, steps: &[Step]) -> World {
-    let mut world = World::new(config.clone(), start.clone());
+fn run(kind: Kind, config: &Config, start: &Start, steps: &[Step]) -> World {
+    let mut world = World::new(kind, config.clone(), start.clone());
     steps.iter().for_each(|step| world.step(step));
     world
 }
@@ -433,19 +434,21 @@ proptest! {
 
     #[test]
     fn anything_may_happen_in_any_order(
+        kind in 0..TABLE.len(),
         config in config(),
         start in start(),
         steps in proptest::collection::vec(step(), 0..120),
     ) {
-        let first = run(&config, &start, &steps);
-        prop_assert!(first.actions == run(&config, &start, &steps).actions, "not the same again");
+        let first = run(TABLE[kind], &config, &start, &steps);
+        let again = run(TABLE[kind], &config, &start, &steps);
+        prop_assert!(first.actions == again.actions, "not the same again");
     }
 }
 
 /// Three servers.
-fn three(estimator: EstimatorKind) -> Config {
+fn three() -> Config {
     let sources = (0..3).map(|n| SourceConfig::new(format!("host{n}"))).collect();
-    Config { sources, estimator, ..Config::default() }
+    Config { sources, ..Config::default() }
 }
 
 /// A start that knows nothing but the nominal rate.
@@ -480,8 +483,8 @@ fn all_answer(world: &mut World) {
 /// The good replies are good: without them the properties below would say little.
 #[test]
 fn good_replies_synchronise_every_estimator() {
-    for kind in KINDS {
-        let mut world = World::new(three(kind), plain());
+    for kind in TABLE {
+        let mut world = World::new(*kind, three(), plain());
         (0..200).for_each(|_| all_answer(&mut world));
         assert_eq!(world.engine.hand().status, Status::Synchronised, "{kind:?}");
         let truth =
@@ -502,14 +505,14 @@ proptest! {
     /// The same hostile things over and over, and never a day without a good reply.
     #[test]
     fn memory_has_a_limit(
-        kind in 0usize..4,
+        kind in 0..TABLE.len(),
         steps in proptest::collection::vec(step(), 10..40),
     ) {
         let keep = |step: &&Step| {
             !matches!(step.1, Happens::Other(Event::Configure(_) | Event::Stop))
         };
         let steps: Vec<Step> = steps.iter().filter(keep).cloned().collect();
-        let mut world = World::new(three(KINDS[kind]), plain());
+        let mut world = World::new(TABLE[kind], three(), plain());
         let mut largest = 0;
         for round in 0..300 {
             for step in &steps {

@@ -4,19 +4,17 @@
 
 mod world;
 
-use truechimer_engine::{Config, Engine, EstimatorKind, SourceStatus};
+use truechimer_engine::{Engine, SourceStatus};
+use truechimer_lab::{Kind, NTP_PLL, OURS, PI, PUBLISHED, TABLE};
 use truechimer_time::Span;
 use truechimer_timehands::Status;
 use world::{HONEST, Server, World, address, config, start};
 
-const KINDS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
-
-fn world(servers: &[(&str, Server)], estimator: EstimatorKind) -> World {
+fn world(servers: &[(&str, Server)], kind: Kind) -> World {
     let mut world = World::new(&[], start());
     let hosts: Vec<&str> = servers.iter().map(|(host, _)| *host).collect();
     world.servers = servers.iter().map(|(host, server)| (address(host), *server)).collect();
-    let (engine, actions) = Engine::new(Config { estimator, ..config(&hosts) }, start());
+    let (engine, actions) = Engine::with_method(config(&hosts), start(), kind.method());
     world.engine = engine;
     world.carry_out(actions);
     world
@@ -24,8 +22,8 @@ fn world(servers: &[(&str, Server)], estimator: EstimatorKind) -> World {
 
 #[test]
 fn every_estimator_synchronises() {
-    for kind in KINDS {
-        let mut world = world(&[("host1", HONEST)], kind);
+    for kind in TABLE {
+        let mut world = world(&[("host1", HONEST)], *kind);
         world.run(3600);
         assert_eq!(world.hand().status, Status::Synchronised, "{kind:?}");
         assert!(world.error().abs() < Span::from_micros(10), "{kind:?}: {}", world.error());
@@ -35,7 +33,7 @@ fn every_estimator_synchronises() {
 /// The per-second slew of the RFC's client shows in the hands; the others are straight lines.
 #[test]
 fn hands_are_renewed_as_often_as_the_estimator_bends() {
-    for (kind, per_hour) in [(EstimatorKind::NtpPll, 3000), (EstimatorKind::Pi, 200)] {
+    for (kind, per_hour) in [(NTP_PLL, 3000), (PI, 200)] {
         let mut world = world(&[("host1", HONEST)], kind);
         world.run(3600);
         let hands = world.hands.len();
@@ -43,7 +41,7 @@ fn hands_are_renewed_as_often_as_the_estimator_bends() {
     }
 }
 
-fn three_of_which_one_lies(kind: EstimatorKind) -> World {
+fn three_of_which_one_lies(kind: Kind) -> World {
     let away = |ns: i64| Server { delay: ns, back: ns, ..HONEST };
     let liar = Server { offset: Span::from_millis(20), ..away(200_000) };
     let servers = [("host1", away(5_000_000)), ("host2", away(6_000_000)), ("host3", liar)];
@@ -56,7 +54,7 @@ fn three_of_which_one_lies(kind: EstimatorKind) -> World {
 /// prefers the liar after 20 stamps of each and keeps it; agreement finds it out.
 #[test]
 fn a_near_liar_is_preferred_by_the_published_rule() {
-    let mut world = three_of_which_one_lies(EstimatorKind::Published);
+    let mut world = three_of_which_one_lies(PUBLISHED);
     let error = world.error();
     assert!((error - Span::from_millis(20)).abs() < Span::from_micros(100), "{error}");
     let told = |words: &str| world.notes.iter().any(|note| note.contains(words));
@@ -64,14 +62,14 @@ fn a_near_liar_is_preferred_by_the_published_rule() {
     assert!(!told("part in the time") && !told("glides"), "{:?}", world.notes);
     world.run(2 * 86_400);
     assert!((world.error() - Span::from_millis(20)).abs() < Span::from_micros(100));
-    let ours = three_of_which_one_lies(EstimatorKind::Ours);
+    let ours = three_of_which_one_lies(OURS);
     assert!(ours.error().abs() < Span::from_millis(1), "{}", ours.error());
 }
 
 /// Nothing is combined there, so nobody is said to have a part, and nothing glides.
 #[test]
 fn who_follows_one_at_a_time_says_so() {
-    for kind in [EstimatorKind::Pi, EstimatorKind::NtpPll] {
+    for kind in [PI, NTP_PLL] {
         let away = |ns: i64| Server { delay: ns, back: ns, ..HONEST };
         let servers = [("host1", HONEST), ("host2", away(300_000)), ("host3", away(500_000))];
         let mut world = world(&servers, kind);

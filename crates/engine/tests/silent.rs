@@ -5,7 +5,8 @@
 
 mod world;
 
-use truechimer_engine::{Config, Engine, EstimatorKind, Event, Start};
+use truechimer_engine::{Config, Engine, Event, Start};
+use truechimer_lab::PUBLISHED;
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Leap, Leaps, Span};
 
@@ -194,8 +195,8 @@ fn whoever_speaks_again_leaves_the_others_without_a_vote_and_that_is_told() {
 
 #[test]
 fn a_silent_server_has_a_reason_with_every_estimator() {
-    let published = Config { estimator: EstimatorKind::Published, ..config(&["s1", "s2"]) };
-    let (engine, actions) = Engine::new(published, start());
+    let method = PUBLISHED.method();
+    let (engine, actions) = Engine::with_method(config(&["s1", "s2"]), start(), method);
     let mut world = World::new(&[], start());
     world.servers = ["s1", "s2"].iter().map(|host| (address(host), HONEST)).collect();
     world.engine = engine;

@@ -19,35 +19,27 @@ mod even;
 mod filter;
 mod floor;
 mod moved;
-mod ntp_pll;
 pub mod number;
 mod ours;
 mod panel;
 mod parts;
 mod past;
-mod pi;
-mod published;
 mod quarantine;
 mod revisit;
 mod shift;
 mod slow;
 mod start;
-mod steered;
 mod surprise;
 mod tail;
-mod told;
 mod trend;
 
+use core::any::Any;
 use core::fmt;
 
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
-pub use ntp_pll::NtpPll;
 pub use ours::Ours;
 pub use parts::Parts;
-pub use pi::Pi;
-pub use published::{HostClass, Published};
-pub use told::{Told, Truth};
 
 /// One exchange with a server: a request left, the server received and answered it, the reply
 /// arrived.
@@ -236,7 +228,10 @@ pub struct Estimate {
 ///
 /// The order of calls is the order of arrival. The difference clock's part of the estimate must
 /// never depend on corrections of the offset.
-pub trait Estimator: fmt::Debug + Send {
+///
+/// These are the questions of the daemon. What only a comparison asks is in the laboratory
+/// (`crates/lab`), which knows its own estimators again by [`Any`].
+pub trait Estimator: Any + fmt::Debug + Send {
     /// Takes in the next exchange.
     ///
     /// # Errors
@@ -301,27 +296,5 @@ pub trait Estimator: fmt::Debug + Send {
     /// oscillator's: the bound covers both then.
     fn strays(&self) -> bool {
         false
-    }
-
-    /// The poll interval from now on, s, for estimators whose windows or gains depend on it.
-    fn set_poll(&mut self, seconds: u32) {
-        let _ = seconds;
-    }
-
-    /// How long an estimate stays fit to be extended in a straight line while no exchange comes.
-    fn renew_after(&self) -> Span {
-        Span::from_secs(64)
-    }
-
-    /// How bad the path is, for estimators whose selection among servers goes by a penalty and not
-    /// by the agreement of their bounds.
-    fn penalty(&self, at: Count) -> Option<Span> {
-        let _ = at;
-        None
-    }
-
-    /// The poll interval, s, that it would choose if it were asked (RFC 5905 adapts it).
-    fn poll_advice(&self) -> Option<u32> {
-        None
     }
 }

@@ -8,7 +8,7 @@
 mod experiments;
 mod show;
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::{Kind, TABLE};
 use truechimer_report::{Cell, Page, Section, Unit};
 
 use crate::statistics::{Differences, Statistics};
@@ -17,10 +17,6 @@ use crate::world::simulate_alike;
 use crate::{Scenario, ScenarioError};
 
 pub use experiments::experiments;
-
-/// The clocks, feed-forward first.
-pub const CLOCKS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::NtpPll, EstimatorKind::Pi];
 
 /// One experiment: clocks side by side in one or several scenarios.
 #[derive(Clone, Debug)]
@@ -88,7 +84,7 @@ impl Measure {
 /// Results of one clock in one scenario, under all seeds.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    clock: EstimatorKind,
+    clock: Kind,
     /// All seeds pooled.
     statistics: Statistics,
     /// Each seed by itself: RMS by [`Measure::ALL`], µs.
@@ -117,7 +113,7 @@ impl Outcome {
         (of().fold(f64::INFINITY, f64::min), of().fold(0.0, f64::max))
     }
 
-    fn of(clock: EstimatorKind, traces: &[Trace], shows: Shows) -> Outcome {
+    fn of(clock: Kind, traces: &[Trace], shows: Shows) -> Outcome {
         let all: Vec<&Trace> = traces.iter().collect();
         let each = all.iter().map(|trace| {
             let alone = Statistics::of(&[*trace]);
@@ -154,10 +150,10 @@ impl Experiment {
     pub fn run(
         &self,
         scenario: &Scenario,
-        clocks: &[EstimatorKind],
+        clocks: &[Kind],
         seeds: &[u64],
     ) -> Result<Vec<Outcome>, ScenarioError> {
-        let outcome = |clock: &EstimatorKind| {
+        let outcome = |clock: &Kind| {
             let trace = |seed: &u64| Ok(simulate_alike(scenario, *clock, *seed)?.trace);
             let traces = seeds.iter().map(trace).collect::<Result<Vec<Trace>, ScenarioError>>()?;
             Ok(Outcome::of(*clock, &traces, self.shows))
@@ -181,17 +177,6 @@ fn differences(statistics: &Statistics, measure: Measure) -> Option<&Differences
     }
 }
 
-/// The name that the command line knows a clock by.
-#[must_use]
-pub fn name(clock: EstimatorKind) -> &'static str {
-    match clock {
-        EstimatorKind::Ours => "ours",
-        EstimatorKind::Published => "published",
-        EstimatorKind::Pi => "pi",
-        EstimatorKind::NtpPll => "ntp-pll",
-    }
-}
-
 /// The report on all experiments, each `scale` times as long as in full.
 #[must_use]
 pub fn page(sections: Vec<Section>, scale: f64, command: &str, version: &str) -> Page {
@@ -205,15 +190,15 @@ pub fn page(sections: Vec<Section>, scale: f64, command: &str, version: &str) ->
     } else {
         ""
     };
+    let clocks = TABLE.iter().map(|kind| format!("{}: {}", kind.name(), kind.about()));
+    let clocks = clocks.collect::<Vec<_>>().join("; ");
     page.about(&format!(
-            "{}{shortened}",
             "The experiments of Ridoux, Veitch and Broomhead, \"The Case for Feed-Forward Clock \
-             Synchronization\", in simulation. ours: Truechimer's own estimator; published: the \
-             RADclock algorithm; ntp-pll: the textbook loop of RFC 5905; pi: a textbook PI servo. The \
-             first two leave the counter alone; the last two steer a system clock and take their \
-             stamps from it. The packets are the same for all. Intervals are measured by the \
-             difference clock, which the feedback clocks do not have: theirs are by the steered \
-             clock, corrections and all. Curves are of the first seed, figures of all together."
+             Synchronization\", in simulation. {clocks}. Feed-forward clocks leave the counter \
+             alone; feedback clocks, which steer a system clock, take their stamps from it. The \
+             packets are the same for all. Intervals are measured by the difference clock, which \
+             the feedback clocks do not have: theirs are by the steered clock, corrections and all. \
+             Curves are of the first seed, figures of all together.{shortened}"
         ))
         .command(command)
         .version(version)
@@ -224,6 +209,7 @@ pub fn page(sections: Vec<Section>, scale: f64, command: &str, version: &str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use truechimer_lab::{NTP_PLL, OURS};
 
     #[test]
     fn every_experiment_runs_and_is_shown() {
@@ -237,7 +223,7 @@ mod tests {
             .filter_map(|shows| all.iter().find(|e| e.shows == shows))
             .collect();
         assert_eq!(chosen.len(), 4);
-        let clocks = [EstimatorKind::Ours, EstimatorKind::NtpPll];
+        let clocks = [OURS, NTP_PLL];
         for experiment in chosen {
             let scenarios: Vec<_> = experiment.scenarios.iter().step_by(7).collect();
             let run = |(_, scenario): &&(String, Scenario)| {
@@ -261,7 +247,7 @@ mod tests {
         assert_eq!(page.charts(), 6);
         let html = page.render();
         for clock in clocks {
-            assert!(html.contains(name(clock)));
+            assert!(html.contains(clock.name()));
         }
         for measure in Measure::ALL {
             assert!(html.contains(measure.name()), "{}", measure.name());

@@ -39,3 +39,8 @@ pub use system_clock::SystemClockSpec;
 pub use told::told;
 pub use trace::{Exchanged, Interval, Noted, Sample, SystemSample, Trace};
 pub use world::{Marked, Options, Planned, PollPlan, Run, simulate, simulate_alike};
+
+/// The guide for estimators, whose example is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/estimators.md")]
+pub struct Guide;

@@ -1,7 +1,7 @@
 //! What a clock is off by at the end of two hours without its server, beside one that is told the
 //! truth about oscillator and path and sees the same packets.
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::Kind;
 
 use crate::direct::Packets;
 use crate::omniscient::Omniscient;
@@ -45,7 +45,7 @@ pub fn scenario() -> Result<Scenario, ScenarioError> {
 ///
 /// # Errors
 /// If the scenario makes no sense.
-pub fn ends(estimators: &[EstimatorKind], seed: u64) -> Result<Ends, ScenarioError> {
+pub fn ends(estimators: &[Kind], seed: u64) -> Result<Ends, ScenarioError> {
     let scenario = scenario()?;
     let mut clocks = Vec::new();
     let mut omniscient = f64::NAN;
@@ -88,6 +88,7 @@ pub fn ratio(clock: &[f64], reference: &[f64]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use truechimer_lab::OURS;
 
     #[test]
     fn the_ratio_of_what_is_twice_as_large_is_two() {
@@ -101,8 +102,7 @@ mod tests {
 
     #[test]
     fn after_two_hours_ours_is_as_good_as_one_that_knows_all() {
-        let runs: Vec<Ends> =
-            (1..=40).map(|seed| ends(&[EstimatorKind::Ours], seed).unwrap()).collect();
+        let runs: Vec<Ends> = (1..=40).map(|seed| ends(&[OURS], seed).unwrap()).collect();
         let ours: Vec<f64> = runs.iter().filter_map(|run| run.clocks.first().copied()).collect();
         let omniscient: Vec<f64> = runs.iter().map(|run| run.omniscient).collect();
         // The walk alone makes 353 µs, and what is not known of the rate some more.

@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead};
 
 use serde::Serialize;
-use truechimer_engine::{EstimatorKind, estimator};
+use truechimer_engine::Beginning;
 use truechimer_feedforward::{Accepted, Estimator, Exchange, RatePrior, Refusal, Settings};
+use truechimer_lab::Kind;
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 
 use crate::stamps::{Reader, Row, StampError, Stamped};
@@ -42,7 +43,7 @@ const SINCE_1900: core::ops::Range<i64> = 3_155_673_600..1 << 32;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayOptions {
     /// With which estimator.
-    pub estimator: EstimatorKind,
+    pub estimator: Kind,
     /// How long a count lasts, nominally.
     pub nominal: Option<Period>,
     /// Bound of the error of each count, ≥ 0.
@@ -197,7 +198,7 @@ pub struct Restarts {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Replayed {
     /// With which estimator.
-    pub estimator: EstimatorKind,
+    pub estimator: Kind,
     /// Rows.
     pub rows: u64,
     /// Those that the estimator used.
@@ -323,13 +324,14 @@ impl Replay {
             accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
             asymmetry: None,
         };
-        let prior = RatePrior { period, error: nominal.error };
+        let rate = RatePrior { period, error: nominal.error };
+        let beginning = Beginning { settings, rate, time: None, poll };
         let stamp_error = options.stamp_error.or(said.stamp_error).unwrap_or(ELSE.stamp_error);
         let root_distance =
             options.root_distance.or(said.root_distance).unwrap_or(ELSE.root_distance);
         let us = |span: Span| span.as_picos() as f64 / 1e6;
         Ok(Replay {
-            estimator: estimator(options.estimator, settings, prior, None, poll),
+            estimator: options.estimator.estimator(&beginning),
             nominal: period,
             stamp_error: period.counts(stamp_error),
             root_distance,

@@ -1,7 +1,6 @@
 //! The best that can be made of the stamps of a run: by a filter that is told everything.
 
-use truechimer_engine::EstimatorKind;
-use truechimer_feedforward::{Told, Truth};
+use truechimer_lab::{OURS, Told, Truth};
 
 use crate::direct::Packets;
 use crate::path::{Law, PathSpec, When};
@@ -46,7 +45,7 @@ fn truth(scenario: &Scenario) -> Option<Truth> {
 /// If the scenario makes no sense.
 pub fn told(scenario: &Scenario, seed: u64) -> Result<Option<Trace>, ScenarioError> {
     let Some(truth) = truth(scenario) else { return Ok(None) };
-    let run = simulate_alike(scenario, EstimatorKind::Ours, seed)?;
+    let run = simulate_alike(scenario, OURS, seed)?;
     let packets = Packets::of(scenario, seed, &run);
     Ok(packets.map(|packets| packets.run(&mut Told::new(packets.known().0, truth))))
 }

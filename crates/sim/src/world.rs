@@ -11,9 +11,8 @@ mod daemon;
 mod queue;
 mod reader;
 
-use truechimer_engine::{
-    Config, DEFAULT_STEP_ABOVE, EstimatorKind, Saved, SourceConfig, SourceStatus,
-};
+use truechimer_engine::{Config, DEFAULT_STEP_ABOVE, Saved, SourceConfig, SourceStatus};
+use truechimer_lab::{Kind, NTP_PLL};
 use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Instant, Period, Rate, Span};
 
@@ -40,7 +39,7 @@ const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Options {
     /// With which estimator.
-    pub estimator: EstimatorKind,
+    pub estimator: Kind,
     /// Everything random comes from this.
     pub seed: u64,
     /// The poll intervals to go by where the scenario leaves them to the estimator.
@@ -108,10 +107,10 @@ pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Run, ScenarioE
 /// As [`simulate`].
 pub fn simulate_alike(
     scenario: &Scenario,
-    estimator: EstimatorKind,
+    estimator: Kind,
     seed: u64,
 ) -> Result<Run, ScenarioError> {
-    let mut options = Options { estimator: EstimatorKind::NtpPll, seed, poll_plan: None };
+    let mut options = Options { estimator: NTP_PLL, seed, poll_plan: None };
     if scenario.adaptive.is_some() {
         options.poll_plan = Some(simulate(scenario, &options)?.poll_plan);
     }
@@ -245,7 +244,6 @@ impl<'s> World<'s> {
                     .system_clock
                     .as_ref()
                     .map_or(DEFAULT_STEP_ABOVE, SystemClockSpec::step_above),
-                estimator: options.estimator,
             },
             daemon: None,
             lives: 0,
@@ -258,7 +256,7 @@ impl<'s> World<'s> {
             trace: Trace {
                 title: scenario.name.clone(),
                 about: scenario.about.clone(),
-                estimator: name_of(options.estimator),
+                estimator: options.estimator.name().to_owned(),
                 seed: Some(seed),
                 parameters: parameters.map(|(name, value)| (name.to_owned(), value)).to_vec(),
                 warm_up: scenario.warm_up_hours * 3600.0,
@@ -454,15 +452,4 @@ impl<'s> World<'s> {
 /// Parts per million as a rate.
 fn rate_of_ppm(ppm: f64) -> Rate {
     Rate::from_ppb(libm::rint(ppm * 1000.0) as i64)
-}
-
-/// The estimator's name, as serde has it.
-fn name_of(kind: EstimatorKind) -> String {
-    match kind {
-        EstimatorKind::Ours => "ours",
-        EstimatorKind::Published => "published",
-        EstimatorKind::Pi => "pi",
-        EstimatorKind::NtpPll => "ntp-pll",
-    }
-    .to_owned()
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::OURS;
 use truechimer_sim::{Statistics, find, simulate_alike, told};
 
 const SEEDS: u64 = 2;
@@ -10,7 +10,7 @@ const SEEDS: u64 = 2;
 /// RMS error of 1 s and of 1000 s, µs: ours and that of the filter that is told.
 fn compared(name: &str) -> [[f64; 2]; 2] {
     let scenario = find(name).unwrap();
-    let ours = |seed| simulate_alike(&scenario, EstimatorKind::Ours, seed).unwrap().trace;
+    let ours = |seed| simulate_alike(&scenario, OURS, seed).unwrap().trace;
     let runs = (1..=SEEDS).map(|seed| (ours(seed), told(&scenario, seed).unwrap().unwrap()));
     let (ours, told): (Vec<_>, Vec<_>) = runs.unzip();
     [ours, told].map(|traces| {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::{OURS, PUBLISHED};
 use truechimer_sim::{Options, Run, Scenario, Statistics, find, simulate};
 
 fn run(scenario: &Scenario, seed: u64) -> Run {
@@ -78,7 +78,7 @@ fn ours_is_no_worse_than_the_published_algorithm() {
         ("wifi", 9.0),
     ] {
         let scenario = find(name).unwrap().with_hours(hours).unwrap();
-        let rms = [EstimatorKind::Ours, EstimatorKind::Published].map(|estimator| {
+        let rms = [OURS, PUBLISHED].map(|estimator| {
             let runs = (1..=2).map(|seed| {
                 simulate(&scenario, &Options { estimator, seed, ..Options::default() }).unwrap()
             });

@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::{Kind, NTP_PLL, OURS, PI, PUBLISHED, TABLE};
 use truechimer_sim::{Options, Run, Scenario, find, simulate, simulate_alike, write_stamps};
 
-const KINDS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
-
-fn run(scenario: &Scenario, estimator: EstimatorKind, seed: u64) -> Run {
+fn run(scenario: &Scenario, estimator: Kind, seed: u64) -> Run {
     simulate(scenario, &Options { estimator, seed, poll_plan: None }).unwrap()
 }
 
@@ -16,9 +13,9 @@ fn run(scenario: &Scenario, estimator: EstimatorKind, seed: u64) -> Run {
 fn a_seed_decides_everything() {
     for name in ["lan-bursts-both", "five-servers", "noisy-host", "suspend", "server-wander"] {
         let scenario = find(name).unwrap().with_hours(17.5).unwrap();
-        let first = run(&scenario, EstimatorKind::Ours, 5);
-        assert!(first == run(&scenario, EstimatorKind::Ours, 5), "{name}: not twice the same");
-        let other = run(&scenario, EstimatorKind::Ours, 6);
+        let first = run(&scenario, OURS, 5);
+        assert!(first == run(&scenario, OURS, 5), "{name}: not twice the same");
+        let other = run(&scenario, OURS, 6);
         assert!(first.stamps != other.stamps, "{name}: another seed, the same packets");
     }
 }
@@ -28,7 +25,7 @@ fn a_seed_decides_everything() {
 fn text_changes_nothing() {
     let scenario = find("wifi").unwrap().with_hours(5.0).unwrap();
     let again = Scenario::from_toml(&scenario.to_toml()).unwrap();
-    assert!(run(&scenario, EstimatorKind::Ours, 1) == run(&again, EstimatorKind::Ours, 1));
+    assert!(run(&scenario, OURS, 1) == run(&again, OURS, 1));
 }
 
 #[test]
@@ -47,15 +44,16 @@ fn all_estimators_see_the_same_packets() {
         ("lan-adaptive", 8.0),
     ] {
         let scenario = find(name).unwrap().with_hours(hours).unwrap();
-        let packets = KINDS.map(|kind| {
-            let run = simulate_alike(&scenario, kind, 11).unwrap();
+        let packets = TABLE.iter().map(|kind| {
+            let run = simulate_alike(&scenario, *kind, 11).unwrap();
             let seen: Vec<_> =
                 run.trace.exchanges.iter().map(|e| (e.source, e.true_delays)).collect();
-            assert_eq!(run.trace.estimator, serde_json::to_value(kind).unwrap());
+            assert_eq!(run.trace.estimator, kind.name());
             (run.stamps, seen)
         });
+        let packets: Vec<_> = packets.collect();
         assert!(!packets[0].1.is_empty());
-        for (kind, other) in KINDS.iter().zip(&packets) {
+        for (kind, other) in TABLE.iter().zip(&packets) {
             assert!(*other == packets[0], "{name}: {kind:?} saw other packets");
         }
     }
@@ -65,10 +63,10 @@ fn all_estimators_see_the_same_packets() {
 #[test]
 fn a_poll_plan_is_repeated() {
     let scenario = find("lan-adaptive").unwrap().with_hours(8.0).unwrap();
-    let chosen = run(&scenario, EstimatorKind::NtpPll, 2);
+    let chosen = run(&scenario, NTP_PLL, 2);
     assert!(!chosen.poll_plan.0.is_empty(), "it never chose another");
     let plan = Some(chosen.poll_plan.clone());
-    let options = Options { estimator: EstimatorKind::Ours, seed: 2, poll_plan: plan };
+    let options = Options { estimator: OURS, seed: 2, poll_plan: plan };
     let repeated = simulate(&scenario, &options).unwrap();
     assert_eq!(repeated.poll_plan, chosen.poll_plan);
     assert_eq!(repeated.stamps, chosen.stamps);
@@ -77,7 +75,7 @@ fn a_poll_plan_is_repeated() {
 #[test]
 fn stamps_are_those_of_the_packets() {
     let scenario = find("lan").unwrap().with_hours(1.0).unwrap();
-    let run = run(&scenario, EstimatorKind::Ours, 1);
+    let run = run(&scenario, OURS, 1);
     assert_eq!(run.stamps.len(), 1);
     assert_eq!(run.stamps[0].len(), run.trace.exchanges.len());
     for (stamped, exchange) in run.stamps[0].iter().zip(&run.trace.exchanges) {
@@ -98,22 +96,19 @@ fn stamps_are_those_of_the_packets() {
 /// together with the estimator that it is of. (The whole samples and stamps go into it.)
 #[test]
 fn every_build_comes_to_the_same() {
-    let mut found = Vec::new();
-    for (name, hours) in [("wifi", 2.0), ("five-servers", 2.0)] {
-        let scenario = find(name).unwrap().with_hours(hours).unwrap();
-        for kind in KINDS {
-            let run = simulate_alike(&scenario, kind, 5).unwrap();
-            let mut sum = Checksum(0xcbf2_9ce4_8422_2325);
-            for sample in &run.trace.samples {
-                let s = [sample.error, sample.bound, sample.rate_error, sample.skew];
-                s.iter().for_each(|value| sum.add(value.to_bits()));
-            }
-            for stamp in run.stamps.iter().flatten() {
-                sum.add(stamp.received.0 ^ stamp.server_sent.0 as u64);
-            }
-            found.push((name, kind, format!("{:016x}", sum.0)));
+    let found = EXPECTED.map(|(name, kind, _)| {
+        let scenario = find(name).unwrap().with_hours(2.0).unwrap();
+        let run = simulate_alike(&scenario, kind, 5).unwrap();
+        let mut sum = Checksum(0xcbf2_9ce4_8422_2325);
+        for sample in &run.trace.samples {
+            let s = [sample.error, sample.bound, sample.rate_error, sample.skew];
+            s.iter().for_each(|value| sum.add(value.to_bits()));
         }
-    }
+        for stamp in run.stamps.iter().flatten() {
+            sum.add(stamp.received.0 ^ stamp.server_sent.0 as u64);
+        }
+        (name, kind, format!("{:016x}", sum.0))
+    });
     let expected = EXPECTED.map(|(name, kind, sum)| (name, kind, sum.to_owned()));
     assert_eq!(found, expected);
 }
@@ -129,13 +124,13 @@ impl Checksum {
     }
 }
 
-const EXPECTED: [(&str, EstimatorKind, &str); 8] = [
-    ("wifi", EstimatorKind::Ours, "6e4a772ee7a8dd22"),
-    ("wifi", EstimatorKind::Published, "e7c12b71175a0186"),
-    ("wifi", EstimatorKind::Pi, "3366ae8832dd8ad6"),
-    ("wifi", EstimatorKind::NtpPll, "58426d80cbd4d377"),
-    ("five-servers", EstimatorKind::Ours, "d4fdc71b245f1874"),
-    ("five-servers", EstimatorKind::Published, "b33c42f8a8c9efc0"),
-    ("five-servers", EstimatorKind::Pi, "8b9bfed26566fb14"),
-    ("five-servers", EstimatorKind::NtpPll, "008360b4d6975ad2"),
+const EXPECTED: [(&str, Kind, &str); 8] = [
+    ("wifi", OURS, "6e4a772ee7a8dd22"),
+    ("wifi", PUBLISHED, "e7c12b71175a0186"),
+    ("wifi", PI, "3366ae8832dd8ad6"),
+    ("wifi", NTP_PLL, "58426d80cbd4d377"),
+    ("five-servers", OURS, "d4fdc71b245f1874"),
+    ("five-servers", PUBLISHED, "b33c42f8a8c9efc0"),
+    ("five-servers", PI, "8b9bfed26566fb14"),
+    ("five-servers", NTP_PLL, "008360b4d6975ad2"),
 ];

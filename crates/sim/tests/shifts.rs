@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::OURS;
 use truechimer_sim::path::Shift;
 use truechimer_sim::{Sample, Scenario, Trace, find, simulate_alike};
 
@@ -28,7 +28,7 @@ fn route(floor: f64, forward: f64, backward: f64) -> Scenario {
 }
 
 fn runs(scenario: &Scenario) -> Vec<Trace> {
-    let run = |seed| simulate_alike(scenario, EstimatorKind::Ours, seed).unwrap().trace;
+    let run = |seed| simulate_alike(scenario, OURS, seed).unwrap().trace;
     (1..=SEEDS).map(run).collect()
 }
 
@@ -81,7 +81,7 @@ fn a_shorter_route_is_no_other_clock() {
     for by in [-0.03, -0.04, -0.06] {
         let scenario = route(0.1, by, by);
         for seed in [3, 9, 12] {
-            let run = simulate_alike(&scenario, EstimatorKind::Ours, seed).unwrap();
+            let run = simulate_alike(&scenario, OURS, seed).unwrap();
             let worst = largest(after(&run.trace, 0.0, 3000.0).map(|s| s.error));
             assert!(worst < 20e-6, "{by} ms, seed {seed}: {worst}");
             let outside = run.trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
@@ -99,7 +99,7 @@ fn a_slightly_shorter_route_is_no_other_clock() {
     for by in [-0.01, -0.015, -0.02, -0.025] {
         let scenario = route(0.1, by, by);
         for seed in (1..=12).chain([25, 72, 89]) {
-            let run = simulate_alike(&scenario, EstimatorKind::Ours, seed).unwrap();
+            let run = simulate_alike(&scenario, OURS, seed).unwrap();
             let worst = largest(after(&run.trace, 0.0, 3000.0).map(|s| s.error));
             far += u32::from(worst > 20e-6);
             assert!(worst < 30e-6, "{by} ms, seed {seed}: {worst}");

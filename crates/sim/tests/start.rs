@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::OURS;
 use truechimer_sim::{Scenario, Statistics, Trace, find, simulate_alike};
 
 /// Runs of the first so many hours; never outside of the bound.
 fn runs(name: &str, hours: f64, seeds: u64) -> Vec<Trace> {
     let scenario = Scenario { hours, warm_up_hours: 0.0, ..find(name).unwrap() };
-    let run = |seed| simulate_alike(&scenario, EstimatorKind::Ours, seed).unwrap().trace;
+    let run = |seed| simulate_alike(&scenario, OURS, seed).unwrap().trace;
     let traces: Vec<Trace> = (1..=seeds).map(run).collect();
     for trace in &traces {
         let outside = trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();

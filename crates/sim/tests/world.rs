@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::TABLE;
 use truechimer_sim::path::{Law, Outage, Queue, When};
 use truechimer_sim::scenario::{Change, ResolveSpec, Restart};
 use truechimer_sim::server::{Lie, Refuse, ServerRestart};
@@ -143,9 +143,7 @@ fn silence_is_holdover_and_then_void() {
 
 #[test]
 fn every_estimator_runs_to_the_end() {
-    for estimator in
-        [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll]
-    {
+    for estimator in TABLE.iter().copied() {
         let run = simulate(&lan(), &Options { estimator, seed: 1, poll_plan: None }).unwrap();
         let last = run.trace.samples.last().unwrap();
         assert!(last.at > 3598.0 && last.error.abs() < 10e-3, "{estimator:?}: {last:?}");

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Write};
 
-use clap::ValueEnum;
 use serde::Serialize;
 use truechimer_daemon::Level;
 use truechimer_daemon::replay::{Happened, Heard, Options, ReplayError, Summary, What, repeat};
+use truechimer_lab::Kind;
 use truechimer_sim::replay::{Gathered, Nanos, Spread, period_s};
 use truechimer_sim::stamps::Digits;
 use truechimer_time::{Instant, Span, Utc};
@@ -104,7 +104,7 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
             }
         }
     };
-    let options = Options { estimator: args.estimator.map(crate::args::Estimator::kind) };
+    let options = Options { method: args.estimator.map(Kind::method) };
     let done = repeat(input, options, &mut each);
     let logged = compared.gathered.spread();
     let (answer, good) = match &done {
@@ -149,10 +149,10 @@ fn show(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let name = &job.name;
-    match job.args.estimator.and_then(|e| e.to_possible_value()) {
+    match job.args.estimator {
         None => writeln!(out, "{name}: every decision is the same to the last bit\n")?,
         Some(other) => {
-            let other = other.get_name();
+            let other = other.name();
             writeln!(out, "{name}: the same events by the estimator '{other}'\n")?;
         }
     }

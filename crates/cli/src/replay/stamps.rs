@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, Write};
 
-use clap::ValueEnum;
 use serde::Serialize;
+use truechimer_lab::OURS;
 use truechimer_sim::replay::{
     CSV_HEADER, From, Judged, ReplayError, ReplayOptions, Replayed, replay_stamps, write_csv,
     write_json,
@@ -11,7 +11,6 @@ use truechimer_sim::replay::{
 use truechimer_time::{Period, Span};
 
 use super::{Job, Rows, list, percent, spreads, write_facts};
-use crate::args::Estimator;
 use crate::failure::{Ended, Outcome};
 use crate::show::{frequency, json};
 
@@ -23,7 +22,7 @@ struct Answer<'a> {
 pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
     let args = job.args;
     let options = ReplayOptions {
-        estimator: args.estimator.unwrap_or(Estimator::Ours).kind(),
+        estimator: args.estimator.unwrap_or(OURS),
         nominal: args.hz.map(Period::from_hz),
         stamp_error: args.stamp_error,
         root_distance: args.root_distance,
@@ -54,7 +53,7 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
     match job.rows {
         Rows::Csv => {}
         _ if args.json => writeln!(out, "{}", json(&Answer { summary: &sum })?)?,
-        _ => show(&job.name, args.estimator.unwrap_or(Estimator::Ours), &sum, out)?,
+        _ => show(&job.name, &sum, out)?,
     }
     match &short {
         // The rows so far are right; what they are worth must not go unsaid.
@@ -99,9 +98,8 @@ fn short(sum: &Replayed) -> Option<String> {
 }
 
 /// The summary for people.
-fn show(name: &str, estimator: Estimator, sum: &Replayed, out: &mut dyn Write) -> io::Result<()> {
-    let called = estimator.to_possible_value();
-    let called = called.as_ref().map_or("?", |value| value.get_name());
+fn show(name: &str, sum: &Replayed, out: &mut dyn Write) -> io::Result<()> {
+    let called = sum.estimator.name();
     writeln!(out, "{name}: the estimator '{called}' over {}\n", rows(sum.rows))?;
     let refused = sum.refused.iter().map(|(reason, refusals)| {
         (format!("{reason} (first in line {})", refusals.first_line), refusals.rows)

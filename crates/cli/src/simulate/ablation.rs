@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use truechimer_engine::EstimatorKind;
 use truechimer_feedforward::{Ours, Parts};
+use truechimer_lab::OURS;
 use truechimer_sim::direct::Packets;
 use truechimer_sim::{Scenario, Statistics, Trace, find, simulate_alike};
 
@@ -74,7 +74,7 @@ fn column(
 ) -> Result<Vec<String>, String> {
     let mut traces: Vec<Vec<Trace>> = parts.iter().map(|_| Vec::new()).collect();
     for seed in seeds(args) {
-        let run = simulate_alike(scenario, EstimatorKind::Ours, seed);
+        let run = simulate_alike(scenario, OURS, seed);
         let run = run.map_err(|why| why.to_string())?;
         let packets =
             Packets::of(scenario, seed, &run).ok_or("its packets have more than one story")?;

@@ -2,16 +2,13 @@
 
 use std::io::{self, Write};
 
-use truechimer_sim::case::name;
+use truechimer_lab::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_sim::{Scenario, Statistics, Trace, catalogue, simulate_alike};
 
 use super::{affordable, command, jobs, screen, seeds};
-use crate::args::{self, Estimator};
+use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
-
-const ESTIMATORS: [Estimator; 4] =
-    [Estimator::Ours, Estimator::Published, Estimator::NtpPll, Estimator::Pi];
 
 /// What today's daemons do in the reference scenarios: RMS error in µs, the largest in brackets,
 /// run in a clock simulator with the same oscillator and delays (28 h, the first 4 not counted,
@@ -44,11 +41,21 @@ const NEAR_LIMIT: f64 = 1.2;
 /// Closer than this is the same.
 const TIE: f64 = 0.01;
 
-/// One scenario and what every estimator did in it, in the order of [`ESTIMATORS`].
+/// One scenario and what every estimator did in it, in the order of [`TABLE`].
 struct Line {
     scenario: Scenario,
     honest: bool,
     clocks: Vec<Statistics>,
+}
+
+impl Line {
+    fn of(&self, kind: Kind) -> Option<&Statistics> {
+        self.each().find(|(other, _)| *other == kind).map(|(_, statistics)| statistics)
+    }
+
+    fn each(&self) -> impl Iterator<Item = (Kind, &Statistics)> {
+        TABLE.iter().copied().zip(&self.clocks)
+    }
 }
 
 /// Runs the study.
@@ -92,8 +99,8 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     )?;
     if args.json {
         for line in &lines {
-            for (estimator, statistics) in ESTIMATORS.iter().zip(&line.clocks) {
-                let row = super::Row::new(&line.scenario, *estimator, line.honest, statistics);
+            for (estimator, statistics) in line.each() {
+                let row = super::Row::new(&line.scenario, estimator, line.honest, statistics);
                 writeln!(out, "{}", json(&row)?)?;
             }
         }
@@ -102,7 +109,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     }
     let broken = |line: &Line| {
         line.scenario.broken_conditions().is_empty()
-            && line.clocks.first().is_some_and(|ours| ours.inside_bound.outside > 0)
+            && line.each().any(|(kind, s)| kind.is_bounded() && s.inside_bound.outside > 0)
     };
     Ok(Outcome::of(!lines.iter().any(broken)))
 }
@@ -110,10 +117,10 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
 fn line(scenario: &Scenario, args: &args::Simulate) -> Result<Line, Failure> {
     let mut honest = true;
     let mut clocks = Vec::new();
-    for estimator in ESTIMATORS {
+    for estimator in TABLE {
         let mut traces: Vec<Trace> = Vec::new();
         for seed in seeds(args) {
-            let run = simulate_alike(scenario, estimator.kind(), seed);
+            let run = simulate_alike(scenario, *estimator, seed);
             traces.push(run.map_err(|why| Failure::new(&scenario.name, why))?.trace);
         }
         honest &= traces.iter().all(|trace| trace.honest);
@@ -150,8 +157,10 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> Resul
     )?;
     writeln!(
         out,
-        "| scenario | ours | published | ntp-pll | pi | chrony | chrony, maxdelayquant 0.5 | chrony, own poll | ntpsec |\n\
-         |---|---|---|---|---|---|---|---|---|"
+        "| scenario | {} | chrony | chrony, maxdelayquant 0.5 | chrony, own poll | ntpsec |\n\
+         |---|{}---|---|---|---|",
+        TABLE.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" | "),
+        "---|".repeat(TABLE.len()),
     )?;
     for (name, peers) in PEERS {
         let Some(line) = lines.iter().find(|line| line.scenario.name == name) else { continue };
@@ -174,15 +183,13 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> Resul
     }
     intervals(lines, args, out)?;
     writeln!(out, "## Where `published` is more accurate than `ours`\n")?;
-    let ahead = |line: &&Line| match line.clocks.as_slice() {
-        [ours, published, ..] => published.error.rms_us < ours.error.rms_us * (1.0 - TIE),
-        _ => false,
-    };
+    let rms_of = |line: &Line, kind| line.of(kind).map_or(f64::NAN, |s| s.error.rms_us);
+    let ahead = |line: &&Line| rms_of(line, PUBLISHED) < rms_of(line, OURS) * (1.0 - TIE);
     let mut none = true;
     for line in lines.iter().filter(ahead) {
         none = false;
-        let rms = line.clocks.iter().take(2).map(|s| screen::number(s.error.rms_us));
-        let (about, rms) = (&line.scenario.about, rms.collect::<Vec<_>>().join(" against "));
+        let rms = [OURS, PUBLISHED].map(|kind| screen::number(rms_of(line, kind)));
+        let (about, rms) = (&line.scenario.about, rms.join(" against "));
         writeln!(out, "- `{}`: {rms} µs RMS. {about}.", line.scenario.name)?;
     }
     if none {
@@ -218,14 +225,14 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> Resul
             "| | RMS | median | IQR | 1 % | 99 % | max | <100 | <10 | inside | bound | stat. | 1 s | 1000 s | of limit |\n\
              |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
         )?;
-        for (estimator, s) in ESTIMATORS.iter().zip(&line.clocks) {
+        for (estimator, s) in line.each() {
             let e = &s.error;
             let numbers =
                 [e.rms_us, e.median_us, e.iqr_us, e.p1_us, e.p99_us, e.max_us].map(screen::number);
             writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                name(estimator.kind()),
+                estimator.name(),
                 numbers.join(" | "),
                 screen::converged(s, 100.0),
                 screen::converged(s, 10.0),
@@ -272,12 +279,12 @@ fn convergence(args: &args::Simulate, out: &mut dyn Write) -> Result<(), Failure
     for name in ["lan", "temperature", "lan-poll-64", "wan"] {
         let known = truechimer_sim::find(name).map_err(|why| Failure::new(name, why))?;
         let scenario = Scenario { hours: 0.5, warm_up_hours: 0.0, ..known };
-        for estimator in ESTIMATORS {
+        for estimator in TABLE {
             let mut traces: Vec<Trace> = Vec::new();
             jobs::each(
                 &seeds,
                 jobs::width(args.jobs),
-                |seed| simulate_alike(&scenario, estimator.kind(), *seed),
+                |seed| simulate_alike(&scenario, *estimator, *seed),
                 |_, run| {
                     traces.push(run.map_err(|why| Failure::new(name, why))?.trace);
                     Ok::<(), Failure>(())
@@ -290,8 +297,7 @@ fn convergence(args: &args::Simulate, out: &mut dyn Write) -> Result<(), Failure
                 let (median, most) = found.map_or((None, None), |c| (c.median_s, c.p95_s));
                 format!("{} / {}", show(median), show(most))
             });
-            let kind = truechimer_sim::case::name(estimator.kind());
-            writeln!(out, "| {name} | {kind} | {} |", cells.join(" | "))?;
+            writeln!(out, "| {name} | {} | {} |", estimator.name(), cells.join(" | "))?;
         }
     }
     Ok(())
@@ -328,7 +334,7 @@ fn intervals(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> Resu
     )?;
     for (name, _) in PEERS {
         let Some(line) = lines.iter().find(|line| line.scenario.name == name) else { continue };
-        let [ours, published, ..] = line.clocks.as_slice() else { continue };
+        let (Some(ours), Some(published)) = (line.of(OURS), line.of(PUBLISHED)) else { continue };
         let best = best(&line.scenario, args)?;
         let none = || "–".to_owned();
         writeln!(
@@ -352,7 +358,7 @@ fn intervals(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> Resu
     }
     let worse: Vec<String> = lines
         .iter()
-        .filter(|line| line.clocks.first().is_some_and(|ours| of_limit(ours) > NEAR_LIMIT))
+        .filter(|line| line.of(OURS).is_some_and(|ours| of_limit(ours) > NEAR_LIMIT))
         .map(|line| format!("`{}`", line.scenario.name))
         .collect();
     writeln!(

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::{Kind, TABLE};
 use truechimer_report::Section;
-use truechimer_sim::case::{CLOCKS, Experiment, Measure, experiments, name, page};
+use truechimer_sim::case::{Experiment, Measure, experiments, page};
 
 use super::{affordable, command, estimators, jobs, ready, save, screen, seeds};
 use crate::args;
@@ -39,8 +39,8 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     let all = experiments(scale).map_err(|why| Failure::new("--hours", why))?;
     let plan = Plan {
         clocks: match args.estimator.as_slice() {
-            [] => CLOCKS.to_vec(),
-            _ => estimators(args).into_iter().map(args::Estimator::kind).collect(),
+            [] => TABLE.to_vec(),
+            _ => estimators(args),
         },
         seeds: seeds(args),
         width: jobs::width(args.jobs),
@@ -94,7 +94,7 @@ fn about(seconds: f64) -> String {
 
 /// Clocks and seeds that each scenario is run with.
 struct Plan {
-    clocks: Vec<EstimatorKind>,
+    clocks: Vec<Kind>,
     seeds: Vec<u64>,
     /// How many scenarios at once.
     width: usize,
@@ -102,7 +102,7 @@ struct Plan {
 
 fn section(experiment: &Experiment, plan: &Plan, out: &mut dyn Write) -> Result<Section, Failure> {
     writeln!(out, "{}", experiment.title)?;
-    let clocks = plan.clocks.iter().map(|clock| (name(*clock), Side::Right));
+    let clocks = plan.clocks.iter().map(|clock| (clock.name(), Side::Right));
     let head: Vec<_> =
         std::iter::once(("rms of the error, µs", Side::Left)).chain(clocks).collect();
     let mut table = Table::new(&head);

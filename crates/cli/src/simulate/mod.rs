@@ -14,14 +14,14 @@ use std::path::Path;
 
 use serde::Serialize;
 use truechimer_files::{Access, Entry};
-use truechimer_sim::case::name;
+use truechimer_lab::{Kind, OURS};
 use truechimer_sim::stamps::write_header;
 use truechimer_sim::{
     Run, Scenario, Statistics, Trace, catalogue, find, parse_delays, report, simulate_alike,
     write_stamps,
 };
 
-use crate::args::{self, Estimator};
+use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
@@ -167,14 +167,14 @@ fn only_seeds(args: &args::Simulate, study: &str) -> Result<(), Failure> {
 }
 
 /// The clocks to run, each once.
-fn estimators(args: &args::Simulate) -> Vec<Estimator> {
+fn estimators(args: &args::Simulate) -> Vec<Kind> {
     let mut all = Vec::new();
     for estimator in &args.estimator {
         if !all.contains(estimator) {
             all.push(*estimator);
         }
     }
-    if all.is_empty() { vec![Estimator::Ours] } else { all }
+    if all.is_empty() { vec![OURS] } else { all }
 }
 
 /// The seeds to run with.
@@ -221,10 +221,10 @@ fn compare(args: &args::Simulate, scenarios: &[Scenario], out: &mut dyn Write) -
     Ok(Outcome::of(good))
 }
 
-/// The verdict on our own clock: where the conditions of its bound hold, the truth is always
-/// inside.
-fn keeps_its_word(scenario: &Scenario, estimator: Estimator, statistics: &Statistics) -> bool {
-    estimator != Estimator::Ours
+/// The verdict on a clock whose bound is a promise: where the conditions of its bound hold, the
+/// truth is always inside.
+fn keeps_its_word(scenario: &Scenario, estimator: Kind, statistics: &Statistics) -> bool {
+    !estimator.is_bounded()
         || statistics.inside_bound.outside == 0
         || !scenario.broken_conditions().is_empty()
 }
@@ -232,14 +232,14 @@ fn keeps_its_word(scenario: &Scenario, estimator: Estimator, statistics: &Statis
 /// All seeds of one scenario under one estimator: their statistics together, and the first run.
 fn pooled(
     scenario: &Scenario,
-    estimator: Estimator,
+    estimator: Kind,
     args: &args::Simulate,
 ) -> Result<(Statistics, Run), Failure> {
     let mut runs: Vec<Run> = Vec::new();
     jobs::each(
         &seeds(args),
         jobs::width(args.jobs),
-        |seed| simulate_alike(scenario, estimator.kind(), *seed),
+        |seed| simulate_alike(scenario, estimator, *seed),
         |_, run| {
             let mut run = run.map_err(|why| Failure::new(&scenario.name, why))?;
             if !runs.is_empty() {
@@ -320,13 +320,13 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     fn new(
         scenario: &'a Scenario,
-        estimator: Estimator,
+        estimator: Kind,
         honest: bool,
         statistics: &'a Statistics,
     ) -> Row<'a> {
         Row {
             scenario: &scenario.name,
-            estimator: name(estimator.kind()),
+            estimator: estimator.name(),
             honest,
             broken_conditions: scenario.broken_conditions(),
             not_reached_hours: scenario.not_reached(),

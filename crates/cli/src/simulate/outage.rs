@@ -2,8 +2,7 @@
 
 use std::io::Write;
 
-use truechimer_engine::EstimatorKind;
-use truechimer_sim::case::name;
+use truechimer_lab::TABLE;
 use truechimer_sim::outage::{Ends, ends, ratio, rms};
 
 use super::{jobs, screen};
@@ -12,9 +11,6 @@ use crate::failure::{Ended, Failure, Outcome};
 
 /// So many seeds if the user has not said: fewer show little.
 const SEEDS: u32 = 100;
-/// The clocks, ours first.
-const CLOCKS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::NtpPll, EstimatorKind::Pi];
 
 /// Runs the study.
 pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
@@ -33,7 +29,7 @@ fn table(seeds: u32, args: &args::Simulate, out: &mut dyn Write) -> Result<(), F
     jobs::each(
         &(1..=u64::from(seeds)).collect::<Vec<_>>(),
         jobs::width(args.jobs),
-        |seed| ends(&CLOCKS, *seed),
+        |seed| ends(TABLE, *seed),
         |_, run| {
             runs.push(run.map_err(|why| Failure::new("outage-end", why))?);
             Ok::<(), Failure>(())
@@ -48,14 +44,14 @@ fn table(seeds: u32, args: &args::Simulate, out: &mut dyn Write) -> Result<(), F
          (The walk alone, from a rate known exactly, makes 353 µs.)\n\n\
          | | error at the end, µs | of the filter that knows all |\n|---|---|---|"
     )?;
-    for (index, clock) in CLOCKS.iter().enumerate() {
+    for (index, clock) in TABLE.iter().enumerate() {
         let errors: Vec<f64> =
             runs.iter().filter_map(|run| run.clocks.get(index).copied()).collect();
         let (found, factor) = ratio(&errors, &known);
         writeln!(
             out,
             "| {} | {} | {found:.2} ({:.2} to {:.2}) |",
-            name(*clock),
+            clock.name(),
             screen::number(1e6 * rms(&errors)),
             found / factor,
             found * factor,

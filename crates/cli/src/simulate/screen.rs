@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use truechimer_sim::case::name;
+use truechimer_lab::Kind;
 use truechimer_sim::{Scenario, Statistics};
 
-use crate::args::Estimator;
 use crate::show::wrapped;
 use crate::table::{Side, Table};
 
@@ -68,7 +67,7 @@ pub fn remarks(scenario: &Scenario) -> Vec<String> {
 }
 
 /// The clocks side by side; no wider than 80 columns.
-pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Result<()> {
+pub fn table(rows: &[(Kind, Statistics)], out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&[
         ("µs", Side::Left),
         ("rms", Side::Right),
@@ -85,7 +84,7 @@ pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Resul
     for (estimator, statistics) in rows {
         let error = &statistics.error;
         table.row(vec![
-            name(estimator.kind()).into(),
+            estimator.name().into(),
             number(error.rms_us),
             number(error.median_us),
             number(error.iqr_us),
@@ -101,18 +100,14 @@ pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Resul
     table.write(out)?;
     for (estimator, statistics) in rows {
         if statistics.error.seconds == 0 {
-            writeln!(
-                out,
-                "{}: never had anything to say: no usable reply",
-                name(estimator.kind())
-            )?;
+            writeln!(out, "{}: never had anything to say: no usable reply", estimator.name())?;
         }
         if let Some(system) = statistics.system_clock {
             writeln!(
                 out,
                 "system clock: {} µs rms from {}, {} at most; {} steps; {} ppm at most",
                 number(system.rms_us),
-                name(estimator.kind()),
+                estimator.name(),
                 number(system.max_us),
                 system.steps,
                 number(system.max_frequency_ppm)
@@ -123,7 +118,7 @@ pub fn table(rows: &[(Estimator, Statistics)], out: &mut dyn Write) -> io::Resul
             writeln!(
                 out,
                 "{}: outside the bound in {} of {} seconds, by up to {} µs",
-                name(estimator.kind()),
+                estimator.name(),
                 inside.outside,
                 inside.seconds,
                 number(inside.exceeded_us)

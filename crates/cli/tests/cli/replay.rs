@@ -37,7 +37,7 @@ fn stamps() -> String {
 fn a_stamp_file_gives_a_summary_that_fits_a_terminal() {
     let dir = Dir::new();
     let file = dir.write("lan.stamps", stamps());
-    for estimator in ["ours", "published", "pi", "ntp-pll"] {
+    for estimator in truechimer_lab::TABLE.iter().map(|kind| kind.name()) {
         let shown = truechimer(&["replay", "--estimator", estimator, &file]);
         assert_eq!((shown.code, shown.err.as_str()), (0, ""), "{shown:?}");
         assert!(shown.out.contains(&format!("'{estimator}' over 340 rows")), "{}", shown.out);

@@ -3,6 +3,7 @@
 use crate::support::{Dir, truechimer};
 
 use serde_json::Value;
+use truechimer_lab::TABLE;
 
 fn rows(arguments: &[&str]) -> Vec<Value> {
     let answer = truechimer(arguments);
@@ -12,14 +13,26 @@ fn rows(arguments: &[&str]) -> Vec<Value> {
 
 #[test]
 fn the_same_seed_gives_the_same_and_another_one_does_not() {
+    let names: Vec<&str> = TABLE.iter().map(|kind| kind.name()).collect();
     let with = |seed: &str| {
         let all = ["simulate", "lan", "wan", "--hours", "2", "--json", "--estimator"];
-        truechimer(&[&all[..], &["ours,published,ntp-pll,pi", "--seed", seed]].concat()).out
+        truechimer(&[&all[..], &[&names.join(","), "--seed", seed]].concat()).out
     };
     let first = with("3");
-    assert_eq!(first.lines().count(), 8);
+    assert_eq!(first.lines().count(), 2 * names.len());
     assert_eq!(first, with("3"));
     assert_ne!(first, with("4"));
+}
+
+#[test]
+fn the_help_has_every_estimator_of_the_table() {
+    for command in ["simulate", "replay"] {
+        let help = truechimer(&[command, "--help"]).out;
+        for kind in TABLE {
+            let line = format!("- {}: ", kind.name());
+            assert!(help.lines().any(|l| l.trim_start().starts_with(&line)), "{help}");
+        }
+    }
 }
 
 #[test]

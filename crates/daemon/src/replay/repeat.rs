@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead};
 
 use serde::Serialize;
-use truechimer_engine::{Action, Config, Engine, EstimatorKind, Event, SourceId};
+use truechimer_engine::{Action, Engine, Event, Method, SourceId, Standard};
 use truechimer_time::Count;
 use truechimer_timehands::{Hand, Status};
 
@@ -14,11 +14,11 @@ use super::read::{Lines, parse};
 use super::{Beginning, FORMAT, Happened, Header, Line, OLDEST, ReplayError, What};
 
 /// How to repeat a log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Options {
-    /// With another estimator than the log's. Its decisions are then its own, and are not compared
+    /// By another method than the daemon's. Its decisions are then its own, and are not compared
     /// with those in the log.
-    pub estimator: Option<EstimatorKind>,
+    pub method: Option<Box<dyn Method>>,
 }
 
 /// What a log holds, once all of it has been found right.
@@ -28,7 +28,7 @@ pub struct Summary {
     pub version: String,
     /// The estimator that was used instead of the log's own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub estimator: Option<EstimatorKind>,
+    pub estimator: Option<String>,
     /// Events in it.
     pub events: u64,
     /// Hands published: as logged, or by the other estimator.
@@ -79,7 +79,9 @@ type Each<'a> = &'a mut dyn FnMut(&Happened) -> io::Result<()>;
 /// A repetition under way.
 struct Repeat<'a, R> {
     lines: Lines<R>,
-    options: Options,
+    method: Option<Box<dyn Method>>,
+    /// Whether the decisions are compared with those in the log.
+    compares: bool,
     each: Option<Each<'a>>,
     summary: Summary,
     requests: Requests,
@@ -92,11 +94,13 @@ struct Repeat<'a, R> {
 
 impl<'a, R: BufRead> Repeat<'a, R> {
     fn new(reader: R, options: Options, each: Option<Each<'a>>) -> Repeat<'a, R> {
+        let estimator = options.method.as_ref().map(|method| method.name().to_owned());
         Repeat {
             lines: Lines::new(reader),
-            options,
+            compares: estimator.is_none(),
+            method: options.method,
             each,
-            summary: Summary { estimator: options.estimator, ..Summary::default() },
+            summary: Summary { estimator, ..Summary::default() },
             requests: Requests::default(),
             logged: None,
             waiting: Vec::new(),
@@ -135,7 +139,8 @@ impl<'a, R: BufRead> Repeat<'a, R> {
         };
         let Beginning { start, config } = self.lines.parse(&text)?;
         let at = start.at;
-        let (mut engine, actions) = Engine::new(self.with_estimator(config), start);
+        let method = self.method.take().unwrap_or_else(|| Box::new(Standard));
+        let (mut engine, actions) = Engine::with_method(config, start, method);
         if self.each.is_some() {
             let first = said(self.lines.number, at, Status::Unknown, engine.hand(), &actions);
             self.pass(&first)?;
@@ -159,7 +164,7 @@ impl<'a, R: BufRead> Repeat<'a, R> {
                 Line { at: None, event: None, hand: None, action: Some(action) } => action,
                 _ => return Err(self.lines.error("neither an event nor a decision".into())),
             };
-            if self.options.estimator.is_some() {
+            if !self.compares {
                 self.requests.logged(&logged);
                 if let Action::Publish(hand) = logged {
                     self.logged = Some(hand);
@@ -182,7 +187,7 @@ impl<'a, R: BufRead> Repeat<'a, R> {
 
     /// The engine's decisions wait to be compared, or stand for themselves.
     fn decide(&mut self, actions: Vec<Action>, decided: &mut VecDeque<Action>) {
-        if self.options.estimator.is_none() {
+        if self.compares {
             return decided.extend(actions);
         }
         for action in &actions {
@@ -196,11 +201,6 @@ impl<'a, R: BufRead> Repeat<'a, R> {
         self.summary.hands += u64::from(matches!(action, Action::Publish(_)));
     }
 
-    fn with_estimator(&self, config: Config) -> Config {
-        let estimator = self.options.estimator.unwrap_or(config.estimator);
-        Config { estimator, ..config }
-    }
-
     fn event(
         &mut self,
         engine: &mut Engine,
@@ -208,12 +208,8 @@ impl<'a, R: BufRead> Repeat<'a, R> {
         event: Event,
     ) -> Result<Vec<Action>, ReplayError> {
         self.summary.events += 1;
-        let event = match event {
-            Event::Configure(config) => Event::Configure(self.with_estimator(config)),
-            other => other,
-        };
         if let Event::Reply { source, .. } = &event
-            && self.options.estimator.is_some()
+            && !self.compares
         {
             self.summary.unmatched += u64::from(self.requests.differ(*source));
         }
@@ -246,7 +242,7 @@ impl<'a, R: BufRead> Repeat<'a, R> {
             }
         }
         self.waiting.extend_from_slice(happened);
-        if self.options.estimator.is_none() { self.tell() } else { Ok(()) }
+        if self.compares { self.tell() } else { Ok(()) }
     }
 
     /// Passes on what has waited for the logged hands.

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use truechimer_engine::{
-    Engine, EstimatorKind, HostCheck, Level, PpsConfig, SourceConfig, SourceId, SourceStatus,
+    Engine, HostCheck, Level, PpsConfig, SourceConfig, SourceId, SourceStatus,
 };
+use truechimer_lab::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
@@ -147,6 +148,11 @@ fn eventful_log() -> String {
     log_of(240, 120..180, vec![(40, reload), (70, disruption)])
 }
 
+/// By another estimator than the log's.
+fn by(kind: Kind) -> Options {
+    Options { method: Some(kind.method()) }
+}
+
 fn happens(log: &str, options: Options) -> (Summary, Vec<Happened>) {
     let mut all = Vec::new();
     let summary = repeat(log.as_bytes(), options, &mut |happened| {
@@ -254,10 +260,10 @@ fn a_pulse_repeats_like_a_server() {
     assert_eq!(verify(log.as_bytes()).unwrap().events, summary.events);
     let other = log.replacen("\"sequence\":41", "\"sequence\":40", 1);
     assert!(matches!(verify(other.as_bytes()), Err(ReplayError::Differs { .. })));
-    for kind in [EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll] {
-        let (summary, _) = happens(&log, Options { estimator: Some(kind) });
+    for kind in &TABLE[1..] {
+        let (summary, _) = happens(&log, by(*kind));
         let refused = summary.refused.get("estimator").copied().unwrap_or(0);
-        assert_eq!(refused > 40, kind == EstimatorKind::Published, "{summary:?}");
+        assert_eq!(refused > 40, *kind == PUBLISHED, "{summary:?}");
     }
 }
 
@@ -270,14 +276,20 @@ fn logs_of_before_there_were_pulses_are_read() {
 }
 
 #[test]
+fn logs_that_name_the_estimator_are_read() {
+    let new = log();
+    let old = new.replacen("\"max_wander\":", "\"estimator\":\"ours\",\"max_wander\":", 1);
+    assert!(old != new);
+    assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
+}
+
+#[test]
 fn another_estimator_gets_the_same_replies() {
     let log = eventful_log();
     let (own, _) = happens(&log, Options::default());
-    for kind in
-        [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll]
-    {
-        let (summary, all) = happens(&log, Options { estimator: Some(kind) });
-        assert_eq!((summary.estimator, summary.events), (Some(kind), own.events));
+    for kind in TABLE {
+        let (summary, all) = happens(&log, by(*kind));
+        assert_eq!((summary.estimator.as_deref(), summary.events), (Some(kind.name()), own.events));
         assert_eq!(summary.unmatched, 0, "{summary:?}");
         assert_eq!(replies(&all).len() as u64, own.used);
         assert!(all.is_sorted_by_key(|happened| happened.line));
@@ -285,7 +297,7 @@ fn another_estimator_gets_the_same_replies() {
         assert!(compared.len() as u64 > own.used / 2, "{kind:?}: {}", compared.len());
         // The log's own estimator, which is ours, says what is logged; others do not, but are near.
         let same = compared.iter().filter(|ahead| **ahead == truechimer_time::Span::ZERO).count();
-        assert_eq!(same == compared.len(), kind == EstimatorKind::Ours, "{kind:?}");
+        assert_eq!(same == compared.len(), *kind == OURS, "{kind:?}");
         let near = truechimer_time::Span::from_millis(1);
         assert!(compared.iter().all(|ahead| ahead.abs() < near), "{kind:?} {compared:?}");
         assert_eq!((summary.reloads, summary.disruptions), (1, 1));
@@ -293,16 +305,15 @@ fn another_estimator_gets_the_same_replies() {
     // Decisions that are not the engine's are nobody's concern then.
     let other = log.replacen("\"status\":\"synchronised\"", "\"status\":\"unknown\"", 1);
     assert!(verify(other.as_bytes()).is_err());
-    let options = Options { estimator: Some(EstimatorKind::Ours) };
-    assert_eq!(happens(&other, options).0.unmatched, 0);
+    assert_eq!(happens(&other, by(OURS)).0.unmatched, 0);
 }
 
 #[test]
 fn what_was_found_before_an_error_is_passed_on() {
     let log = log() + "garbage\n";
-    for estimator in [None, Some(EstimatorKind::Ours)] {
+    for options in [Options::default(), by(OURS)] {
         let mut told = 0;
-        let done = repeat(log.as_bytes(), Options { estimator }, &mut |happened| {
+        let done = repeat(log.as_bytes(), options, &mut |happened| {
             told += u64::from(matches!(happened.what, What::Reply(_)));
             Ok(())
         });
@@ -325,8 +336,7 @@ fn replies_that_no_longer_match_are_counted() {
         if last[digit..at] == *",7" { "8" } else { "7" },
         &last[at..]
     );
-    let options = Options { estimator: Some(EstimatorKind::Ours) };
-    let summary = happens(&log.replace(last, &other), options).0;
+    let summary = happens(&log.replace(last, &other), by(OURS)).0;
     assert_eq!(summary.unmatched, 1, "{summary:?}");
 }
 
@@ -492,7 +502,6 @@ proptest! {
             serde_json::to_string(&Beginning { start: start(), config: Config::default() }).unwrap(),
         );
         let _ = verify(log.as_bytes());
-        let options = Options { estimator: Some(EstimatorKind::Ours) };
-        let _ = repeat(log.as_bytes(), options, &mut |_| Ok(()));
+        let _ = repeat(log.as_bytes(), by(OURS), &mut |_| Ok(()));
     }
 }

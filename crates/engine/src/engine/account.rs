@@ -1,6 +1,6 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
-use truechimer_feedforward::Exchange;
+use truechimer_feedforward::{Estimator, Exchange};
 use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Reference, Status};
@@ -251,9 +251,10 @@ impl Engine {
         self.sources.iter().filter(agrees).map(Source::name).collect()
     }
 
-    /// The poll interval, s, that the estimator of this source would choose, if it has an opinion.
+    /// The estimator of this server, for those who compare estimators.
     #[must_use]
-    pub fn poll_advice(&self, source: SourceId) -> Option<u32> {
-        self.sources.iter().find(|s| s.id() == source)?.peer.filter.estimator.poll_advice()
+    pub fn estimator(&self, source: SourceId) -> Option<&dyn Estimator> {
+        let source = self.sources.iter().find(|s| s.id() == source)?;
+        Some(source.peer.filter.estimator.as_ref())
     }
 }

@@ -65,7 +65,7 @@ impl Engine {
                     let (time, agreed) = (held.or(of_page), agreed.is_some());
                     let basis = Basis { time, own: agreed || held.is_some(), ..basis };
                     let mut source =
-                        Source::new(id, wanted.clone(), config.estimator, &basis, awaited, at);
+                        Source::new(id, wanted.clone(), &*self.method, &basis, awaited, at);
                     source.peer.trust.agreed = agreed && held.is_none();
                     source.peer.trust.overruled = known.overruled.contains(&name);
                     source
@@ -94,7 +94,7 @@ impl Engine {
                 None => {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
-                    Pulse::new(id, wanted.clone(), config.estimator, basis, at)
+                    Pulse::new(id, wanted.clone(), &*self.method, basis, at)
                 }
             };
             self.pulses.push(pulse);
@@ -106,6 +106,7 @@ impl Engine {
             actions.extend(self.kernel.nothing().map(Action::Steer));
         }
         self.config = config;
+        self.tell_intervals();
         let there: Vec<SourceId> = self.peers().map(|peer| peer.id).collect();
         self.combination.keep(|id| there.contains(&SourceId(id)));
         self.change_log.keep(|id| there.contains(&SourceId(id)));

@@ -11,15 +11,15 @@ use super::account::held_against;
 use super::gate::Until;
 use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, note};
 use crate::cause::Cause;
-use crate::config::EstimatorKind;
 use crate::event::{Action, Level};
 use crate::hold_off::{Moved, Opinion};
+use crate::method::Candidate;
 use crate::peer::Peer;
 use crate::pulse::Numbering;
 use crate::report::SourceStatus;
 use crate::selection::{Chosen, Voter};
 use crate::source::{Heard, Source, canonical};
-use crate::{hold_off, prefer, selection};
+use crate::{hold_off, selection};
 
 /// Nothing has come for a while: what to say of that, and since when.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ impl Engine {
             if smears { "; all smear the leap second: the smear is taken off" } else { "" };
         let reason = format!("{reason}{smears}");
         // Sooner if patience ends before, so that holdover is said when it begins.
-        let renew = peer.filter.estimator.renew_after();
+        let renew = self.method.renew_after(peer.filter.estimator.as_ref());
         (self.reason, self.others) = (reason, others);
         self.quiet = quiet.map(|what| Quiet { what, since: estimate.last_used, smears });
         self.unanswered = false;
@@ -397,9 +397,9 @@ impl Engine {
             Voter { peer: &mut pulse.peer, estimate }
         });
         let mut voters: Vec<Voter<'_>> = servers.chain(pulses).collect();
-        if let Some(candidates) = prefer::candidates(&voters, at) {
-            let id = self.preferred.choose(&candidates, all, at, nominal)?;
-            let (index, estimate) = prefer::mark(&mut voters, id)?;
+        let candidates: Vec<Candidate<'_>> = voters.iter().filter_map(Voter::candidate).collect();
+        if let Some(id) = self.method.prefer(&candidates, all, at, nominal) {
+            let (index, estimate) = selection::follow(&mut voters, id)?;
             for voter in &mut voters {
                 voter.peer.trust.weigh(None, None);
             }
@@ -419,7 +419,7 @@ impl Engine {
 
     /// The other estimators' clocks are shown as they are: one at a time.
     pub(super) fn follows_one(&self) -> bool {
-        self.config.estimator != EstimatorKind::Ours
+        !self.method.combines()
     }
 
     /// What the second of an edge at count `at` is told by: what the servers vouch for, where they

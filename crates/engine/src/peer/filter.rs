@@ -7,8 +7,8 @@ use truechimer_ntp::Reply;
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span};
 
 use super::HoldOff;
-use crate::config::{Asymmetry, EstimatorKind};
-use crate::source::estimator;
+use crate::config::Asymmetry;
+use crate::method::{Beginning, Method};
 
 /// Requests that may be missed before a source is stale.
 const STALE_AFTER_POLLS: i64 = 4;
@@ -18,7 +18,6 @@ const REPLY_S: i64 = 2;
 /// The estimator of a source, and the newest samples that it was given.
 #[derive(Debug)]
 pub(crate) struct Filter {
-    kind: EstimatorKind,
     settings: Settings,
     pub(crate) estimator: Box<dyn Estimator>,
     /// Seconds between samples.
@@ -42,27 +41,22 @@ pub(crate) struct Sample {
 }
 
 impl Filter {
-    /// A filter for samples every `poll` seconds, which begins with what is known of rate and time.
-    pub(crate) fn new(
-        kind: EstimatorKind,
-        settings: Settings,
-        rate: RatePrior,
-        time: Option<TimePrior>,
-        poll: u32,
-    ) -> Filter {
-        Filter {
-            kind,
-            settings,
-            estimator: estimator(kind, settings, rate, time, poll),
-            poll,
-            last: None,
-            newest: None,
-        }
+    /// A filter with an estimator of this method.
+    pub(crate) fn new(method: &dyn Method, beginning: &Beginning) -> Filter {
+        let Beginning { settings, poll, .. } = *beginning;
+        let estimator = method.estimator(beginning);
+        Filter { settings, estimator, poll, last: None, newest: None }
     }
 
     /// Begins anew with what is known of rate and time; the newest samples stay.
-    pub(crate) fn restart(&mut self, rate: RatePrior, time: Option<TimePrior>) {
-        self.estimator = estimator(self.kind, self.settings, rate, time, self.poll);
+    pub(crate) fn restart(
+        &mut self,
+        method: &dyn Method,
+        rate: RatePrior,
+        time: Option<TimePrior>,
+    ) {
+        let Filter { settings, poll, .. } = *self;
+        self.estimator = method.estimator(&Beginning { settings, rate, time, poll });
     }
 
     /// Takes in the next exchange.
@@ -79,10 +73,6 @@ impl Filter {
         if used {
             self.last = self.newest;
         }
-    }
-
-    pub(crate) fn kind(&self) -> EstimatorKind {
-        self.kind
     }
 
     /// How long a count lasts, nominally.
@@ -102,7 +92,6 @@ impl Filter {
     /// Samples come every so many seconds from now on.
     pub(crate) fn set_poll(&mut self, seconds: u32) {
         self.poll = seconds;
-        self.estimator.set_poll(seconds);
     }
 
     pub(crate) fn set_max_wander(&mut self, max_wander: Rate) {

@@ -5,7 +5,7 @@ use truechimer_report::{Cell, Chart, FiveNumbers, Histogram, Section, Series, Ta
 use crate::report;
 use crate::statistics::Errors;
 
-use super::{Experiment, Measure, Outcome, Shows, differences, name};
+use super::{Experiment, Measure, Outcome, Shows, differences};
 
 /// The section of an experiment; the outcomes are in the order of its scenarios.
 pub(super) fn section(experiment: &Experiment, outcomes: &[Vec<Outcome>]) -> Section {
@@ -66,7 +66,7 @@ fn boxes(
             let outcome = outcomes.iter().find(|o| o.clock == clock.clock)?;
             Some((at as f64, five(errors(outcome, measure))))
         });
-        chart.with(Series::boxes(name(clock.clock), boxes).colour(index))
+        chart.with(Series::boxes(clock.clock.name(), boxes).colour(index))
     })
 }
 
@@ -86,7 +86,7 @@ fn percentiles(experiment: &Experiment, outcomes: &[Vec<Outcome>], measures: &[M
             for outcome in outcomes {
                 let e = errors(outcome, *measure);
                 let values = [e.p1_us, e.p25_us, e.median_us, e.p75_us, e.p99_us, e.rms_us];
-                let cells = [Cell::text(measure.name()), Cell::text(name(outcome.clock))];
+                let cells = [Cell::text(measure.name()), Cell::text(outcome.clock.name())];
                 let cells = cells.into_iter().chain(values.map(seconds));
                 table = table.row(label.as_str(), cells);
             }
@@ -115,7 +115,7 @@ fn rms(rows: &[(&str, &[Outcome])], of: &str) -> Table {
                 let range = Cell::text(format!("{} … {}", show(least), show(most)));
                 [seconds(outcome.rms_us(*measure)), range]
             });
-            let cells = std::iter::once(Cell::text(name(outcome.clock))).chain(cells);
+            let cells = std::iter::once(Cell::text(outcome.clock.name())).chain(cells);
             table = table.row(*label, cells);
         }
     }
@@ -140,7 +140,7 @@ fn table(outcomes: &[Outcome], of: &str) -> Table {
         let (s, e) = (&outcome.statistics, &outcome.statistics.error);
         let inside = s.inside_bound;
         table = table.row(
-            name(outcome.clock),
+            outcome.clock.name(),
             [
                 seconds(e.median_us),
                 seconds(e.iqr_us),
@@ -176,7 +176,7 @@ fn error_chart(outcomes: &[Outcome], of: &str) -> Chart {
     }
     // The quietest on top.
     for (index, outcome) in outcomes.iter().enumerate().rev() {
-        let line = Series::line(name(outcome.clock), outcome.errors.iter().copied());
+        let line = Series::line(outcome.clock.name(), outcome.errors.iter().copied());
         chart = chart.with(line.colour(index));
     }
     chart
@@ -186,7 +186,7 @@ fn histogram(outcomes: &[Outcome], of: &str) -> Chart {
     let all = Histogram::new(&format!("How the errors are distributed{of}"), Unit::Seconds);
     let with = |histogram: Histogram, o: &Outcome| {
         let settled = o.errors.iter().filter(|(at, _)| *at >= o.warm_up).map(|(_, error)| *error);
-        histogram.values(name(o.clock), settled)
+        histogram.values(o.clock.name(), settled)
     };
     outcomes.iter().fold(all, with).chart()
 }
@@ -205,7 +205,7 @@ fn start_table(outcomes: &[Outcome]) -> Table {
             Some(s) => Cell::number(s, Unit::Seconds),
             None => Cell::text("never"),
         });
-        table = table.row(name(outcome.clock), took);
+        table = table.row(outcome.clock.name(), took);
     }
     table
 }
@@ -218,6 +218,6 @@ fn start_chart(outcomes: &[Outcome]) -> Chart {
         .log_y();
     outcomes.iter().enumerate().fold(chart, |chart, (index, outcome)| {
         let rows = outcome.errors.iter().map(|&(at, error)| (at, error.abs()));
-        chart.with(Series::line(name(outcome.clock), rows).colour(index))
+        chart.with(Series::line(outcome.clock.name(), rows).colour(index))
     })
 }

@@ -1,9 +1,8 @@
 use super::*;
 use crate::stamps::{LATEST, Reference, write_stamps};
 use proptest::prelude::*;
+use truechimer_lab::{OURS, TABLE};
 
-const KINDS: [EstimatorKind; 4] =
-    [EstimatorKind::Ours, EstimatorKind::Published, EstimatorKind::Pi, EstimatorKind::NtpPll];
 /// Unix time at count 0 of [`Path::rows`].
 const BEGUN: i64 = 1_750_000_000;
 
@@ -75,9 +74,9 @@ fn fails(text: &str, options: &ReplayOptions) -> String {
 #[test]
 fn a_replay_is_the_estimator_on_the_same_rows() {
     let rows = LAN.rows();
-    for kind in KINDS {
+    for kind in TABLE {
         let options = ReplayOptions {
-            estimator: kind,
+            estimator: *kind,
             nominal: Some(Period::NANOSECOND),
             stamp_error: Some(Span::from_nanos(300)),
             root_distance: Some(Span::from_micros(7)),
@@ -93,8 +92,8 @@ fn a_replay_is_the_estimator_on_the_same_rows() {
             accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
             asymmetry: None,
         };
-        let prior = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
-        let mut direct = estimator(kind, settings, prior, None, 16);
+        let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
+        let mut direct = kind.estimator(&Beginning { settings, rate, time: None, poll: 16 });
         let error = Period::NANOSECOND.counts(Span::from_nanos(300));
         for (row, judged) in rows.iter().zip(&judged) {
             let exchange = exchange(row, error, Span::from_micros(7));
@@ -427,8 +426,8 @@ fn a_counter_that_begins_again_begins_a_new_epoch() {
         let rows = restarted(path.rows(), at, from);
         for referenced in [true, false] {
             let rows = if referenced { rows.clone() } else { without_reference(rows.clone()) };
-            for kind in KINDS {
-                let options = ReplayOptions { estimator: kind, ..Default::default() };
+            for kind in TABLE {
+                let options = ReplayOptions { estimator: *kind, ..Default::default() };
                 let plain = text(&rows);
                 let (sum, judged) = replay(&plain, &options).unwrap();
                 assert_eq!((sum.rows, sum.used), (300, 300), "{kind:?}: {:?}", sum.refused);
@@ -445,7 +444,7 @@ fn a_counter_that_begins_again_begins_a_new_epoch() {
                 let skewed = hz + hz / 1_000_000 * 37;
                 let off = sum.nominal.hz.abs_diff(hz).min(sum.nominal.hz.abs_diff(skewed));
                 assert!(off < 10_000, "{:?}", sum.nominal);
-                if let (true, EstimatorKind::Ours) = (referenced, kind) {
+                if referenced && *kind == OURS {
                     let reference = sum.reference.unwrap();
                     assert_eq!(reference.inside_bound, Some(1.0));
                     assert!(reference.error.unwrap().max_us < 100.0, "{reference:?}");
@@ -590,7 +589,7 @@ proptest! {
         }
         let span = |i: usize| Some(Span::from_nanos(spans[i] & i64::MAX));
         let options = ReplayOptions {
-            estimator: KINDS[kind],
+            estimator: TABLE[kind],
             nominal: given.then_some(Period::NANOSECOND),
             stamp_error: span(0).filter(|_| given),
             root_distance: span(1).filter(|_| given),
@@ -613,8 +612,8 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "([0-9.]{1,12}[ \\t\\n]){0,40}") {
-        for estimator in KINDS {
-            let _ = replay(&text, &ReplayOptions { estimator, ..Default::default() });
+        for estimator in TABLE {
+            let _ = replay(&text, &ReplayOptions { estimator: *estimator, ..Default::default() });
         }
     }
 }

@@ -146,7 +146,8 @@ impl World<'_> {
             built: 0,
             rtc: None,
         };
-        let (engine, actions) = Engine::new(self.config.clone(), start);
+        let (engine, actions) =
+            Engine::with_method(self.config.clone(), start, self.options.estimator.method());
         self.daemon = Some(Daemon {
             engine,
             life: self.lives,
@@ -542,7 +543,8 @@ impl World<'_> {
             }
         } else {
             let id = SourceId(source as u32);
-            let advice = self.daemon.as_ref().and_then(|daemon| daemon.engine.poll_advice(id));
+            let estimator = self.daemon.as_ref().and_then(|daemon| daemon.engine.estimator(id));
+            let advice = estimator.and_then(|e| self.options.estimator.poll_advice(e));
             if let Some(poll) = advice {
                 changed = self.set_poll(Planned { at: t, source, poll: poll.clamp(low, high) });
             }

@@ -24,6 +24,8 @@ mod penalty;
 mod rate;
 mod windows;
 
+use truechimer_feedforward::number::{rate, span};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
 use truechimer_time::{Count, Period, Rate, Span};
 
 use baseline::{Baseline, Shift, Slide, Slides};
@@ -37,8 +39,7 @@ use penalty::Penalty;
 use rate::LongTerm;
 use windows::Windows;
 
-use crate::number::{rate, span};
-use crate::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
+use crate::Compared;
 
 /// Stamps that are remembered at most, if warm-up is served again and again.
 const HISTORY_LIMIT: u64 = 16_384;
@@ -374,7 +375,9 @@ impl Estimator for Published {
 
     /// The class of host says how far the oscillator may wander; this is not listened to.
     fn set_max_wander(&mut self, _max_wander: Rate) {}
+}
 
+impl Compared for Published {
     fn set_poll(&mut self, seconds: u32) {
         let windows = Windows::new(seconds, &self.class);
         if windows != self.windows {

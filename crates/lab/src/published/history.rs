@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
+use truechimer_feedforward::Exchange;
 use truechimer_time::{Count, Instant};
-
-use crate::Exchange;
 
 /// A stamp: the four readings of an exchange, and what became of it.
 #[derive(Clone, Copy, Debug)]

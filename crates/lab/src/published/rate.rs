@@ -5,7 +5,7 @@ use super::constants::{
     Class, RATE_DELTAS, RATE_GOOD, RATE_GOOD_LATER, RATE_SANITY, STAMP_LATENCY, WARM_UP_ENDS,
 };
 use super::history::{History, Record};
-use crate::number::seconds;
+use truechimer_feedforward::number::seconds;
 
 /// A stamp at the far end of the long-term rate, with its quality when it was chosen.
 #[derive(Clone, Copy, Debug)]

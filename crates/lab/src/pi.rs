@@ -10,11 +10,14 @@
 //! This is the textbook and not any program. Its bound is what can be said of such a clock: half of
 //! the mean round trip, the server's root distance and the newest offset. It is no promise.
 
+use truechimer_feedforward::number::{fraction, rate, seconds, span};
+use truechimer_feedforward::{
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
+};
 use truechimer_time::{Count, Instant, Rate};
 
-use crate::number::{fraction, rate, seconds, span};
+use crate::Compared;
 use crate::steered::Steered;
-use crate::{Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior};
 
 /// Gain of the proportional term: this share of an offset is worked off per poll interval.
 const PROPORTIONAL: f64 = 0.1;
@@ -163,7 +166,9 @@ impl Estimator for Pi {
     fn set_max_wander(&mut self, max_wander: Rate) {
         self.settings.max_wander = Rate(max_wander.0.max(0));
     }
+}
 
+impl Compared for Pi {
     fn set_poll(&mut self, seconds: u32) {
         self.poll = seconds;
     }

@@ -6,10 +6,10 @@
 //! That is at most a few seconds, which a double resolves to 10⁻¹⁵ s. Differences of periods are
 //! differences of ρ, free of cancellation.
 
+use truechimer_feedforward::number::{rate, seconds, span};
 use truechimer_time::{Count, CountSpan, Instant, Period, Span};
 
 use super::history::Record;
-use crate::number::{rate, seconds, span};
 
 /// A period is believed within this factor of the nominal one. The algorithm has no such limit; a
 /// server's nonsense must not become a negative period.

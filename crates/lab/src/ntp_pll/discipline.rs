@@ -1,9 +1,9 @@
 //! The clock discipline of RFC 5905 (§11.3, §12, Appendix A.5.5.6, A.5.6.1): a state machine around
 //! a hybrid of phase-lock and frequency-lock loop.
 
+use truechimer_feedforward::number::{seconds, span};
 use truechimer_time::{Count, Instant, Period};
 
-use crate::number::{seconds, span};
 use crate::steered::Steered;
 
 /// Offsets beyond this are stepped, once they last, s (STEPT).

@@ -7,9 +7,8 @@
 
 use std::collections::VecDeque;
 
+use truechimer_feedforward::number::{rate, seconds, span};
 use truechimer_time::{Count, Instant, Period, Span};
-
-use crate::number::{rate, seconds, span};
 
 /// Changes of course that are remembered: more than can fall into one exchange.
 const REMEMBERED: usize = 16;

@@ -6,9 +6,8 @@ mod laboratory;
 
 use laboratory::{HZ, Laboratory, Outcome, Random, instant, settings, stamp};
 use proptest::prelude::*;
-use truechimer_feedforward::{
-    Accepted, Estimator, Exchange, HostClass, NtpPll, Ours, Pi, Published, RatePrior,
-};
+use truechimer_feedforward::{Accepted, Estimator, Exchange, Ours, RatePrior};
+use truechimer_lab::{Compared, HostClass, NtpPll, Pi, Published};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 
 fn prior() -> RatePrior {
@@ -16,7 +15,7 @@ fn prior() -> RatePrior {
 }
 
 /// All of them at a poll interval, by name.
-fn all(poll: u32) -> Vec<(&'static str, Box<dyn Estimator>)> {
+fn all(poll: u32) -> Vec<(&'static str, Box<dyn Compared>)> {
     let s = settings(HZ);
     vec![
         ("ours", Box::new(Ours::new(s, prior(), None))),
@@ -241,7 +240,7 @@ fn survives(
     period: Period,
 ) -> Result<(), TestCaseError> {
     let hostile = truechimer_feedforward::Settings { nominal: period, ..settings(HZ) };
-    let make = || -> Vec<Box<dyn Estimator>> {
+    let make = || -> Vec<Box<dyn Compared>> {
         let prior = RatePrior { period, ..prior() };
         vec![
             Box::new(Published::new(hostile, poll)),

@@ -10,14 +10,17 @@
 mod discipline;
 mod filter;
 
+use truechimer_feedforward::number::{fraction, rate, seconds, span};
+use truechimer_feedforward::{
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
+};
 use truechimer_time::{Count, Instant, Rate, Span};
 
 use discipline::{Discipline, State as Phase, Verdict};
 use filter::{ClockFilter, MAX_DISTANCE, PHI, Sample};
 
-use crate::number::{fraction, rate, seconds, span};
+use crate::Compared;
 use crate::steered::Steered;
-use crate::{Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior};
 
 /// Least dispersion that an update adds, s (MINDISP).
 const MIN_DISPERSION: f64 = 0.01;
@@ -173,7 +176,9 @@ impl Estimator for NtpPll {
 
     /// The RFC has a tolerance of its own, 15 ppm.
     fn set_max_wander(&mut self, _max_wander: Rate) {}
+}
 
+impl Compared for NtpPll {
     fn set_poll(&mut self, seconds: u32) {
         self.discipline.set_poll(seconds);
     }

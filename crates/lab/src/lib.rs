@@ -1,0 +1,57 @@
+//! The laboratory: estimators to compare with the daemon's own, on the same packets.
+//!
+//! [`TABLE`] lists them. `truechimer simulate`, its studies and `truechimer replay` take their
+//! choice, their help and their columns from it. To add one, write its file beside these, and add
+//! its line to the table: `docs/estimators.md` is the guide, with an example.
+//!
+//! An estimator of the laboratory implements [`Estimator`], which is all that the daemon's engine
+//! asks of one, and [`Compared`], which is what only a comparison asks.
+#![forbid(unsafe_code)]
+
+mod comparison;
+mod kind;
+mod ntp_pll;
+mod pi;
+mod prefer;
+mod published;
+mod steered;
+mod table;
+mod told;
+
+use truechimer_engine::RENEW_AFTER;
+use truechimer_feedforward::{Estimator, Ours};
+use truechimer_time::{Count, Span};
+
+pub use kind::{Kind, Row};
+pub use ntp_pll::NtpPll;
+pub use pi::Pi;
+pub use published::{HostClass, Published};
+pub use table::{NTP_PLL, OURS, PI, PUBLISHED, TABLE};
+pub use told::{Told, Truth};
+
+/// What only a comparison asks of an estimator. All of it may be left as it is.
+pub trait Compared: Estimator {
+    /// The poll interval from now on, s, for estimators whose windows or gains depend on it.
+    fn set_poll(&mut self, seconds: u32) {
+        let _ = seconds;
+    }
+
+    /// The poll interval, s, that it would choose if it were asked (RFC 5905 adapts it).
+    fn poll_advice(&self) -> Option<u32> {
+        None
+    }
+
+    /// How long an estimate stays fit to be extended in a straight line while no exchange comes.
+    fn renew_after(&self) -> Span {
+        RENEW_AFTER
+    }
+
+    /// How bad the path is, ≥ 0, for estimators whose selection among servers goes by a penalty and
+    /// not by the agreement of their bounds.
+    fn penalty(&self, at: Count) -> Option<Span> {
+        let _ = at;
+        None
+    }
+}
+
+impl Compared for Ours {}
