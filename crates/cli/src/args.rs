@@ -426,12 +426,15 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
   truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
+  truechimer simulate figures > then.jsonl          figures of every scenario, to be kept
+  truechimer simulate figures --against then.jsonl --headline --seeds 2
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
-they do not, that is said), 2 on an error.")]
+they do not, that is said) or if a figure is worse than in the file it is compared with, 2 on an
+error.")]
 pub struct Simulate {
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end and ablation
+    /// case, accuracy, outage-end, ablation and figures
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is
@@ -472,6 +475,18 @@ pub struct Simulate {
     /// How many runs go on side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
+    /// Compare with the figures in FILE, seed by seed [default: print figures to keep]
+    #[arg(long, value_name = "FILE", help_heading = FIGURES)]
+    pub against: Option<PathBuf>,
+    /// Only scenarios with one of these in their names, separated by commas
+    #[arg(long, value_name = "PART", value_delimiter = ',', help_heading = FIGURES)]
+    pub only: Vec<String>,
+    /// Only the reference figures: LAN, bursts, WAN, polls, routes, outage and the like
+    #[arg(long, help_heading = FIGURES)]
+    pub headline: bool,
+    /// Print the comparison as Markdown
+    #[arg(long, conflicts_with = "json", help_heading = FIGURES)]
+    pub markdown: bool,
 }
 
 /// Options of `truechimer replay`.
@@ -551,6 +566,7 @@ pub struct Replay {
 
 /// What is said of stamp files only.
 const STAMPS: &str = "Stamp files";
+const FIGURES: &str = "Of the study figures";
 
 /// Options of `truechimer bench`.
 #[derive(Args, Debug)]
@@ -569,6 +585,8 @@ pub enum BenchWhat {
     Timehands(crate::bench_timehands::BenchTimehands),
     /// What the daemon uses: resident memory and share of a core
     Daemon(BenchDaemon),
+    /// What an exchange with a server costs, by poll interval, and one server's memory
+    Estimator(crate::bench_estimator::BenchEstimator),
     /// How many requests 'truechimer serve --clock page' answers, beside chronyd
     Serve(crate::bench_serve::BenchServe),
 }

@@ -90,6 +90,11 @@ impl Packets {
         (self.settings, self.prior)
     }
 
+    /// The exchanges, in the order of their arrival.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.iter().map(|(_, exchange)| exchange)
+    }
+
     /// What it makes of the packets.
     pub fn run(&self, estimator: &mut dyn Estimator) -> Trace {
         let begun = self.readings.first().map_or(0.0, |(t, _)| *t);

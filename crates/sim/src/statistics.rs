@@ -349,7 +349,7 @@ fn median_us(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The quantile q of values in rising order; NaN of none.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], q: f64) -> f64 {
     let place = q * sorted.len().saturating_sub(1) as f64;
     let below = libm::floor(place);
     let at = |index: usize| sorted.get(index).copied();

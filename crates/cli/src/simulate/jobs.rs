@@ -1,7 +1,7 @@
 //! Runs side by side.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 /// As many as there are cores, if the user has not said.
@@ -42,6 +42,34 @@ pub fn each<T: Sync, R: Send, E>(
     Ok(())
 }
 
+/// Does `work` on every item, `width` of them at a time, and hands each result to `take` as soon as
+/// it is there, in any order. After an error of `take` no new work is begun.
+pub fn as_done<T: Sync, R: Send, E>(
+    items: &[T],
+    width: usize,
+    work: impl Fn(&T) -> R + Sync,
+    mut take: impl FnMut(&T, R) -> Result<(), E>,
+) -> Result<(), E> {
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    let worker = |sender: mpsc::Sender<_>| {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if sender.send((item, work(item))).is_err() {
+                break;
+            }
+        }
+    };
+    let worker = &worker;
+    thread::scope(|scope| {
+        for _ in 0..width.max(1) {
+            let sender = sender.clone();
+            scope.spawn(move || worker(sender));
+        }
+        drop(sender);
+        results.into_iter().try_for_each(|(item, result)| take(item, result))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +103,22 @@ mod tests {
             },
         );
         assert_eq!((stopped, taken), (Err(5), 6));
+    }
+
+    #[test]
+    fn results_come_as_they_are_done_and_an_error_ends_it() {
+        let items: Vec<u32> = (0..23).collect();
+        for width in [1, 4, 64] {
+            let mut seen = Vec::new();
+            let take = |n: &u32, square| {
+                seen.push((*n, square));
+                Ok::<(), ()>(())
+            };
+            assert_eq!(as_done(&items, width, |n| n * n, take), Ok(()));
+            seen.sort_unstable();
+            assert!(seen.iter().zip(&items).all(|(s, n)| *s == (*n, n * n)) && seen.len() == 23);
+        }
+        let stopped = as_done(&items, 4, |n| *n, |_, n| if n == 5 { Err(n) } else { Ok(()) });
+        assert_eq!(stopped, Err(5));
     }
 }

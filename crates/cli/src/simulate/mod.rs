@@ -4,6 +4,7 @@ mod ablation;
 mod accuracy;
 mod case;
 mod csv;
+mod figures;
 mod jobs;
 mod outage;
 mod screen;
@@ -26,7 +27,7 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 4] = ["case", "accuracy", "outage-end", "ablation"];
+const STUDIES: [&str; 5] = ["case", "accuracy", "outage-end", "ablation", "figures"];
 
 /// What a second and an exchange of a run take while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
@@ -43,6 +44,10 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         screen::list(&catalogue(), out)?;
         return Ok(Outcome::Good);
     }
+    if matches!(args.scenarios.as_slice(), [only] if only == "figures") {
+        return figures::run(args, out);
+    }
+    figures::refuse_options(args)?;
     match args.scenarios.as_slice() {
         [only] if only == "case" => return case::run(args, out),
         [only] if only == "accuracy" => return accuracy::run(args, out),

@@ -20,7 +20,8 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")?;
     let outage = "two hours alone, beside a filter knowing all";
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
-    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")
+    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")?;
+    writeln!(out, "{:width$}  figures to be kept, and to compare with", "figures")
 }
 
 /// What stands above the table of one scenario.
@@ -191,6 +192,7 @@ mod tests {
             "accuracy",
             "outage-end",
             "ablation",
+            "figures",
         ]) {
             assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
         }

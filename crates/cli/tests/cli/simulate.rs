@@ -163,6 +163,32 @@ fn a_report_is_one_page() {
     }
 }
 
+/// Kept figures agree with themselves, and not with those of a clock that is worse.
+#[test]
+fn kept_figures_are_compared() {
+    let dir = Dir::new();
+    let study = ["simulate", "figures", "--only", "growing-queue-both", "--seeds", "2"];
+    let kept = truechimer(&study);
+    assert_eq!((kept.code, kept.out.lines().count()), (0, 1), "{kept:?}");
+    assert_eq!(kept.err, "growing-queue-both (2 of 2 runs)\n");
+    let file = dir.write("kept.jsonl", &kept.out);
+    let beside = |more: &[&str]| truechimer(&[&study[..], &["--against", &file], more].concat());
+    let same = beside(&[]);
+    assert_eq!(same.code, 0, "{same:?}");
+    assert!(same.out.contains("growing-queue-both: bound held, %"), "{same:?}");
+    assert!(same.out.contains("1.000  1.000 to 1.000") && !same.out.contains("NOT MET\n"));
+    let worse = beside(&["--estimator", "published"]);
+    assert_eq!(worse.code, 1, "{worse:?}");
+    assert!(worse.out.starts_with("published beside ours\n"), "{worse:?}");
+    assert!(worse.out.contains("growing-queue-both: RMS, µs") && worse.out.contains("NOT MET\n"));
+    let markdown = beside(&["--markdown"]).out;
+    assert!(markdown.contains("|  | was | is | ratio | 95 % |  |"), "{markdown}");
+    let row = beside(&["--json"]).out;
+    let row: Value = serde_json::from_str(&row).unwrap();
+    assert_eq!(row["figures"][0]["scenario"], "growing-queue-both");
+    assert_eq!(row["figures"][0]["met"], true);
+}
+
 #[test]
 fn mistakes_are_named() {
     let dir = Dir::new();
@@ -183,6 +209,12 @@ fn mistakes_are_named() {
         (&["simulate", "lan", "--seeds", "10000"], &["lan", "GB", "fewer"]),
         (&["simulate", "lan", "wan", "--stamps", "x"], &["--stamps", "one scenario"]),
         (&["simulate", "lan", "--hours", "0.1", "--report", &page], &["place.html"]),
+        (&["simulate", "lan", "--headline"], &["--headline", "figures"]),
+        (&["simulate", "figures", "--hours", "1"], &["--hours", "--against"]),
+        (&["simulate", "figures", "--markdown"], &["--markdown", "--against"]),
+        (&["simulate", "figures", "--only", "lam"], &["--only", "--list"]),
+        (&["simulate", "figures", "--against", "absent"], &["absent", "No such file"]),
+        (&["simulate", "figures", "--against", &typo], &["typo.toml", "line 1"]),
     ] {
         truechimer(arguments).assert_error(says);
     }
