@@ -309,7 +309,7 @@ mod tests {
             "{\"scenario\":\"lan\",\"estimator\":\"ours\",\"hours\":28.0,\"seeds\":2,\"figures\":{\
              \"rms_us\":[1.2346,1e-7],\"below_10_us_s\":[0,0],\"promised_s\":[100799,100799]}}"
         );
-        assert_eq!(parse(&line).unwrap(), [record.clone()]);
+        assert_eq!(parse(&line).unwrap(), std::slice::from_ref(&record));
         assert_eq!(record.values(Figure::RmsUs), [Some(1.2346), Some(1e-7)]);
         assert_eq!(record.values(Figure::HeldOff), [Some(0.0); 2], "a count that is not written");
         assert_eq!(record.values(Figure::OutageEndUs), [None; 2]);
