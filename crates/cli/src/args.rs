@@ -426,8 +426,13 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
   truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
-  truechimer simulate figures > then.jsonl          figures of every scenario, to be kept
+  truechimer simulate figures > then.jsonl          every figure of every seed, to be kept
   truechimer simulate figures --against then.jsonl --headline --seeds 2
+
+The study 'figures' writes a line of JSON for each scenario under one estimator; with --against it
+sets the same beside those of a file, with their ratio. A reference figure may be 1.05 times what it
+was, any other 1.3 times, and the bound has to hold wherever it did. The ratio has an interval by how
+far the seeds scatter: where it holds the limit the answer is 'cannot judge', and no failure.
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
 they do not, that is said) or if a figure is worse than in the file it is compared with, 2 on an
@@ -446,7 +451,8 @@ pub struct Simulate {
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
     pub seed: u64,
-    /// Run with the seeds 1 to N, and take the seconds of all together
+    /// Run with the seeds 1 to N, and take the seconds of all together [default of the study figures:
+    /// 5, or as many as the FILE of --against has]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub seeds: Option<u32>,
     /// How many hours, instead of the scenario's own. Where its time to settle is more than half of

@@ -33,6 +33,8 @@ const REFERENCE_EVERY: usize = 8;
 const REFERENCE_STEPS: u32 = 100;
 /// Estimators whose memory is measured together: pages are 4 KiB.
 const MEASURED: usize = 64;
+/// The poll interval that memory is measured at, s: the daemon's own.
+const MEASURED_POLL: u32 = truechimer_engine::DEFAULT_POLL;
 
 /// Options of `truechimer bench estimator`.
 #[derive(clap::Args, Debug)]
@@ -50,9 +52,9 @@ all, after 1000 exchanges, by the pages of 64 of them.
 
 Exit status: 0, or 2 on an error.")]
 pub struct BenchEstimator {
-    /// Which estimator
-    #[arg(long, value_name = "NAME", value_enum, default_value = "ours")]
-    pub estimator: args::Estimator,
+    /// Which estimators, separated by commas
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_value = "ours")]
+    pub estimator: Vec<args::Estimator>,
     /// Which scenario the stamps are of: one with a single server
     #[arg(long, value_name = "NAME", default_value = "lan")]
     pub scenario: String,
@@ -60,7 +62,7 @@ pub struct BenchEstimator {
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Print one JSON object
+    /// Print one JSON object a line for each estimator
     #[arg(long)]
     pub json: bool,
 }
@@ -90,36 +92,18 @@ struct Figures {
 
 /// Runs the command.
 pub fn run(args: &BenchEstimator, out: &mut dyn Write) -> Ended {
-    let kind = args.estimator.kind();
     let scenario = find(&args.scenario).map_err(|why| Failure::Said(why.to_string()))?;
-    let mut rows = Vec::new();
-    let mut references = Vec::new();
-    let mut size = (0, None);
-    for poll in POLLS {
-        // A terminal that cannot be written to is nobody's loss.
-        let _ = writeln!(io::stderr(), "poll {poll} s");
-        let packets = packets(&scenario, poll)?;
-        let bench = Bench { kind, poll, packets: &packets };
-        if poll == scenario.poll {
-            size = (size_of_val(&*bench.estimator()), bench.memory());
+    // A terminal that cannot be written to is nobody's loss.
+    let _ = writeln!(io::stderr(), "simulating {} at {} polls", scenario.name, POLLS.len());
+    let each = POLLS.into_iter().map(|poll| Ok((poll, packets(&scenario, poll)?)));
+    let packets = each.collect::<Result<Vec<(u32, Packets)>, Failure>>()?;
+    for estimator in &args.estimator {
+        let figures = Figures::of(estimator.kind(), &scenario, &packets, args.rounds);
+        if args.json {
+            writeln!(out, "{}", json(&figures)?)?;
+        } else {
+            figures.write(out)?;
         }
-        let rounds: Vec<Round> = (0..args.rounds).map(|_| bench.round()).collect();
-        references.extend(rounds.iter().map(Round::reference_ns));
-        rows.push(Row::of(poll, &rounds));
-    }
-    let figures = Figures {
-        estimator: name(kind),
-        scenario: scenario.name,
-        rounds: args.rounds,
-        reference_ns: quantile(&references, 0.5),
-        polls: rows,
-        state_bytes: size.0,
-        memory_bytes: size.1,
-    };
-    if args.json {
-        writeln!(out, "{}", json(&figures)?)?;
-    } else {
-        figures.write(out)?;
     }
     Ok(Outcome::Good)
 }
@@ -179,7 +163,8 @@ impl Bench<'_> {
                 all.push(estimator);
             }
             let after = anonymous()?;
-            drop(black_box(all));
+            // What is freed would be there for the next one to use, and not be seen again.
+            std::mem::forget(all);
             Some(after.saturating_sub(before) / MEASURED as u64)
         };
         thread::scope(|scope| scope.spawn(measured).join().ok().flatten())
@@ -216,6 +201,33 @@ impl Row {
 }
 
 impl Figures {
+    fn of(
+        kind: EstimatorKind,
+        scenario: &Scenario,
+        packets: &[(u32, Packets)],
+        rounds: u32,
+    ) -> Figures {
+        let (mut polls, mut references, mut size) = (Vec::new(), Vec::new(), (0, None));
+        for (poll, packets) in packets {
+            let bench = Bench { kind, poll: *poll, packets };
+            if *poll == MEASURED_POLL {
+                size = (size_of_val(&*bench.estimator()), bench.memory());
+            }
+            let rounds: Vec<Round> = (0..rounds).map(|_| bench.round()).collect();
+            references.extend(rounds.iter().map(Round::reference_ns));
+            polls.push(Row::of(*poll, &rounds));
+        }
+        Figures {
+            estimator: name(kind),
+            scenario: scenario.name.clone(),
+            rounds,
+            reference_ns: quantile(&references, 0.5),
+            polls,
+            state_bytes: size.0,
+            memory_bytes: size.1,
+        }
+    }
+
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Figures { estimator, scenario, rounds, reference_ns, .. } = self;
         writeln!(

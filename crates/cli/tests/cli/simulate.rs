@@ -209,6 +209,7 @@ fn mistakes_are_named() {
         (&["simulate", "lan", "--seeds", "10000"], &["lan", "GB", "fewer"]),
         (&["simulate", "lan", "wan", "--stamps", "x"], &["--stamps", "one scenario"]),
         (&["simulate", "lan", "--hours", "0.1", "--report", &page], &["place.html"]),
+        (&["bench", "estimator", "--scenario", "lam"], &["`lam`", "did you mean `lan`"]),
         (&["simulate", "lan", "--headline"], &["--headline", "figures"]),
         (&["simulate", "figures", "--hours", "1"], &["--hours", "--against"]),
         (&["simulate", "figures", "--markdown"], &["--markdown", "--against"]),
