@@ -431,8 +431,8 @@ Examples:
 
 The study 'figures' writes a line of JSON for each scenario under one estimator; with --against it
 sets the same beside those of a file, with their ratio. A reference figure may be 1.05 times what it
-was, any other 1.3 times, and the bound has to hold wherever it did. The ratio has an interval by how
-far the seeds scatter: where it holds the limit the answer is 'cannot judge', and no failure.
+was, any other 1.3 times, and the bound has to hold wherever it did. The ratio has an interval, by
+how far the seeds scatter: where the limit lies in it, the answer is 'cannot judge', and no failure.
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
 they do not, that is said) or if a figure is worse than in the file it is compared with, 2 on an
