@@ -39,13 +39,14 @@ const MEASURED_POLL: u32 = truechimer_engine::DEFAULT_POLL;
 /// Options of `truechimer bench estimator`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Simulates a scenario at polls of 1, 16, 64, 256 and 1024 s, for 12 hours and 1000 exchanges at least,
-and then gives its stamps to an estimator by itself, several times over. Timed is what the daemon
-has done for each reply: the exchange is taken in, and the time worked out at its arrival. Nothing
-waits for anything, so the quickest round of each exchange counts: 'median' and 'slowest' are over
-the exchanges. The reference is a fixed computation in the same round, between the exchanges: 100
-steps of a Kalman filter with two states. The ratio of the medians is what to compare between
-machines; in parentheses an interval, by six rounds and more, that holds the true one with 95 %.
+Simulates a scenario at polls of 1, 16, 64, 256 and 1024 s, for at least 12 hours and 1000
+exchanges, and then gives its stamps to an estimator by itself, several times over. Timed is what
+the daemon has done for each reply: the exchange is taken in, and the time worked out at its
+arrival. Nothing waits for anything, so the quickest round of each exchange counts: 'median' and
+'slowest' are over the exchanges. The reference is a fixed computation in the same round, between
+the exchanges: 100 steps of a Kalman filter with two states. The ratio of the medians is what to
+compare between machines; in parentheses an interval, by six rounds and more, that holds the true
+one with 95 %.
 
 'state' is the size of one estimator without what it has on the heap; 'memory' is what one takes in
 all, after 1000 exchanges, by the pages of 64 of them.
