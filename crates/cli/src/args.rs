@@ -394,7 +394,7 @@ pub struct Demo {
 }
 
 /// Takes the name of an estimator that can be compared.
-fn estimator() -> impl TypedValueParser<Value = Kind> {
+pub fn estimator() -> impl TypedValueParser<Value = Kind> {
     let names = TABLE.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
     PossibleValuesParser::new(names)
         .try_map(|name| Kind::find(&name).ok_or("no estimator has that name"))

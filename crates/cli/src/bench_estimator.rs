@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Instant;
 
 use serde::Serialize;
-use truechimer_engine::EstimatorKind;
+use truechimer_engine::Beginning;
 use truechimer_feedforward::{Estimator, Exchange};
+use truechimer_lab::{Kind, OURS};
 use truechimer_outcome::interval::Interval;
 use truechimer_outcome::outcome::times;
 use truechimer_outcome::stats::quantile;
-use truechimer_sim::case::name;
 use truechimer_sim::direct::Packets;
 use truechimer_sim::{Scenario, find, simulate_alike};
 
@@ -54,8 +54,9 @@ all, after 1000 exchanges, by the pages of 64 of them.
 Exit status: 0, or 2 on an error.")]
 pub struct BenchEstimator {
     /// Which estimators, separated by commas
-    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_value = "ours")]
-    pub estimator: Vec<args::Estimator>,
+    #[arg(long, value_name = "NAME", value_parser = args::estimator(), value_delimiter = ',')]
+    #[arg(default_value = "ours")]
+    pub estimator: Vec<Kind>,
     /// Which scenario the stamps are of: one with a single server
     #[arg(long, value_name = "NAME", default_value = "lan")]
     pub scenario: String,
@@ -99,7 +100,7 @@ pub fn run(args: &BenchEstimator, out: &mut dyn Write) -> Ended {
     let each = POLLS.into_iter().map(|poll| Ok((poll, packets(&scenario, poll)?)));
     let packets = each.collect::<Result<Vec<(u32, Packets)>, Failure>>()?;
     for estimator in &args.estimator {
-        let figures = Figures::of(estimator.kind(), &scenario, &packets, args.rounds);
+        let figures = Figures::of(*estimator, &scenario, &packets, args.rounds);
         if args.json {
             writeln!(out, "{}", json(&figures)?)?;
         } else {
@@ -115,13 +116,13 @@ fn packets(scenario: &Scenario, poll: u32) -> Result<Packets, Failure> {
     let longer = scenario.clone().with_poll(poll).and_then(|s| s.with_hours(hours));
     let failed = |why: String| Failure::new(&scenario.name, why);
     let longer = longer.map_err(|why| failed(why.to_string()))?;
-    let run = simulate_alike(&longer, EstimatorKind::Ours, 1).map_err(|w| failed(w.to_string()))?;
+    let run = simulate_alike(&longer, OURS, 1).map_err(|w| failed(w.to_string()))?;
     Packets::of(&longer, 1, &run)
         .ok_or_else(|| failed("takes a scenario with one server and an unbroken counter".into()))
 }
 
 struct Bench<'p> {
-    kind: EstimatorKind,
+    kind: Kind,
     poll: u32,
     packets: &'p Packets,
 }
@@ -134,8 +135,8 @@ struct Round {
 
 impl Bench<'_> {
     fn estimator(&self) -> Box<dyn Estimator> {
-        let (settings, prior) = self.packets.known();
-        truechimer_engine::estimator(self.kind, settings, prior, None, self.poll)
+        let (settings, rate) = self.packets.known();
+        self.kind.estimator(&Beginning { settings, rate, time: None, poll: self.poll })
     }
 
     fn round(&self) -> Round {
@@ -202,12 +203,7 @@ impl Row {
 }
 
 impl Figures {
-    fn of(
-        kind: EstimatorKind,
-        scenario: &Scenario,
-        packets: &[(u32, Packets)],
-        rounds: u32,
-    ) -> Figures {
+    fn of(kind: Kind, scenario: &Scenario, packets: &[(u32, Packets)], rounds: u32) -> Figures {
         let (mut polls, mut references, mut size) = (Vec::new(), Vec::new(), (0, None));
         for (poll, packets) in packets {
             let bench = Bench { kind, poll: *poll, packets };
@@ -219,7 +215,7 @@ impl Figures {
             polls.push(Row::of(*poll, &rounds));
         }
         Figures {
-            estimator: name(kind),
+            estimator: kind.name(),
             scenario: scenario.name.clone(),
             rounds,
             reference_ns: quantile(&references, 0.5),

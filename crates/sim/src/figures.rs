@@ -11,9 +11,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::Kind;
 
-use crate::case::name;
 use crate::scenario::ScenarioError;
 use crate::world::simulate_alike;
 
@@ -187,7 +186,7 @@ pub struct Record {
 impl Record {
     /// The record of a case, from the runs of its seeds.
     #[must_use]
-    pub fn new(case: &Case, estimator: EstimatorKind, runs: &[Figures]) -> Record {
+    pub fn new(case: &Case, estimator: Kind, runs: &[Figures]) -> Record {
         let column = |figure: &Figure| -> Vec<Option<f64>> {
             runs.iter().map(|run| run.get(figure).copied().flatten().map(rounded)).collect()
         };
@@ -197,7 +196,7 @@ impl Record {
         let shown = case.figures.iter().map(|figure| (*figure, column(figure)));
         Record {
             scenario: case.scenario.name.clone(),
-            estimator: name(estimator).to_owned(),
+            estimator: estimator.name().to_owned(),
             hours: case.scenario.hours,
             seeds: runs.len(),
             figures: shown.filter(|(figure, values)| says(*figure, values)).collect(),
@@ -225,7 +224,7 @@ impl Record {
 ///
 /// # Errors
 /// If its scenario makes no sense.
-pub fn measure(case: &Case, estimator: EstimatorKind, seed: u64) -> Result<Figures, ScenarioError> {
+pub fn measure(case: &Case, estimator: Kind, seed: u64) -> Result<Figures, ScenarioError> {
     let scenario = &case.scenario;
     Ok(run::figures(scenario, &simulate_alike(scenario, estimator, seed)?))
 }
@@ -297,7 +296,7 @@ mod tests {
             ];
             Figures::from(figures)
         };
-        Record::new(&case(), EstimatorKind::Ours, &[one(1.234_567), one(1e-7)])
+        Record::new(&case(), truechimer_lab::OURS, &[one(1.234_567), one(1e-7)])
     }
 
     #[test]

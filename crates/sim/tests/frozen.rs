@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use truechimer_engine::EstimatorKind;
+use truechimer_lab::OURS;
 use truechimer_sim::figures::{Case, Figure, Record, cases, measure, parse};
 
 /// Seeds of each scenario in the file.
@@ -40,8 +40,8 @@ fn what_is_kept_is_what_comes_out() {
     let short: Vec<Case> = cases().unwrap().into_iter().filter(is_short).collect();
     assert_eq!(short.len(), 2);
     for case in short {
-        let figures = measure(&case, EstimatorKind::Ours, 1).unwrap();
-        let now = Record::new(&case, EstimatorKind::Ours, &[figures]);
+        let figures = measure(&case, OURS, 1).unwrap();
+        let now = Record::new(&case, OURS, &[figures]);
         let then = kept.iter().find(|record| record.scenario == case.scenario.name).unwrap();
         for figure in Figure::ALL {
             let [now, then] = [&now, then].map(|record| record.values(figure)[0]);

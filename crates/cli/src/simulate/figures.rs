@@ -117,7 +117,7 @@ fn seeds_in(records: &[Record], file: &Path) -> Result<usize, Failure> {
 
 /// The figures of these cases.
 fn records(cases: &[Case], args: &args::Simulate, seeds: usize) -> Result<Vec<Record>, Failure> {
-    let estimator = estimators(args).first().copied().unwrap_or(args::Estimator::Ours).kind();
+    let estimator = estimators(args).first().copied().unwrap_or_default();
     let mut runs: Vec<(usize, u64)> = Vec::new();
     for (index, case) in cases.iter().enumerate() {
         affordable(&case.scenario, 1)?;

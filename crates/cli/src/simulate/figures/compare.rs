@@ -365,7 +365,7 @@ fn ratio(figure: Figure, pairs: &[(f64, f64)]) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_engine::EstimatorKind;
+    use truechimer_lab::OURS;
     use truechimer_sim::figures::{Figures, cases};
 
     fn case(name: &str) -> Case {
@@ -377,7 +377,7 @@ mod tests {
         let run = |seed: usize| -> Figures {
             values.iter().map(|(figure, v)| (*figure, v[seed])).chain([promised]).collect()
         };
-        Record::new(&case(name), EstimatorKind::Ours, &[0, 1, 2].map(run))
+        Record::new(&case(name), OURS, &[0, 1, 2].map(run))
     }
 
     fn rows(name: &str, old: &Record, new: &Record) -> Vec<(Figure, Option<bool>)> {
