@@ -441,12 +441,15 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
   truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
+  truechimer simulate drawn --days 120              paths drawn from ranges, a day each
+  truechimer simulate drawn --technology lte        of one kind
+  truechimer simulate drawn --day 37 --stamps FILE  one of them: what was drawn, and its packets
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
-they do not, that is said), 2 on an error.")]
+they do not, that is said) or a goal of 'drawn' was missed, 2 on an error.")]
 pub struct Simulate {
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end and ablation
+    /// case, accuracy, outage-end, ablation and drawn
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is
@@ -487,6 +490,18 @@ pub struct Simulate {
     /// How many runs go on side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
+    /// Of the study drawn: how many path-days [default: 120]; its goals take 2000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub days: Option<u64>,
+    /// Of the study drawn: only the path-days of this technology
+    #[arg(long, value_name = "NAME", value_parser = crate::simulate::drawn::technology)]
+    pub technology: Option<truechimer_sim::drawn::Technology>,
+    /// Of the study drawn: the path-day of this number by itself, with what was drawn for it
+    #[arg(long, value_name = "N", conflicts_with = "days")]
+    pub day: Option<u64>,
+    /// Of the study drawn: write Markdown, with all ranges
+    #[arg(long, conflicts_with_all = ["json", "day"])]
+    pub markdown: bool,
 }
 
 /// Options of `truechimer replay`.

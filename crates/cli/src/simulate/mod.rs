@@ -4,6 +4,7 @@ mod ablation;
 mod accuracy;
 mod case;
 mod csv;
+pub mod drawn;
 mod jobs;
 mod outage;
 mod screen;
@@ -26,7 +27,7 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 4] = ["case", "accuracy", "outage-end", "ablation"];
+const STUDIES: [&str; 5] = ["case", "accuracy", "outage-end", "ablation", "drawn"];
 
 /// What a second and an exchange of a run take while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
@@ -42,6 +43,10 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     if args.list {
         screen::list(&catalogue(), out)?;
         return Ok(Outcome::Good);
+    }
+    match args.scenarios.as_slice() {
+        [only] if only == "drawn" => return drawn::run(args, out),
+        _ => without_days(args)?,
     }
     match args.scenarios.as_slice() {
         [only] if only == "case" => return case::run(args, out),
@@ -161,6 +166,21 @@ fn only_seeds(args: &args::Simulate, study: &str) -> Result<(), Failure> {
                  --seeds and --jobs"
             );
             return Err(Failure::new(option, why));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what only the study of drawn paths has a use for.
+fn without_days(args: &args::Simulate) -> Result<(), Failure> {
+    for (given, option) in [
+        (args.days.is_some(), "--days"),
+        (args.technology.is_some(), "--technology"),
+        (args.day.is_some(), "--day"),
+        (args.markdown, "--markdown"),
+    ] {
+        if given {
+            return Err(Failure::new(option, "only for the study 'drawn', by itself"));
         }
     }
     Ok(())

@@ -21,7 +21,8 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")?;
     let outage = "two hours alone, beside a filter knowing all";
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
-    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")
+    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")?;
+    writeln!(out, "{:width$}  paths drawn from ranges, a day each", "drawn")
 }
 
 /// What stands above the table of one scenario.
