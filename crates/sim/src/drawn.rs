@@ -177,10 +177,10 @@ impl Technology {
             Technology::Wifi => wifi::RANGES.to_vec(),
             Technology::Home => vec![OPTICAL],
             Technology::Leo => leo::RANGES.to_vec(),
-            Technology::Interrupts => interrupts::RANGES.to_vec(),
+            Technology::Interrupts => [&interrupts::RANGES[..], &line::ONLY].concat(),
             Technology::Bufferbloat => bufferbloat::RANGES.to_vec(),
             Technology::Jitter => jitter::RANGES.to_vec(),
-            Technology::Quantised => quantised::RANGES.to_vec(),
+            Technology::Quantised => [&quantised::RANGES[..], &line::ONLY].concat(),
         }
     }
 

@@ -26,6 +26,9 @@ const POLL: u32 = 16;
 const COMPARED: [EstimatorKind; 3] =
     [EstimatorKind::Published, EstimatorKind::NtpPll, EstimatorKind::Pi];
 
+/// So many reports and hold-offs of a clock are listed.
+const LISTED: usize = 20;
+
 /// What all clocks made of one day.
 struct Line {
     day: Day,
@@ -279,6 +282,17 @@ fn show(
         ]);
     }
     table.write(out)?;
+    for (kind, (judged, _)) in clocks.iter().zip(ran) {
+        let Judged { reports, hold_offs, .. } = judged;
+        for (at, by) in reports.iter().take(LISTED) {
+            let (hour, by) = (at / 3600.0, screen::number(*by));
+            writeln!(out, "{}: at {hour:.3} h the path had changed, by {by} µs", name(*kind))?;
+        }
+        for (from, to) in hold_offs.iter().take(LISTED) {
+            let (hour, length) = (from / 3600.0, to - from);
+            writeln!(out, "{}: at {hour:.3} h held off for {length:.0} s", name(*kind))?;
+        }
+    }
     Ok(())
 }
 

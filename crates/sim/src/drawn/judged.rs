@@ -49,6 +49,11 @@ pub struct Judged {
     pub found: usize,
     /// Exchanges.
     pub exchanges: usize,
+    /// The reports: when, s since the start of the day, and by how much the least round trip was
+    /// said to have changed, µs.
+    pub reports: Vec<(f64, f64)>,
+    /// The hold-offs: from when to when, s since the start of the day.
+    pub hold_offs: Vec<(f64, f64)>,
 }
 
 /// Reports that the path had changed, by what had happened in the half hour before.
@@ -69,18 +74,17 @@ pub struct Reported {
 struct Heard {
     /// Since when the server is held off, s.
     held_since: Option<f64>,
-    held: usize,
-    held_s: f64,
+    /// See [`Judged::hold_offs`].
+    hold_offs: Vec<(f64, f64)>,
     stepped: usize,
-    /// When a change of the path was reported, s.
-    shifts: Vec<f64>,
+    /// See [`Judged::reports`].
+    reports: Vec<(f64, f64)>,
 }
 
 impl Heard {
     fn hear(&mut self, at: f64, outcome: Result<Accepted, Refusal>) {
         match outcome {
             Err(Refusal::ServerStep) => {
-                self.held += usize::from(self.held_since.is_none());
                 self.held_since.get_or_insert(at);
             }
             Err(Refusal::CounterBackwards | Refusal::ImpossibleRoundTrip) => {}
@@ -88,7 +92,7 @@ impl Heard {
                 self.release(at);
                 match accepted {
                     Accepted::Refined => {}
-                    Accepted::Shifted(_) => self.shifts.push(at),
+                    Accepted::Shifted(by) => self.reports.push((at, seconds(by) * 1e6)),
                     Accepted::Stepped(_) => self.stepped += 1,
                 }
             }
@@ -96,7 +100,7 @@ impl Heard {
     }
 
     fn release(&mut self, at: f64) {
-        self.held_s += self.held_since.take().map_or(0.0, |since| at - since);
+        self.hold_offs.extend(self.held_since.take().map(|since| (since, at)));
     }
 }
 
@@ -121,7 +125,7 @@ pub(super) fn judge(
     let exceeded: Vec<f64> = promised().map(beyond).filter(|by| *by > 0.0).collect();
     let is_route = |change: &&Change| change.cause == Cause::Route && is_large(change);
     let routes: Vec<f64> = day.changes.iter().filter(is_route).map(|c| c.at).collect();
-    let found = |at: &&f64| heard.shifts.iter().any(|shift| (0.0..=LATE).contains(&(shift - **at)));
+    let found = |at: &&f64| heard.reports.iter().any(|(r, _)| (0.0..=LATE).contains(&(r - **at)));
     let judged = Judged {
         rms_us: libm::sqrt(square(0.0)),
         deviation_us: libm::sqrt(square(mean)),
@@ -131,13 +135,15 @@ pub(super) fn judge(
         promised_s: promised().count(),
         outside_s: exceeded.len(),
         exceeded_us: exceeded.iter().fold(0.0, |most, by| most.max(by * 1e6)),
-        held: heard.held,
-        held_s: heard.held_s,
+        held: heard.hold_offs.len(),
+        held_s: heard.hold_offs.iter().map(|(from, to)| to - from).sum(),
         stepped: heard.stepped,
-        reported: reported(&heard.shifts, &day.changes),
+        reported: reported(&heard.reports, &day.changes),
         found: routes.iter().filter(found).count(),
         routes: routes.len(),
         exchanges: day.exchanges.len(),
+        reports: heard.reports,
+        hold_offs: heard.hold_offs,
     };
     (judged, trace)
 }
@@ -147,9 +153,9 @@ fn is_large(change: &Change) -> bool {
     change.by.iter().any(|by| by.abs() >= SMALLEST)
 }
 
-fn reported(shifts: &[f64], changes: &[Change]) -> Reported {
+fn reported(reports: &[(f64, f64)], changes: &[Change]) -> Reported {
     let mut reported = Reported::default();
-    for at in shifts {
+    for (at, _) in reports {
         let recent = |cause: Cause| {
             let recent = |c: &&Change| c.cause == cause && (0.0..=LATE).contains(&(at - c.at));
             changes.iter().filter(recent).any(is_large)
@@ -218,8 +224,8 @@ mod tests {
             heard.hear(at, outcome);
         }
         heard.release(100.0);
-        assert_eq!((heard.held, heard.held_s, heard.stepped), (3, 32.0 + 16.0 + 4.0, 1));
-        assert_eq!(heard.shifts, [48.0]);
+        assert_eq!(heard.hold_offs, [(16.0, 48.0), (64.0, 80.0), (96.0, 100.0)]);
+        assert_eq!((heard.stepped, heard.reports), (1, vec![(48.0, 1000.0)]));
     }
 
     #[test]
@@ -231,8 +237,8 @@ mod tests {
             change(5010.0, 1e-6, Cause::Route),
             change(9000.0, 1e-3, Cause::Satellite),
         ];
-        let shifts = [99.0, 100.0, 1899.0, 1901.0, 5020.0, 9001.0];
+        let reports = [99.0, 100.0, 1899.0, 1901.0, 5020.0, 9001.0].map(|at| (at, 5.0));
         let expected = Reported { at_route: 2, at_queue: 1, at_satellite: 1, at_nothing: 2 };
-        assert_eq!(reported(&shifts, &changes), expected);
+        assert_eq!(reported(&reports, &changes), expected);
     }
 }

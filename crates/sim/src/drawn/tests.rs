@@ -28,7 +28,7 @@ fn value(d: &Drawing, part: &str, name: &str) -> f64 {
 /// When packets come and how long they take, s, lost ones left out.
 fn passages(way: &mut Way) -> Vec<(f64, f64)> {
     let passage = |number: u64| {
-        let t = 100.0 + number as f64 * 16.0003;
+        let t = 100.0 + number as f64 * 21.5003;
         Some((t, way.pass(Packet { number, begun: t }, t)? - t))
     };
     (0..PACKETS).filter_map(passage).collect()
