@@ -41,7 +41,7 @@ use crate::{HostSpec, OscillatorSpec};
 
 pub use judged::{Judged, Reported};
 pub use part::{Cause, Change};
-use part::{Packet, Way, Ways};
+use part::{Way, Ways};
 use quantised::Stamping;
 use range::Drawing;
 pub use range::{Drew, Range, Values};
@@ -399,8 +399,7 @@ impl World {
 
     /// The exchange of this number and the error stated of its arrival; `None` if it was lost.
     fn exchange(&mut self, number: u64, sent: &Departure) -> Option<(Passed, CountSpan)> {
-        let packet = Packet { number, begun: sent.wire };
-        let arrived = self.there.pass(packet, sent.wire)?;
+        let (packet, arrived) = self.there.begin(number, sent.wire)?;
         self.random.seek(number);
         let [least, more] = self.residence;
         let left = arrived + least + self.random.exponential(more);

@@ -16,7 +16,8 @@ pub(super) const MS: f64 = 1e-3;
 pub(super) struct Packet {
     /// Number of its exchange.
     pub(super) number: u64,
-    /// When the exchange's request left the host, s.
+    /// When the exchange's request was through the first part of its way, s: since then nobody at
+    /// the host's end has sent anything. Infinite before.
     pub(super) begun: f64,
 }
 
@@ -34,6 +35,17 @@ impl Way {
     /// When a packet that enters at `t` arrives, s; `None` if it is lost.
     pub(super) fn pass(&mut self, packet: Packet, t: f64) -> Option<f64> {
         self.0.iter_mut().try_fold(t, |t, part| part.pass(packet, t))
+    }
+
+    /// The request of this number that leaves the host at `t`: the packet, and when it arrives.
+    pub(super) fn begin(&mut self, number: u64, t: f64) -> Option<(Packet, f64)> {
+        let mut packet = Packet { number, begun: f64::INFINITY };
+        let mut at = t;
+        for part in &mut self.0 {
+            at = part.pass(packet, at)?;
+            packet.begun = packet.begun.min(at);
+        }
+        Some((packet, at))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Drawn paths do what their parameters say, and the same whenever they are asked.
 
-use super::part::{MS, US, next};
+use super::part::{MS, Packet, US, next};
 use super::*;
 use crate::{Scenario, find};
 

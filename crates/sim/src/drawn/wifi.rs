@@ -65,8 +65,8 @@ const SCAN: Range = Range {
 const AWAY: Range = Range {
     name: "away while scanning",
     unit: "ms",
-    values: Values::Even(100.0, 2500.0),
-    reason: "20 to 40 channels of 20 to 110 ms, some of it on the home channel",
+    values: Values::Log(20.0, 500.0),
+    reason: "one channel takes 20 to 110 ms; some drivers look at several before they come back",
 };
 
 /// What is drawn.

@@ -21,6 +21,9 @@ const SHARE: f64 = 0.5;
 /// So many of the worst days are named.
 const WORST: usize = 12;
 
+/// The name of all technologies together.
+const ALL: &str = "all";
+
 /// What is shown for each technology: its name and its days.
 type Group<'a> = (&'static str, Vec<&'a Line>);
 
@@ -46,12 +49,16 @@ fn sum(lines: &[&Line], clock: usize, of: impl Fn(&Judged) -> usize) -> usize {
     lines.iter().filter_map(|line| line.clocks.get(clock).map(&of)).sum()
 }
 
+fn held_hours(lines: &[&Line], clock: usize) -> f64 {
+    figures(lines, clock, |j| j.held_s).iter().fold(0.0, |sum, held_s| sum + held_s / 3600.0)
+}
+
 fn groups(lines: &[Line]) -> Vec<Group<'_>> {
     let of = |technology: Technology| {
         let own = lines.iter().filter(|line| line.day.technology == technology).collect();
         (technology.name(), own)
     };
-    let all = ("all", lines.iter().collect());
+    let all = (ALL, lines.iter().collect());
     let mut groups: Vec<Group<'_>> = Technology::ALL.into_iter().map(of).collect();
     groups.retain(|(_, lines): &Group<'_>| !lines.is_empty());
     if groups.len() > 1 {
@@ -65,11 +72,12 @@ pub fn outcome(plan: &Plan, lines: &[Line]) -> Outcome {
     let groups = groups(lines);
     let mut outcome = Outcome {
         name: "drawn",
-        title: "Accuracy on drawn paths".to_owned(),
+        title: "Drawn paths".to_owned(),
         about: about(plan),
         ..Outcome::default()
     };
     for clock in 0..plan.judged {
+        outcome.about.push(weak(plan, &groups, clock));
         outcome.goals.extend(goals(plan, lines, &groups, clock));
         outcome.grids.push(deviations(plan, &groups, clock));
         outcome.grids.push(trust(plan, &groups, clock));
@@ -93,9 +101,40 @@ fn about(plan: &Plan) -> Vec<String> {
         ),
         "Errors are clock − truth once a second, without the first two hours. Deviation: the \
          standard deviation of the error over the day, without its constant part, which the path's \
-         asymmetry hides from every clock. All clocks see the same packets."
+         asymmetry hides from every clock. All clocks see the same packets. The best other is the \
+         best of the three clocks compared on that day, whichever that is."
             .to_owned(),
     ]
+}
+
+/// Where the clock of this number is weakest, in words.
+fn weak(plan: &Plan, groups: &[Group<'_>], clock: usize) -> String {
+    let title = plan.clocks.get(clock).map_or("", |kind| name(*kind));
+    let most = |of: &dyn Fn(&[&Line]) -> f64, least: f64, unit: &str| {
+        let technologies = groups.iter().filter(|(group, _)| *group != ALL);
+        let mut found: Vec<(f64, &str)> =
+            technologies.map(|(group, lines)| (of(lines), *group)).collect();
+        found.retain(|(figure, _)| *figure > least);
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let words = found
+            .iter()
+            .map(|(figure, group)| format!("{group} ({}{unit})", screen::number(*figure)));
+        let words: Vec<String> = words.collect();
+        if words.is_empty() { "nowhere".to_owned() } else { words.join(", ") }
+    };
+    let held = most(&|lines| sum(lines, clock, |j| j.held + j.stepped) as f64, 0.0, "");
+    let nothing = most(&|lines| sum(lines, clock, |j| j.reported.at_nothing) as f64, 0.0, "");
+    let outside = most(&|lines| sum(lines, clock, |j| j.outside_s) as f64, 0.0, " s");
+    let median = |lines: &[&Line]| {
+        let ratios: Vec<f64> = lines.iter().map(|line| ratio(line, clock, plan)).collect();
+        quantile(&ratios, 0.5)
+    };
+    let deviation = most(&median, SHARE, " ×");
+    format!(
+        "Where {title} falls short. The truth was outside the bound: {outside}. The server, which is \
+         right, was held off or a step of its followed: {held}. \"Path changed\" at nothing: {nothing}. \
+         Median deviation above half of the best other's: {deviation}."
+    )
 }
 
 fn goals(plan: &Plan, lines: &[Line], groups: &[Group<'_>], clock: usize) -> Vec<Goal> {
@@ -125,9 +164,9 @@ fn goals(plan: &Plan, lines: &[Line], groups: &[Group<'_>], clock: usize) -> Vec
         outside,
     );
     let held = sum(&all, clock, |j| j.held + j.stepped);
-    let hours = figures(&all, clock, |j| j.held_s).iter().sum::<f64>() / 3600.0;
+    let hours = held_hours(&all, clock);
     let mut hold_offs = counted(
-        "honest servers held off",
+        "honest servers held off, or steps of theirs followed",
         "0 times at 16 s",
         format!("{held} times on {} days, {hours:.1} h", days(&|j| j.held + j.stepped > 0)),
         held,
@@ -199,7 +238,7 @@ fn trust(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
     for (group, lines) in groups {
         let sum = |of: &dyn Fn(&Judged) -> usize| sum(lines, clock, of);
         let days = |of: &dyn Fn(&Judged) -> bool| sum(&|j| usize::from(of(j))).to_string();
-        let held_h = figures(lines, clock, |j| j.held_s).iter().sum::<f64>() / 3600.0;
+        let held_h = held_hours(lines, clock);
         grid.row([
             (*group).to_owned(),
             sum(&|j| j.outside_s).to_string(),
