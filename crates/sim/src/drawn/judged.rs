@@ -43,8 +43,9 @@ pub struct Judged {
     pub stepped: usize,
     /// Reports that the path had changed.
     pub reported: Reported,
-    /// Changes of route or cell.
-    pub routes: usize,
+    /// Changes of route or cell that made the round trip longer: a shorter one shows by itself,
+    /// with the first packet, and need not be reported.
+    pub longer: usize,
     /// Of these, those reported.
     pub found: usize,
     /// Exchanges.
@@ -123,8 +124,8 @@ pub(super) fn judge(
     let beyond =
         |s: &Sample| if s.error.is_finite() { s.error.abs() - s.bound } else { f64::INFINITY };
     let exceeded: Vec<f64> = promised().map(beyond).filter(|by| *by > 0.0).collect();
-    let is_route = |change: &&Change| change.cause == Cause::Route && is_large(change);
-    let routes: Vec<f64> = day.changes.iter().filter(is_route).map(|c| c.at).collect();
+    let is_longer = |c: &&Change| c.cause == Cause::Route && c.by.iter().sum::<f64>() >= SMALLEST;
+    let longer: Vec<f64> = day.changes.iter().filter(is_longer).map(|c| c.at).collect();
     let found = |at: &&f64| heard.reports.iter().any(|(r, _)| (0.0..=LATE).contains(&(r - **at)));
     let judged = Judged {
         rms_us: libm::sqrt(square(0.0)),
@@ -139,8 +140,8 @@ pub(super) fn judge(
         held_s: heard.hold_offs.iter().map(|(from, to)| to - from).sum(),
         stepped: heard.stepped,
         reported: reported(&heard.reports, &day.changes),
-        found: routes.iter().filter(found).count(),
-        routes: routes.len(),
+        found: longer.iter().filter(found).count(),
+        longer: longer.len(),
         exchanges: day.exchanges.len(),
         reports: heard.reports,
         hold_offs: heard.hold_offs,

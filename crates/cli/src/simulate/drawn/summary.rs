@@ -215,7 +215,7 @@ fn trust(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
     let title = plan.clocks.get(clock).map_or("", |kind| name(*kind));
     let caption = format!(
         "What {title} believed: hold-offs of the server, which is right; reports that the path had \
-         changed, by what had happened in the half hour before; changes of route or cell that were \
+         changed, by what had happened in the half hour before; longer routes and farther cells that were \
          reported; the bound over half the best round trip since the route changed, root distance and \
          stamp error (median of the day)"
     );
@@ -251,7 +251,7 @@ fn trust(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
             sum(&|j| j.reported.at_satellite).to_string(),
             sum(&|j| j.reported.at_nothing).to_string(),
             days(&|j| j.reported.at_nothing > 0),
-            format!("{} of {}", sum(&|j| j.found), sum(&|j| j.routes)),
+            format!("{} of {}", sum(&|j| j.found), sum(&|j| j.longer)),
             slashes(&figures(lines, clock, |j| j.bound_ratio)),
         ]);
     }
