@@ -102,7 +102,15 @@ fn about(plan: &Plan) -> Vec<String> {
         "Errors are clock − truth once a second, without the first two hours. Deviation: the \
          standard deviation of the error over the day, without its constant part, which the path's \
          asymmetry hides from every clock. All clocks see the same packets. The best other is the \
-         best of the three clocks compared on that day, whichever that is."
+         best of the three clocks compared on that day, whichever that is. Three figures in a cell \
+         are the median of the days, what 90 % of them have at most, and the worst."
+            .to_owned(),
+        "Held off: the estimator refused the server, which is right, as one that had stepped. At \
+         route, queue, satellite, nothing: reports that the path had changed, by what had happened in \
+         the half hour before; a standing queue's begin and end and another satellite are no changes \
+         of route. Found: longer routes and farther cells that were reported within half an hour. \
+         Bound: the day's median, over half the best round trip since the route changed, root \
+         distance and stamp error."
             .to_owned(),
     ]
 }
@@ -186,14 +194,15 @@ fn goals(plan: &Plan, lines: &[Line], groups: &[Group<'_>], clock: usize) -> Vec
         let ratios: Vec<f64> = lines.iter().map(|line| ratio(line, clock, plan)).collect();
         let interval = Interval::of(&ratios);
         let goal = Goal::at_most(&format!("{title}: deviation, {group}"), SHARE, &interval);
-        goals.push(Goal { verdict: enough(goal.verdict.clone()), ..goal });
+        let measured = goal.measured.replace("round", "day");
+        goals.push(Goal { measured, verdict: enough(goal.verdict), ..goal });
     }
     goals
 }
 
 fn deviations(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
     let title = plan.clocks.get(clock).map_or("", |kind| name(*kind));
-    let mut head = vec!["median / 90 % / worst".to_owned(), "days".to_owned(), title.to_owned()];
+    let mut head = vec![String::new(), "days".to_owned(), title.to_owned()];
     let others = plan.clocks.get(plan.judged..).unwrap_or_default();
     head.extend(others.iter().map(|kind| name(*kind).to_owned()));
     head.push(format!("{title} ÷ best other"));
@@ -213,12 +222,7 @@ fn deviations(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
 
 fn trust(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
     let title = plan.clocks.get(clock).map_or("", |kind| name(*kind));
-    let caption = format!(
-        "What {title} believed: hold-offs of the server, which is right; reports that the path had \
-         changed, by what had happened in the half hour before; longer routes and farther cells that were \
-         reported; the bound over half the best round trip since the route changed, root distance and \
-         stamp error (median of the day)"
-    );
+    let caption = format!("What {title} believed, and its bound");
     let head = [
         "",
         "outside, s",
@@ -232,7 +236,7 @@ fn trust(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
         "at nothing",
         "on days",
         "found",
-        "bound, median / 90 % / worst",
+        "bound ÷ causal",
     ];
     let mut grid = Grid::new(&caption, head);
     for (group, lines) in groups {
@@ -264,7 +268,7 @@ fn others(plan: &Plan, groups: &[Group<'_>]) -> Grid {
         let name = name(*kind);
         [format!("{name}, RMS"), format!("{name}, largest")]
     });
-    let head = std::iter::once("median / 90 % / worst".to_owned()).chain(head);
+    let head = std::iter::once(String::new()).chain(head);
     let caption = "The error with its constant part, µs: RMS of the day, and the day's largest";
     let mut grid = Grid::new(caption, head);
     for (group, lines) in groups {
@@ -312,8 +316,11 @@ fn slashes(values: &[f64]) -> String {
 /// The page of the documentation.
 pub fn page(outcome: &Outcome) -> String {
     let mut page = format!(
-        "# Accuracy on drawn paths\n\nMade by `{}`\n(version {}). The same seed gives the same \
-         figures, to the last digit.\n\n",
+        "# Accuracy on drawn paths\n\nMade by `{}`\n(version {}); `make drawn` makes it anew. The \
+         same seed gives the same figures, to the last digit.\n`ours` is [what the daemon \
+         runs](algorithm.md), here without the engine around it; `published`, `ntp-pll`\nand `pi` are \
+         [described here](published.md). [scenarios.md](scenarios.md#drawn-paths) says how to look at \
+         one day.\n\n",
         command(),
         env!("CARGO_PKG_VERSION"),
     );
