@@ -37,7 +37,8 @@ const IDLE: Range = Range {
     name: "connection released between requests",
     unit: "",
     values: Values::OneOf(&[0.0, 0.0, 1.0]),
-    reason: "inactivity timers are 5 to 60 s; a request every 16 s, or other traffic, keeps most up",
+    reason: "inactivity timers are 5 to 60 s; a request every 16 s, or other traffic, keeps most \
+             up",
 };
 const AWAKE: Range = Range {
     name: "kept up by other traffic",

@@ -17,7 +17,8 @@ const ASSURED: Range = Range {
     name: "assured slot in each cycle",
     unit: "",
     values: Values::OneOf(&[0.0, 1.0]),
-    reason: "T-CONT types 1 and 2; else the report of one cycle is granted in the next (types 3 and 4)",
+    reason: "T-CONT types 1 and 2; else the report of one cycle is granted in the next (types 3 \
+             and 4)",
 };
 const FIBRE: Range = Range {
     name: "fibre, one way",

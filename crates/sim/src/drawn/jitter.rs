@@ -14,7 +14,8 @@ const RARE: Range = Range {
     name: "rarity of the floor",
     unit: "",
     values: Values::Even(1.5, 6.0),
-    reason: "first parameter of a beta law: the share within x of the floor goes by x to this power",
+    reason: "first parameter of a beta law: the share within x of the floor goes by x to this \
+             power",
 };
 const HIGH: Range = Range {
     name: "rarity of the ceiling",

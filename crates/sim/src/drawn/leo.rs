@@ -38,7 +38,8 @@ const QUEUE: Range = Range {
     name: "queue of the cell",
     unit: "ms",
     values: Values::Log(0.2, 15.0),
-    reason: "mean at full load, each way (Mohan et al., A Multifaceted Look at Starlink Performance, 2024)",
+    reason: "mean at full load, each way (Mohan et al., A Multifaceted Look at Starlink \
+             Performance, 2024)",
 };
 const OUTAGE: Range = Range {
     name: "lost after a handover",

@@ -25,13 +25,15 @@ const ASYMMETRY: Range = Range {
     name: "asymmetry of the route",
     unit: "",
     values: Values::Even(-0.1, 0.1),
-    reason: "share by which the way back is longer: routes there and back differ on most paths (Paxson 1997)",
+    reason: "share by which the way back is longer: routes there and back differ on most paths \
+             (Paxson 1997)",
 };
 const QUEUE: Range = Range {
     name: "queues in routers",
     unit: "µs",
     values: Values::Log(1.0, 100.0),
-    reason: "scale of a gamma law at full load; 1500 bytes take 1.2 µs at 10 Gbit/s, 12 µs at 1 Gbit/s",
+    reason: "scale of a gamma law at full load; 1500 bytes take 1.2 µs at 10 Gbit/s, 12 µs at 1 \
+             Gbit/s",
 };
 const HOPS: Range = Range {
     name: "routers with a queue",

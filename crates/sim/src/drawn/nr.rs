@@ -14,7 +14,8 @@ const PATTERN: Range = Range {
     name: "TDD pattern",
     unit: "slots",
     values: Values::OneOf(&[5.0, 10.0, 20.0]),
-    reason: "DDDSU, DDDDDDDSUU and twice as long: 2.5, 5 and 10 ms at 0.5 ms (38.331); FDD has none",
+    reason: "DDDSU, DDDDDDDSUU and twice as long: 2.5, 5 and 10 ms at 0.5 ms (38.331); FDD has \
+             none",
 };
 const UP_SHARE: Range = Range {
     name: "slots upstream",

@@ -110,7 +110,8 @@ const QUIET: Range = Range {
     name: "load of the quietest hour",
     unit: "",
     values: Values::Log(0.02, 0.7),
-    reason: "share of the busiest hour's; backbones keep more than half at night, homes next to nothing",
+    reason: "share of the busiest hour's; backbones keep more than half at night, homes next to \
+             nothing",
 };
 const ROUGH: Range = Range {
     name: "scatter of the hours' loads",

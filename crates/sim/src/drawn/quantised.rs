@@ -18,7 +18,8 @@ const KIND: Range = Range {
     name: "cut, rounded, blurred",
     unit: "",
     values: Values::OneOf(&[0.0, 1.0, 2.0]),
-    reason: "0 cut, 1 to the nearest, 2 with random bits below the precision (RFC 5905, appendix A.4)",
+    reason: "0 cut, 1 to the nearest, 2 with random bits below the precision (RFC 5905, appendix \
+             A.4)",
 };
 
 /// What is drawn.

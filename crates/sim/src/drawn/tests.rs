@@ -134,7 +134,7 @@ fn oscillators_keep_their_promise() {
     }
 }
 
-/// Stamps are of the truth to within what is declared, in order, and none is after the next request.
+/// Stamps are of the truth to within what is declared, and in order.
 #[test]
 fn servers_are_right_and_exchanges_causal() {
     for number in 0..36 {

@@ -93,10 +93,10 @@ fn about(plan: &Plan) -> Vec<String> {
         first.map_or((0, 0, 0.0), |day: &Day| (day.seed, day.poll, day.seconds / 3600.0));
     vec![
         format!(
-            "{} path-days of seed {seed}, {hours} h each, poll {poll} s. Each is one technology, its \
-             parameters drawn from ranges, with an oscillator within 0.5 ppm, one server that is \
-             always right, loads by the hour, changes of route, of cells and of satellites. One day \
-             by itself: `truechimer simulate drawn --seed {seed} --day N`.",
+            "{} path-days of seed {seed}, {hours} h each, poll {poll} s. Each is one technology, \
+             its parameters drawn from ranges, with an oscillator within 0.5 ppm, one server that \
+             is always right, loads by the hour, changes of route, of cells and of satellites. \
+             One day by itself: `truechimer simulate drawn --seed {seed} --day N`.",
             plan.days.len(),
         ),
         "Errors are clock − truth once a second, without the first two hours. Deviation: the \
@@ -106,11 +106,11 @@ fn about(plan: &Plan) -> Vec<String> {
          are the median of the days, what 90 % of them have at most, and the worst."
             .to_owned(),
         "Held off: the estimator refused the server, which is right, as one that had stepped. At \
-         route, queue, satellite, nothing: reports that the path had changed, by what had happened in \
-         the half hour before; a standing queue's begin and end and another satellite are no changes \
-         of route. Found: longer routes and farther cells that were reported within half an hour. \
-         Bound: the day's median, over half the best round trip since the route changed, root \
-         distance and stamp error."
+         route, queue, satellite, nothing: reports that the path had changed, by what had \
+         happened in the half hour before; a standing queue's begin and end and another satellite \
+         are no changes of route. Found: longer routes and farther cells that were reported \
+         within half an hour. Bound: the day's median, over half the best round trip since the \
+         route changed, root distance and stamp error."
             .to_owned(),
     ]
 }
@@ -124,9 +124,13 @@ fn weak(plan: &Plan, groups: &[Group<'_>], clock: usize) -> String {
             technologies.map(|(group, lines)| (of(lines), *group)).collect();
         found.retain(|(figure, _)| *figure > least);
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let words = found
-            .iter()
-            .map(|(figure, group)| format!("{group} ({}{unit})", screen::number(*figure)));
+        // Counts are whole.
+        let show = |figure: f64| match figure.fract() {
+            0.0 => format!("{figure:.0}"),
+            _ => screen::number(figure),
+        };
+        let words =
+            found.iter().map(|(figure, group)| format!("{group} ({}{unit})", show(*figure)));
         let words: Vec<String> = words.collect();
         if words.is_empty() { "nowhere".to_owned() } else { words.join(", ") }
     };
@@ -139,9 +143,9 @@ fn weak(plan: &Plan, groups: &[Group<'_>], clock: usize) -> String {
     };
     let deviation = most(&median, SHARE, " ×");
     format!(
-        "Where {title} falls short. The truth was outside the bound: {outside}. The server, which is \
-         right, was held off or a step of its followed: {held}. \"Path changed\" at nothing: {nothing}. \
-         Median deviation above half of the best other's: {deviation}."
+        "Where {title} falls short. The truth was outside the bound: {outside}. The server, which \
+         is right, was held off or a step of its followed: {held}. \"Path changed\" at nothing: \
+         {nothing}. Median deviation above half of the best other's: {deviation}."
     )
 }
 
@@ -318,9 +322,9 @@ pub fn page(outcome: &Outcome) -> String {
     let mut page = format!(
         "# Accuracy on drawn paths\n\nMade by `{}`\n(version {}); `make drawn` makes it anew. The \
          same seed gives the same figures, to the last digit.\n`ours` is [what the daemon \
-         runs](algorithm.md), here without the engine around it; `published`, `ntp-pll`\nand `pi` are \
-         [described here](published.md). [scenarios.md](scenarios.md#drawn-paths) says how to look at \
-         one day.\n\n",
+         runs](algorithm.md), here without the engine around it; `published`,\n`ntp-pll` and \
+         `pi` are [described here](published.md). [scenarios.md](scenarios.md#drawn-paths) says \
+         how\nto look at one day.\n\n",
         command(),
         env!("CARGO_PKG_VERSION"),
     );
