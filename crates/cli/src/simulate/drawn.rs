@@ -117,7 +117,7 @@ fn lines(plan: &Plan, args: &args::Simulate, out: &mut dyn Write) -> Result<Vec<
                 }
             }
             lines.push(line);
-            if lines.len() % step == 0 {
+            if lines.len().is_multiple_of(step) {
                 let (done, all) = (lines.len(), plan.days.len());
                 let left = begun.elapsed().as_secs_f64() / done as f64 * (all - done) as f64;
                 // A terminal that cannot be written to is nobody's loss.
