@@ -426,6 +426,9 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
   truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
+  truechimer simulate drawn --days 120              paths drawn from ranges, a day each
+  truechimer simulate drawn --technology lte        of one kind
+  truechimer simulate drawn --day 37 --stamps FILE  one of them: what was drawn, and its packets
   truechimer simulate figures > then.jsonl          every figure of every seed, to be kept
   truechimer simulate figures --against then.jsonl --headline --seeds 2
 
@@ -435,11 +438,11 @@ was, any other 1.3 times, and the bound has to hold wherever it did. The ratio h
 how far the seeds scatter: where the limit lies in it, the answer is 'cannot judge', and no failure.
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
-they do not, that is said) or if a figure is worse than in the file it is compared with, 2 on an
-error.")]
+they do not, that is said) if a figure is worse than in the file it is compared with, or if a goal
+of 'drawn' was missed, 2 on an error.")]
 pub struct Simulate {
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end, ablation and figures
+    /// case, accuracy, outage-end, ablation, drawn and figures
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is
@@ -481,6 +484,15 @@ pub struct Simulate {
     /// How many runs go on side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
+    /// Of the study drawn: how many path-days [default: 120]; its goals take 2000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub days: Option<u64>,
+    /// Of the study drawn: only the path-days of this technology
+    #[arg(long, value_name = "NAME", value_parser = crate::simulate::drawn::technology)]
+    pub technology: Option<truechimer_sim::drawn::Technology>,
+    /// Of the study drawn: the path-day of this number by itself, with what was drawn for it
+    #[arg(long, value_name = "N", conflicts_with = "days")]
+    pub day: Option<u64>,
     /// Compare with the figures in FILE, seed by seed [default: print figures to keep]
     #[arg(long, value_name = "FILE", help_heading = FIGURES)]
     pub against: Option<PathBuf>,
@@ -490,8 +502,8 @@ pub struct Simulate {
     /// Only the reference figures: LAN, bursts, WAN, polls, routes, outage and the like
     #[arg(long, help_heading = FIGURES)]
     pub headline: bool,
-    /// Print the comparison as Markdown
-    #[arg(long, conflicts_with = "json", help_heading = FIGURES)]
+    /// Print Markdown: of figures the comparison, of drawn the page with all ranges
+    #[arg(long, conflicts_with_all = ["json", "day"], help_heading = FIGURES)]
     pub markdown: bool,
 }
 

@@ -7,7 +7,6 @@ use std::thread;
 use std::time::Instant;
 
 use serde::Serialize;
-use truechimer_engine::Beginning;
 use truechimer_feedforward::{Estimator, Exchange};
 use truechimer_lab::{Kind, OURS};
 use truechimer_outcome::interval::Interval;
@@ -135,8 +134,7 @@ struct Round {
 
 impl Bench<'_> {
     fn estimator(&self) -> Box<dyn Estimator> {
-        let (settings, rate) = self.packets.known();
-        self.kind.estimator(&Beginning { settings, rate, time: None, poll: self.poll })
+        self.kind.estimator(&self.packets.beginning(self.poll))
     }
 
     fn round(&self) -> Round {

@@ -5,6 +5,7 @@ pub mod case;
 mod catalogue;
 mod conditions;
 pub mod direct;
+pub mod drawn;
 pub mod figures;
 pub mod host;
 mod limits;

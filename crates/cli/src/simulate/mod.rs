@@ -4,6 +4,7 @@ mod ablation;
 mod accuracy;
 mod case;
 mod csv;
+pub mod drawn;
 mod figures;
 mod jobs;
 mod outage;
@@ -27,7 +28,7 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 5] = ["case", "accuracy", "outage-end", "ablation", "figures"];
+const STUDIES: [&str; 6] = ["case", "accuracy", "outage-end", "ablation", "drawn", "figures"];
 
 /// What a second and an exchange of a run take while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
@@ -44,7 +45,12 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         screen::list(&catalogue(), out)?;
         return Ok(Outcome::Good);
     }
-    if matches!(args.scenarios.as_slice(), [only] if only == "figures") {
+    let study = |name: &str| matches!(args.scenarios.as_slice(), [only] if only == name);
+    if study("drawn") {
+        return drawn::run(args, out);
+    }
+    without_days(args)?;
+    if study("figures") {
         return figures::run(args, out);
     }
     figures::refuse_options(args)?;
@@ -166,6 +172,20 @@ fn only_seeds(args: &args::Simulate, study: &str) -> Result<(), Failure> {
                  --seeds and --jobs"
             );
             return Err(Failure::new(option, why));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what only the study of drawn paths has a use for.
+fn without_days(args: &args::Simulate) -> Result<(), Failure> {
+    for (given, option) in [
+        (args.days.is_some(), "--days"),
+        (args.technology.is_some(), "--technology"),
+        (args.day.is_some(), "--day"),
+    ] {
+        if given {
+            return Err(Failure::new(option, "only for the study 'drawn', by itself"));
         }
     }
     Ok(())

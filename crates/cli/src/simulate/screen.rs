@@ -21,6 +21,7 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     let outage = "two hours alone, beside a filter knowing all";
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
     writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")?;
+    writeln!(out, "{:width$}  paths drawn from ranges, a day each", "drawn")?;
     writeln!(out, "{:width$}  figures to be kept, and to compare with", "figures")
 }
 
@@ -192,6 +193,7 @@ mod tests {
             "accuracy",
             "outage-end",
             "ablation",
+            "drawn",
             "figures",
         ]) {
             assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");

@@ -231,3 +231,44 @@ fn mistakes_are_named() {
         assert!(answer.err.contains(says), "{answer:?}");
     }
 }
+
+#[test]
+fn a_drawn_day_is_the_same_by_itself_and_can_be_replayed() {
+    let all = ["simulate", "drawn", "--hours", "2", "--technology", "gpon", "--json"];
+    // Two days decide no goal.
+    let two = rows(&[&all[..], &["--days", "2"]].concat());
+    let (summary, days) = two.split_last().unwrap();
+    assert_eq!(days.len(), 8, "two days, four estimators");
+    let goals = summary["goals"].as_array().unwrap();
+    assert!(goals.len() > 3 && goals.iter().all(|goal| goal["met"].is_null()), "{goals:?}");
+    for (row, estimator) in days.iter().zip(["ours", "published", "ntp-pll", "pi"]) {
+        assert_eq!((&row["technology"], &row["estimator"]), (&"gpon".into(), &estimator.into()));
+    }
+    assert_eq!(days[0]["outside_s"], 0);
+    let day = days[4]["day"].to_string();
+    let by_itself = ["simulate", "drawn", "--hours", "2", "--day", &day, "--json"];
+    assert_eq!(rows(&by_itself), days[4..]);
+
+    let dir = Dir::new();
+    let file = dir.join("day.stamps");
+    let shown = truechimer(&[&by_itself[..5], &["2", "--stamps", &file]].concat());
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.out.contains("allocation cycle") && shown.out.contains("ours "), "{shown:?}");
+    assert_eq!(truechimer(&["replay", &file]).code, 0);
+}
+
+#[test]
+fn what_drawn_days_cannot_be_is_said() {
+    for (arguments, says) in [
+        (&["lan", "--days", "3"][..], &["--days", "only for the study 'drawn'"][..]),
+        (&["drawn", "--technology", "isdn"], &["isdn", "docsis"]),
+        (&["drawn", "--seeds", "3"], &["--seeds", "--seed"]),
+        (&["drawn", "--stamps", "x"], &["--stamps", "--day N"]),
+        (&["drawn", "--day", "1", "--technology", "lte"], &["--technology", "day 1", "docsis"]),
+        (&["drawn", "lan"], &["drawn", "run it by itself"]),
+    ] {
+        let answer = truechimer(&[&["simulate"], arguments].concat());
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");
+        assert!(says.iter().all(|part| answer.err.contains(part)), "{answer:?}");
+    }
+}
