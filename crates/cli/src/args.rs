@@ -441,10 +441,15 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
   truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
+  truechimer simulate wrong-servers --seeds 100     lone servers that are wrong, and honest ones
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
 they do not, that is said), 2 on an error.")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Simulate {
+    /// A study with options of its own.
+    #[command(subcommand)]
+    pub study: Option<crate::simulate::Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
     /// case, accuracy, outage-end and ablation
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]

@@ -1,0 +1,248 @@
+//! `truechimer simulate wrong-servers`: how a lone server that is wrong is detected, and how often
+//! an honest one is held off.
+
+mod page;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use truechimer_feedforward::number::{seconds, span};
+use truechimer_sim::case::name;
+use truechimer_sim::stamps::write_header;
+use truechimer_sim::write_stamps;
+use truechimer_sim::wrong::{Case, Row, Rows, WAYS, Way, cases, recorded, run as run_case};
+use truechimer_time::Span;
+
+use super::{jobs, ready, save, text_of};
+use crate::args::{self, Estimator};
+use crate::failure::{Ended, Failure, Outcome};
+use crate::show::json;
+
+/// Options of `truechimer simulate wrong-servers`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A lone server is honest for two hours (or for accept-step-after, if that is more). Then its time
+steps, runs away or comes back, or it stays honest and something else happens: the oscillator's
+frequency steps, the route changes, queues begin and end, the counter jumps. Each case is run on a
+LAN of 0.2 ms with queues of 10 µs, on 4 ms with 0.3 ms and on 36 ms with 1 ms, poll 16 s, on the
+exchanges alone, without a daemon around the estimator. Odd seeds go ahead, even ones behind.
+
+It prints tables in Markdown: in full with the first --accept-step-after; with several, what each
+of them comes to as well, missed lies beside false holds. The head of each table says what is in it.
+
+With --case it shows single runs instead, a line for each thing that happened: seconds since the
+case began, error of the clock, its bound.
+
+Examples:
+  truechimer simulate wrong-servers --seeds 10 --only ramp,oscillator --path lan
+  truechimer simulate wrong-servers --accept-step-after 3600s,0,600s,14400s > tables.md
+  truechimer simulate wrong-servers --json > before.json
+  truechimer simulate wrong-servers --against before.json
+  truechimer simulate wrong-servers --case step-1ms --path 36ms --seed 7
+
+Exit status: 0, 1 if something is worse than in the file of --against, 2 on an error.")]
+pub struct Options {
+    /// With which estimators, separated by commas
+    #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',', default_value = "ours")]
+    pub estimator: Vec<Estimator>,
+    /// Run with the seeds 1 to N
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub seeds: u32,
+    /// Only cases with one of these texts in their names, separated by commas
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Only over these paths: lan, 4ms, 36ms
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = way)]
+    pub path: Vec<Way>,
+    /// What the estimator is told, separated by commas
+    #[arg(long, value_name = "SPAN", value_delimiter = ',', default_value = "3600s")]
+    #[arg(value_parser = wait)]
+    pub accept_step_after: Vec<Span>,
+    /// Print one JSON object a line for each case, path, estimator and accept-step-after
+    #[arg(long)]
+    pub json: bool,
+    /// Compare with FILE, which --json printed before; what is worse by more than the seeds scatter
+    /// is marked
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub against: Option<PathBuf>,
+    /// Show a run of this case alone
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["seeds", "only", "json", "against"])]
+    pub case: Option<String>,
+    /// ... under this seed
+    #[arg(long, value_name = "N", requires = "case", default_value_t = 1)]
+    pub seed: u64,
+    /// ... and write its stamps to FILE, as 'truechimer replay' reads them; over one path
+    #[arg(long, value_name = "FILE", requires = "case")]
+    pub stamps: Option<PathBuf>,
+    /// ... or print it as a scenario file, and end; over one path
+    #[arg(long, requires = "case", conflicts_with = "stamps")]
+    pub print: bool,
+    /// How many rows are worked out side by side [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+}
+
+/// The path of this name.
+fn way(text: &str) -> Result<Way, String> {
+    let found = WAYS.iter().find(|way| way.name == text);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
+/// The longest `accept-step-after` that is simulated: runs are thrice as long.
+const LONGEST_WAIT: Span = Span::from_secs(86_400);
+
+fn wait(text: &str) -> Result<Span, String> {
+    let span = args::not_negative(text)?;
+    if span <= LONGEST_WAIT { Ok(span) } else { Err("must be at most 86400s".into()) }
+}
+
+/// Runs the study.
+pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
+    if let Some(name) = &options.case {
+        return show(options, &one(name)?, out);
+    }
+    let before = options.against.as_ref().map(|path| {
+        let text = text_of(path).map_err(|why| Failure::new(path.display(), why))?;
+        Rows::from_json(&text).map_err(|why| Failure::new(path.display(), why))
+    });
+    let before = before.transpose()?;
+    let rows = rows(options)?;
+    if options.json {
+        for row in &rows {
+            writeln!(out, "{}", json(row)?)?;
+        }
+        return Ok(Outcome::Good);
+    }
+    if let Some(before) = &before {
+        return Ok(Outcome::of(!page::comparison(&rows, before, out)?));
+    }
+    page::tables(&rows, &waits(options), out)?;
+    Ok(Outcome::Good)
+}
+
+/// The case of this name.
+fn one(name: &str) -> Result<Case, Failure> {
+    let all = cases();
+    let names: Vec<String> = all.iter().map(|case| case.name.clone()).collect();
+    let found = all.into_iter().find(|case| case.name == name);
+    found.ok_or_else(|| {
+        Failure::new("--case", format!("{name:?}: must be one of {}", names.join(", ")))
+    })
+}
+
+/// All of them, or those that were asked for.
+fn ways(options: &Options) -> Vec<Way> {
+    if options.path.is_empty() { WAYS.to_vec() } else { options.path.clone() }
+}
+
+fn waits(options: &Options) -> Vec<f64> {
+    options.accept_step_after.iter().map(|wait| seconds(*wait)).collect()
+}
+
+/// A row to be worked out.
+struct Work {
+    case: Case,
+    way: Way,
+    wait: f64,
+    estimator: Estimator,
+}
+
+fn rows(options: &Options) -> Result<Vec<Row>, Failure> {
+    let mut all = cases();
+    if !options.only.is_empty() {
+        all.retain(|case| options.only.iter().any(|text| case.name.contains(text.as_str())));
+    }
+    if all.is_empty() {
+        return Err(Failure::new("--only", "no case has any of these in its name"));
+    }
+    let mut work = Vec::new();
+    for wait in waits(options) {
+        for case in &all {
+            for way in ways(options) {
+                for estimator in &options.estimator {
+                    work.push(Work { case: case.clone(), way, wait, estimator: *estimator });
+                }
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    let progress = &mut io::stderr();
+    jobs::each(
+        &work,
+        jobs::width(options.jobs),
+        |work| row(work, options.seeds),
+        |work, row| {
+            rows.push(row.map_err(|why| Failure::new(&work.case.name, why))?);
+            // Minutes pass; a terminal that cannot be written to is nobody's loss.
+            if rows.len() % 32 == 0 {
+                let _ = writeln!(progress, "{} of the rows done", rows.len());
+            }
+            Ok::<(), Failure>(())
+        },
+    )?;
+    Ok(rows)
+}
+
+fn row(work: &Work, seeds: u32) -> Result<Row, String> {
+    let Work { case, way, wait, estimator } = work;
+    let outcome = |seed| {
+        let setup = case.setup(way, seed, *wait);
+        run_case(&setup, estimator.kind(), seed).map_err(|why| why.to_string())
+    };
+    let outcomes = (1..=u64::from(seeds)).map(outcome).collect::<Result<Vec<_>, _>>()?;
+    Ok(Row::new(case, way.name, name(estimator.kind()), *wait, &outcomes))
+}
+
+/// Single runs, a line for each thing that happened.
+fn show(options: &Options, case: &Case, out: &mut dyn Write) -> Ended {
+    let ways = ways(options);
+    let (waits, estimators) = (waits(options), &options.estimator);
+    let single = ways.len() * waits.len() * estimators.len() == 1;
+    if (options.print || options.stamps.is_some()) && !single {
+        let why = "takes one --path, one estimator and one --accept-step-after at a time";
+        return Err(Failure::new(if options.print { "--print" } else { "--stamps" }, why));
+    }
+    if let Some(path) = &options.stamps {
+        ready(path)?;
+    }
+    for wait in waits {
+        for way in &ways {
+            let setup = case.setup(way, options.seed, wait);
+            if options.print {
+                write!(out, "{}", setup.scenario.to_toml())?;
+                return Ok(Outcome::Good);
+            }
+            for estimator in estimators {
+                let run = recorded(&setup, estimator.kind(), options.seed);
+                let (outcome, record) = run.map_err(|why| Failure::new(&case.name, why))?;
+                writeln!(
+                    out,
+                    "{} over {}, seed {}, {}, accept-step-after {}\n\
+                     {}; it begins after {:.0} s and ends {:.0} s later",
+                    case.name,
+                    way.name,
+                    options.seed,
+                    name(estimator.kind()),
+                    span(wait),
+                    case.group.about(),
+                    setup.from,
+                    setup.to - setup.from,
+                )?;
+                page::events(&record.events, &outcome, out)?;
+                if let Some(path) = &options.stamps {
+                    let mut text = format!("# {}, seed {}\n", setup.scenario.name, options.seed);
+                    write_header(&record.declared, true, &mut text)
+                        .and_then(|()| write_stamps(&record.stamps, &mut text))
+                        .map_err(|why| Failure::new("--stamps", why))?;
+                    save(path, &text)?;
+                }
+            }
+        }
+    }
+    Ok(Outcome::Good)
+}
