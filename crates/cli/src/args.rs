@@ -451,7 +451,7 @@ pub struct Simulate {
     #[command(subcommand)]
     pub study: Option<crate::simulate::Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end and ablation
+    /// case, accuracy, outage-end and ablation (wrong-servers is a command of its own)
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is

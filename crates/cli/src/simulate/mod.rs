@@ -28,7 +28,7 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 4] = ["case", "accuracy", "outage-end", "ablation"];
+const STUDIES: [&str; 5] = ["case", "accuracy", "outage-end", "ablation", "wrong-servers"];
 
 /// A study with options of its own.
 #[derive(Subcommand, Debug)]

@@ -21,7 +21,9 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")?;
     let outage = "two hours alone, beside a filter knowing all";
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
-    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")
+    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")?;
+    let wrong = "lone servers that are wrong, and honest ones";
+    writeln!(out, "{:width$}  {wrong}", "wrong-servers")
 }
 
 /// What stands above the table of one scenario.
@@ -196,6 +198,7 @@ mod tests {
             "accuracy",
             "outage-end",
             "ablation",
+            "wrong-servers",
         ]) {
             assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
         }

@@ -4,17 +4,17 @@
 mod page;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use truechimer_feedforward::number::{seconds, span};
 use truechimer_sim::case::name;
 use truechimer_sim::stamps::write_header;
 use truechimer_sim::write_stamps;
-use truechimer_sim::wrong::{Case, Row, Rows, WAYS, Way, cases, recorded, run as run_case};
+use truechimer_sim::wrong::{Case, Row, Rows, WAYS, Way, cases, recorded, run_all};
 use truechimer_time::Span;
 
-use super::{jobs, ready, save, text_of};
+use super::{command, jobs, ready, save, text_of};
 use crate::args::{self, Estimator};
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
@@ -28,15 +28,15 @@ frequency steps, the route changes, queues begin and end, the counter jumps. Eac
 LAN of 0.2 ms with queues of 10 µs, on 4 ms with 0.3 ms and on 36 ms with 1 ms, poll 16 s, on the
 exchanges alone, without a daemon around the estimator. Odd seeds go ahead, even ones behind.
 
-It prints tables in Markdown: in full with the first --accept-step-after; with several, what each
-of them comes to as well, missed lies beside false holds. The head of each table says what is in it.
+It prints tables in Markdown, a row for each case and path. With several values of
+--accept-step-after it prints what each of them comes to instead: missed lies beside false holds.
 
 With --case it shows single runs instead, a line for each thing that happened: seconds since the
 case began, error of the clock, its bound.
 
 Examples:
   truechimer simulate wrong-servers --seeds 10 --only ramp,oscillator --path lan
-  truechimer simulate wrong-servers --accept-step-after 3600s,0,600s,14400s > tables.md
+  truechimer simulate wrong-servers --accept-step-after 0,600s,3600s,14400s > dial.md
   truechimer simulate wrong-servers --json > before.json
   truechimer simulate wrong-servers --against before.json
   truechimer simulate wrong-servers --case step-1ms --path 36ms --seed 7
@@ -63,6 +63,9 @@ pub struct Options {
     /// Print one JSON object a line for each case, path, estimator and accept-step-after
     #[arg(long)]
     pub json: bool,
+    /// Take the rows from FILES that --json printed, separated by commas, instead of running
+    #[arg(long, value_name = "FILES", value_delimiter = ',', conflicts_with_all = ["json", "only"])]
+    pub rows: Vec<PathBuf>,
     /// Compare with FILE, which --json printed before; what is worse by more than the seeds scatter
     /// is marked
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
@@ -79,7 +82,7 @@ pub struct Options {
     /// ... or print it as a scenario file, and end; over one path
     #[arg(long, requires = "case", conflicts_with = "stamps")]
     pub print: bool,
-    /// How many rows are worked out side by side [default: as many as there are cores]
+    /// How many seeds are worked out side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 }
@@ -106,23 +109,39 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     if let Some(name) = &options.case {
         return show(options, &one(name)?, out);
     }
-    let before = options.against.as_ref().map(|path| {
-        let text = text_of(path).map_err(|why| Failure::new(path.display(), why))?;
-        Rows::from_json(&text).map_err(|why| Failure::new(path.display(), why))
-    });
-    let before = before.transpose()?;
-    let rows = rows(options)?;
+    let before = options.against.as_ref().map(|path| read(path).map(Rows::from)).transpose()?;
+    let mut rows = if options.rows.is_empty() {
+        let (json_lines, mut rows) = (options.json, Vec::new());
+        work(options, |row| {
+            if json_lines {
+                writeln!(out, "{}", json(&row)?)?;
+            }
+            rows.push(row);
+            Ok(())
+        })?;
+        rows
+    } else {
+        let files = options.rows.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+        files.into_iter().flatten().collect()
+    };
+    // As they stand in the tables: case by case.
+    let place = |row: &Row| cases().iter().position(|case| case.name == row.case);
+    rows.sort_by_cached_key(place);
     if options.json {
-        for row in &rows {
-            writeln!(out, "{}", json(row)?)?;
-        }
         return Ok(Outcome::Good);
     }
     if let Some(before) = &before {
         return Ok(Outcome::of(!page::comparison(&rows, before, out)?));
     }
-    page::tables(&rows, &waits(options), out)?;
+    let made = if options.rows.is_empty() { command() } else { page::made(&rows) };
+    page::tables(&rows, &made, out)?;
     Ok(Outcome::Good)
+}
+
+/// The rows that `--json` printed.
+fn read(path: &Path) -> Result<Vec<Row>, Failure> {
+    let text = text_of(path).map_err(|why| Failure::new(path.display(), why))?;
+    Row::read(&text).map_err(|why| Failure::new(path.display(), why))
 }
 
 /// The case of this name.
@@ -144,15 +163,22 @@ fn waits(options: &Options) -> Vec<f64> {
     options.accept_step_after.iter().map(|wait| seconds(*wait)).collect()
 }
 
-/// A row to be worked out.
+/// After so many seeds it is said how far it has come.
+const PROGRESS: usize = 25;
+
+/// One seed of all cases.
 struct Work {
-    case: Case,
     way: Way,
     wait: f64,
     estimator: Estimator,
+    seed: u64,
 }
 
-fn rows(options: &Options) -> Result<Vec<Row>, Failure> {
+/// Works out all rows, and hands each to `take` as soon as its last seed is done.
+fn work(
+    options: &Options,
+    mut take: impl FnMut(Row) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut all = cases();
     if !options.only.is_empty() {
         all.retain(|case| options.only.iter().any(|text| case.name.contains(text.as_str())));
@@ -162,40 +188,36 @@ fn rows(options: &Options) -> Result<Vec<Row>, Failure> {
     }
     let mut work = Vec::new();
     for wait in waits(options) {
-        for case in &all {
-            for way in ways(options) {
-                for estimator in &options.estimator {
-                    work.push(Work { case: case.clone(), way, wait, estimator: *estimator });
-                }
+        for way in ways(options) {
+            for estimator in &options.estimator {
+                let seeds = 1..=u64::from(options.seeds);
+                work.extend(seeds.map(|seed| Work { way, wait, estimator: *estimator, seed }));
             }
         }
     }
-    let mut rows = Vec::new();
-    let progress = &mut io::stderr();
+    let (mut done, mut outcomes) = (0, vec![Vec::new(); all.len()]);
     jobs::each(
         &work,
         jobs::width(options.jobs),
-        |work| row(work, options.seeds),
-        |work, row| {
-            rows.push(row.map_err(|why| Failure::new(&work.case.name, why))?);
+        |Work { way, wait, estimator, seed }| run_all(&all, way, *wait, estimator.kind(), *seed),
+        |Work { way, wait, estimator, seed }, seeds| {
+            let seeds = seeds.map_err(|why| Failure::new(way.name, why))?;
+            outcomes.iter_mut().zip(seeds).for_each(|(all, one)| all.push(one));
+            done += 1;
             // Minutes pass; a terminal that cannot be written to is nobody's loss.
-            if rows.len() % 32 == 0 {
-                let _ = writeln!(progress, "{} of the rows done", rows.len());
+            if done % PROGRESS == 0 {
+                let _ = writeln!(io::stderr(), "{done} of {} seeds", work.len());
             }
-            Ok::<(), Failure>(())
+            if *seed < u64::from(options.seeds) {
+                return Ok(());
+            }
+            let estimator = name(estimator.kind());
+            for (case, outcomes) in all.iter().zip(&mut outcomes) {
+                take(Row::new(case, way.name, estimator, *wait, &std::mem::take(outcomes)))?;
+            }
+            Ok(())
         },
-    )?;
-    Ok(rows)
-}
-
-fn row(work: &Work, seeds: u32) -> Result<Row, String> {
-    let Work { case, way, wait, estimator } = work;
-    let outcome = |seed| {
-        let setup = case.setup(way, seed, *wait);
-        run_case(&setup, estimator.kind(), seed).map_err(|why| why.to_string())
-    };
-    let outcomes = (1..=u64::from(seeds)).map(outcome).collect::<Result<Vec<_>, _>>()?;
-    Ok(Row::new(case, way.name, name(estimator.kind()), *wait, &outcomes))
+    )
 }
 
 /// Single runs, a line for each thing that happened.

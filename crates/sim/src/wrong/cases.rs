@@ -48,8 +48,8 @@ pub struct Way {
     pub floor_ms: f64,
     /// What it queues, ms: the mean of an exponential distribution.
     pub queue_ms: f64,
-    /// An error below this is no sign that anything is wrong, µs: what an undisturbed clock of
-    /// today is off by at most in a day, and ten minutes without a server, with some room.
+    /// An error above this counts as astray, µs: well above what an undisturbed clock of today is
+    /// off by. Ten minutes without a server may come to that as well, far away.
     pub right_us: f64,
 }
 
@@ -193,7 +193,7 @@ pub struct Setup {
     pub stays: f64,
     /// When the host's clocks show that the counter has jumped.
     pub epoch: Option<f64>,
-    /// An error below this is no sign that anything is wrong, s.
+    /// [`Way::right_us`], in s.
     pub right: f64,
 }
 
@@ -271,7 +271,7 @@ impl Case {
             right: way.right_us * 1e-6,
         };
         let sign = if seed % 2 == 1 { 1.0 } else { -1.0 };
-        self.happens(&mut setup, way, sign, seed / 2 % 2 == 0);
+        self.happens(&mut setup, way, sign, (seed / 2).is_multiple_of(2));
         // By then what is held off in the end has been believed.
         let end = setup.to + accept_step_after_s.max(LASTS_S) + REST_S;
         setup.scenario.hours = end / 3600.0;

@@ -164,6 +164,18 @@ struct Figure {
 }
 
 impl Row {
+    /// From text with a row of JSON a line.
+    ///
+    /// # Errors
+    /// Which line, and what is wrong with it.
+    pub fn read(text: &str) -> Result<Vec<Row>, String> {
+        let row = |(i, line)| {
+            serde_json::from_str(line)
+                .map_err(|why| format!("line {}: {why}; it must be what --json printed", i + 1))
+        };
+        text.lines().enumerate().map(row).collect()
+    }
+
     /// What these runs of a case came to.
     #[must_use]
     pub fn new(
@@ -271,20 +283,13 @@ impl Figure {
 #[derive(Clone, Debug, Default)]
 pub struct Rows(BTreeMap<Key, Row>);
 
-impl Rows {
-    /// From text with a row of JSON a line.
-    ///
-    /// # Errors
-    /// Which line, and what is wrong with it.
-    pub fn from_json(text: &str) -> Result<Rows, String> {
-        let rows = text.lines().enumerate().map(|(i, line)| {
-            let row: Row = serde_json::from_str(line)
-                .map_err(|why| format!("line {}: {why}; it must be what --json printed", i + 1))?;
-            Ok((row.key(), row))
-        });
-        rows.collect::<Result<_, String>>().map(Rows)
+impl From<Vec<Row>> for Rows {
+    fn from(rows: Vec<Row>) -> Rows {
+        Rows(rows.into_iter().map(|row| (row.key(), row)).collect())
     }
+}
 
+impl Rows {
     /// The row of the same case, path, `accept-step-after` and estimator, or of the only estimator
     /// that there is.
     #[must_use]
@@ -336,7 +341,7 @@ mod tests {
     fn worse_is_what_is_beyond_the_scatter() {
         let old = row(100, 10.0);
         let text = serde_json::to_string(&old).unwrap();
-        let rows = Rows::from_json(&text).unwrap();
+        let rows = Rows::from(Row::read(&text).unwrap());
         let worse = |new: &Row| -> Vec<&str> {
             let compared = new.against(rows.like(new).unwrap());
             compared.into_iter().filter(|one| one.worse).map(|one| one.name).collect()
@@ -350,7 +355,7 @@ mod tests {
         let other = Row { estimator: "model".into(), ..row(80, 10.0) };
         assert_eq!(worse(&other), ["held off, %"]);
         assert!(rows.like(&Row { path: "4ms".into(), ..other }).is_none());
-        let bad = Rows::from_json("{}").unwrap_err();
+        let bad = Row::read("{}").unwrap_err();
         assert!(bad.starts_with("line 1: ") && bad.contains("--json"), "{bad}");
     }
 }

@@ -13,4 +13,4 @@ mod run;
 pub use cases::{Case, Group, Setup, WAYS, Way, cases};
 pub use exchanges::{Exchanges, Heard};
 pub use figures::{Compared, Quantile, Row, Rows, Share, Spread};
-pub use run::{Event, Outcome, Record, recorded, run};
+pub use run::{Event, Outcome, Record, recorded, run, run_all};

@@ -2,9 +2,11 @@
 
 use truechimer_engine::EstimatorKind;
 use truechimer_feedforward::number::seconds;
-use truechimer_feedforward::{Accepted, Estimator, Refusal};
+use truechimer_feedforward::{
+    Accepted, Estimator, NtpPll, Ours, Pi, Published, RatePrior, Refusal, Settings,
+};
 
-use super::cases::Setup;
+use super::cases::{Case, Setup, Way};
 use super::exchanges::{Exchanges, Heard};
 use crate::scenario::ScenarioError;
 use crate::stamps::{Declared, Stamped};
@@ -80,10 +82,94 @@ pub fn recorded(
     Ok((run.outcome(), run.record))
 }
 
+/// Runs some cases over a path under a seed. The honest time before is the same for all of them,
+/// and worked out once.
+///
+/// # Errors
+/// If a scenario makes no sense.
+pub fn run_all(
+    cases: &[Case],
+    way: &Way,
+    accept_step_after_s: f64,
+    kind: EstimatorKind,
+    seed: u64,
+) -> Result<Vec<Outcome>, ScenarioError> {
+    let setups: Vec<Setup> =
+        cases.iter().map(|case| case.setup(way, seed, accept_step_after_s)).collect();
+    // Before it begins, any of those that begin late is as good as the others.
+    let late = setups.iter().find(|setup| setup.from > 0.0);
+    let before = late.map(|setup| Before::new(setup, kind, seed)).transpose()?;
+    let outcome = |setup: &Setup| match before.as_ref().filter(|before| before.to == setup.from) {
+        Some(before) => before.go_on(setup, seed),
+        None => run(setup, kind, seed),
+    };
+    setups.iter().map(outcome).collect()
+}
+
+/// An estimator of which there can be two that know the same.
+trait Fork: Estimator {
+    fn fork(&self) -> Box<dyn Fork>;
+}
+
+impl<T: Estimator + Clone + 'static> Fork for T {
+    fn fork(&self) -> Box<dyn Fork> {
+        Box::new(self.clone())
+    }
+}
+
+fn estimator(
+    kind: EstimatorKind,
+    settings: Settings,
+    prior: RatePrior,
+    poll: u32,
+) -> Box<dyn Fork> {
+    match kind {
+        EstimatorKind::Ours => Box::new(Ours::new(settings, prior, None)),
+        EstimatorKind::Published => Box::new(Published::new(settings, poll)),
+        EstimatorKind::Pi => Box::new(Pi::new(settings, prior, None, poll)),
+        EstimatorKind::NtpPll => Box::new(NtpPll::new(settings, prior, None, poll)),
+    }
+}
+
+/// The time before anything happens.
+struct Before {
+    /// Until when, s.
+    to: f64,
+    /// How many exchanges were heard by then.
+    heard: usize,
+    estimator: Box<dyn Fork>,
+    held_since: Option<f64>,
+    strays: bool,
+}
+
+impl Before {
+    fn new(setup: &Setup, kind: EstimatorKind, seed: u64) -> Result<Before, ScenarioError> {
+        let mut run = Run::new(setup, kind, seed)?;
+        let mut heard = 0;
+        while let Some(next) = run.exchanges.next_heard().filter(|next| next.at < setup.from) {
+            run.hear(&next);
+            heard += 1;
+        }
+        let Run { estimator, held_since, strays, .. } = run;
+        Ok(Before { to: setup.from, heard, estimator, held_since, strays })
+    }
+
+    fn go_on(&self, setup: &Setup, seed: u64) -> Result<Outcome, ScenarioError> {
+        let mut exchanges = Exchanges::new(&setup.scenario, seed)?;
+        for _ in 0..self.heard {
+            exchanges.next_heard();
+        }
+        let mut run = Run::with(setup, exchanges, self.estimator.fork());
+        (run.held_since, run.strays) = (self.held_since, self.strays);
+        run.go();
+        Ok(run.outcome())
+    }
+}
+
 struct Run<'s> {
     setup: &'s Setup,
     exchanges: Exchanges,
-    estimator: Box<dyn Estimator>,
+    estimator: Box<dyn Fork>,
     /// When the server was first held off in a row, s.
     held_since: Option<f64>,
     strays: bool,
@@ -102,10 +188,14 @@ impl<'s> Run<'s> {
     fn new(setup: &'s Setup, kind: EstimatorKind, seed: u64) -> Result<Run<'s>, ScenarioError> {
         let exchanges = Exchanges::new(&setup.scenario, seed)?;
         let (settings, prior) = exchanges.known();
-        let poll = setup.scenario.poll;
+        let estimator = estimator(kind, settings, prior, setup.scenario.poll);
+        Ok(Run::with(setup, exchanges, estimator))
+    }
+
+    fn with(setup: &'s Setup, exchanges: Exchanges, estimator: Box<dyn Fork>) -> Run<'s> {
         let largest = |counts: bool| if counts { 0.0 } else { f64::NAN };
-        Ok(Run {
-            estimator: truechimer_engine::estimator(kind, settings, prior, None, poll),
+        Run {
+            estimator,
             held_since: None,
             strays: false,
             is_outside: false,
@@ -120,7 +210,7 @@ impl<'s> Run<'s> {
             record: Record::default(),
             exchanges,
             setup,
-        })
+        }
     }
 
     fn go(&mut self) {

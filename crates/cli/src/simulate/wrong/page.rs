@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use truechimer_sim::wrong::{Compared, Event, Group, Outcome, Row, Rows, Share, Spread, WAYS};
 
-use super::super::{command, screen};
+use super::super::screen;
 use crate::table::{Side, Table};
 
 /// A column: its head, and what stands in it.
@@ -48,7 +48,7 @@ again counts with its length.
 | held off | runs in which an exchange was held off (`server-step`): while a wrong server was wrong, and at any time of an honest one |
 | seen | runs in which that happened, or the server was seen to drift against what the oscillator promises (the bound covers both) |
 | after | from when the server is wrong until it is held off, where it is |
-| led astray | runs in which the clock was wrong by more than an undisturbed one ever is (lan 30 µs, 4ms 100 µs, 36ms 150 µs), or believed a step that stays before its time |
+| led astray | runs in which the clock was wrong by more than 30 µs (lan), 100 µs (4ms) or 150 µs (36ms), or believed a step that stays before its time; what merely going on without a server comes to shows with the largest step |
 | error meanwhile | largest error until the server is right again, or may be believed |
 | afterwards | largest error after that |
 | outside | runs with the truth outside of the bound in a second of these, and for how many |
@@ -56,24 +56,27 @@ again counts with its length.
 | for 10 min | runs in which a server that was right was held off for more than ten minutes |
 ";
 
-/// All tables.
-pub fn tables(rows: &[Row], waits: &[f64], out: &mut dyn Write) -> io::Result<()> {
-    let first = waits.first().copied().unwrap_or(0.0);
+/// The command that makes such rows.
+pub fn made(rows: &[Row]) -> String {
+    let seeds = rows.first().map_or(0, |row| row.seeds);
+    format!("truechimer simulate wrong-servers --seeds {seeds} --json")
+}
+
+/// All tables of one `accept-step-after`, or what each of several comes to. `made` is the command.
+pub fn tables(rows: &[Row], made: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut waits: Vec<f64> = rows.iter().map(|row| row.accept_step_after_s).collect();
+    waits.sort_by(f64::total_cmp);
+    waits.dedup();
     let seeds = rows.first().map_or(0, |row| row.seeds);
     writeln!(
         out,
-        "## Tables\n\nMade by `{}`\n(version {}; seeds 1 to {seeds}; `accept-step-after` {} \
-         where nothing else is said).\n\n{LEGEND}",
-        command(),
-        env!("CARGO_PKG_VERSION"),
-        minutes(first)
+        "Made by `{made}`\n(version {}; seeds 1 to {seeds}).\n",
+        env!("CARGO_PKG_VERSION")
     )?;
-    if waits.len() > 1 {
-        dial(rows, waits, out)?;
-    }
+    let [wait] = waits.as_slice() else { return dial(rows, &waits, out) };
+    writeln!(out, "`accept-step-after` is {}. {LEGEND}", minutes(*wait))?;
     for group in Group::ALL {
         let of: Vec<&Row> = rows.iter().filter(|row| row.group == group).collect();
-        let of: Vec<&Row> = of.into_iter().filter(|row| is(row, first)).collect();
         if of.is_empty() {
             continue;
         }
@@ -105,8 +108,7 @@ pub fn tables(rows: &[Row], waits: &[f64], out: &mut dyn Write) -> io::Result<()
 fn dial(rows: &[Row], waits: &[f64], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "### The dial\n\n\
-         What `accept-step-after` buys and costs, in per cent of the runs. Of wrong servers: the \
+        "What `accept-step-after` buys and costs, in per cent of the runs. Of wrong servers: the \
          clock was\nled astray / it held off the truth for more than ten minutes afterwards. Of honest ones: held \
          off at\nall / for more than ten minutes.\n"
     )?;
