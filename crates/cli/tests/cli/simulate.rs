@@ -198,7 +198,7 @@ fn wrong_servers_are_tables_rows_and_single_runs() {
 
     let dial = ["--accept-step-after", "3600s,0"];
     let dialled = truechimer(&[&study[..], &few, &dial].concat()).out;
-    assert!(dialled.contains("| what | path | 1 h | 0 s |"), "{dialled}");
+    assert!(dialled.contains("| what | path | 0 s | 1 h |"), "{dialled}");
 
     let json = truechimer(&[&study[..], &few, &["--json"]].concat());
     let row: Value = serde_json::from_str(json.out.lines().next().unwrap()).unwrap();
