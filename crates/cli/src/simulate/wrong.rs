@@ -124,9 +124,12 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         let files = options.rows.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
         files.into_iter().flatten().collect()
     };
-    // As they stand in the tables: case by case.
-    let place = |row: &Row| cases().iter().position(|case| case.name == row.case);
-    rows.sort_by_cached_key(place);
+    // As they stand in the tables: case by case, path by path.
+    let all = cases();
+    rows.sort_by_cached_key(|row| {
+        let case = all.iter().position(|case| case.name == row.case);
+        (case, WAYS.iter().position(|way| way.name == row.path))
+    });
     if options.json {
         return Ok(Outcome::Good);
     }
