@@ -11,6 +11,9 @@ use super::exchanges::{Exchanges, Heard};
 use crate::scenario::ScenarioError;
 use crate::stamps::{Declared, Stamped};
 
+/// A clock is near a server that stays wrong if it is within this share of what that is wrong by.
+const NEAR: f64 = 0.25;
+
 /// What one run came to. Errors are those of the clock, read once a second, in s.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
@@ -27,7 +30,8 @@ pub struct Outcome {
     /// How long after the end (of an honest server: after the beginning) the error came to stay
     /// below `right`, s; to the end of the run where it never did. NaN where the server stays wrong.
     pub right_after: f64,
-    /// How long after it began the clock went over to a server that stays wrong, s.
+    /// How long after it began the clock went over to a server that stays wrong, s; `None` also
+    /// where that is too little to show.
     pub believed_after: Option<f64>,
     /// The longest time for which a server that was right was held off, s.
     pub held_honest: f64,
@@ -176,7 +180,7 @@ struct Run<'s> {
     is_outside: bool,
     /// The newest second in which the error was not below `right`.
     last_off: f64,
-    /// The newest second in which the clock was nearer to the truth than to a server that stays.
+    /// The newest second in which the clock was not near a server that stays wrong.
     last_true: f64,
     /// The newest second in which there was a clock.
     last_read: f64,
@@ -337,7 +341,7 @@ impl<'s> Run<'s> {
         if size >= right {
             self.last_off = t;
         }
-        if size < (error - stays).abs() {
+        if (error - stays).abs() > right.max(NEAR * stays.abs()) {
             self.last_true = t;
         }
         // Once what a wrong server says may be believed, nothing can tell.
@@ -364,13 +368,14 @@ impl<'s> Run<'s> {
         if stays != 0.0 {
             outcome.right_after = f64::NAN;
         }
-        if stays != 0.0 && self.last_true < self.last_read {
+        let shows = stays.abs() > 2.0 * right;
+        if shows && self.last_true < self.last_read {
             outcome.believed_after = Some(self.last_true - from);
         }
         // What goes by the clock may be believed some exchanges before or after that.
         let too_soon = scenario.accept_step_after_s - 4.0 * f64::from(scenario.poll);
         outcome.misled = match outcome.believed_after {
-            Some(after) => stays.abs() > 2.0 * right && after < too_soon,
+            Some(after) => after < too_soon,
             None => stays == 0.0 && outcome.during.max(outcome.after) > right,
         };
         outcome

@@ -108,9 +108,10 @@ pub fn tables(rows: &[Row], made: &str, out: &mut dyn Write) -> io::Result<()> {
 fn dial(rows: &[Row], waits: &[f64], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "What `accept-step-after` buys and costs, in per cent of the runs. Of wrong servers: the \
-         clock was\nled astray / it held off the truth for more than ten minutes afterwards. Of honest ones: held \
-         off at\nall / for more than ten minutes.\n"
+        "What `accept-step-after` buys and costs. Of wrong servers: in how many per cent of the runs the\n\
+         clock was led astray / for how long the truth was held off. Of honest ones: in how many per cent\n\
+         they were held off / for how long. The time is the 95th percentile of the longest hold, s, in the\n\
+         case in which that is longest.\n"
     )?;
     let clocks = several(rows);
     let heads: Vec<String> = ["what", "path"]
@@ -120,7 +121,6 @@ fn dial(rows: &[Row], waits: &[f64], out: &mut dyn Write) -> io::Result<()> {
         .chain(waits.iter().map(|wait| minutes(*wait)))
         .collect();
     let mut estimators: Vec<&str> = rows.iter().map(|row| row.estimator.as_str()).collect();
-    estimators.dedup();
     estimators.sort_unstable();
     estimators.dedup();
     let mut lines = Vec::new();
@@ -139,14 +139,11 @@ fn dial(rows: &[Row], waits: &[f64], out: &mut dyn Write) -> io::Result<()> {
                     continue;
                 }
                 let cell = |wait: &f64| {
-                    let sum = |of: &dyn Fn(&Row) -> Share, rows: &mut dyn Iterator<Item = &Row>| {
-                        rows.fold(Share::default(), |sum, row| sum.plus(of(row)))
-                    };
-                    let first: &dyn Fn(&Row) -> Share =
-                        if group.is_honest() { &|row| row.held } else { &|row| row.misled };
-                    let first = sum(first, &mut of(*wait));
-                    let long = sum(&|row| row.held_long, &mut of(*wait));
-                    format!("{} / {}", share(first), share(long))
+                    let first = |row: &Row| if group.is_honest() { row.held } else { row.misled };
+                    let first = of(*wait).fold(Share::default(), |sum, row| sum.plus(first(row)));
+                    let holds = of(*wait).filter_map(|row| row.held_honest_s);
+                    let longest = holds.map(|hold| hold.p95.value).fold(0.0, f64::max);
+                    format!("{} / {}", share(first), short(longest))
                 };
                 let names =
                     [group.name(), way.name].into_iter().chain(clocks.then_some(*estimator));
