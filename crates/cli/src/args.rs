@@ -429,6 +429,7 @@ Examples:
   truechimer simulate drawn --days 120              paths drawn from ranges, a day each
   truechimer simulate drawn --technology lte        of one kind
   truechimer simulate drawn --day 37 --stamps FILE  one of them: what was drawn, and its packets
+  truechimer simulate wrong-servers --seeds 100     lone servers that are wrong, and honest ones
   truechimer simulate figures > then.jsonl          every figure of every seed, to be kept
   truechimer simulate figures --against then.jsonl --headline --seeds 2
 
@@ -440,9 +441,13 @@ how far the seeds scatter: where the limit lies in it, the answer is 'cannot jud
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
 they do not, that is said) if a figure is worse than in the file it is compared with, or if a goal
 of 'drawn' was missed, 2 on an error.")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Simulate {
+    /// A study with options of its own.
+    #[command(subcommand)]
+    pub study: Option<crate::simulate::Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end, ablation, drawn and figures
+    /// case, accuracy, outage-end, ablation, drawn and figures (wrong-servers is a command of its own)
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is

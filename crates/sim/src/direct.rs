@@ -15,11 +15,8 @@ use crate::host::Host;
 use crate::scenario::Scenario;
 use crate::stamps::{Declared, Stamped};
 use crate::trace::{Interval, Sample, Trace};
-use crate::world::Run;
+use crate::world::{NOMINAL_ERROR, Run};
 use truechimer_feedforward::number::{seconds, span};
-
-/// What is known of the counter's rate before it is measured.
-const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
 
 /// What is known of stamps beside themselves.
 #[derive(Clone, Debug)]

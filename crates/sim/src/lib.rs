@@ -26,6 +26,7 @@ pub mod system_clock;
 pub mod told;
 pub mod trace;
 pub mod world;
+pub mod wrong;
 
 pub use catalogue::{UnknownScenario, catalogue, find};
 pub use host::HostSpec;

@@ -9,11 +9,13 @@ mod figures;
 mod jobs;
 mod outage;
 mod screen;
+mod wrong;
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use clap::Subcommand;
 use serde::Serialize;
 use truechimer_files::{Access, Entry};
 use truechimer_lab::{Kind, OURS};
@@ -28,7 +30,15 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 6] = ["case", "accuracy", "outage-end", "ablation", "drawn", "figures"];
+const STUDIES: [&str; 7] =
+    ["case", "accuracy", "outage-end", "ablation", "drawn", "figures", "wrong-servers"];
+
+/// A study with options of its own.
+#[derive(Subcommand, Debug)]
+pub enum Study {
+    /// Lone servers that are wrong, and how often honest ones are held off
+    WrongServers(wrong::Options),
+}
 
 /// What a second and an exchange of a run take while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
@@ -41,6 +51,10 @@ const MOST_TEXT: u64 = 100_000_000;
 
 /// Runs the command.
 pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
+    match &args.study {
+        Some(Study::WrongServers(options)) => return wrong::run(options, out),
+        None => {}
+    }
     if args.list {
         screen::list(&catalogue(), out)?;
         return Ok(Outcome::Good);

@@ -22,7 +22,9 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
     writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")?;
     writeln!(out, "{:width$}  paths drawn from ranges, a day each", "drawn")?;
-    writeln!(out, "{:width$}  figures to be kept, and to compare with", "figures")
+    writeln!(out, "{:width$}  figures to be kept, and to compare with", "figures")?;
+    let wrong = "lone servers that are wrong, and honest ones";
+    writeln!(out, "{:width$}  {wrong}", "wrong-servers")
 }
 
 /// What stands above the table of one scenario.
@@ -195,6 +197,7 @@ mod tests {
             "ablation",
             "drawn",
             "figures",
+            "wrong-servers",
         ]) {
             assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
         }

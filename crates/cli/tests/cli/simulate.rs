@@ -272,3 +272,55 @@ fn what_drawn_days_cannot_be_is_said() {
         assert!(says.iter().all(|part| answer.err.contains(part)), "{answer:?}");
     }
 }
+
+#[test]
+fn wrong_servers_are_tables_rows_and_single_runs() {
+    let study = ["simulate", "wrong-servers"];
+    let few = ["--only", "step-10ms,oscillator-30ppm", "--path", "lan", "--seeds", "2"];
+    let tables = truechimer(&[&study[..], &few].concat());
+    assert_eq!((tables.code, tables.err.as_str()), (0, ""), "{tables:?}");
+    let held = tables.out.lines().find(|l| l.starts_with("| step-10ms | lan | 100 | 100 |"));
+    assert!(held.is_some(), "{}", tables.out);
+    assert!(tables.out.contains("### oscillator") && !tables.out.contains("### ramp"));
+
+    let dial = ["--accept-step-after", "3600s,0"];
+    let dialled = truechimer(&[&study[..], &few, &dial].concat()).out;
+    assert!(dialled.contains("| what | path | 0 s | 1 h |"), "{dialled}");
+
+    let json = truechimer(&[&study[..], &few, &["--json"]].concat());
+    let row: Value = serde_json::from_str(json.out.lines().next().unwrap()).unwrap();
+    assert_eq!((&row["case"], &row["held"]["count"]), (&"step-10ms".into(), &2.into()), "{row}");
+
+    let dir = Dir::new();
+    let before = dir.write("before.json", json.out.clone());
+    let same = truechimer(&[&study[..], &few, &["--against", &before]].concat());
+    assert_eq!(same.code, 0, "{same:?}");
+    assert!(same.out.starts_with("Nothing has changed."), "{}", same.out);
+    let better = json.out.replace("\"held_long\":{\"count\":2", "\"held_long\":{\"count\":0");
+    assert_ne!(better, json.out);
+    let before = dir.write("better.json", better);
+    let worse = truechimer(&[&study[..], &few, &["--against", &before]].concat());
+    assert!(worse.out.contains("held off for long while right, %"), "{}", worse.out);
+
+    let one = ["--case", "step-10ms", "--path", "lan", "--seed", "3"];
+    let shown = truechimer(&[&study[..], &one].concat()).out;
+    assert!(shown.contains("held off: server-step, +") && shown.contains("used again"), "{shown}");
+    let stamps = dir.join("run.stamps");
+    assert_eq!(truechimer(&[&study[..], &one, &["--stamps", &stamps]].concat()).code, 0);
+    let replayed = truechimer(&["replay", "--summary", "--json", &stamps]);
+    assert_eq!(replayed.code, 0, "{replayed:?}");
+    let printed = truechimer(&[&study[..], &one, &["--print"]].concat()).out;
+    let file = dir.write("run.toml", printed);
+    assert_eq!(truechimer(&["simulate", &file, "--hours", "0.2"]).code, 0);
+
+    for (bad, said) in [
+        (&["--only", "nowhere"][..], "no case has any of these"),
+        (&["--path", "moon"], "must be one of lan, 4ms, 36ms"),
+        (&["--case", "moon"], "must be one of step-0.03ms"),
+        (&["--case", "step-1ms", "--print"], "one --path"),
+    ] {
+        let refused = truechimer(&[&study[..], bad].concat());
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains(said), "{}", refused.err);
+    }
+}
