@@ -426,28 +426,18 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
   truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
-  truechimer simulate drawn --days 120              paths drawn from ranges, a day each
-  truechimer simulate drawn --technology lte        of one kind
-  truechimer simulate drawn --day 37 --stamps FILE  one of them: what was drawn, and its packets
-  truechimer simulate wrong-servers --seeds 100     lone servers that are wrong, and honest ones
-  truechimer simulate figures > then.jsonl          every figure of every seed, to be kept
-  truechimer simulate figures --against then.jsonl --headline --seeds 2
-
-The study 'figures' writes a line of JSON for each scenario under one estimator; with --against it
-sets the same beside those of a file, with their ratio. A reference figure may be 1.05 times what it
-was, any other 1.3 times, and the bound has to hold wherever it did. The ratio has an interval, by
-how far the seeds scatter: where the limit lies in it, the answer is 'cannot judge', and no failure.
+  truechimer simulate wrong-servers --help          a study with options of its own
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
-they do not, that is said) if a figure is worse than in the file it is compared with, or if a goal
-of 'drawn' was missed, 2 on an error.")]
+they do not, that is said), 2 on an error.")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 pub struct Simulate {
     /// A study with options of its own.
     #[command(subcommand)]
     pub study: Option<crate::simulate::Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end, ablation, drawn and figures (wrong-servers is a command of its own)
+    /// case, accuracy, outage-end and ablation
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is
@@ -459,8 +449,7 @@ pub struct Simulate {
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seeds")]
     pub seed: u64,
-    /// Run with the seeds 1 to N, and take the seconds of all together [default of the study figures:
-    /// 5, or as many as the FILE of --against has]
+    /// Run with the seeds 1 to N, and take the seconds of all together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub seeds: Option<u32>,
     /// How many hours, instead of the scenario's own. Where its time to settle is more than half of
@@ -489,27 +478,6 @@ pub struct Simulate {
     /// How many runs go on side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Of the study drawn: how many path-days [default: 120]; its goals take 2000
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub days: Option<u64>,
-    /// Of the study drawn: only the path-days of this technology
-    #[arg(long, value_name = "NAME", value_parser = crate::simulate::drawn::technology)]
-    pub technology: Option<truechimer_sim::drawn::Technology>,
-    /// Of the study drawn: the path-day of this number by itself, with what was drawn for it
-    #[arg(long, value_name = "N", conflicts_with = "days")]
-    pub day: Option<u64>,
-    /// Compare with the figures in FILE, seed by seed [default: print figures to keep]
-    #[arg(long, value_name = "FILE", help_heading = FIGURES)]
-    pub against: Option<PathBuf>,
-    /// Only scenarios with one of these in their names, separated by commas
-    #[arg(long, value_name = "PART", value_delimiter = ',', help_heading = FIGURES)]
-    pub only: Vec<String>,
-    /// Only the reference figures: LAN, bursts, WAN, polls, routes, outage and the like
-    #[arg(long, help_heading = FIGURES)]
-    pub headline: bool,
-    /// Print Markdown: of figures the comparison, of drawn the page with all ranges
-    #[arg(long, conflicts_with_all = ["json", "day"], help_heading = FIGURES)]
-    pub markdown: bool,
 }
 
 /// Options of `truechimer replay`.
@@ -589,7 +557,6 @@ pub struct Replay {
 
 /// What is said of stamp files only.
 const STAMPS: &str = "Stamp files";
-const FIGURES: &str = "Of the study figures";
 
 /// Options of `truechimer bench`.
 #[derive(Args, Debug)]
@@ -659,14 +626,14 @@ pub fn not_negative(text: &str) -> Result<Span, String> {
     if span.is_negative() { Err("must not be negative".into()) } else { Ok(span) }
 }
 
-fn poll(text: &str) -> Result<u32, String> {
+pub fn poll(text: &str) -> Result<u32, String> {
     let seconds: Option<u32> = text.trim().parse().ok();
     seconds
         .filter(|seconds| (1..=1024).contains(seconds))
         .ok_or_else(|| "must be a whole number of seconds, 1 to 1024, without a unit".to_owned())
 }
 
-fn hours(text: &str) -> Result<f64, String> {
+pub fn hours(text: &str) -> Result<f64, String> {
     let hours: f64 = text.parse().map_err(|_| "not a number of hours".to_owned())?;
     if (0.01..=10_000.0).contains(&hours) {
         Ok(hours)

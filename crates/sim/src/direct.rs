@@ -18,6 +18,22 @@ use crate::trace::{Interval, Sample, Trace};
 use crate::world::{NOMINAL_ERROR, Run};
 use truechimer_feedforward::number::{seconds, span};
 
+/// Requests at each of the first intervals, s: as the engine begins.
+const START: [(u64, u32); 3] = [(7, 2), (3, 4), (13, 8)];
+
+/// The interval after this request, s, counted from 0 and while the engine begins; after that, how
+/// many requests ago the beginning was over.
+pub(crate) fn first_interval(request: u64) -> Result<u32, u64> {
+    let mut left = request;
+    for (requests, interval) in START {
+        if left < requests {
+            return Ok(interval);
+        }
+        left -= requests;
+    }
+    Err(left)
+}
+
 /// What is known of stamps beside themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {

@@ -32,7 +32,7 @@ use truechimer_feedforward::number::span;
 use truechimer_lab::Kind;
 use truechimer_time::{CountSpan, Instant, Span};
 
-use crate::direct::{Known, Packets};
+use crate::direct::{Known, Packets, first_interval};
 use crate::host::{Departure, Host};
 use crate::random::Random;
 use crate::stamps::{Declared, Reference, Stamped};
@@ -54,10 +54,10 @@ pub const WARM_UP_HOURS: f64 = 2.0;
 const BEGIN: i64 = 1_800_000_000;
 /// The promise that every drawn oscillator keeps, ppm.
 const MAX_WANDER_PPM: f64 = 0.5;
-/// Requests at each of the first intervals, s: as the engine begins.
-const START: [(u32, u32); 3] = [(7, 2), (3, 4), (13, 8)];
 /// Requests at each interval that is twice as long as the one before, from then on.
-const AT_EACH: u32 = 4;
+const AT_EACH: u64 = 4;
+/// The first of these intervals, s.
+const DOUBLED: u32 = 16;
 
 /// A kind of path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -424,15 +424,12 @@ impl World {
 
 /// Seconds between this request and the next one.
 fn interval(number: u64, poll: u32) -> u32 {
-    let mut left = u32::try_from(number).unwrap_or(u32::MAX);
-    let mut last = 1;
-    for (requests, interval) in START {
-        if left < requests {
-            return interval.min(poll);
+    let interval = match first_interval(number) {
+        Ok(interval) => interval,
+        Err(left) => {
+            let doublings = u32::try_from(left / AT_EACH).unwrap_or(u32::MAX);
+            1_u32.checked_shl(doublings).map_or(u32::MAX, |times| DOUBLED.saturating_mul(times))
         }
-        left -= requests;
-        last = interval;
-    }
-    let doublings = left / AT_EACH + 1;
-    last.checked_shl(doublings).filter(|_| doublings < 16).map_or(poll, |s| s.min(poll))
+    };
+    interval.min(poll)
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use truechimer_lab::Kind;
 
+use crate::lines;
 use crate::scenario::ScenarioError;
 use crate::world::simulate_alike;
 
@@ -210,14 +211,6 @@ impl Record {
         let written = self.figures.get(&figure).cloned();
         written.unwrap_or_else(|| vec![unwritten; self.seeds])
     }
-
-    /// The record as one line of JSON, without its end.
-    ///
-    /// # Errors
-    /// Never: there is nothing in it that JSON cannot hold.
-    pub fn to_line(&self) -> Result<String, String> {
-        serde_json::to_string(self).map_err(|why| why.to_string())
-    }
 }
 
 /// The figures of a case under one estimator and seed.
@@ -234,21 +227,19 @@ pub fn measure(case: &Case, estimator: Kind, seed: u64) -> Result<Figures, Scena
 /// # Errors
 /// Which line is no record, and why.
 pub fn parse(text: &str) -> Result<Vec<Record>, String> {
-    let line = |(index, line): (usize, &str)| {
-        let record: Record =
-            serde_json::from_str(line).map_err(|why| format!("line {}: {why}", index + 1))?;
+    let records: Vec<Record> = lines::parse(text)?;
+    for (index, record) in records.iter().enumerate() {
         let odd = record.figures.iter().find(|(_, values)| values.len() != record.seeds);
-        match odd {
-            None => Ok(record),
-            Some((figure, values)) => Err(format!(
+        if let Some((figure, values)) = odd {
+            return Err(format!(
                 "line {}: {figure:?} has {} values for {} seeds",
                 index + 1,
                 values.len(),
                 record.seeds
-            )),
+            ));
         }
-    };
-    text.lines().enumerate().map(line).collect()
+    }
+    Ok(records)
 }
 
 /// Five significant digits of a finite number, all of them of a whole one.
@@ -302,7 +293,7 @@ mod tests {
     #[test]
     fn a_record_comes_back_from_its_line() {
         let record = record();
-        let line = record.to_line().unwrap();
+        let line = serde_json::to_string(&record).unwrap();
         assert_eq!(
             line,
             "{\"scenario\":\"lan\",\"estimator\":\"ours\",\"hours\":28.0,\"seeds\":2,\"figures\":{\
@@ -316,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused_with_its_line() {
-        let good = record().to_line().unwrap();
+        let good = serde_json::to_string(&record()).unwrap();
         for (bad, says) in [
             ("{", "line 2: EOF"),
             (&good.replace("\"seeds\":2", "\"seeds\":3"), "RmsUs has 2 values for 3 seeds"),

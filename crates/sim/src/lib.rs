@@ -9,6 +9,7 @@ pub mod drawn;
 pub mod figures;
 pub mod host;
 mod limits;
+mod lines;
 mod nearest;
 pub mod omniscient;
 pub mod oscillator;

@@ -2,30 +2,86 @@
 
 mod summary;
 
-use std::io::{self, Write};
-use std::time::Instant;
+use std::io::Write;
+use std::path::PathBuf;
 
+use clap::Args;
 use serde::Serialize;
 use truechimer_lab::{Kind, NTP_PLL, PI, PUBLISHED};
+use truechimer_sim::Trace;
 use truechimer_sim::drawn::{Day, HOURS, Judged, Realised, Technology};
-use truechimer_sim::stamps::write_header;
-use truechimer_sim::{Trace, write_stamps};
 
-use super::{csv, estimators, jobs, ready, save, screen};
+use super::jobs::{self, Progress};
+use super::{csv, each_once, ready, save, screen, stamp_file};
 use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 use crate::table::{Side, Table};
 
-/// Days if the user has not said.
-const DAYS: u64 = 120;
-/// The poll interval if the user has not said, s.
-const POLL: u32 = 16;
 /// Clocks that each other one is compared with.
 const COMPARED: [Kind; 3] = [PUBLISHED, NTP_PLL, PI];
 
 /// So many reports and hold-offs of a clock are listed.
 const LISTED: usize = 20;
+
+/// Options of `truechimer simulate drawn`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  truechimer simulate drawn --days 120              the clock beside the others, goals, worst days
+  truechimer simulate drawn --technology lte        of one kind
+  truechimer simulate drawn --day 37 --stamps FILE  one of them: what was drawn, and its packets
+
+Exit status: 0, 1 if a goal was missed (of one day: if the truth was outside the bound), 2 on an
+error.")]
+pub struct Options {
+    /// Which clocks to judge, separated by commas; published, ntp-pll and pi are beside them anyway
+    #[arg(long, value_name = "NAME", value_parser = args::estimator(), value_delimiter = ',')]
+    #[arg(default_value = "ours")]
+    pub estimator: Vec<Kind>,
+    /// Where everything random comes from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many path-days; the goals take 2000
+    #[arg(long, value_name = "N", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub days: u64,
+    /// Only the path-days of this technology
+    #[arg(long, value_name = "NAME", value_parser = Technology::named)]
+    pub technology: Option<Technology>,
+    /// The path-day of this number by itself, with what was drawn for it
+    #[arg(long, value_name = "N", conflicts_with = "days")]
+    pub day: Option<u64>,
+    /// Hours of each path-day, at most 240
+    #[arg(long, value_name = "H", default_value_t = HOURS, value_parser = hours)]
+    pub hours: f64,
+    /// Seconds between requests, 1 to 1024
+    #[arg(long, value_name = "S", default_value_t = 16, value_parser = args::poll)]
+    pub poll: u32,
+    /// Print one JSON object a line for each path-day and clock, then the goals
+    #[arg(long)]
+    pub json: bool,
+    /// Print Markdown, with all ranges
+    #[arg(long, conflicts_with_all = ["json", "day"])]
+    pub markdown: bool,
+    /// Write the stamps of the one day to FILE, as 'truechimer replay' reads them
+    #[arg(long, value_name = "FILE", requires = "day")]
+    pub stamps: Option<PathBuf>,
+    /// Write every reading of the first clock on the one day to FILE: one line of CSV a second
+    #[arg(long, value_name = "FILE", requires = "day")]
+    pub csv: Option<PathBuf>,
+    /// How many days are worked out side by side [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+}
+
+/// The longest path-day, h.
+const HOURS_MOST: f64 = 240.0;
+
+fn hours(text: &str) -> Result<f64, String> {
+    let hours = args::hours(text)?;
+    if hours <= HOURS_MOST { Ok(hours) } else { Err(format!("must be at most {HOURS_MOST}")) }
+}
 
 /// What all clocks made of one day.
 struct Line {
@@ -44,21 +100,18 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(args: &args::Simulate) -> Result<Plan, Failure> {
-        let mut clocks = estimators(args);
+    fn of(args: &Options) -> Plan {
+        let mut clocks = each_once(&args.estimator);
         let judged = clocks.len();
         clocks
             .extend(COMPARED.into_iter().filter(|kind| !clocks.contains(kind)).collect::<Vec<_>>());
-        let (poll, hours) = (args.poll.unwrap_or(POLL), args.hours.unwrap_or(HOURS));
-        if hours > 240.0 {
-            return Err(Failure::new("--hours", "a path-day has 240 hours at most"));
-        }
         let numbers = match args.day {
             Some(number) => vec![number],
-            None => Day::numbers(args.days.unwrap_or(DAYS), args.technology),
+            None => Day::numbers(args.days, args.technology),
         };
-        let days = numbers.into_iter().map(|n| Day::new(args.seed, n, poll, hours)).collect();
-        Ok(Plan { clocks, judged, days })
+        let days =
+            numbers.into_iter().map(|n| Day::new(args.seed, n, args.poll, args.hours)).collect();
+        Plan { clocks, judged, days }
     }
 
     /// The numbers of the clocks that the one of this number is compared with.
@@ -70,22 +123,11 @@ impl Plan {
 }
 
 /// Runs the study.
-pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
-    for (given, option, why) in [
-        (args.seeds.is_some(), "--seeds", "the study takes --seed, and --days of it"),
-        (args.print, "--print", "--day N shows what was drawn for a day"),
-        (args.report.is_some(), "--report", "the study has none; it takes --markdown"),
-        (args.stamps.is_some() && args.day.is_none(), "--stamps", "takes one day: --day N"),
-        (args.csv.is_some() && args.day.is_none(), "--csv", "takes one day: --day N"),
-    ] {
-        if given {
-            return Err(Failure::new(option, why));
-        }
-    }
+pub fn run(args: &Options, out: &mut dyn Write) -> Ended {
     for path in [&args.stamps, &args.csv].into_iter().flatten() {
         ready(path)?;
     }
-    let plan = Plan::of(args)?;
+    let plan = Plan::of(args);
     if let (Some(_), [day]) = (args.day, plan.days.as_slice()) {
         return one(day, &plan, args, out);
     }
@@ -102,10 +144,9 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
 }
 
 /// Runs all days, some at a time.
-fn lines(plan: &Plan, args: &args::Simulate, out: &mut dyn Write) -> Result<Vec<Line>, Failure> {
-    let (begun, progress) = (Instant::now(), &mut io::stderr());
+fn lines(plan: &Plan, args: &Options, out: &mut dyn Write) -> Result<Vec<Line>, Failure> {
     let mut lines: Vec<Line> = Vec::with_capacity(plan.days.len());
-    let step = (plan.days.len() / 50).max(10);
+    let mut progress = Progress::of("path-days", plan.days.len());
     jobs::each(
         &plan.days,
         jobs::width(args.jobs),
@@ -117,12 +158,7 @@ fn lines(plan: &Plan, args: &args::Simulate, out: &mut dyn Write) -> Result<Vec<
                 }
             }
             lines.push(line);
-            if lines.len().is_multiple_of(step) {
-                let (done, all) = (lines.len(), plan.days.len());
-                let left = begun.elapsed().as_secs_f64() / done as f64 * (all - done) as f64;
-                // A terminal that cannot be written to is nobody's loss.
-                let _ = writeln!(progress, "{done} of {all} path-days, {left:.0} s left");
-            }
+            progress.one_more();
             Ok::<(), Failure>(())
         },
     )?;
@@ -165,7 +201,7 @@ impl<'a> Row<'a> {
 }
 
 /// One day by itself: what was drawn, what happened, and what the clocks made of it.
-fn one(day: &Day, plan: &Plan, args: &args::Simulate, out: &mut dyn Write) -> Ended {
+fn one(day: &Day, plan: &Plan, args: &Options, out: &mut dyn Write) -> Ended {
     if args.technology.is_some_and(|technology| technology != day.technology) {
         let why = format!("day {} is one of {}", day.number, day.technology.name());
         return Err(Failure::new("--technology", why));
@@ -196,17 +232,14 @@ fn one(day: &Day, plan: &Plan, args: &args::Simulate, out: &mut dyn Write) -> En
 /// The day's stamps, as `truechimer replay` reads them.
 fn stamps(realised: &Realised) -> Result<String, Failure> {
     let day = &realised.day;
-    let mut text = format!(
-        "# path-day {} of seed {}, {}: poll {} s\n",
+    let title = format!(
+        "path-day {} of seed {}, {}: poll {} s",
         day.number,
         day.seed,
         day.technology.name(),
         day.poll
     );
-    write_header(&realised.declared, true, &mut text)
-        .and_then(|()| write_stamps(&realised.stamps(), &mut text))
-        .map_err(|why| Failure::new("--stamps", why))?;
-    Ok(text)
+    stamp_file(&title, &realised.declared, &realised.stamps())
 }
 
 fn show(
@@ -295,9 +328,4 @@ fn show(
         }
     }
     Ok(())
-}
-
-/// A technology by its name, for the command line.
-pub fn technology(name: &str) -> Result<Technology, String> {
-    Technology::named(name)
 }

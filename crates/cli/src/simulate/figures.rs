@@ -3,13 +3,15 @@
 
 mod compare;
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
+use truechimer_lab::Kind;
 use truechimer_sim::figures::{Case, Figures, Record, cases, measure, parse};
 
-use super::{affordable, estimators, jobs};
+use super::jobs::{self, Progress};
+use super::{affordable, rows_of};
 use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
@@ -19,24 +21,49 @@ const SEEDS: usize = 5;
 /// An exchange takes as long to simulate as so many readings of the clock.
 const EXCHANGE: f64 = 15.0;
 
-/// Refuses the study's options where they mean nothing.
-pub fn refuse_options(args: &args::Simulate) -> Result<(), Failure> {
-    for (given, option) in [
-        (args.against.is_some(), "--against"),
-        (!args.only.is_empty(), "--only"),
-        (args.headline, "--headline"),
-        (args.markdown, "--markdown"),
-    ] {
-        if given {
-            return Err(Failure::new(option, "is for the study 'figures'"));
-        }
-    }
-    Ok(())
+/// Options of `truechimer simulate figures`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+It writes a line of JSON for each scenario under one estimator; with --against it sets the same
+beside those of a file, with their ratio. A reference figure may be 1.05 times what it was, any
+other 1.3 times, and the bound has to hold wherever it did. The ratio has an interval, by how far
+the seeds scatter: where the limit lies in it, the answer is 'cannot judge', and no failure.
+
+Examples:
+  truechimer simulate figures > then.jsonl
+  truechimer simulate figures --against then.jsonl --headline --seeds 2
+  truechimer simulate figures --against then.jsonl --estimator published --markdown
+
+Exit status: 0, 1 if a figure is worse than in the file it is compared with, 2 on an error.")]
+pub struct Options {
+    /// Under which estimator
+    #[arg(long, value_name = "NAME", value_parser = args::estimator(), default_value = "ours")]
+    pub estimator: Kind,
+    /// Run with so many seeds [default: 5, or as many as the FILE of --against has]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub seeds: Option<u32>,
+    /// Compare with the figures in FILE, seed by seed, instead of printing figures to keep
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Only scenarios with one of these in their names, separated by commas
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Only the reference figures: LAN, bursts, WAN, polls, routes, outage and the like
+    #[arg(long)]
+    pub headline: bool,
+    /// Print the comparison as one JSON object; figures to keep are JSON in any case
+    #[arg(long)]
+    pub json: bool,
+    /// Print the comparison as Markdown
+    #[arg(long, conflicts_with = "json", requires = "against")]
+    pub markdown: bool,
+    /// How many runs go on side by side [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
 }
 
 /// Runs the study.
-pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
-    check(args)?;
+pub fn run(args: &Options, out: &mut dyn Write) -> Ended {
     let cases = chosen(args)?;
     let Some(file) = &args.against else {
         for record in records(&cases, args, args.seeds.map_or(SEEDS, |n| n as usize))? {
@@ -44,7 +71,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         }
         return Ok(Outcome::Good);
     };
-    let old = read(file)?;
+    let old = rows_of(file, parse)?;
     let kept = seeds_in(&old, file)?;
     let seeds = args.seeds.map_or(kept, |n| n as usize);
     if seeds > kept {
@@ -64,31 +91,8 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     Ok(Outcome::of(comparison.is_met()))
 }
 
-/// Refuses what has no meaning here.
-fn check(args: &args::Simulate) -> Result<(), Failure> {
-    for (given, option) in [
-        (args.poll.is_some(), "--poll"),
-        (args.hours.is_some(), "--hours"),
-        (args.stamps.is_some(), "--stamps"),
-        (args.report.is_some(), "--report"),
-        (args.csv.is_some(), "--csv"),
-        (args.print, "--print"),
-        (args.seed != 1, "--seed"),
-        (args.estimator.len() > 1, "--estimator"),
-        (args.markdown && args.against.is_none(), "--markdown"),
-    ] {
-        if given {
-            let why = "the study runs scenarios as they are, under one estimator; it takes \
-                       --estimator, --seeds, --jobs, --only, --headline, --against (and with that \
-                       --markdown or --json)";
-            return Err(Failure::new(option, why));
-        }
-    }
-    Ok(())
-}
-
 /// The cases that the user means.
-fn chosen(args: &args::Simulate) -> Result<Vec<Case>, Failure> {
+fn chosen(args: &Options) -> Result<Vec<Case>, Failure> {
     let named = |case: &Case| {
         let name = &case.scenario.name;
         args.only.is_empty() || args.only.iter().any(|part| name.contains(part.as_str()))
@@ -102,11 +106,6 @@ fn chosen(args: &args::Simulate) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-fn read(file: &Path) -> Result<Vec<Record>, Failure> {
-    let text = fs::read_to_string(file).map_err(|why| Failure::new(file.display(), why))?;
-    parse(&text).map_err(|why| Failure::new(file.display(), why))
-}
-
 /// How many seeds a file was made with.
 fn seeds_in(records: &[Record], file: &Path) -> Result<usize, Failure> {
     let fewest = records.iter().map(|record| record.seeds).min();
@@ -116,8 +115,7 @@ fn seeds_in(records: &[Record], file: &Path) -> Result<usize, Failure> {
 }
 
 /// The figures of these cases.
-fn records(cases: &[Case], args: &args::Simulate, seeds: usize) -> Result<Vec<Record>, Failure> {
-    let estimator = estimators(args).first().copied().unwrap_or_default();
+fn records(cases: &[Case], args: &Options, seeds: usize) -> Result<Vec<Record>, Failure> {
     let mut runs: Vec<(usize, u64)> = Vec::new();
     for (index, case) in cases.iter().enumerate() {
         affordable(&case.scenario, 1)?;
@@ -127,23 +125,18 @@ fn records(cases: &[Case], args: &args::Simulate, seeds: usize) -> Result<Vec<Re
     let cost = |run: &(usize, u64)| cases.get(run.0).map_or(0.0, cost);
     runs.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
     let mut results: Vec<Vec<(u64, Figures)>> = vec![Vec::new(); cases.len()];
-    let mut done = 0;
-    let progress = &mut io::stderr();
-    jobs::as_done(
+    let mut progress = Progress::of("runs", runs.len());
+    jobs::each(
         &runs,
         jobs::width(args.jobs),
-        |(index, seed)| cases.get(*index).map(|case| measure(case, estimator, *seed)),
+        |(index, seed)| cases.get(*index).map(|case| measure(case, args.estimator, *seed)),
         |(index, seed), figures| {
             let (Some(case), Some(figures)) = (cases.get(*index), figures) else { return Ok(()) };
             let name = &case.scenario.name;
             let figures = figures.map_err(|why| Failure::new(name, why))?;
-            done += 1;
+            progress.one_more();
             if let Some(results) = results.get_mut(*index) {
                 results.push((*seed, figures));
-                if results.len() == case.seeds(seeds).count() {
-                    // Minutes pass; a terminal that cannot be written to is nobody's loss.
-                    let _ = writeln!(progress, "{name} ({done} of {} runs)", runs.len());
-                }
             }
             Ok::<(), Failure>(())
         },
@@ -151,7 +144,7 @@ fn records(cases: &[Case], args: &args::Simulate, seeds: usize) -> Result<Vec<Re
     let record = |(case, mut runs): (&Case, Vec<(u64, Figures)>)| {
         runs.sort_by_key(|(seed, _)| *seed);
         let figures: Vec<Figures> = runs.into_iter().map(|(_, figures)| figures).collect();
-        Record::new(case, estimator, &figures)
+        Record::new(case, args.estimator, &figures)
     };
     Ok(cases.iter().zip(results).map(record).collect())
 }

@@ -4,7 +4,7 @@ mod ablation;
 mod accuracy;
 mod case;
 mod csv;
-pub mod drawn;
+mod drawn;
 mod figures;
 mod jobs;
 mod outage;
@@ -19,10 +19,10 @@ use clap::Subcommand;
 use serde::Serialize;
 use truechimer_files::{Access, Entry};
 use truechimer_lab::{Kind, OURS};
-use truechimer_sim::stamps::write_header;
+use truechimer_sim::stamps::{Declared, write_header};
 use truechimer_sim::{
-    Run, Scenario, Statistics, Trace, catalogue, find, parse_delays, report, simulate_alike,
-    write_stamps,
+    Run, Scenario, Stamped, Statistics, Trace, catalogue, find, parse_delays, report,
+    simulate_alike, write_stamps,
 };
 
 use crate::args;
@@ -36,6 +36,10 @@ const STUDIES: [&str; 7] =
 /// A study with options of its own.
 #[derive(Subcommand, Debug)]
 pub enum Study {
+    /// Paths drawn from ranges, a day each
+    Drawn(drawn::Options),
+    /// Figures of every scenario, to be kept, or beside those that were kept
+    Figures(figures::Options),
     /// Lone servers that are wrong, and how often honest ones are held off
     WrongServers(wrong::Options),
 }
@@ -52,6 +56,8 @@ const MOST_TEXT: u64 = 100_000_000;
 /// Runs the command.
 pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     match &args.study {
+        Some(Study::Drawn(options)) => return drawn::run(options, out),
+        Some(Study::Figures(options)) => return figures::run(options, out),
         Some(Study::WrongServers(options)) => return wrong::run(options, out),
         None => {}
     }
@@ -59,15 +65,6 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         screen::list(&catalogue(), out)?;
         return Ok(Outcome::Good);
     }
-    let study = |name: &str| matches!(args.scenarios.as_slice(), [only] if only == name);
-    if study("drawn") {
-        return drawn::run(args, out);
-    }
-    without_days(args)?;
-    if study("figures") {
-        return figures::run(args, out);
-    }
-    figures::refuse_options(args)?;
     match args.scenarios.as_slice() {
         [only] if only == "case" => return case::run(args, out),
         [only] if only == "accuracy" => return accuracy::run(args, out),
@@ -106,7 +103,10 @@ fn scenario(name: &str, args: &args::Simulate) -> Result<Scenario, Failure> {
     let mut scenario = if name.ends_with(".toml") {
         read(Path::new(name))?
     } else if STUDIES.contains(&name) {
-        return Err(Failure::new(name, "this is a study: run it by itself"));
+        return Err(Failure::new(
+            name,
+            "this is a study: run it by itself, with its options after it",
+        ));
     } else {
         find(name).map_err(|why| Failure::Said(unknown(&why.to_string())))?
     };
@@ -136,6 +136,15 @@ fn text_of(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(text)
+}
+
+/// The rows that a study wrote to a file with an earlier run.
+fn rows_of<T>(
+    path: &Path,
+    parse: impl Fn(&str) -> Result<Vec<T>, String>,
+) -> Result<Vec<T>, Failure> {
+    let text = text_of(path).map_err(|why| Failure::new(path.display(), why))?;
+    parse(&text).map_err(|why| Failure::new(path.display(), why))
 }
 
 /// A scenario from a file; files of recorded delays that it names are sought beside it.
@@ -191,29 +200,20 @@ fn only_seeds(args: &args::Simulate, study: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses what only the study of drawn paths has a use for.
-fn without_days(args: &args::Simulate) -> Result<(), Failure> {
-    for (given, option) in [
-        (args.days.is_some(), "--days"),
-        (args.technology.is_some(), "--technology"),
-        (args.day.is_some(), "--day"),
-    ] {
-        if given {
-            return Err(Failure::new(option, "only for the study 'drawn', by itself"));
-        }
-    }
-    Ok(())
-}
-
 /// The clocks to run, each once.
 fn estimators(args: &args::Simulate) -> Vec<Kind> {
+    if args.estimator.is_empty() { vec![OURS] } else { each_once(&args.estimator) }
+}
+
+/// The clocks that the user named, each once.
+fn each_once(named: &[Kind]) -> Vec<Kind> {
     let mut all = Vec::new();
-    for estimator in &args.estimator {
+    for estimator in named {
         if !all.contains(estimator) {
             all.push(*estimator);
         }
     }
-    if all.is_empty() { vec![OURS] } else { all }
+    all
 }
 
 /// The seeds to run with.
@@ -301,10 +301,8 @@ fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failur
     let all = run.stamps.iter().zip(&run.declared).zip(&scenario.servers);
     for (index, ((stamps, declared), server)) in all.enumerate() {
         let seed = run.trace.seed.unwrap_or_default();
-        let mut text = format!("# {}, seed {seed}: {}\n", scenario.name, server.name);
-        write_header(declared, true, &mut text)
-            .and_then(|()| write_stamps(stamps, &mut text))
-            .map_err(|why| Failure::new("--stamps", why))?;
+        let title = format!("{}, seed {seed}: {}", scenario.name, server.name);
+        let text = stamp_file(&title, declared, stamps)?;
         if several {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(".{}", index + 1));
@@ -314,6 +312,15 @@ fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+/// Stamps with a reference as `truechimer replay` reads them.
+fn stamp_file(title: &str, declared: &Declared, stamps: &[Stamped]) -> Result<String, Failure> {
+    let mut text = format!("# {title}\n");
+    write_header(declared, true, &mut text)
+        .and_then(|()| write_stamps(stamps, &mut text))
+        .map_err(|why| Failure::new("--stamps", why))?;
+    Ok(text)
 }
 
 /// Makes sure that a file can be written, before anybody waits for what goes into it.

@@ -3,18 +3,17 @@
 
 mod page;
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use truechimer_feedforward::number::{seconds, span};
 use truechimer_lab::Kind;
-use truechimer_sim::stamps::write_header;
-use truechimer_sim::write_stamps;
 use truechimer_sim::wrong::{Case, Row, Rows, WAYS, Way, cases, recorded, run_all};
 use truechimer_time::Span;
 
-use super::{command, jobs, ready, save, text_of};
+use super::jobs::{self, Progress};
+use super::{command, each_once, ready, rows_of, save, stamp_file};
 use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
@@ -110,7 +109,11 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     if let Some(name) = &options.case {
         return show(options, &one(name)?, out);
     }
-    let before = options.against.as_ref().map(|path| read(path).map(Rows::from)).transpose()?;
+    let before = options
+        .against
+        .as_ref()
+        .map(|path| rows_of(path, Row::read).map(Rows::from))
+        .transpose()?;
     let mut rows = if options.rows.is_empty() {
         let (json_lines, mut rows) = (options.json, Vec::new());
         work(options, |row| {
@@ -122,7 +125,11 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         })?;
         rows
     } else {
-        let files = options.rows.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+        let files = options
+            .rows
+            .iter()
+            .map(|path| rows_of(path, Row::read))
+            .collect::<Result<Vec<_>, _>>()?;
         files.into_iter().flatten().collect()
     };
     // As they stand in the tables: case by case, path by path.
@@ -140,12 +147,6 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let made = if options.rows.is_empty() { command() } else { page::made(&rows) };
     page::tables(&rows, &made, out)?;
     Ok(Outcome::Good)
-}
-
-/// The rows that `--json` printed.
-fn read(path: &Path) -> Result<Vec<Row>, Failure> {
-    let text = text_of(path).map_err(|why| Failure::new(path.display(), why))?;
-    Row::read(&text).map_err(|why| Failure::new(path.display(), why))
 }
 
 /// The case of this name.
@@ -166,9 +167,6 @@ fn ways(options: &Options) -> Vec<Way> {
 fn waits(options: &Options) -> Vec<f64> {
     options.accept_step_after.iter().map(|wait| seconds(*wait)).collect()
 }
-
-/// After so many seeds it is said how far it has come.
-const PROGRESS: usize = 25;
 
 /// One seed of all cases.
 struct Work {
@@ -193,13 +191,14 @@ fn work(
     let mut work = Vec::new();
     for wait in waits(options) {
         for way in ways(options) {
-            for estimator in &options.estimator {
+            for estimator in each_once(&options.estimator) {
                 let seeds = 1..=u64::from(options.seeds);
-                work.extend(seeds.map(|seed| Work { way, wait, estimator: *estimator, seed }));
+                work.extend(seeds.map(|seed| Work { way, wait, estimator, seed }));
             }
         }
     }
-    let (mut done, mut outcomes) = (0, vec![Vec::new(); all.len()]);
+    let (mut progress, mut outcomes) =
+        (Progress::of("seeds", work.len()), vec![Vec::new(); all.len()]);
     jobs::each(
         &work,
         jobs::width(options.jobs),
@@ -207,11 +206,7 @@ fn work(
         |Work { way, wait, estimator, seed }, seeds| {
             let seeds = seeds.map_err(|why| Failure::new(way.name, why))?;
             outcomes.iter_mut().zip(seeds).for_each(|(all, one)| all.push(one));
-            done += 1;
-            // Minutes pass; a terminal that cannot be written to is nobody's loss.
-            if done % PROGRESS == 0 {
-                let _ = writeln!(io::stderr(), "{done} of {} seeds", work.len());
-            }
+            progress.one_more();
             if *seed < u64::from(options.seeds) {
                 return Ok(());
             }
@@ -227,7 +222,7 @@ fn work(
 /// Single runs, a line for each thing that happened.
 fn show(options: &Options, case: &Case, out: &mut dyn Write) -> Ended {
     let ways = ways(options);
-    let (waits, estimators) = (waits(options), &options.estimator);
+    let (waits, estimators) = (waits(options), each_once(&options.estimator));
     let single = ways.len() * waits.len() * estimators.len() == 1;
     if (options.print || options.stamps.is_some()) && !single {
         let why = "takes one --path, one estimator and one --accept-step-after at a time";
@@ -243,7 +238,7 @@ fn show(options: &Options, case: &Case, out: &mut dyn Write) -> Ended {
                 write!(out, "{}", setup.scenario.to_toml())?;
                 return Ok(Outcome::Good);
             }
-            for estimator in estimators {
+            for estimator in &estimators {
                 let run = recorded(&setup, *estimator, options.seed);
                 let (outcome, record) = run.map_err(|why| Failure::new(&case.name, why))?;
                 writeln!(
@@ -261,11 +256,8 @@ fn show(options: &Options, case: &Case, out: &mut dyn Write) -> Ended {
                 )?;
                 page::events(&record.events, &outcome, out)?;
                 if let Some(path) = &options.stamps {
-                    let mut text = format!("# {}, seed {}\n", setup.scenario.name, options.seed);
-                    write_header(&record.declared, true, &mut text)
-                        .and_then(|()| write_stamps(&record.stamps, &mut text))
-                        .map_err(|why| Failure::new("--stamps", why))?;
-                    save(path, &text)?;
+                    let title = format!("{}, seed {}", setup.scenario.name, options.seed);
+                    save(path, &stamp_file(&title, &record.declared, &record.stamps)?)?;
                 }
             }
         }

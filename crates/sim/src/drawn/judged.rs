@@ -3,6 +3,7 @@
 use serde::Serialize;
 use truechimer_feedforward::number::seconds;
 use truechimer_feedforward::{Accepted, Estimator, Refusal};
+use truechimer_report::quantile;
 
 use super::{Cause, Change, Passed, Realised};
 use crate::direct::Packets;
@@ -201,7 +202,7 @@ fn bound_ratio(day: &Realised, trace: &Trace, begun: f64) -> f64 {
 /// The middle one; NaN of none.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    quantile(&values, 0.5)
 }
 
 #[cfg(test)]

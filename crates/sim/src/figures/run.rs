@@ -1,10 +1,11 @@
 //! From a run to its figures.
 
 use truechimer_engine::{Selection, SourceConfig};
+use truechimer_report::quantile;
 
 use super::{Figure, Figures};
 use crate::scenario::Scenario;
-use crate::statistics::{Statistics, quantile};
+use crate::statistics::Statistics;
 use crate::trace::{Sample, Trace};
 use crate::world::Run;
 

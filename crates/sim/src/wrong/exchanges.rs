@@ -11,6 +11,7 @@ use truechimer_feedforward::{Exchange, RatePrior, Settings};
 use truechimer_ntp::{Association, HEADER_LEN};
 use truechimer_time::{Count, CountSpan, Instant, Rate, Span};
 
+use crate::direct::first_interval;
 use crate::host::{Host, as_heard};
 use crate::path::Path;
 use crate::random::Random;
@@ -19,8 +20,6 @@ use crate::server::Server;
 use crate::stamps::{Declared, Reference, Stamped};
 use crate::world::NOMINAL_ERROR;
 
-/// Intervals at the start, s, and how often each: those of the engine's first requests.
-const START: [(u64, f64); 3] = [(7, 2.0), (3, 4.0), (13, 8.0)];
 /// A request leaves early by up to this share of the interval, as the engine's do.
 const EARLY: f64 = 1.0 / 64.0;
 
@@ -131,14 +130,7 @@ impl Exchanges {
     /// How long after request `number` the next one is due, s.
     fn interval(&self, number: u64) -> f64 {
         let poll = f64::from(self.scenario.poll);
-        let mut left = number;
-        for (requests, interval) in START {
-            if left < requests {
-                return interval.min(poll);
-            }
-            left -= requests;
-        }
-        poll
+        first_interval(number).map_or(poll, |interval| f64::from(interval).min(poll))
     }
 
     fn exchange(&mut self, number: u64, t: f64) -> Option<Heard> {

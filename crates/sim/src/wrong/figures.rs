@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cases::Group;
 use super::run::Outcome;
+use crate::lines;
 
 /// A hold of an honest server that is longer than this is long, s.
 const LONG_S: f64 = 600.0;
@@ -169,11 +170,7 @@ impl Row {
     /// # Errors
     /// Which line, and what is wrong with it.
     pub fn read(text: &str) -> Result<Vec<Row>, String> {
-        let row = |(i, line)| {
-            serde_json::from_str(line)
-                .map_err(|why| format!("line {}: {why}; it must be what --json printed", i + 1))
-        };
-        text.lines().enumerate().map(row).collect()
+        lines::parse(text).map_err(|why| format!("{why}; it must be what --json printed"))
     }
 
     /// What these runs of a case came to.
