@@ -223,8 +223,8 @@ pub struct Now {
 #[command(after_help = "\
 Without the daemon's control socket the clock page alone is shown, which says so.
 
-Of the JSON, daemon.doubt says why the clock does not go along with the server that leads, as
-'truechimer sources --help' explains; null if it does. While it is held off, the bound covers
+Of the JSON, daemon.reason says why the clock does not go along with the server that is selected,
+as 'truechimer sources --help' explains; null if it does. While it is held off, the bound covers
 what it says as well: disputed_bound_ns is what of statistical_bound_ns is there for that,
 0 if nothing is.
 
@@ -243,13 +243,14 @@ pub struct Status {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Columns:
-  S          * leads, + has a part in the published time, - agrees and has none,
-             x falseticker (also one that contradicts the server that you have accepted),
-             ≠ disagrees (there is no majority), ~ smears a leap second,
-             ? nothing yet that counts (others are waited for as well),
-             . only watched, as configured (noselect); h: lives on what it said before;
-             !: what it says now is held off, as its time has moved by more than it may.
-             The one that leads does so until another's part is 2.5 times as large
+  S          status: * selected (it leads), + combined (it has a part in the published time),
+             - truechimer (it agrees with the majority, and has no part), x falseticker
+             (also one that contradicts the server that you have accepted),
+             w candidate (others have yet to answer, or no majority agrees), . unselectable
+             (noselect, another name of a server, a leap smear), ? unreachable;
+             h: stale, it lives on old samples; !: its newest samples are held off, as its
+             time has moved by more than it may.
+             Another one is selected once its part is 2.5 times as large
   part       its share in where the published time stands
   st         stratum: the server's distance from a reference clock
   rch        reach: the last eight polls in octal, 377 = a usable reply to all
@@ -263,22 +264,25 @@ source, if anything is.
 
 Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
-doubt says why the clock does not go along with a source, null if it does:
-  kind            server-step: its time has moved by more than it may; server-drift: and moves
-                  on; falseticker: it is not where the majority agrees, or where the server
-                  is that you have accepted; no-majority: none agrees, and nobody can say
-                  who is right; contradiction: it contradicts the one that leads;
-                  improbable: not where most of the others probably are; silent: nothing
-                  usable lately; smear: it smears a leap second;
-                  held: further off what was known than the clock goes by itself (max-step), or
-                  too few say so (min-sources)
+status is one of the words above; reason says why, null if there is nothing to say:
+  kind            unreachable: no-address, no-reply, kiss-code; unselectable: noselect,
+                  same-server, leap-smear; candidate: waiting (for other servers),
+                  no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
+                  truechimer: contradicts-selected, rate-differs, outlier (not where most of
+                  the others probably are), stale (nothing usable lately).
+                  Held off: step-suspected (its time has moved by more than it may),
+                  drift-suspected (and moves on), max-step, min-sources, majority-pending (of
+                  those that say so too few are believed yet), implausible (by the real-time
+                  clock, say)
+  text            the same for people
   age_ns          for how long
-  by_ns           by how much, where known: of server-step, server-drift and held its time less
-                  what is held; of no-majority what lies between it and the nearest of those
-                  that it contradicts; else what lies between it and the others
-  replies         how many in a row have said so (server-step, server-drift)
-  believed_in_ns  how much longer it must say so to be believed (those two); null: until it
+  by_ns           by how much, where known: held off, its time less what was known; of
+                  no-majority what lies between it and the nearest of those that it
+                  contradicts; else what lies between it and the others
+  replies         how many in a row have said so (step-suspected, drift-suspected)
+  accepted_in_ns  how much longer it must say so to be believed (those two); null: until it
                   agrees with the others again, or more servers or 'truechimer accept' say so
+selection, why and doubt are status and reason in the words of earlier versions.
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
 pub struct Sources {

@@ -5,7 +5,7 @@ mod json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use truechimer_engine::{Asymmetry, DoubtKind, Selection, SourceReport};
+use truechimer_engine::{Asymmetry, SourceReport, SourceStatus};
 use truechimer_time::{Span, StampMethod};
 
 use crate::args;
@@ -15,7 +15,7 @@ use crate::show::{age, json, optional, plain};
 use crate::table::{Side, Table};
 use json::Json;
 
-pub use json::DoubtJson;
+pub use json::{DoubtJson, ReasonJson};
 
 /// Runs the command.
 pub fn run(args: &args::Sources, out: &mut dyn Write) -> Ended {
@@ -35,34 +35,30 @@ pub fn run(args: &args::Sources, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// The sign that stands for a source's part, as users of other NTP programs know it.
-fn mark(selection: Selection) -> char {
-    match selection {
-        Selection::Selected => '*',
-        Selection::Combined => '+',
-        Selection::Truechimer => '-',
-        Selection::Falseticker => 'x',
-        Selection::NoMajority => '≠',
-        Selection::Smeared => '~',
-        Selection::Unusable => '?',
-        Selection::Watched => '.',
+/// The sign that stands for a source's status, as chronyc has it where it has one.
+fn mark(status: SourceStatus) -> char {
+    match status {
+        SourceStatus::Selected => '*',
+        SourceStatus::Combined => '+',
+        SourceStatus::Truechimer => '-',
+        SourceStatus::Falseticker => 'x',
+        SourceStatus::Candidate => 'w',
+        SourceStatus::Unselectable => '.',
+        SourceStatus::Unreachable => '?',
     }
 }
 
-fn meaning(selection: Selection) -> &'static str {
-    match selection {
-        Selection::Selected => "leads",
-        Selection::Combined => "combined",
-        Selection::Truechimer => "agrees with the majority, has no part in the published time",
-        Selection::Smeared => "smears a leap second, which others do not: never mixed with them",
-        Selection::Falseticker => {
-            "falseticker: is not where a majority agrees, or the one that you have accepted"
+/// What the status means, where its word alone does not say it.
+fn meaning(status: SourceStatus) -> &'static str {
+    match status {
+        SourceStatus::Selected | SourceStatus::Combined => "",
+        SourceStatus::Truechimer => ": agrees with the majority, has no part in the published time",
+        SourceStatus::Falseticker => {
+            ": is not where a majority agrees, or the one that you have accepted"
         }
-        Selection::NoMajority => {
-            "disagrees: no majority of the servers agrees, so nobody is followed"
-        }
-        Selection::Watched => "only watched (`noselect`): has no vote and no part in the time",
-        Selection::Unusable => "nothing yet that counts: it, or others, have yet to answer",
+        SourceStatus::Candidate => ": nobody can say yet whether it is right",
+        SourceStatus::Unselectable => ": has no vote and no part in the published time",
+        SourceStatus::Unreachable => ": nothing usable from it",
     }
 }
 
@@ -101,11 +97,8 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
             writeln!(out, "{}: {remark}", source.name)?;
         }
     }
-    writeln!(out, "* leads (until another's part is much larger)  + combined  - agrees, no part")?;
-    writeln!(out, "x falseticker  ≠ no majority  ~ smears  ? nothing yet  h silent  ! held off")?;
-    if sources.iter().any(|source| source.selection == Selection::Watched) {
-        writeln!(out, ". only watched (`noselect`): has no vote and no part")?;
-    }
+    writeln!(out, "* selected  + combined  - truechimer, no part  x falseticker  w candidate")?;
+    writeln!(out, ". unselectable  ? unreachable  h stale  ! newest samples held off")?;
     writeln!(out, "offset: {} (-v says why)", reference(sources))
 }
 
@@ -117,28 +110,21 @@ fn reference(sources: &[SourceReport]) -> String {
     }
 }
 
-/// Whether what it says now is held off: its time has moved by more than it may, or is further off
-/// what was known than the clock goes by itself.
-pub fn is_held_off(source: &SourceReport) -> bool {
-    let kind = source.doubt.as_ref().map(|doubt| doubt.kind);
-    matches!(kind, Some(DoubtKind::ServerStep | DoubtKind::ServerDrift | DoubtKind::Held))
-}
-
-/// Its part, and whether it lives on what it said before.
+/// Its status, and whether its estimate is stale or its newest samples are held off.
 fn marks(source: &SourceReport) -> String {
     let more = match source.holdover {
-        _ if is_held_off(source) => "!",
+        _ if source.is_held_off() => "!",
         true => "h",
         false => "",
     };
-    format!("{}{more}", mark(source.selection))
+    format!("{}{more}", mark(source.status))
 }
 
 /// Its share in the published time.
 fn share(source: &SourceReport) -> String {
     match source.weight {
-        // That of what it said before.
-        _ if is_held_off(source) => "-".into(),
+        // That of what was known before.
+        _ if source.is_held_off() => "-".into(),
         Some(weight) if weight < 0.005 => "<1%".into(),
         Some(weight) if weight >= 0.995 && !is_all(weight) => ">99%".into(),
         Some(weight) => format!("{:.0}%", 100.0 * weight),
@@ -153,17 +139,17 @@ fn is_all(weight: f64) -> bool {
 
 /// What its share comes to.
 fn by_it(source: &SourceReport) -> String {
-    if is_held_off(source) {
+    if source.is_held_off() {
         return String::new();
     }
-    match (source.selection, source.weight) {
-        (Selection::Selected, None) => ": the published time is by this one alone".into(),
-        (Selection::Selected, Some(weight)) if is_all(weight) => {
+    match (source.status, source.weight) {
+        (SourceStatus::Selected, None) => ": the published time is by this one alone".into(),
+        (SourceStatus::Selected, Some(weight)) if is_all(weight) => {
             ": the published time is by this one alone".into()
         }
-        (Selection::Selected, Some(_)) => format!(
-            ": {} of where the published time stands is by it; another leads once its share is 2.5 \
-             times as large",
+        (SourceStatus::Selected, Some(_)) => format!(
+            ": {} of where the published time stands is by it; another is selected once its share \
+             is 2.5 times as large",
             share(source)
         ),
         (_, Some(_)) => format!(": {} of where the published time stands is by it", share(source)),
@@ -171,18 +157,17 @@ fn by_it(source: &SourceReport) -> String {
     }
 }
 
-/// Its part, in words, with the reason if it has none.
-fn part(source: &SourceReport) -> String {
-    let why = source.why.as_deref().map(plain);
-    if is_held_off(source) && source.selection == Selection::Selected {
-        let why = why.unwrap_or_default();
-        return format!("{} {why}: what was known by it before leads", marks(source));
+/// Its status in words, with the reason if there is one.
+fn status(source: &SourceReport) -> String {
+    let why = source.reason.as_ref().map(|reason| plain(&reason.text));
+    let (marks, name) = (marks(source), source.status.name());
+    if source.is_held_off() && source.status == SourceStatus::Selected {
+        return format!("{marks} {name} by what was known before ({})", why.unwrap_or_default());
     }
-    let holdover = if source.holdover { "; in holdover" } else { "" };
+    let stale = if source.holdover { "; stale" } else { "" };
     let by_it = by_it(source);
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-    let meaning = meaning(source.selection);
-    format!("{} {meaning}{by_it}{why}{holdover}", marks(source))
+    format!("{marks} {name}{}{by_it}{why}{stale}", meaning(source.status))
 }
 
 /// That the kernel did not stamp its packets, if so: it costs accuracy.
@@ -199,12 +184,15 @@ fn stamped_by_hand(source: &SourceReport) -> Option<String> {
 
 /// What is wrong with a source, if anything is.
 fn trouble(source: &SourceReport) -> Option<String> {
-    match (&source.trouble, source.selection) {
+    match (&source.trouble, source.status) {
         (Some(trouble), _) => Some(plain(trouble)),
-        (None, Selection::Unusable) if !source.refused.is_empty() => {
+        (None, SourceStatus::Unselectable | SourceStatus::Candidate) => {
+            source.reason.as_ref().map(|reason| plain(&reason.text))
+        }
+        (None, SourceStatus::Unreachable) if !source.refused.is_empty() => {
             Some(format!("refused: {}", refusals(&source.refused)))
         }
-        (None, Selection::Unusable) if source.timeouts > 0 => Some(match source.is_pulse {
+        (None, SourceStatus::Unreachable) if source.timeouts > 0 => Some(match source.is_pulse {
             true => format!("{} edges missed", source.timeouts),
             false => format!("no answer to {} requests", source.timeouts),
         }),
@@ -240,7 +228,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         return write_pulse(source, &last, &offset, out);
     }
     let mut lines = vec![
-        ("part", part(source)),
+        ("status", status(source)),
         ("server", server(source)),
         ("replies", format!("last {last}; poll {} s, reach {:o}", source.poll, source.reach)),
         ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
@@ -278,7 +266,7 @@ fn write_pulse(
     let stamped = source.received_method.map_or("-", StampMethod::name);
     let error = source.stamp_errors.map(|(_, stamp)| stamp);
     let mut lines = vec![
-        ("part", part(source)),
+        ("status", status(source)),
         ("edges", format!("last {last}; reach {:o}", source.reach)),
         ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
         ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),

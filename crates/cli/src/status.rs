@@ -5,12 +5,12 @@ use std::io::Write;
 use serde::Serialize;
 use truechimer::{Clock, Rate, ReadBy, ReadError, Reading, Span, View};
 use truechimer_daemon::control::Answer;
-use truechimer_daemon::{Selection, SourceReport};
+use truechimer_daemon::{ReasonKind, SourceReport, SourceStatus};
 
 use crate::failure::{Ended, Failure, Outcome};
 use crate::now::{Parts, age, was_set};
 use crate::show;
-use crate::sources::{DoubtJson, is_held_off};
+use crate::sources::{DoubtJson, ReasonJson};
 use crate::{args, clock, daemon};
 
 /// Runs the command.
@@ -116,7 +116,7 @@ impl State<'_> {
         self.daemon.as_ref().ok().and_then(|answer| answer.report.skew)
     }
 
-    /// The servers whose words the bound covers though they are held off, as far as the daemon
+    /// The servers whose samples the bound covers though they are held off, as far as the daemon
     /// says.
     fn held_off(&self) -> Vec<&str> {
         self.daemon.as_ref().map_or_else(|_| Vec::new(), |answer| disputed(&answer.report.sources))
@@ -163,7 +163,8 @@ impl State<'_> {
                 floods: a.daemon.floods,
                 sources: a.report.sources.len(),
                 selected: selected(a),
-                doubt: leading(a).and_then(|s| s.doubt.as_ref()).map(DoubtJson::of),
+                reason: leading(a).and_then(|s| s.reason.as_ref()).map(ReasonJson::of),
+                doubt: leading(a).and_then(|s| s.reason.as_ref()).and_then(DoubtJson::of),
             }),
         }
     }
@@ -180,9 +181,9 @@ fn time(reading: &Reading, view: &View) -> String {
 /// The servers that are held off and that the bound covers: the one that the status is about first,
 /// and none that a majority contradicts, for which nothing has to be covered.
 fn disputed(sources: &[SourceReport]) -> Vec<&str> {
-    let covered = |s: &&SourceReport| is_held_off(s) && s.selection != Selection::Falseticker;
+    let covered = |s: &&SourceReport| s.is_held_off() && s.status != SourceStatus::Falseticker;
     let mut held: Vec<&SourceReport> = sources.iter().filter(covered).collect();
-    held.sort_by_key(|s| s.selection != Selection::Selected);
+    held.sort_by_key(|s| s.status != SourceStatus::Selected);
     held.into_iter().map(|s| s.name.as_str()).collect()
 }
 
@@ -251,28 +252,27 @@ fn heartbeat_age(view: &View) -> Option<Span> {
 
 fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
     let daemon = &answer.daemon;
-    let (watched, sources): (Vec<_>, Vec<_>) =
-        answer.report.sources.iter().partition(|s| s.selection == Selection::Watched);
-    let agreeing = sources.iter().filter(|s| {
-        use Selection::{Combined, Selected, Truechimer};
-        matches!(s.selection, Selected | Combined | Truechimer) && !is_held_off(s) && !s.holdover
-    });
-    let silent = match sources.iter().filter(|s| s.holdover && !is_held_off(s)).count() {
-        0 => String::new(),
-        silent => format!(", silent: {silent}"),
+    let is_noselect = |s: &&SourceReport| {
+        s.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::Noselect)
     };
-    let watched = match watched.len() {
+    let (noselect, sources): (Vec<_>, Vec<_>) = answer.report.sources.iter().partition(is_noselect);
+    let agreeing = sources.iter().filter(|s| s.status.agrees() && !s.is_held_off() && !s.holdover);
+    let stale = match sources.iter().filter(|s| s.holdover && !s.is_held_off()).count() {
         0 => String::new(),
-        watched => format!(", only watched: {watched}"),
+        stale => format!(", stale: {stale}"),
+    };
+    let noselect = match noselect.len() {
+        0 => String::new(),
+        noselect => format!(", noselect: {noselect}"),
     };
     let agreeing = agreeing.count();
-    let agreeing = format!("(agreeing: {agreeing} of {}{silent}{watched})", sources.len());
+    let agreeing = format!("(agreeing: {agreeing} of {}{stale}{noselect})", sources.len());
     let source = match leading(answer) {
-        Some(s) if is_held_off(s) => {
+        Some(s) if s.is_held_off() => {
             format!("what was known by {}, which is held off now {agreeing}", s.name)
         }
         Some(s) => format!("{} {agreeing}", s.name),
-        None => format!("nobody (servers: {}{watched})", sources.len()),
+        None => format!("nobody (servers: {}{noselect})", sources.len()),
     };
     let version = format!(
         "version {}, process {}, up {}, {}.{} MiB resident",
@@ -287,7 +287,7 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
 
 /// The server that leads.
 fn leading(answer: &Answer) -> Option<&SourceReport> {
-    answer.report.sources.iter().find(|s| s.selection == Selection::Selected)
+    answer.report.sources.iter().find(|s| s.status == SourceStatus::Selected)
 }
 
 /// What it is called.
@@ -335,7 +335,8 @@ struct DaemonJson<'a> {
     floods: u64,
     sources: usize,
     selected: Option<&'a str>,
-    /// Why the clock does not go along with that one.
+    /// Why the clock does not go along with that one, and in the words of before.
+    reason: Option<ReasonJson>,
     doubt: Option<DoubtJson>,
 }
 
@@ -365,20 +366,20 @@ mod tests {
 
     #[test]
     fn who_is_disputed_is_whom_the_status_names() {
-        use truechimer_engine::{DoubtKind, Doubted};
-        let source = |name: &str, selection, kind| SourceReport {
+        use crate::sources::tests;
+        let source = |name: &str, status, kind| SourceReport {
             name: name.into(),
-            selection,
-            doubt: Some(Doubted { kind, age: Span::ZERO, by: None, replies: None, left: None }),
-            ..crate::sources::tests::source()
+            status,
+            reason: tests::reason(kind, "so"),
+            ..tests::source()
         };
-        use DoubtKind::{Held, Improbable, ServerStep};
-        use Selection::{Combined, Falseticker, Selected, Truechimer};
+        use ReasonKind::{MaxStep, Outlier, StepSuspected};
+        use SourceStatus::{Combined, Falseticker, Selected, Truechimer};
         let sources = [
-            source("outvoted", Falseticker, ServerStep),
-            source("beside", Truechimer, Held),
-            source("silent", Combined, Improbable),
-            source("leads", Selected, ServerStep),
+            source("outvoted", Falseticker, StepSuspected),
+            source("beside", Truechimer, MaxStep),
+            source("outlier", Combined, Outlier),
+            source("leads", Selected, StepSuspected),
         ];
         assert_eq!(disputed(&sources), ["leads", "beside"]);
         assert!(disputed(&sources[..1]).is_empty());

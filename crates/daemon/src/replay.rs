@@ -13,7 +13,8 @@
 //!
 //! Format 3, of before there were pulses per second, is the same without them, and is read; so is
 //! format 4, of before there were limits to how far servers may move the time (and how few): its
-//! decisions are repeated without.
+//! decisions are repeated without. Notes are the same if as many come of the same level at the same
+//! places: their wording may change from version to version.
 //!
 //! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
 //! lines before it and in no start record. So it is not begun anew while the daemon runs; to rotate

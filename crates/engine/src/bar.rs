@@ -5,6 +5,7 @@ use std::fmt;
 use truechimer_time::Span;
 
 use crate::leap::year_and_month;
+use crate::report::ReasonKind;
 
 /// A reason that only the user's word, more servers, or time ([`Bar::Undecided`]) can lift.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +62,20 @@ impl Bar {
                 witness == other
             }
             _ => self == other,
+        }
+    }
+}
+
+impl Bar {
+    /// The word for it.
+    pub(crate) fn reason(&self) -> ReasonKind {
+        match self {
+            Bar::TooFew { .. } => ReasonKind::MinSources,
+            Bar::Undecided { .. } => ReasonKind::MajorityPending,
+            Bar::TooFar { .. } => ReasonKind::MaxStep,
+            Bar::BeforeRelease(_) | Bar::Unchecked | Bar::Unlikely { .. } => {
+                ReasonKind::Implausible
+            }
         }
     }
 }

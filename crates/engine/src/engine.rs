@@ -17,20 +17,19 @@ use truechimer_feedforward::{Disputed, RatePrior, Settings, TimePrior};
 use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
-use crate::bulletin::Bulletin;
+use crate::change_log::ChangeLog;
 use crate::combination::Combination;
 use crate::config::Config;
 use crate::disruption::Watch;
-use crate::doubt::Held;
 use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
+use crate::hold_off::Held;
 use crate::kernel::Kernel;
 use crate::leap::Announced;
 use crate::method::{Method, Standard};
+use crate::peer::Peer;
 use crate::pulse::Pulse;
-use crate::report::Selection;
 use crate::source::{Clock, Heard, Source, canonical};
 use crate::steer::Servo;
-use crate::voice::Voice;
 use crate::{kernel, steer};
 use gate::Gate;
 use likeness::Likeness;
@@ -71,7 +70,7 @@ pub struct Engine {
     pulses: Vec<Pulse>,
     next_id: u32,
     combination: Combination,
-    bulletin: Bulletin,
+    change_log: ChangeLog,
     likeness: Likeness,
     /// The clock as it was when a leap second came near, to go on by dead reckoning: count, time
     /// and the slow period then.
@@ -154,7 +153,7 @@ impl Engine {
             pulses: Vec::new(),
             next_id: 0,
             combination: Combination::default(),
-            bulletin: Bulletin::default(),
+            change_log: ChangeLog::default(),
             likeness: Likeness::default(),
             reckoning: None,
             watch: Watch::default(),
@@ -223,7 +222,7 @@ impl Engine {
         match event {
             Event::Timer => {}
             Event::Resolved { source, result } => {
-                let others = self.sources.iter().filter(|other| other.id != source);
+                let others = self.sources.iter().filter(|other| other.id() != source);
                 let taken: Vec<SocketAddr> =
                     others.filter_map(Source::address).map(canonical).collect();
                 if let Some(source) = self.source(source) {
@@ -243,11 +242,8 @@ impl Engine {
                 let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
                 let about = known.then(|| self.hand.time_at(received.count));
                 let reckoned = about.and_then(|about| self.reckoned(source, received.count, about));
-                let tells = |voice: &dyn Voice| {
-                    voice.id() != source
-                        && matches!(voice.selection(), Selection::Selected | Selection::Combined)
-                };
-                let others = self.voices().any(tells);
+                let tells = |peer: &Peer| peer.id != source && peer.trust.is_part();
+                let others = self.peers().any(tells);
                 let id = source;
                 if let Some(source) = self.source(id) {
                     let clock = Clock { leaps, about, reckoned, others };
@@ -287,8 +283,8 @@ impl Engine {
             Event::Edge { source, sequence, stamp } => {
                 let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
                 let rate = self.known_rate();
-                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.id() == source) {
-                    let name = pulse.name();
+                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.peer.id == source) {
+                    let name = pulse.peer.name.clone();
                     let heard = pulse.edge(sequence, stamp, clock, (&*self.method, rate), at);
                     self.after_reply(&name, heard, at, &mut actions);
                 }
@@ -297,7 +293,7 @@ impl Engine {
                 if let Some(pulse) = self.pulse(source)
                     && let Some(trouble) = pulse.failed(error, at)
                 {
-                    note(&mut actions, Level::Warning, format!("{}: {trouble}", pulse.name()));
+                    note(&mut actions, Level::Warning, format!("{}: {trouble}", pulse.peer.name));
                 }
             }
             Event::Check(check) => self.check(check, at, &mut actions),
@@ -346,17 +342,17 @@ impl Engine {
     }
 
     fn source(&mut self, id: SourceId) -> Option<&mut Source> {
-        self.sources.iter_mut().find(|s| s.id == id)
+        self.sources.iter_mut().find(|s| s.peer.id == id)
     }
 
     fn pulse(&mut self, id: SourceId) -> Option<&mut Pulse> {
-        self.pulses.iter_mut().find(|p| p.id() == id)
+        self.pulses.iter_mut().find(|p| p.peer.id == id)
     }
 
-    /// All who say what time it is: servers first.
-    fn voices(&self) -> impl Iterator<Item = &dyn Voice> + Clone {
-        let servers = self.sources.iter().map(|source| source as &dyn Voice);
-        servers.chain(self.pulses.iter().map(|pulse| pulse as &dyn Voice))
+    /// All sources: servers first.
+    fn peers(&self) -> impl Iterator<Item = &Peer> + Clone {
+        let servers = self.sources.iter().map(|source| &source.peer);
+        servers.chain(self.pulses.iter().map(|pulse| &pulse.peer))
     }
 
     /// Tells the estimators how often their servers are asked.
@@ -366,8 +362,8 @@ impl Engine {
         }
     }
 
-    fn selected(&self) -> Option<&dyn Voice> {
-        self.voices().find(|voice| voice.selection() == Selection::Selected)
+    fn selected(&self) -> Option<&Peer> {
+        self.peers().find(|peer| peer.trust.is_selected())
     }
 
     /// Lets every source do what is due.
@@ -411,7 +407,7 @@ impl Engine {
             pulse.new_epoch(at);
         }
         self.combination.forget();
-        self.bulletin.new_epoch(at);
+        self.change_log.new_epoch(at);
         self.reckoning = None;
         self.inherited.clear();
         self.gate.new_epoch();

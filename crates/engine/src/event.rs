@@ -10,7 +10,7 @@ use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, St
 use truechimer_timehands::Hand;
 
 use crate::config::Config;
-use crate::doubt::{Agreed, Held};
+use crate::hold_off::{Agreed, Held};
 
 /// Names a source for as long as the engine lives; never used again after the source is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -5,36 +5,37 @@
 #![forbid(unsafe_code)]
 
 mod bar;
-mod bulletin;
+mod cause;
+mod change_log;
 mod combination;
 mod config;
 mod disruption;
-mod doubt;
 mod drift;
 mod engine;
 mod event;
+mod hold_off;
 mod kernel;
 mod leap;
 mod method;
+mod peer;
 mod pulse;
 mod ramp;
 mod report;
 mod select;
+mod selection;
 mod smear;
 mod source;
 mod steer;
-mod voice;
-mod why;
 
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
     NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
-pub use doubt::{Agreed, Held};
 pub use engine::Engine;
 pub use event::{
     Action, Event, HostCheck, KernelWord, Level, RtcReading, Saved, SourceId, Start, Steer,
     SystemReading,
 };
+pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
-pub use report::{DoubtKind, Doubted, Report, Selection, SourceReport};
+pub use report::{Reason, ReasonKind, Report, SourceReport, SourceStatus};

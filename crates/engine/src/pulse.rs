@@ -2,22 +2,20 @@
 //!
 //! An edge says when a second begins, and not which. The engine numbers it by what the servers
 //! vouch for, or where they are lost by the published clock, as long as that is known to well under
-//! half a second; else, as while a server's word is held off, it is numbered by those before it,
-//! and may be whole seconds off (see [`Voice`]). Seconds are counted on the leap-free scale: a leap second is a second like any
-//! other.
+//! half a second; else, as while a server is held off, it is numbered by those before it, and may be
+//! whole seconds off (see `selection.rs`). Seconds are counted on the leap-free scale: a leap second
+//! is a second like any other.
 
-use std::collections::BTreeMap;
+use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
+use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
-use truechimer_feedforward::{Estimate, Estimator, Exchange, RatePrior};
-use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
-
+use crate::cause::Cause;
 use crate::config::PpsConfig;
 use crate::event::{Action, Level, SourceId};
-use crate::method::Method;
-use crate::report::{Selection, SourceReport};
-use crate::source::{Basis, Heard, skew};
-use crate::voice::Voice;
-use crate::why::Why;
+use crate::method::{Beginning, Method};
+use crate::peer::{Filter, Peer, Sample};
+use crate::report::SourceReport;
+use crate::source::{Basis, Heard};
 
 /// Seconds are numbered by a clock that is known better than this.
 const NUMBERS: Span = Span::from_millis(400);
@@ -26,8 +24,8 @@ const GRACE: Span = Span::from_millis(500);
 const SECOND: Span = Span::from_secs(1);
 /// So many missed in a row, and the user is told.
 const SILENCE: u32 = 4;
-/// Without a used edge for this long its word counts as stale: as for a server asked every second.
-const PATIENCE: Span = Span::from_secs(6);
+/// Seconds between edges.
+const POLL: u32 = 1;
 /// First and longest wait before it is opened again, s.
 const RETRY: (i64, i64) = (2, 64);
 
@@ -59,35 +57,19 @@ enum Plan {
 /// A pulse.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    id: SourceId,
     pub(crate) config: PpsConfig,
-    selection: Selection,
-    basis: Basis,
-    estimator: Box<dyn Estimator>,
+    pub(crate) peer: Peer,
+    /// What is known of time before the first edge.
+    prior: Option<TimePrior>,
     plan: Plan,
+    /// How long to wait before it is opened again, s.
     retry: i64,
+    /// The number of the newest edge.
     sequence: Option<u64>,
-    last: Option<Last>,
-    /// The newest edge was none of a second.
-    strays: bool,
     /// The newest second that an edge was taken for.
     second: Option<i64>,
+    /// Edges missed in a row.
     silence: u32,
-    reach: u8,
-    edges: u64,
-    accepted: u64,
-    timeouts: u64,
-    refused: BTreeMap<String, u64>,
-    trouble: Option<String>,
-    weight: Option<f64>,
-    why: Option<Why>,
-}
-
-/// The last edge that was used.
-#[derive(Clone, Copy, Debug)]
-struct Last {
-    exchange: Exchange,
-    stamp: Stamp,
 }
 
 impl Pulse {
@@ -100,27 +82,17 @@ impl Pulse {
     ) -> Pulse {
         // Within what the servers vouch for it is believed anyway, beyond that it never is.
         basis.settings.accept_step_after = Span::ZERO;
+        let Basis { settings, rate, time, .. } = basis;
+        let filter = Filter::new(method, &Beginning { settings, rate, time, poll: POLL });
         Pulse {
-            id,
+            peer: Peer::new(id, config.name.clone(), true, filter),
             config,
-            selection: Selection::Unusable,
-            estimator: basis.estimator(method, 1),
-            basis,
+            prior: time,
             plan: Plan::Open(at),
             retry: RETRY.0,
             sequence: None,
-            last: None,
-            strays: false,
             second: None,
             silence: 0,
-            reach: 0,
-            edges: 0,
-            accepted: 0,
-            timeouts: 0,
-            refused: BTreeMap::new(),
-            trouble: None,
-            weight: None,
-            why: None,
         }
     }
 
@@ -130,9 +102,10 @@ impl Pulse {
         (&own.path, own.latency, own.offset) == (&config.path, config.latency, config.offset)
     }
 
-    pub(crate) fn set_max_wander(&mut self, max_wander: Rate) {
-        self.basis.settings.max_wander = max_wander;
-        self.estimator.set_max_wander(max_wander);
+    /// Takes over another configuration of the same edges.
+    pub(crate) fn reconfigure(&mut self, config: PpsConfig) {
+        self.peer.name.clone_from(&config.name);
+        self.config = config;
     }
 
     /// When it wants to act next.
@@ -147,7 +120,7 @@ impl Pulse {
     }
 
     fn nominal(&self) -> Period {
-        self.basis.settings.nominal
+        self.peer.filter.nominal()
     }
 
     /// Its time has come: what to do.
@@ -158,14 +131,14 @@ impl Pulse {
         match self.plan {
             Plan::Open(_) => {
                 self.plan = Plan::Miss(self.after(at, SECOND + SECOND + GRACE));
-                vec![Action::Watch { source: self.id, path: self.config.path.clone() }]
+                vec![Action::Watch { source: self.peer.id, path: self.config.path.clone() }]
             }
             Plan::Miss(_) => {
                 self.plan = Plan::Miss(self.after(at, SECOND));
-                self.reach <<= 1;
-                self.timeouts = self.timeouts.saturating_add(1);
+                self.peer.tally.poll();
+                self.peer.tally.miss();
                 self.silence = self.silence.saturating_add(1);
-                self.trouble =
+                self.peer.trouble =
                     Some("no edges: receiver without a fix, or wire or driver at fault".into());
                 if self.silence != SILENCE {
                     return Vec::new();
@@ -178,12 +151,10 @@ impl Pulse {
 
     /// It could not be opened, or is gone: once more, later. Returns the trouble if it is new.
     pub(crate) fn failed(&mut self, error: String, at: Count) -> Option<String> {
-        *self.refused.entry("unreadable".into()).or_insert(0) += 1;
+        self.peer.tally.refuse("unreadable");
         self.plan = Plan::Open(self.after(at, Span::from_secs(self.retry)));
         self.retry = (self.retry * 2).min(RETRY.1);
-        let new = self.trouble.as_ref() != Some(&error);
-        self.trouble = Some(error);
-        self.trouble.clone().filter(|_| new)
+        self.peer.note_trouble(error)
     }
 
     /// An edge came. `clock` numbers its second; a fresh estimator of this method begins with
@@ -199,11 +170,11 @@ impl Pulse {
         if self.sequence.replace(sequence) == Some(sequence) {
             return self.refuse("duplicate", "an edge of the same number as the last".into());
         }
-        self.edges = self.edges.saturating_add(1);
+        self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
         self.retry = RETRY.0;
         self.silence = 0;
         self.plan = Plan::Miss(self.after(at, SECOND + GRACE));
-        self.reach <<= 1;
+        self.peer.tally.poll();
         if !method.takes_pulses() {
             let text = format!("the estimator '{}' takes no pulses", method.name());
             return self.refuse("estimator", text);
@@ -220,8 +191,8 @@ impl Pulse {
         let (second, off) = self.second_of(&clock);
         let error = self.nominal().span(stamp.error).abs();
         let allowed = clock.bound + self.config.latency.half() + error;
-        self.strays = off.abs() > allowed;
-        if self.strays {
+        self.peer.strays = off.abs() > allowed;
+        if self.peer.strays {
             let text = format!("the edge is {off:+} off the second, which is known to {allowed}");
             return self.refuse("off-second", text);
         }
@@ -233,8 +204,8 @@ impl Pulse {
 
     /// The time by the edges before, if there were any.
     fn numbers_itself(&self, at: Count) -> Option<Numbering> {
-        self.last?;
-        let Estimate { time, bound, .. } = self.estimator.estimate(at)?;
+        self.peer.filter.last?;
+        let Estimate { time, bound, .. } = self.peer.estimate(at)?;
         Some(Numbering { time, bound }).filter(Numbering::is_enough)
     }
 
@@ -253,13 +224,13 @@ impl Pulse {
         (method, rate): (&dyn Method, RatePrior),
     ) -> Heard {
         let time = Instant::new(second, 0) + self.config.offset;
-        match self.estimator.estimate(stamp.count).map(|e| e.time - time) {
+        match self.peer.filter.time(stamp.count).map(|known| known - time) {
             Some(apart) if apart.abs() < SECOND.half() => {}
             // Nothing is known yet, or the clock that numbers the seconds has moved by whole ones:
             // which second it is was never the pulse's own word.
             known => {
-                let time = if known.is_none() { self.basis.time } else { None };
-                self.estimator = Basis { rate, time, ..self.basis }.estimator(method, 1);
+                let prior = if known.is_none() { self.prior } else { None };
+                self.peer.filter.restart(method, rate, prior);
             }
         }
         let latency = self.nominal().counts(self.config.latency).0.max(1);
@@ -270,17 +241,18 @@ impl Pulse {
             received: stamp,
             root_distance: Span::ZERO,
         };
-        match self.estimator.exchange(&exchange) {
+        match self.peer.filter.exchange(&exchange) {
             Ok(accepted) => {
-                self.last = Some(Last { exchange, stamp });
+                let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
+                self.peer.filter.keep(sample, true);
                 self.second = Some(second);
-                self.accepted = self.accepted.saturating_add(1);
-                self.reach |= 1;
-                self.trouble = None;
+                self.peer.tally.accept();
+                self.peer.tally.reach |= 1;
+                self.peer.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => match self.refuse(refusal.name(), refusal.to_string()) {
-                Heard::Refused(trouble) => Heard::Doubted(trouble),
+                Heard::Refused(trouble) => Heard::Rejected(trouble),
                 heard => heard,
             },
         }
@@ -289,149 +261,39 @@ impl Pulse {
     /// Counts it. The user hears of the 1st, 2nd, 4th, 8th … of each reason: edges come every
     /// second.
     fn refuse(&mut self, name: &str, text: String) -> Heard {
-        let times = self.refused.entry(name.into()).or_insert(0);
-        *times = times.saturating_add(1);
-        let tell = times.is_power_of_two();
-        self.trouble = Some(text.clone());
+        let tell = self.peer.tally.refuse(name).is_power_of_two();
+        self.peer.trouble = Some(text.clone());
         Heard::Refused(tell.then_some(text))
     }
 
     /// The counter broke: begin again.
     pub(crate) fn new_epoch(&mut self, at: Count) {
-        self.estimator.new_epoch();
-        self.basis.time = None;
-        (self.last, self.second, self.why, self.strays) = (None, None, None, false);
-        self.selection = Selection::Unusable;
+        self.peer.new_epoch();
+        (self.prior, self.second) = (None, None);
         self.plan = match self.plan {
             Plan::Open(_) => Plan::Open(at),
             Plan::Miss(_) => Plan::Miss(self.after(at, SECOND + GRACE)),
         };
     }
 
-    /// The last edge that was used, as an exchange.
-    pub(crate) fn last_exchange(&self) -> Option<&Exchange> {
-        self.last.as_ref().map(|last| &last.exchange)
+    /// Why no edge that could be used has come, as far as that is known.
+    pub(crate) fn unreachable(&self) -> Option<Cause> {
+        (self.silence > 0).then_some(Cause::NoReply)
     }
 
-    /// What `sources` shows; `published` is the published clock's offset from this source.
+    /// What `sources` shows; `reference` is what its offset is shown against.
     pub(crate) fn report(
         &self,
         at: Count,
         reference: Option<&(Instant, Option<String>)>,
     ) -> SourceReport {
-        let estimate = self.estimate(at);
-        let estimate = estimate.as_ref();
-        let last = self.last.as_ref();
-        let error = |stamp: Stamp| self.nominal().span(stamp.error);
+        let last = self.peer.filter.last.as_ref();
         SourceReport {
-            name: self.config.name.clone(),
-            is_pulse: true,
-            address: None,
-            selection: self.selection,
-            weight: self.weight,
-            why: self.why.as_ref().map(Why::to_string),
-            holdover: estimate.is_some_and(|e| self.age(e, at) > PATIENCE),
-            reach: self.reach,
-            poll: 1,
-            retry: None,
-            last_reply: last.map(|l| self.nominal().span(at - l.stamp.count)),
             stratum: last.map(|_| 0),
             reference: Some("PPS".into()),
-            leap: None,
             root_distance: last.map(|_| Span::ZERO),
             rtt: last.map(|_| self.config.latency),
-            rtt_floor: estimate.map(|e| e.rtt_floor),
-            offset: estimate.zip(reference).map(|(e, (reference, _))| *reference - e.time),
-            offset_to: reference.filter(|_| estimate.is_some()).and_then(|(_, name)| name.clone()),
-            bound: estimate.map(|e| e.bound),
-            deviation: estimate.map(|e| e.deviation),
-            skew: estimate.map(|e| skew(e.period, self.nominal())),
-            sent_method: None,
-            received_method: last.map(|l| l.stamp.method),
-            stamp_errors: last.map(|l| (error(l.exchange.sent), error(l.stamp))),
-            requests: self.edges,
-            accepted: self.accepted,
-            timeouts: self.timeouts,
-            refused: self.refused.clone(),
-            asymmetry: None,
-            trouble: self.trouble.clone(),
-            doubt: None,
+            ..self.peer.report(at, reference)
         }
-    }
-}
-
-impl Voice for Pulse {
-    fn id(&self) -> SourceId {
-        self.id
-    }
-
-    fn name(&self) -> String {
-        self.config.name.clone()
-    }
-
-    fn is_pulse(&self) -> bool {
-        true
-    }
-
-    fn selection(&self) -> Selection {
-        self.selection
-    }
-
-    fn mark(&mut self, selection: Selection) {
-        self.selection = selection;
-    }
-
-    fn weigh(&mut self, weight: Option<f64>, why: Option<Why>) {
-        (self.weight, self.why) = (weight, why);
-    }
-
-    fn weight(&self) -> (Option<f64>, Option<&Why>) {
-        (self.weight, self.why.as_ref())
-    }
-
-    fn accuse(&mut self, _yes: bool) {}
-
-    fn is_accused(&self) -> bool {
-        false
-    }
-
-    fn root_distance(&self) -> Span {
-        Span::ZERO
-    }
-
-    fn was_part(&self) -> bool {
-        self.weight.is_some()
-    }
-
-    fn strays(&self) -> bool {
-        self.strays
-    }
-
-    fn doubted(&self, _at: Count) -> Option<(Instant, Instant)> {
-        None
-    }
-
-    fn torn(&self, _at: Count) -> Option<[(Instant, Instant); 2]> {
-        None
-    }
-
-    fn held(&self, at: Count) -> Option<(Instant, Instant)> {
-        self.estimator.doubt(at).map(|doubt| doubt.held)
-    }
-
-    fn estimate(&self, at: Count) -> Option<Estimate> {
-        self.estimator.estimate(at)
-    }
-
-    fn patience(&self) -> Span {
-        PATIENCE
-    }
-
-    fn estimator(&self) -> &dyn Estimator {
-        self.estimator.as_ref()
-    }
-
-    fn used(&self) -> u64 {
-        self.accepted
     }
 }

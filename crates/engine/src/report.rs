@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use truechimer_feedforward::Doubt;
 use truechimer_time::{Count, Rate, Span, StampMethod};
 use truechimer_timehands::Hand;
 
+use crate::cause::Cause;
 use crate::config::Asymmetry;
-use crate::why::Why;
+use crate::hold_off;
+use crate::peer::HoldOff;
 
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ pub struct Report {
     pub skew: Option<Rate>,
     /// Why the status is what it is, in one line.
     pub reason: String,
-    /// The part of the statistical bound that is there only because it covers words that are held
+    /// The part of the statistical bound that is there only because it covers samples that are held
     /// off as well.
     #[serde(default)]
     pub disputed: Option<Span>,
@@ -30,22 +31,20 @@ pub struct Report {
     pub sources: Vec<SourceReport>,
 }
 
-/// What part a source has in the published time.
+/// How far a source is believed, in the terms of RFC 5905 and chrony (docs/words.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Selection {
-    /// No estimate yet, or none that counts: too few sources have answered, or it is the same
-    /// server as another source.
-    Unusable,
-    /// Only watched, as configured (`noselect`): it is asked and shown, and has no vote.
-    Watched,
-    /// Its interval does not meet the majority's, or what it says now does not; or it contradicts
-    /// the one that the user has accepted, and has no vote until it agrees.
+pub enum SourceStatus {
+    /// It has no estimate, or nothing usable came from it for too long.
+    Unreachable,
+    /// It may not be selected, whatever it says: as configured, as it smears, say.
+    Unselectable,
+    /// It has an estimate, and selection cannot decide: others have yet to answer, or no majority
+    /// agrees.
+    Candidate,
+    /// Its interval does not meet the majority's, or that of its newest samples does not; or it
+    /// contradicts the one that the user has accepted.
     Falseticker,
-    /// There is no majority that agrees: nobody can say who is right.
-    NoMajority,
-    /// It smears a leap second, and others do not: it tells another time.
-    Smeared,
     /// Agrees with the majority, and has no part in the published time.
     Truechimer,
     /// Has a part in the published time.
@@ -53,6 +52,29 @@ pub enum Selection {
     /// The one that leads: the only one, or the one with the largest part in it. (Another has to
     /// have a much larger one to take its place.)
     Selected,
+}
+
+impl SourceStatus {
+    /// The word for it, as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceStatus::Unreachable => "unreachable",
+            SourceStatus::Unselectable => "unselectable",
+            SourceStatus::Candidate => "candidate",
+            SourceStatus::Falseticker => "falseticker",
+            SourceStatus::Truechimer => "truechimer",
+            SourceStatus::Combined => "combined",
+            SourceStatus::Selected => "selected",
+        }
+    }
+
+    /// Whether the majority agrees with it.
+    #[must_use]
+    pub const fn agrees(self) -> bool {
+        use SourceStatus::{Combined, Selected, Truechimer};
+        matches!(self, Truechimer | Combined | Selected)
+    }
 }
 
 /// One source.
@@ -66,14 +88,13 @@ pub struct SourceReport {
     pub is_pulse: bool,
     /// The address in use.
     pub address: Option<SocketAddr>,
-    /// Its part in the published time.
-    pub selection: Selection,
+    /// How far it is believed.
+    pub status: SourceStatus,
+    /// Why it has that status, or why the clock does not go along with its newest samples.
+    pub reason: Option<Reason>,
     /// Its share in where the published time stands, 0 to 1; those of all sources add up to 1.
     #[serde(default)]
     pub weight: Option<f64>,
-    /// Why it has no part, for people, if it is not for want of an estimate.
-    #[serde(default)]
-    pub why: Option<String>,
     /// Whether it has said nothing usable for longer than it may: what it says now is worked out
     /// from before.
     #[serde(default)]
@@ -132,69 +153,118 @@ pub struct SourceReport {
     pub asymmetry: Option<Asymmetry>,
     /// The newest trouble with this source, for people.
     pub trouble: Option<String>,
-    /// Why the clock does not go along with what it says, if so.
-    #[serde(default)]
-    pub doubt: Option<Doubted>,
 }
 
-/// Why the clock does not go along with what a source says: for programs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Doubted {
-    /// Of which kind the doubt is.
-    pub kind: DoubtKind,
+/// Why a source has its status, or why the clock does not go along with its newest samples.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reason {
+    /// In one word.
+    pub kind: ReasonKind,
+    /// For people.
+    pub text: String,
     /// For how long it has been so.
     pub age: Span,
-    /// By how much it is off, where that is known. Of a step or drift: its time − what is held,
-    /// positive if it is ahead, and so where it is held; without a majority: what lies between it and the nearest of those
+    /// By how much it is off, where that is known. Of a hold-off: its time − what was known,
+    /// positive if it is ahead; without a majority: what lies between it and the nearest of those
     /// that it contradicts, > 0, none if it contradicts nobody; of the other kinds: what lies
     /// between it and the others, ≥ 0.
     pub by: Option<Span>,
-    /// How many of its replies have said so in a row, of a step or drift.
+    /// How many of its samples have said so in a row, of a suspected step or drift.
     pub replies: Option<u32>,
-    /// How much longer it must go on saying so to be believed, of a step or drift
-    /// (`accept-step-after`); zero: when a few more replies agree. `None`: until it agrees with the
+    /// How much longer it must go on saying so to be believed, of a suspected step or drift
+    /// (`accept-step-after`); zero: when a few more samples agree. `None`: until it agrees with the
     /// others again, or until the user's word or more servers' where that is what it takes.
     pub left: Option<Span>,
 }
 
-/// Kinds of doubt.
+/// The words for reasons (docs/words.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DoubtKind {
-    /// Its time has moved by more than it may, and stays there: what was known before is held.
-    ServerStep,
-    /// The same, and it moves on, by a rate that the counter is not known to have.
-    ServerDrift,
-    /// It, or what it says now, is not where the majority agrees, or where the one is that the user
-    /// has accepted.
-    Falseticker,
-    /// No majority agrees on anything.
+pub enum ReasonKind {
+    /// Unreachable: its name cannot be looked up.
+    NoAddress,
+    /// Unreachable: nothing usable came in answer to its requests.
+    NoReply,
+    /// Unreachable: it refuses service (`DENY`, `RSTR`).
+    KissCode,
+    /// Nothing usable came from it for longer than it may.
+    Stale,
+    /// Unselectable: only asked and shown, as configured.
+    Noselect,
+    /// Unselectable: another source is asked at its address already.
+    SameServer,
+    /// Unselectable: it smears a leap second, and others do not.
+    LeapSmear,
+    /// Falseticker: the user has accepted another, which it contradicts: no vote until it agrees.
+    Overruled,
+    /// Candidate: other servers have yet to answer.
+    Waiting,
+    /// Candidate: no majority agrees on anything.
     NoMajority,
-    /// It contradicts whoever is followed.
-    Contradiction,
+    /// Falseticker: it, or what its newest samples say, is not where the majority agrees.
+    Outvoted,
+    /// It contradicts the one that leads.
+    ContradictsSelected,
+    /// It runs at another rate than a majority of the servers.
+    RateDiffers,
     /// It is within what the majority leaves open, but not where most of the others probably are.
-    Improbable,
-    /// It has said nothing usable for longer than it may.
-    Silent,
-    /// It smears a leap second, and others do not.
-    Smear,
-    /// It is further off what was known than the clock goes by itself (`max-step`), or too few say
-    /// so (`min-sources`): what was known is held until the user's word, or more servers'.
-    Held,
+    Outlier,
+    /// Hold-off: its time has moved by more than it may, and stays there; what was known stands.
+    StepSuspected,
+    /// Hold-off: the same, and it moves on, by a rate that the counter is not known to have.
+    DriftSuspected,
+    /// Hold-off: servers alone would have moved the time by more than `max-step`.
+    MaxStep,
+    /// Hold-off: fewer servers than `min-sources` say so.
+    MinSources,
+    /// Hold-off: of a majority that says so too few are believed there yet.
+    MajorityPending,
+    /// Hold-off: a witness on this machine contradicts it.
+    Implausible,
 }
 
-impl Doubted {
-    /// What its estimator holds against it, for that long.
-    /// One that is `barred` is not believed by itself.
-    pub(crate) fn held(doubt: &Doubt, barred: bool, age: Span) -> Doubted {
-        let kind = if doubt.steady { DoubtKind::ServerStep } else { DoubtKind::ServerDrift };
-        let left = Some(doubt.left).filter(|_| !barred);
-        let (by, replies) = (Some(doubt.step), Some(doubt.exchanges));
-        Doubted { kind, age, by, replies, left }
+impl ReasonKind {
+    /// Whether the newest samples are held off: what was known before stands.
+    #[must_use]
+    pub const fn is_hold_off(self) -> bool {
+        use ReasonKind::{
+            DriftSuspected, Implausible, MajorityPending, MaxStep, MinSources, StepSuspected,
+        };
+        matches!(
+            self,
+            StepSuspected | DriftSuspected | MaxStep | MinSources | MajorityPending | Implausible
+        )
+    }
+}
+
+impl Reason {
+    /// Its newest samples are held off, for that long; one that is `barred` is not believed by
+    /// itself.
+    pub(crate) fn held_off(hold_off: &HoldOff, barred: bool, age: Span) -> Reason {
+        Reason {
+            kind: match hold_off.steady {
+                true => ReasonKind::StepSuspected,
+                false => ReasonKind::DriftSuspected,
+            },
+            text: hold_off::in_short(hold_off),
+            age,
+            by: Some(hold_off.step),
+            replies: Some(hold_off.exchanges),
+            left: Some(hold_off.left).filter(|_| !barred),
+        }
     }
 
-    /// Why it has no part, for that long.
-    pub(crate) fn of(why: &Why, age: Span) -> Doubted {
-        Doubted { kind: why.kind(), age, by: why.by(), replies: None, left: None }
+    /// By the cause of its status, for that long.
+    pub(crate) fn of(cause: &Cause, age: Span) -> Reason {
+        let (kind, text, by) = (cause.kind(), cause.to_string(), cause.by());
+        Reason { kind, text, age, by, replies: None, left: None }
+    }
+}
+
+impl SourceReport {
+    /// Whether its newest samples are held off: what was known before stands.
+    #[must_use]
+    pub fn is_held_off(&self) -> bool {
+        self.reason.as_ref().is_some_and(|reason| reason.kind.is_hold_off())
     }
 }

@@ -97,15 +97,19 @@ mod tests {
     #[test]
     fn one_that_is_in_two_minds_does_not_vouch_for_what_lies_between() {
         let claim = |low, high| Claim { low, high };
-        let torn = [claim(0, 10), claim(500, 510)];
+        let stepped = [claim(0, 10), claim(500, 510)];
         let agreed = |others: [Claim; 2]| {
             let [one, other] = &others;
-            agreement_among(&[&torn, from_ref(one), from_ref(other)], 0)
+            agreement_among(&[&stepped, from_ref(one), from_ref(other)], 0)
         };
         assert_eq!(agreed([claim(5, 12), claim(200, 210)]), Some(claim(5, 10)));
         assert_eq!(agreed([claim(505, 520), claim(200, 210)]), Some(claim(505, 510)));
         assert_eq!(agreed([claim(5, 12), claim(0, 600)]), Some(claim(0, 510)), "either may be");
-        assert_eq!(agreement_among(&[&torn], 0), Some(claim(0, 510)), "alone it is all there is");
+        assert_eq!(
+            agreement_among(&[&stepped], 0),
+            Some(claim(0, 510)),
+            "alone it is all there is"
+        );
     }
 
     #[test]

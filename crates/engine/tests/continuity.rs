@@ -4,7 +4,7 @@
 
 mod world;
 
-use truechimer_engine::{Action, Config, Engine, Event, Selection, SourceId, Start};
+use truechimer_engine::{Action, Config, Engine, Event, SourceId, SourceStatus, Start};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
 use truechimer_time::{CountSpan, Leap, Leaps, Rate, Span, Stamp, StampMethod};
 use truechimer_timehands::{Hand, Status};
@@ -163,8 +163,8 @@ fn a_little_better_is_no_reason_to_switch() {
         world.event(Event::Configure(config(&["s1", "s2"])));
         world.run(600);
         let report = world.engine.report(world.now);
-        assert_eq!(report.sources[1].selection == Selection::Selected, switches, "{delay}");
-        assert_ne!(report.sources[0].selection, Selection::Falseticker);
+        assert_eq!(report.sources[1].status == SourceStatus::Selected, switches, "{delay}");
+        assert_ne!(report.sources[0].status, SourceStatus::Falseticker);
     }
 }
 

@@ -6,7 +6,7 @@ mod world;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, Selection, SourceId, Start, Steer, SystemReading,
+    Action, Config, Engine, Event, HostCheck, SourceId, SourceStatus, Start, Steer, SystemReading,
 };
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{
@@ -28,7 +28,7 @@ fn it_synchronises_with_the_first_reply_and_gets_better() {
     assert!(world.hand().bound() <= first);
     assert!(world.hand().bound() < Span::from_micros(130), "{}", world.hand().bound());
     let report = world.engine.report(world.now);
-    assert_eq!(report.sources[0].selection, Selection::Selected);
+    assert_eq!(report.sources[0].status, SourceStatus::Selected);
     assert_eq!(report.sources[0].reach, 0xff);
 }
 

@@ -4,7 +4,7 @@
 
 mod world;
 
-use truechimer_engine::{Engine, Selection};
+use truechimer_engine::{Engine, SourceStatus};
 use truechimer_lab::{Kind, NTP_PLL, OURS, PI, PUBLISHED, TABLE};
 use truechimer_time::Span;
 use truechimer_timehands::Status;
@@ -58,7 +58,7 @@ fn a_near_liar_is_preferred_by_the_published_rule() {
     let error = world.error();
     assert!((error - Span::from_millis(20)).abs() < Span::from_micros(100), "{error}");
     let told = |words: &str| world.notes.iter().any(|note| note.contains(words));
-    assert!(told("host3:123 leads from now on, instead of host"), "{:?}", world.notes);
+    assert!(told("host3:123 is selected from now on, instead of host"), "{:?}", world.notes);
     assert!(!told("part in the time") && !told("glides"), "{:?}", world.notes);
     world.run(2 * 86_400);
     assert!((world.error() - Span::from_millis(20)).abs() < Span::from_micros(100));
@@ -75,14 +75,15 @@ fn who_follows_one_at_a_time_says_so() {
         let mut world = world(&servers, kind);
         world.run(3600);
         let report = world.engine.report(world.now);
-        let leads = report.sources.iter().find(|s| s.selection == Selection::Selected).unwrap();
+        let leads = report.sources.iter().find(|s| s.status == SourceStatus::Selected).unwrap();
         let leader = leads.name.trim_end_matches(":123");
         world.server(leader).up = false;
         world.run(1200);
         world.server(leader).up = true;
         world.run(3600);
         let told = |words: &str| world.notes.iter().filter(|note| note.contains(words)).count();
-        let instead = format!("leads from now on, instead of {leader}:123 (nothing usable from it");
+        let instead =
+            format!("is selected from now on, instead of {leader}:123 (nothing usable from it");
         let silent = format!("{leader}:123: cannot be followed: nothing usable from it for");
         assert_eq!((told(&instead), told(&silent)), (1, 1), "{:?}", world.notes);
         assert_eq!(told("part in the time") + told("glides"), 0, "{:?}", world.notes);

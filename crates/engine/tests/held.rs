@@ -4,7 +4,7 @@
 
 mod world;
 
-use truechimer_engine::{Event, Saved, Selection};
+use truechimer_engine::{Event, Saved, SourceStatus};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::{Hand, Status};
 use world::again::{MS, again, begun, left, off, selections, statuses};
@@ -106,7 +106,7 @@ fn one_of_three_that_is_held_off_has_no_part_after_a_restart_without_state() {
         warm.assert_true();
         assert!(warm.error().abs() < MS(1) && warm.hand().bound() < MS(1));
     }
-    assert_eq!(selections(&warm)[0], Selection::Falseticker);
+    assert_eq!(selections(&warm)[0], SourceStatus::Falseticker);
     // The two others are away, from the beginning: then it is alone with what the page knows.
     let gone = Server { up: false, ..HONEST };
     let mut warm = again(&before, hand, None, &[("s1", off(50)), ("s2", gone), ("s3", gone)]);
@@ -138,7 +138,7 @@ fn held_for(world: &mut World) -> i64 {
 }
 
 fn held(world: &World) -> bool {
-    world.engine.report(world.now).sources[0].doubt.is_some()
+    world.engine.report(world.now).sources[0].reason.is_some()
 }
 
 /// What this daemon leaves behind, hand and state, to the next one, ten seconds later.
@@ -164,7 +164,7 @@ fn what_was_known_for_minutes_holds_out_for_minutes_over_a_restart() {
     // With a restart, or two, in the hold.
     let before = stepped(five_minutes());
     let mut warm = restarted(&before, off(50), |_| ());
-    let left = warm.engine.report(warm.now).sources[0].doubt.unwrap().left.unwrap();
+    let left = warm.engine.report(warm.now).sources[0].reason.clone().unwrap().left.unwrap();
     assert!((left - Span::from_secs(alone - 10)).abs() < Span::from_secs(20), "{left} {alone}");
     warm.run(30);
     let mut twice = restarted(&warm, off(50), |_| ());
@@ -203,7 +203,7 @@ fn since_when_it_was_known_is_not_believed_blindly() {
     ];
     for spoil in spoils {
         let warm = restarted(&before, off(50), |saved| spoil(saved, far));
-        let left = warm.engine.report(warm.now).sources[0].doubt.unwrap().left.unwrap();
+        let left = warm.engine.report(warm.now).sources[0].reason.clone().unwrap().left.unwrap();
         // As if it had been known for as long as anything.
         assert!((Span::from_secs(3510)..Span::from_secs(3600)).contains(&left), "{left}");
     }
@@ -215,7 +215,7 @@ fn since_when_it_was_known_is_not_believed_blindly() {
     ];
     for spoil in spoils {
         let warm = restarted(&before, off(50), |saved| spoil(saved, far));
-        let doubt = warm.engine.report(warm.now).sources[0].doubt.unwrap();
+        let doubt = warm.engine.report(warm.now).sources[0].reason.clone().unwrap();
         assert_eq!(doubt.left, Some(Span::from_secs(3600)));
         assert_eq!(doubt.replies, Some(1));
     }
@@ -239,7 +239,7 @@ fn one_that_drifts_away_is_saved_too() {
     let server = *before.server("s1");
     let mut warm = restarted(&before, server, |_| ());
     warm.run(60);
-    let doubt = warm.engine.report(warm.now).sources[0].doubt.unwrap();
+    let doubt = warm.engine.report(warm.now).sources[0].reason.clone().unwrap();
     assert!(doubt.age > Span::from_secs(1200), "{doubt:?}");
     let (error, bound) = (warm.error().abs(), warm.hand().bound_at(warm.now));
     assert!(error <= bound, "error {error}, bound {bound}");
@@ -258,7 +258,7 @@ fn of_several_servers_too_one_is_held_off_over_a_restart_with_state() {
     // As without the restart: one of two that has stepped still votes for where it was.
     warm.assert_true();
     assert!(warm.hand().bound() < MS(1), "{:?}", warm.hand());
-    let doubt = warm.engine.report(warm.now).sources[0].doubt.unwrap();
+    let doubt = warm.engine.report(warm.now).sources[0].reason.clone().unwrap();
     assert!(doubt.age > Span::from_secs(1200), "{doubt:?}");
 }
 
@@ -281,7 +281,7 @@ fn what_is_held_against_one_is_not_lost_with_a_configuration() {
     }
     covers_both(&world, off(50));
     let report = world.engine.report(world.now);
-    assert!(report.sources[0].doubt.unwrap().age > Span::from_secs(1000), "{report:?}");
+    assert!(report.sources[0].reason.clone().unwrap().age > Span::from_secs(1000), "{report:?}");
     // One that has gone for good is forgotten.
     world.event(Event::Configure(config(&[])));
     world.run(3600);

@@ -5,7 +5,7 @@
 mod world;
 
 use truechimer_engine::{
-    Asymmetry, Config, DoubtKind, Event, Selection, Start, Steer, SystemReading,
+    Asymmetry, Config, Event, ReasonKind, SourceStatus, Start, Steer, SystemReading,
 };
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Leap, Leaps, Span};
@@ -29,20 +29,20 @@ fn told<'w>(world: &'w World, words: &str) -> Vec<&'w String> {
 #[test]
 fn a_falseticker_and_the_change_of_the_leader_are_told_once() {
     let mut world = three();
-    assert!(told(&world, "leads").is_empty() && told(&world, "part").is_empty());
+    assert!(told(&world, "is selected").is_empty() && told(&world, "part").is_empty());
     world.server("s2").offset = Span::from_millis(20);
     world.run(600);
     let lies = told(&world, "s2:123: falseticker: ");
     assert_eq!(lies.len(), 1, "{:?}", world.notes);
     let off = lies[0].contains(" ms from where the majority agrees: it has no part in the time");
     assert!(off, "{}", lies[0]);
-    let leads = told(&world, "leads from now on");
+    let leads = told(&world, "is selected from now on");
     assert_eq!(leads.len(), 1, "{:?}", world.notes);
     assert!(leads[0].contains("instead of s2:123 (a falseticker)"), "{}", leads[0]);
     world.server("s2").offset = Span::ZERO;
     world.run(600);
     assert_eq!(told(&world, "s2:123: agrees with the majority again").len(), 1);
-    assert_eq!(told(&world, "s2:123 leads from now on").len(), 1, "{:?}", world.notes);
+    assert_eq!(told(&world, "s2:123 is selected from now on").len(), 1, "{:?}", world.notes);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn whoever_comes_and_goes_all_the_time_does_not_fill_the_log() {
     let lines = told(&world, "s2:123: falseticker").len() + told(&world, "s2:123: agrees").len();
     // Four, and one each quarter of an hour.
     assert!((6..=4 + 16).contains(&lines), "{lines}");
-    assert!(told(&world, "leads from now on").len() <= 4 + 16);
+    assert!(told(&world, "is selected from now on").len() <= 4 + 16);
     assert!(!told(&world, " changes before, which were not logged").is_empty());
 }
 
@@ -126,12 +126,12 @@ fn an_asymmetry_that_cannot_be_is_told_once() {
 fn the_doubt_has_a_form_for_programs() {
     let mut world = World::new(&["s1"], start());
     world.run(7200);
-    let doubt = |world: &World, n: usize| world.engine.report(world.now).sources[n].doubt;
+    let doubt = |world: &World, n: usize| world.engine.report(world.now).sources[n].reason.clone();
     assert_eq!(doubt(&world, 0), None);
     world.server("s1").offset = Span::from_millis(-150);
     world.run(600);
     let held = doubt(&world, 0).unwrap();
-    assert_eq!(held.kind, DoubtKind::ServerStep);
+    assert_eq!(held.kind, ReasonKind::StepSuspected);
     let near = |a: Span, b: Span| (a - b).abs() < Span::from_secs(32);
     assert!((held.by.unwrap() - Span::from_millis(-150)).abs() < Span::from_millis(1));
     assert!(near(held.age, Span::from_secs(590)), "{}", held.age);
@@ -144,10 +144,10 @@ fn the_doubt_has_a_form_for_programs() {
     world.server("s3").up = false;
     world.run(280);
     // What its estimator holds against it says more than that the others disagree.
-    assert_eq!(doubt(&world, 1).unwrap().kind, DoubtKind::ServerStep);
-    assert_eq!(world.engine.report(world.now).sources[1].selection, Selection::Falseticker);
+    assert_eq!(doubt(&world, 1).unwrap().kind, ReasonKind::StepSuspected);
+    assert_eq!(world.engine.report(world.now).sources[1].status, SourceStatus::Falseticker);
     let silent = doubt(&world, 2).unwrap();
-    assert_eq!((silent.kind, silent.by, silent.left), (DoubtKind::Silent, None, None));
+    assert_eq!((silent.kind, silent.by, silent.left), (ReasonKind::Stale, None, None));
     assert!((100..260).contains(&(silent.age.as_nanos() / 1_000_000_000)), "{}", silent.age);
 
     // One that never said anything else is a falseticker and nothing more.
@@ -155,7 +155,7 @@ fn the_doubt_has_a_form_for_programs() {
     world.server("s2").offset = Span::from_millis(20);
     world.run(300);
     let lies = doubt(&world, 1).unwrap();
-    assert_eq!((lies.kind, lies.left), (DoubtKind::Falseticker, None));
+    assert_eq!((lies.kind, lies.left), (ReasonKind::Outvoted, None));
     assert!((lies.by.unwrap() - Span::from_millis(20)).abs() < Span::from_millis(1));
     assert!(near(lies.age, Span::from_secs(290)), "{}", lies.age);
 }
@@ -207,7 +207,7 @@ fn a_doubt_is_no_older_than_the_epoch() {
     let mut world = three();
     world.server("s2").offset = Span::from_millis(20);
     world.run(300);
-    let doubt = |world: &World| world.engine.report(world.now).sources[1].doubt;
+    let doubt = |world: &World| world.engine.report(world.now).sources[1].reason.clone();
     assert!(doubt(&world).is_some());
     world.server("s2").up = false;
     world.event(Event::Disruption { reason: "test".into() });
@@ -215,7 +215,7 @@ fn a_doubt_is_no_older_than_the_epoch() {
     world.server("s2").up = true;
     world.run(100);
     let lies = doubt(&world).unwrap();
-    assert_eq!(lies.kind, DoubtKind::Falseticker);
+    assert_eq!(lies.kind, ReasonKind::Outvoted);
     assert!(lies.age <= Span::from_secs(101), "{}", lies.age);
 }
 
@@ -275,7 +275,7 @@ fn a_falseticker_is_in_trouble_as_long_as_it_is_one() {
     let trouble =
         |world: &World| world.engine.report(world.now).sources[1].trouble.clone().unwrap();
     let text = trouble(&world);
-    assert!(text.starts_with("server-step: its time is +"), "{text}");
+    assert!(text.starts_with("step suspected: its time is +"), "{text}");
     assert!(
         text.ends_with("not used; outvoted by the others, and no part until it agrees with them")
     );

@@ -5,8 +5,8 @@
 mod world;
 
 use truechimer_engine::{
-    Config, DoubtKind, Engine, Event, HostCheck, RtcReading, Saved, Selection, SourceId,
-    SourceReport, Start,
+    Config, Engine, Event, HostCheck, ReasonKind, RtcReading, Saved, SourceId, SourceReport,
+    SourceStatus, Start,
 };
 use truechimer_time::{Count, CountSpan, Epoch, Span};
 use truechimer_timehands::Status;
@@ -79,20 +79,20 @@ fn no_number_of_servers_moves_the_time_by_ten_years() {
         let report = world.engine.report(world.now);
         for source in &report.sources {
             names_remedies(source.trouble.as_ref().unwrap());
-            let doubt = source.doubt.unwrap();
-            assert_eq!((doubt.kind, doubt.left), (DoubtKind::ServerStep, None));
+            let doubt = source.reason.clone().unwrap();
+            assert_eq!((doubt.kind, doubt.left), (ReasonKind::StepSuspected, None));
         }
         // Each estimator has given in by itself after an hour: the clock has not.
         for _ in 0..4 {
             world.run(3600);
             stands(&world, offset);
         }
-        assert!(reason(&world).starts_with("held: s"), "{}", reason(&world));
+        assert!(reason(&world).starts_with("held off: s"), "{}", reason(&world));
         let report = world.engine.report(world.now);
-        let doubt = report.sources[0].doubt.unwrap();
-        assert_eq!(doubt.kind, DoubtKind::Held);
+        let doubt = report.sources[0].reason.clone().unwrap();
+        assert_eq!(doubt.kind, ReasonKind::MaxStep);
         assert!((doubt.by.unwrap() - offset).abs() < Span::from_secs(1), "{doubt:?}");
-        assert_eq!(report.sources[0].selection, Selection::Truechimer);
+        assert_eq!(report.sources[0].status, SourceStatus::Truechimer);
         // Right again, they are used at once.
         all(&mut world, Span::ZERO);
         world.run(60);
@@ -275,13 +275,13 @@ fn a_liar_alone_among_the_silent_is_not_believed() {
         assert_eq!(world.engine.hand().status, Status::Unknown);
     }
     let why = reason(&world);
-    assert!(why.starts_with("held: s3:123: only 1 of min-sources = 2 says so"), "{why}");
+    assert!(why.starts_with("held off: s3:123: only 1 of min-sources = 2 says so"), "{why}");
     assert!(why.contains("truechimer accept s3:123"), "{why}");
     let told = world.notes.iter().filter(|note| note.contains("min-sources")).count();
     assert_eq!(told, 1, "{:?}", world.notes);
     // `sources` says so too. (It was said to agree, and no more.)
     let report = world.engine.report(world.now);
-    assert_eq!(report.sources[2].doubt.unwrap().kind, DoubtKind::Held);
+    assert_eq!(report.sources[2].reason.clone().unwrap().kind, ReasonKind::MinSources);
     let trouble = report.sources[2].trouble.as_ref().unwrap();
     assert!(trouble.contains("truechimer accept s3:123"), "{trouble}");
     // The others come back: then it is outvoted.
@@ -390,12 +390,12 @@ fn the_users_word_is_final() {
     world.event(Event::Accept { source: s1 });
     world.run(60);
     world.assert_true();
-    let why = world.engine.report(world.now).sources[1].why.clone().unwrap();
+    let why = world.engine.report(world.now).sources[1].reason.clone().unwrap().text;
     assert!(why.contains("contradicts the one that you have accepted"), "{why}");
     world.server("s2").offset = Span::ZERO;
     world.run(600);
-    let part = world.engine.report(world.now).sources[1].selection;
-    assert!(matches!(part, Selection::Combined | Selection::Selected), "{part:?}");
+    let part = world.engine.report(world.now).sources[1].status;
+    assert!(matches!(part, SourceStatus::Combined | SourceStatus::Selected), "{part:?}");
     let mut world = World::new(&["s1"], start());
     world.run(7200);
     world.server("s1").offset = MS(150);
@@ -771,15 +771,15 @@ fn the_users_word_holds_over_a_restart() {
         warm.assert_true();
         assert!(warm.error().abs() < MS(1), "{}", warm.error());
     }
-    use Selection::{Falseticker, Selected};
+    use SourceStatus::{Falseticker, Selected};
     assert_eq!(selections(&warm), [Selected, Falseticker, Falseticker]);
-    let why = warm.engine.report(warm.now).sources[2].why.clone().unwrap();
+    let why = warm.engine.report(warm.now).sources[2].reason.clone().unwrap().text;
     assert!(why.contains("contradicts the one that you have accepted"), "{why}");
     // One that agrees has its vote again, and a third daemon knows of the other.
     warm.server("s2").offset = Span::ZERO;
     warm.run(600);
     assert!(
-        matches!(selections(&warm)[1], Selection::Combined | Selected),
+        matches!(selections(&warm)[1], SourceStatus::Combined | Selected),
         "{:?}",
         selections(&warm)
     );
@@ -794,8 +794,9 @@ fn the_users_word_holds_over_a_restart() {
     for saved in [saved, other] {
         let mut warm = again(&world, hand, Some(saved), &servers);
         warm.run(120);
-        let overruled =
-            |s: &SourceReport| s.why.as_ref().is_some_and(|why| why.contains("you have accepted"));
+        let overruled = |s: &SourceReport| {
+            s.reason.as_ref().is_some_and(|why| why.text.contains("you have accepted"))
+        };
         let report = warm.engine.report(warm.now);
         assert!(!report.sources.iter().any(overruled), "{report:?}");
     }

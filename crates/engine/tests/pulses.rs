@@ -5,7 +5,9 @@
 mod world;
 
 use proptest::prelude::*;
-use truechimer_engine::{Engine, Event, HostCheck, PpsConfig, Selection, SourceId, SourceReport};
+use truechimer_engine::{
+    Engine, Event, HostCheck, PpsConfig, SourceId, SourceReport, SourceStatus,
+};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Leap, Leaps, Span, Stamp, StampMethod};
 use truechimer_timehands::Status;
@@ -95,7 +97,7 @@ fn a_pulse_is_numbered_and_wins() {
     assert_eq!(bench.world.watched[&bench.id], "/dev/pps0");
     bench.run(60);
     let report = bench.report();
-    assert_eq!(report.selection, Selection::Selected, "{report:?}");
+    assert_eq!(report.status, SourceStatus::Selected, "{report:?}");
     assert_eq!((report.poll, report.reach), (1, 0xff));
     assert_eq!(report.reference.as_deref(), Some("PPS"));
     assert_eq!((report.requests, report.accepted), (60, 60));
@@ -132,7 +134,7 @@ fn a_pulse_that_contradicts_the_servers_never_wins() {
         let report = bench.report();
         assert_eq!(report.accepted, 0, "{off}: {report:?}");
         assert_eq!(bench.refused("off-second"), 60, "{off}");
-        assert_eq!(report.selection, Selection::Unusable);
+        assert_eq!(report.status, SourceStatus::Unreachable);
         assert!(report.trouble.unwrap().contains("off the second"));
         bench.world.assert_true();
         // Not a line a second.
@@ -145,13 +147,13 @@ fn a_pulse_that_contradicts_the_servers_never_wins() {
 fn a_pulse_that_wanders_off_is_left() {
     let mut bench = Bench::new(&["s1", "s2"]);
     bench.run(120);
-    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().status, SourceStatus::Selected);
     // 2 ppm: within a few minutes it is where no server's word allows.
     for _ in 0..400 {
         bench.off += 2_000;
         bench.run(1);
     }
-    assert_ne!(bench.report().selection, Selection::Selected, "{:?}", bench.report());
+    assert_ne!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
     assert!(bench.refused("off-second") + bench.refused("server-step") > 50);
     let (error, bound) = (bench.world.error(), bench.world.hand().bound_at(bench.world.now));
     assert!(error.abs() < Span::from_micros(500), "{error} {bound}");
@@ -183,7 +185,7 @@ fn a_wrong_rate_and_doubles_are_refused_by_name() {
         bench.edge(now.div_euclid(SECOND) * SECOND - SECOND / 2);
     }
     assert_eq!(bench.refused("off-second"), 10);
-    assert_eq!(bench.report().selection, Selection::Selected, "the good half is good");
+    assert_eq!(bench.report().status, SourceStatus::Selected, "the good half is good");
     bench.world.assert_true();
     // The same edge once more, by number and by time.
     let last = bench.world.now.0 as i64;
@@ -207,7 +209,7 @@ fn when_edges_stop_the_servers_go_on_and_the_pulse_still_helps() {
     bench.edges = false;
     bench.run(30);
     let report = bench.report();
-    assert_eq!((report.reach, report.selection), (0, Selection::Truechimer));
+    assert_eq!((report.reach, report.status), (0, SourceStatus::Truechimer));
     assert!(report.timeouts >= 20 && report.trouble.unwrap().starts_with("no edges"));
     assert!(bench.world.notes.iter().any(|n| n == "gps: no edge for 4 seconds"));
     bench.world.assert_true();
@@ -215,7 +217,7 @@ fn when_edges_stop_the_servers_go_on_and_the_pulse_still_helps() {
     assert!(before < after && after < Span::from_micros(100), "{before} {after}");
     bench.edges = true;
     bench.run(10);
-    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().status, SourceStatus::Selected);
     assert_eq!(bench.report().trouble, None);
 }
 
@@ -225,7 +227,7 @@ fn when_the_servers_are_lost_the_pulse_goes_on() {
     bench.run(100);
     bench.world.server("s1").up = false;
     bench.run(3000);
-    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().status, SourceStatus::Selected);
     assert_eq!(bench.report().accepted, 3100);
     bench.world.assert_true();
     assert!(bench.world.hand().bound_at(bench.world.now) < Span::from_micros(30));
@@ -252,7 +254,7 @@ fn the_servers_say_which_second_it_is() {
     bench.run(20);
     let off = bench.world.error() - Span::from_secs(100);
     assert!(off.abs() < Span::from_millis(1), "{off}");
-    assert_eq!(bench.report().selection, Selection::Selected, "{:?}", bench.report());
+    assert_eq!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
 }
 
 /// A lone server's word moves by so much, and the edges by the rest of it to the next second if the
@@ -310,7 +312,7 @@ fn a_pulse_tells_whether_the_fraction_of_a_second_is_right() {
     let (error, bound) = error_and_bound(&bench);
     let to_server = (error - Span::from_millis(10_300)).abs();
     assert!(to_server <= bound && bound < Span::from_micros(20), "{error} {to_server} {bound}");
-    assert_eq!(bench.report().selection, Selection::Selected, "{:?}", bench.report());
+    assert_eq!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
 }
 
 #[test]
@@ -334,7 +336,7 @@ fn edges_that_are_numbered_by_servers_that_are_held_off_are_not_published() {
     }
     bench.run(60);
     bench.world.assert_true();
-    assert_eq!(bench.report().selection, Selection::Selected, "{:?}", bench.report());
+    assert_eq!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
 }
 
 #[test]
@@ -355,10 +357,10 @@ fn two_pulses_that_contradict_each_other_are_both_left() {
         }
     }
     let report = world.engine.report(world.now);
-    let parts: Vec<Selection> = report.sources.iter().map(|s| s.selection).collect();
+    let parts: Vec<SourceStatus> = report.sources.iter().map(|s| s.status).collect();
     assert_eq!(
         parts,
-        [Selection::Selected, Selection::Falseticker, Selection::Falseticker],
+        [SourceStatus::Selected, SourceStatus::Falseticker, SourceStatus::Falseticker],
         "{report:#?}"
     );
     world.assert_true();
@@ -376,7 +378,7 @@ fn a_leap_second_is_a_second() {
     bench.run(600);
     assert_eq!(bench.report().accepted, 600, "{:?}", bench.report());
     bench.world.assert_true();
-    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().status, SourceStatus::Selected);
     let hand = bench.world.hand();
     assert_eq!(hand.leaps.last, Some(leap));
     assert_eq!(hand.leaps.utc(truth(bench.world.now)).unix + 1, truth(bench.world.now).secs());
@@ -390,7 +392,7 @@ fn an_offset_is_taken_off() {
     bench.off = 200_000_000;
     bench.run(30);
     assert_eq!(bench.report().accepted, 30, "{:?}", bench.report());
-    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().status, SourceStatus::Selected);
     bench.world.assert_true();
 }
 
@@ -448,7 +450,7 @@ fn after_a_break_the_servers_come_first() {
     assert_eq!(bench.refused("no-second"), 5);
     bench.world.server("s1").up = true;
     bench.run(30);
-    assert_eq!(bench.report().selection, Selection::Selected);
+    assert_eq!(bench.report().status, SourceStatus::Selected);
     bench.world.assert_true();
 }
 

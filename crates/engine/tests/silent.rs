@@ -104,7 +104,7 @@ fn one_that_is_held_off_is_not_silent() {
         world.run(600);
     }
     let s3 = &world.engine.report(world.now).sources[2];
-    assert!(!s3.why.clone().unwrap().contains("until it answers"));
+    assert!(!s3.reason.clone().unwrap().text.contains("until it answers"));
     assert!(world.notes.iter().all(|note| !note.contains("no vote until it answers")));
 }
 
@@ -204,9 +204,9 @@ fn a_silent_server_has_a_reason_with_every_estimator() {
     world.run(3600);
     world.server("s1").up = false;
     world.run(4000);
-    let why = world.engine.report(world.now).sources[0].why.clone();
-    assert!(why.is_some_and(|why| why.contains("no vote until")));
+    let why = world.engine.report(world.now).sources[0].reason.clone();
+    assert!(why.is_some_and(|why| why.text.contains("no vote until")));
     world.server("s1").up = true;
     world.run(600);
-    assert_eq!(world.engine.report(world.now).sources[0].why, None);
+    assert_eq!(world.engine.report(world.now).sources[0].reason, None);
 }

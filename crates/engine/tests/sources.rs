@@ -4,7 +4,7 @@
 
 mod world;
 
-use truechimer_engine::{Config, Event, Selection, Steer};
+use truechimer_engine::{Config, Event, ReasonKind, SourceStatus, Steer};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Leaps, Span};
 use truechimer_timehands::Status;
@@ -19,9 +19,9 @@ fn one_liar_of_three_has_no_say() {
     world.run(300);
     world.assert_true();
     let report = world.engine.report(world.now);
-    let selections: Vec<Selection> = report.sources.iter().map(|s| s.selection).collect();
-    assert_eq!(selections[1], Selection::Falseticker);
-    assert!(selections.contains(&Selection::Selected));
+    let selections: Vec<SourceStatus> = report.sources.iter().map(|s| s.status).collect();
+    assert_eq!(selections[1], SourceStatus::Falseticker);
+    assert!(selections.contains(&SourceStatus::Selected));
     assert!(report.sources[1].offset.unwrap() < Span::from_millis(-19), "ours is behind the liar");
 }
 
@@ -36,7 +36,7 @@ fn a_liar_inside_the_others_bounds_does_not_narrow_them() {
         world.assert_true();
     }
     let report = world.engine.report(world.now);
-    assert_eq!(report.sources[1].selection, Selection::Selected, "it looks best");
+    assert_eq!(report.sources[1].status, SourceStatus::Selected, "it looks best");
     assert!(world.error() > Span::from_micros(40), "and it is wrong");
 }
 
@@ -246,9 +246,10 @@ fn one_server_under_two_names_has_one_vote() {
     world.assert_true();
     let report = world.engine.report(world.now);
     let alias = &report.sources[1];
-    assert_eq!(alias.selection, Selection::Unusable);
+    assert_eq!(alias.status, SourceStatus::Unselectable);
+    assert_eq!(alias.reason.as_ref().unwrap().kind, ReasonKind::SameServer);
     assert!(alias.trouble.as_ref().unwrap().contains("same address as s1:123"));
-    assert_eq!(report.sources[0].selection, Selection::Falseticker);
+    assert_eq!(report.sources[0].status, SourceStatus::Falseticker);
     let told = |world: &World| world.notes.iter().filter(|n| n.contains("count as one")).count();
     world.run(600);
     assert_eq!(told(&world), 1, "{:?}", world.notes);
@@ -277,17 +278,21 @@ fn a_server_that_is_only_watched_has_no_say() {
     let report = world.engine.report(world.now);
     assert_eq!(report.reason, "following s1:123");
     let [watched, followed] = &report.sources[..] else { panic!("two sources") };
-    assert_eq!([watched.selection, followed.selection], [Selection::Watched, Selection::Selected]);
+    assert_eq!(
+        [watched.status, followed.status],
+        [SourceStatus::Unselectable, SourceStatus::Selected]
+    );
     let off = watched.offset.unwrap() + day;
     assert!(off.abs() < Span::from_millis(1), "{off}");
-    assert_eq!((watched.weight, &watched.why, &watched.doubt), (None, &None, &None));
+    let reason = watched.reason.as_ref().map(|reason| reason.kind);
+    assert_eq!((watched.weight, reason), (None, Some(ReasonKind::Noselect)));
     // It takes no vote away from another name of the same server either.
     let mut twins = config(&["s1", "alias1"]);
     twins.sources[0].no_select = true;
     world.event(Event::Configure(twins));
     world.run(100);
-    let parts = world.engine.report(world.now).sources.into_iter().map(|s| s.selection);
-    assert_eq!(parts.collect::<Vec<_>>(), [Selection::Watched, Selection::Selected]);
+    let parts = world.engine.report(world.now).sources.into_iter().map(|s| s.status);
+    assert_eq!(parts.collect::<Vec<_>>(), [SourceStatus::Unselectable, SourceStatus::Selected]);
     assert!(world.notes.iter().all(|note| !note.contains("count as one")), "{:?}", world.notes);
 }
 
@@ -296,20 +301,20 @@ fn a_server_that_is_only_watched_has_no_say() {
 fn the_leader_can_be_left_to_be_watched() {
     let mut world = World::new(&["s1", "s2", "s3"], start());
     world.run(600);
-    let part = |world: &World, n: usize| world.engine.report(world.now).sources[n].selection;
-    let leads = (0..3).find(|n| part(&world, *n) == Selection::Selected).unwrap();
+    let part = |world: &World, n: usize| world.engine.report(world.now).sources[n].status;
+    let leads = (0..3).find(|n| part(&world, *n) == SourceStatus::Selected).unwrap();
     let mut watched = config(&["s1", "s2", "s3"]);
     watched.sources[leads].no_select = true;
     world.event(Event::Configure(watched));
-    assert_eq!(part(&world, leads), Selection::Watched, "at once");
+    assert_eq!(part(&world, leads), SourceStatus::Unselectable, "at once");
     assert_eq!(world.hand().status, Status::Synchronised);
     world.run(300);
     world.assert_true();
-    let line = format!("instead of s{}:123 (only watched now)", leads + 1);
+    let line = format!("instead of s{}:123 (noselect, as configured)", leads + 1);
     assert!(world.notes.iter().any(|note| note.contains(&line)), "{:?}", world.notes);
     world.event(Event::Configure(config(&["s1", "s2", "s3"])));
     world.run(60);
-    assert_ne!(part(&world, leads), Selection::Watched);
+    assert_ne!(part(&world, leads), SourceStatus::Unselectable);
     world.assert_true();
 }
 
@@ -327,7 +332,7 @@ fn an_address_of_ipv4_in_ipv6_is_the_same_server() {
     world.assert_true();
     let report = world.engine.report(world.now);
     assert_eq!(report.sources[1].address, Some(mapped));
-    assert_eq!(report.sources[1].selection, Selection::Unusable);
+    assert_eq!(report.sources[1].status, SourceStatus::Unselectable);
     assert!(report.sources[1].trouble.as_ref().unwrap().contains("same address as s1:123"));
 }
 
@@ -373,7 +378,7 @@ fn a_fresh_source_is_preferred_to_a_better_one_that_fell_silent() {
     world.run(600);
     world.assert_true();
     let report = world.engine.report(world.now);
-    assert_eq!(report.sources[1].selection, Selection::Selected);
+    assert_eq!(report.sources[1].status, SourceStatus::Selected);
 }
 
 #[test]
@@ -454,9 +459,12 @@ fn servers_that_are_silent_for_long_have_no_vote() {
     world.run(700);
     assert!(world.hand().bound() < usual * 2, "{usual} {}", world.hand().bound());
     let report = world.engine.report(world.now);
-    let parts: Vec<Selection> = report.sources.iter().map(|s| s.selection).collect();
-    assert_eq!(parts, [Selection::Unusable, Selection::Unusable, Selection::Selected]);
-    let why = report.sources[0].why.clone().unwrap();
+    let parts: Vec<SourceStatus> = report.sources.iter().map(|s| s.status).collect();
+    assert_eq!(
+        parts,
+        [SourceStatus::Unreachable, SourceStatus::Unreachable, SourceStatus::Selected]
+    );
+    let why = report.sources[0].reason.clone().unwrap().text;
     assert!(why.ends_with("no vote until it answers again"), "{why}");
     assert_eq!(world.notes.iter().filter(|n| n.contains("no vote until")).count(), 2);
     // Alone, it is held off like one that always was, where one is enough to move the time.
@@ -494,6 +502,44 @@ fn servers_that_are_all_silent_keep_their_votes() {
     assert_eq!(world.hand().status, Status::Holdover);
     assert!(world.error().abs() <= world.hand().bound());
     let report = world.engine.report(world.now);
-    assert!(report.sources.iter().all(|s| s.selection != Selection::Unusable));
+    assert!(report.sources.iter().all(|s| s.status != SourceStatus::Unreachable));
     assert!(world.notes.iter().all(|note| !note.contains("no vote")), "{:?}", world.notes);
+}
+
+/// Each has one status, and at most one reason for it.
+#[test]
+fn whoever_is_not_used_says_why_in_one_word() {
+    use ReasonKind::{KissCode, NoAddress, NoReply, Noselect, Waiting};
+    use SourceStatus::{Candidate, Unreachable, Unselectable};
+    let mut world = World::new(&[], start());
+    for host in ["s1", "s2", "s5"] {
+        world.servers.insert(address(host), HONEST);
+    }
+    for host in ["s3", "s6"] {
+        world.servers.insert(address(host), Server { up: false, ..HONEST });
+    }
+    world.servers.insert(address("s4"), Server { kiss: Some(*b"DENY"), ..HONEST });
+    let mut all = config(&["s1", "s2", "s3", "s4", "s5", "s6", "nowhere"]);
+    all.sources[4].no_select = true;
+    world.event(Event::Configure(all));
+    let standing = |world: &World| -> Vec<(SourceStatus, Option<ReasonKind>)> {
+        let sources = world.engine.report(world.now).sources;
+        sources.iter().map(|s| (s.status, s.reason.as_ref().map(|reason| reason.kind))).collect()
+    };
+    world.run(1);
+    let at_first = standing(&world);
+    assert_eq!(at_first[..2], [(Candidate, Some(Waiting)); 2], "{at_first:?}");
+    assert_eq!(at_first[2], (Unreachable, None), "{at_first:?}");
+    world.run(60);
+    world.assert_true();
+    let later = standing(&world);
+    assert!(later[..2].iter().all(|(status, why)| status.agrees() && why.is_none()), "{later:?}");
+    let rest = [
+        (Unreachable, Some(NoReply)),
+        (Unreachable, Some(KissCode)),
+        (Unselectable, Some(Noselect)),
+        (Unreachable, Some(NoReply)),
+        (Unreachable, Some(NoAddress)),
+    ];
+    assert_eq!(later[2..], rest, "{later:?}");
 }

@@ -4,7 +4,7 @@
 
 mod world;
 
-use truechimer_engine::{DoubtKind, Saved, Selection};
+use truechimer_engine::{ReasonKind, Saved, SourceStatus};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::Status;
 use world::again::{MS, again, begun, left, off, selections, statuses};
@@ -27,7 +27,7 @@ fn the_page_gives_no_vote_to_servers_that_disagree() {
             assert!(error.abs() <= bound && bound < MS(5), "error {error}, bound {bound}");
         }
         assert_eq!(statuses(&warm), [Status::Holdover], "{} servers", servers.len());
-        assert!(selections(&warm).iter().all(|s| *s == Selection::NoMajority));
+        assert!(selections(&warm).iter().all(|s| *s == SourceStatus::Candidate));
         nearest_by(&warm, servers);
         let report = warm.engine.report(warm.now);
         assert!(report.reason.starts_with("no majority of the "), "{}", report.reason);
@@ -45,11 +45,11 @@ fn nearest_by(world: &World, servers: &[(&str, Server)]) {
     for (source, (name, one)) in world.engine.report(world.now).sources.iter().zip(servers) {
         let others = servers.iter().filter(|(other, _)| other != name);
         let apart = others.map(|(_, other)| (other.offset - one.offset).abs()).min().unwrap();
-        let doubt = source.doubt.unwrap();
+        let doubt = source.reason.clone().unwrap();
         let by = doubt.by.unwrap();
-        assert_eq!(doubt.kind, DoubtKind::NoMajority);
+        assert_eq!(doubt.kind, ReasonKind::NoMajority);
         assert!(by < apart && apart - by < MS(5), "{name}: {by} of {apart}");
-        let why = source.why.as_ref().unwrap();
+        let why = &source.reason.as_ref().unwrap().text;
         assert!(why.starts_with("no majority agrees; the nearest that it contradicts"), "{why}");
     }
 }
@@ -85,7 +85,7 @@ fn a_majority_of_the_servers_counts_more_than_a_page() {
     warm.run(60);
     assert_eq!(warm.hand().status, Status::Synchronised);
     assert!((warm.error() - MS(50)).abs() <= warm.hand().bound_at(warm.now));
-    assert_eq!(selections(&warm)[0], Selection::Falseticker);
+    assert_eq!(selections(&warm)[0], SourceStatus::Falseticker);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn one_server_alone_is_held_off_as_by_a_daemon_that_was_never_stopped() {
     assert_eq!((source.reach, source.stratum, source.accepted), (0o377, Some(2), 0));
     assert!((source.offset.unwrap() + MS(50)).abs() < MS(1), "{source:?}");
     assert!(source.bound.unwrap() < MS(1) && source.last_reply.unwrap() < Span::from_secs(17));
-    assert!(source.why.as_ref().unwrap().starts_with("held off: its time moved by +50."));
+    assert!(source.reason.as_ref().unwrap().text.starts_with("held off: its time moved by +50."));
     warm.run(3100);
     assert_eq!(warm.hand().status, Status::Synchronised);
     assert!((warm.error() - MS(50)).abs() <= warm.hand().bound_at(warm.now));
@@ -133,7 +133,7 @@ fn what_is_saved_says_whose_word_the_page_is() {
     let mut warm = again(&before, hand, saved.clone(), &stepped);
     warm.run(120);
     warm.assert_true();
-    assert_eq!(selections(&warm)[0], Selection::Selected);
+    assert_eq!(selections(&warm)[0], SourceStatus::Selected);
     // Nobody knows whether the second one had ever agreed.
     for old in [None, saved.clone().map(|saved| Saved { agreed: None, ..saved })] {
         let mut warm = again(&before, hand, old, &stepped);
@@ -217,5 +217,5 @@ fn a_clock_that_was_never_stopped_says_what_it_is_held_against() {
     world.assert_true();
     let report = world.engine.report(world.now);
     assert_eq!((report.reason.as_str(), report.disputed), ("following s1:123", None));
-    assert_eq!(report.sources[0].why, None);
+    assert_eq!(report.sources[0].reason, None);
 }

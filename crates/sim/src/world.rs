@@ -11,7 +11,7 @@ mod daemon;
 mod queue;
 mod reader;
 
-use truechimer_engine::{Config, DEFAULT_STEP_ABOVE, Saved, Selection, SourceConfig};
+use truechimer_engine::{Config, DEFAULT_STEP_ABOVE, Saved, SourceConfig, SourceStatus};
 use truechimer_lab::{Kind, NTP_PLL};
 use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Instant, Period, Rate, Span};
@@ -86,7 +86,7 @@ pub struct Marked {
     /// Which source.
     pub source: usize,
     /// What it is taken for now.
-    pub part: Selection,
+    pub status: SourceStatus,
 }
 
 /// Runs a scenario.

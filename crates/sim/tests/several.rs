@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_engine::Selection;
+use truechimer_engine::SourceStatus;
 use truechimer_sim::{Options, Run, Statistics, find, simulate};
 
 const HOUR: f64 = 3600.0;
@@ -41,11 +41,11 @@ fn largest_step(run: &Run, from: f64) -> f64 {
 }
 
 /// The share of the time from `from` to `to` for which a source was taken for one of these.
-fn taken_for(run: &Run, source: &str, parts: &[Selection], from: f64, to: f64) -> f64 {
+fn taken_for(run: &Run, source: &str, parts: &[SourceStatus], from: f64, to: f64) -> f64 {
     let source = run.trace.sources.iter().position(|name| name == source).unwrap();
     let marks: Vec<_> = run.marks.iter().filter(|mark| mark.source == source).collect();
     let until = |i: usize| marks.get(i + 1).map_or(f64::INFINITY, |next| next.at).min(to);
-    let held = marks.iter().enumerate().filter(|(_, mark)| parts.contains(&mark.part));
+    let held = marks.iter().enumerate().filter(|(_, mark)| parts.contains(&mark.status));
     held.map(|(i, mark)| (until(i) - mark.at.max(from)).max(0.0)).sum::<f64>() / (to - from)
 }
 
@@ -55,7 +55,7 @@ fn changes(run: &Run, source: &str, from: f64) -> usize {
     run.marks.iter().filter(|mark| mark.source == source && mark.at > from).count()
 }
 
-const USED: [Selection; 2] = [Selection::Selected, Selection::Combined];
+const USED: [SourceStatus; 2] = [SourceStatus::Selected, SourceStatus::Combined];
 
 /// They are not believed while they lie, nor at any moment moves the time because they begin or
 /// end.
@@ -68,8 +68,8 @@ fn liars_that_can_be_told_are_falsetickers_and_move_nothing() {
     ] {
         let run = run(name, 8.0);
         for liar in liars {
-            let marked = |parts: &[Selection], from, to| taken_for(&run, liar, parts, from, to);
-            let lying = marked(&[Selection::Falseticker], FOUR, FOUR + LONG);
+            let marked = |parts: &[SourceStatus], from, to| taken_for(&run, liar, parts, from, to);
+            let lying = marked(&[SourceStatus::Falseticker], FOUR, FOUR + LONG);
             assert!(lying > 0.99, "{name}: {liar} was marked for {lying} of the time");
             assert!(marked(&USED, HOUR, FOUR) > 0.9, "{name}: honest until then");
             let after = FOUR + LONG + 120.0;
@@ -88,7 +88,7 @@ fn a_near_liar_is_not_followed() {
     for (name, from) in [("liar-of-three", 16.0 * HOUR), ("liar-from-the-start", 600.0)] {
         let hours = from / HOUR + 2.0;
         let run = run(name, hours);
-        let lying = taken_for(&run, "liar", &[Selection::Falseticker], from, hours * HOUR);
+        let lying = taken_for(&run, "liar", &[SourceStatus::Falseticker], from, hours * HOUR);
         assert!(lying > 0.99, "{name}: {lying}");
         assert!(worst(&run, 600.0, hours * HOUR) < 15e-6, "{name}");
     }
@@ -129,7 +129,7 @@ fn a_server_that_lies_now_and_then_is_believed_in_between() {
     let run = run("liar-again", 8.0);
     for n in 0..9 {
         let from = FOUR + 1200.0 * f64::from(n);
-        let lying = taken_for(&run, "liar", &[Selection::Falseticker], from, from + 600.0);
+        let lying = taken_for(&run, "liar", &[SourceStatus::Falseticker], from, from + 600.0);
         let right = taken_for(&run, "liar", &USED, from + 620.0, from + 1200.0);
         assert!(lying > 0.95 && right > 0.9, "{n}: {lying} {right}");
     }
@@ -189,7 +189,7 @@ fn servers_that_smear_are_not_mixed_with_those_that_do_not() {
         let run = run(name, 27.0);
         assert!(worst(&run, 600.0, 27.0 * HOUR) < 15e-6, "{name}");
         for server in smearing {
-            let known = taken_for(&run, server, &[Selection::Smeared], begin + 300.0, end);
+            let known = taken_for(&run, server, &[SourceStatus::Unselectable], begin + 300.0, end);
             assert!(known > 0.99, "{name}: {server}: {known}");
             let used = taken_for(&run, server, &USED, begin + 60.0, end);
             assert!(used < 0.001, "{name}: {server}: {used}");
@@ -197,7 +197,7 @@ fn servers_that_smear_are_not_mixed_with_those_that_do_not() {
         }
     }
     let far = run("smear-far-of-three", 27.0);
-    assert!(taken_for(&far, "far", &[Selection::Smeared], begin + HOUR, end) > 0.99);
+    assert!(taken_for(&far, "far", &[SourceStatus::Unselectable], begin + HOUR, end) > 0.99);
     assert!(worst(&far, 600.0, 27.0 * HOUR) < 15e-6);
 }
 

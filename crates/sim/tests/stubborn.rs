@@ -99,7 +99,7 @@ fn takes_no_notice(name: &str, like: &[f64; 4], hours: f64, seed: u64) {
     // It says why, holds, and follows the first reply that is right: one poll and what its jitter
     // adds.
     let said = |what: &str| run.trace.notes.iter().find(|n| n.at > NOON && n.text.contains(what));
-    assert!(said("server-step: its time").unwrap().at < NOON + 215.0, "{name}");
+    assert!(said("step suspected: its time").unwrap().at < NOON + 215.0, "{name}");
     let mut wrong = settled(&run).filter(|s| (NOON + 400.0..NOON + WRONG).contains(&s.at));
     assert!(wrong.all(|s| s.status == Status::Holdover), "{name}: it holds");
     let last = run.trace.samples.iter().rfind(|s| s.at < NOON + WRONG).unwrap();

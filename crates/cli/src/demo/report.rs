@@ -7,7 +7,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use truechimer::{Reading, View};
-use truechimer_daemon::Selection;
+use truechimer_daemon::SourceStatus;
 use truechimer_daemon::replay::{Happened, Options, What, repeat};
 use truechimer_engine::Level;
 use truechimer_sim::{Exchanged, Interval, Noted, Sample, Statistics, Trace, report};
@@ -141,7 +141,7 @@ fn take(trace: &mut Trace, zero: (f64, Count, Period), happened: &Happened) {
                 backward: or_nan(heard.delays.map(|(_, back)| back)),
                 true_delays: None,
                 used: heard.refused.is_none(),
-                selected: heard.selection == Selection::Selected,
+                selected: heard.status == SourceStatus::Selected,
             });
         }
     }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
+use truechimer_daemon::Level;
 use truechimer_daemon::replay::{Happened, Heard, Options, ReplayError, Summary, What, repeat};
-use truechimer_daemon::{Level, Selection};
 use truechimer_lab::Kind;
 use truechimer_sim::replay::{Gathered, Nanos, Spread, period_s};
 use truechimer_sim::stamps::Digits;
@@ -243,7 +243,7 @@ fn csv(happened: &Happened) -> Result<String, std::fmt::Error> {
                 ",{},{},{},{status},{bound},{},{skew},{:e},{},{},{},{},{},{},",
                 cell(&heard.source),
                 outcome(heard),
-                selection(heard.selection),
+                heard.status.name(),
                 Nanos(heard.naive_offset()),
                 period_s(heard.period),
                 Nanos(heard.rtt),
@@ -266,19 +266,6 @@ fn csv(happened: &Happened) -> Result<String, std::fmt::Error> {
 fn cell(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
-}
-
-fn selection(selection: Selection) -> &'static str {
-    match selection {
-        Selection::Unusable => "unusable",
-        Selection::Watched => "watched",
-        Selection::Falseticker => "falseticker",
-        Selection::NoMajority => "no-majority",
-        Selection::Smeared => "smeared",
-        Selection::Truechimer => "truechimer",
-        Selection::Combined => "combined",
-        Selection::Selected => "selected",
-    }
 }
 
 /// A row of the JSON form: spans are whole picoseconds.
@@ -328,7 +315,7 @@ impl Line<'_> {
                 What::Reply(heard) => Some(Reply {
                     source: &heard.source,
                     outcome: outcome(heard),
-                    selection: selection(heard.selection),
+                    selection: heard.status.name(),
                     offset_ps: ps(heard.naive_offset()),
                     skew_ppb: heard.skew.map(ppb),
                     period_s: period_s(heard.period),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use truechimer_engine::{DoubtKind, Doubted, Selection, SourceReport};
+use truechimer_engine::{Reason, ReasonKind, SourceReport, SourceStatus};
 use truechimer_time::{Span, StampMethod};
 
 use crate::show::{plain, ppb};
@@ -15,11 +15,15 @@ pub(super) struct Json<'a> {
     /// Whether it is a pulse per second, and no server.
     pulse: bool,
     address: Option<String>,
-    selection: Selection,
+    status: SourceStatus,
+    /// Why it has that.
+    reason: Option<ReasonJson>,
     /// Its share in the published time, 0 to 1.
     weight: Option<f64>,
-    /// Why it has none.
+    /// Status and reason in the words of before (docs/words.md), for programs that read these.
+    selection: &'static str,
     why: Option<String>,
+    doubt: Option<DoubtJson>,
     /// Whether it has said nothing usable for longer than it may.
     holdover: bool,
     stratum: Option<u8>,
@@ -47,14 +51,38 @@ pub(super) struct Json<'a> {
     timeouts: u64,
     refused: &'a BTreeMap<String, u64>,
     trouble: Option<String>,
-    /// Why the clock does not go along with it.
-    doubt: Option<DoubtJson>,
 }
 
-/// Why the clock does not go along with a source; `sources --help` says what the fields mean.
+/// Why a source has its status; `sources --help` says what the fields mean.
+#[derive(Serialize)]
+pub struct ReasonJson {
+    kind: ReasonKind,
+    text: String,
+    age_ns: i64,
+    by_ns: Option<i64>,
+    replies: Option<u32>,
+    accepted_in_ns: Option<i64>,
+}
+
+impl ReasonJson {
+    /// Of what the daemon says.
+    pub fn of(reason: &Reason) -> ReasonJson {
+        let Reason { kind, text, age, by, replies, left } = reason;
+        ReasonJson {
+            kind: *kind,
+            text: plain(text),
+            age_ns: age.as_nanos_i64(),
+            by_ns: by.map(Span::as_nanos_i64),
+            replies: *replies,
+            accepted_in_ns: left.map(Span::as_nanos_i64),
+        }
+    }
+}
+
+/// The same in the words of before.
 #[derive(Serialize)]
 pub struct DoubtJson {
-    kind: DoubtKind,
+    kind: &'static str,
     age_ns: i64,
     by_ns: Option<i64>,
     replies: Option<u32>,
@@ -62,29 +90,54 @@ pub struct DoubtJson {
 }
 
 impl DoubtJson {
-    /// Of what the daemon says.
-    pub fn of(doubt: &Doubted) -> DoubtJson {
-        let Doubted { kind, age, by, replies, left } = *doubt;
-        DoubtJson {
-            kind,
-            age_ns: age.as_nanos_i64(),
-            by_ns: by.map(Span::as_nanos_i64),
-            replies,
-            believed_in_ns: left.map(Span::as_nanos_i64),
-        }
+    /// Of what the daemon says, if there was a word for it.
+    pub fn of(reason: &Reason) -> Option<DoubtJson> {
+        use ReasonKind as Kind;
+        let kind = match reason.kind {
+            Kind::StepSuspected => "server-step",
+            Kind::DriftSuspected => "server-drift",
+            Kind::Outvoted | Kind::Overruled => "falseticker",
+            Kind::NoMajority => "no-majority",
+            Kind::ContradictsSelected | Kind::RateDiffers => "contradiction",
+            Kind::Outlier => "improbable",
+            Kind::Stale => "silent",
+            Kind::LeapSmear => "smear",
+            kind if kind.is_hold_off() => "held",
+            _ => return None,
+        };
+        let ReasonJson { age_ns, by_ns, replies, accepted_in_ns, .. } = ReasonJson::of(reason);
+        Some(DoubtJson { kind, age_ns, by_ns, replies, believed_in_ns: accepted_in_ns })
+    }
+}
+
+/// The status in the words of before.
+fn selection(source: &SourceReport) -> &'static str {
+    let kind = source.reason.as_ref().map(|reason| reason.kind);
+    match (source.status, kind) {
+        (SourceStatus::Unselectable, Some(ReasonKind::Noselect)) => "watched",
+        (SourceStatus::Unselectable, Some(ReasonKind::LeapSmear)) => "smeared",
+        (SourceStatus::Candidate, Some(ReasonKind::Waiting))
+        | (SourceStatus::Unreachable | SourceStatus::Unselectable, _) => "unusable",
+        (SourceStatus::Candidate, _) => "no-majority",
+        (status, _) => status.name(),
     }
 }
 
 impl Json<'_> {
     pub(super) fn of(source: &SourceReport) -> Json<'_> {
         let ns = |span: Option<Span>| span.map(Span::as_nanos_i64);
+        let reason = source.reason.as_ref();
+        let doubt = reason.and_then(DoubtJson::of);
         Json {
             name: &source.name,
             pulse: source.is_pulse,
             address: source.address.map(|a| a.to_string()),
-            selection: source.selection,
+            status: source.status,
+            reason: reason.map(ReasonJson::of),
             weight: source.weight,
-            why: source.why.as_deref().map(plain),
+            selection: selection(source),
+            why: reason.filter(|_| doubt.is_some()).map(|reason| plain(&reason.text)),
+            doubt,
             holdover: source.holdover,
             stratum: source.stratum,
             reference: source.reference.as_deref(),
@@ -110,7 +163,6 @@ impl Json<'_> {
             timeouts: source.timeouts,
             refused: &source.refused,
             trouble: source.trouble.as_deref().map(plain),
-            doubt: source.doubt.as_ref().map(DoubtJson::of),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What `sources` shows, by example.
 
 use super::*;
-use truechimer_engine::Doubted;
+use truechimer_engine::{Reason, ReasonKind};
 use truechimer_time::Rate;
 
 pub fn source() -> SourceReport {
@@ -9,9 +9,9 @@ pub fn source() -> SourceReport {
         name: "ntp.example.org:123".into(),
         is_pulse: false,
         address: Some("192.0.2.7:123".parse().unwrap()),
-        selection: Selection::Selected,
+        status: SourceStatus::Selected,
+        reason: None,
         weight: Some(0.837),
-        why: None,
         holdover: false,
         reach: 0o377,
         poll: 16,
@@ -37,7 +37,6 @@ pub fn source() -> SourceReport {
         refused: BTreeMap::from([("wrong-origin".into(), 3), ("duplicate".into(), 1)]),
         asymmetry: None,
         trouble: None,
-        doubt: None,
     }
 }
 
@@ -46,7 +45,7 @@ fn silent() -> SourceReport {
     SourceReport {
         name: "nowhere.invalid:123".into(),
         address: None,
-        selection: Selection::Unusable,
+        status: SourceStatus::Unreachable,
         weight: None,
         reach: 0,
         last_reply: None,
@@ -101,22 +100,22 @@ fn the_detail_counts_refusals_by_reason() {
 
 #[test]
 fn a_share_is_said_as_people_say_it() {
-    let detail = |selection, weight| {
-        let source = SourceReport { selection, weight, ..source() };
+    let detail = |status, weight| {
+        let source = SourceReport { status, weight, ..source() };
         text(|out| write_detail(&source, out)).lines().nth(1).unwrap().trim().to_owned()
     };
-    let leads = |weight| detail(Selection::Selected, weight);
-    let alone = "part        * leads: the published time is by this one alone";
+    let leads = |weight| detail(SourceStatus::Selected, weight);
+    let alone = "status      * selected: the published time is by this one alone";
     assert_eq!([leads(Some(1.0)), leads(None)], [alone, alone]);
     assert_eq!(
         leads(Some(0.837)),
-        "part        * leads: 84% of where the published time stands is by it; another leads \
-         once its share is 2.5 times as large"
+        "status      * selected: 84% of where the published time stands is by it; another is \
+         selected once its share is 2.5 times as large"
     );
     assert!(leads(Some(0.997)).contains(": >99% of where"), "{}", leads(Some(0.997)));
-    let little = detail(Selection::Combined, Some(0.001));
-    assert_eq!(little, "part        + combined: <1% of where the published time stands is by it");
-    assert!(detail(Selection::Truechimer, None).ends_with("has no part in the published time"));
+    let little = detail(SourceStatus::Combined, Some(0.001));
+    assert_eq!(little, "status      + combined: <1% of where the published time stands is by it");
+    assert!(detail(SourceStatus::Truechimer, None).ends_with("has no part in the published time"));
 }
 
 #[test]
@@ -155,10 +154,10 @@ fn a_source_that_only_refuses_says_so_in_the_table() {
 
 #[test]
 fn who_has_no_part_says_why() {
-    let why = Some("it is 18.2 ms from where the majority agrees".to_owned());
-    let part = Selection::Falseticker;
-    let liar = SourceReport { selection: part, weight: None, why, ..source() };
-    let away = SourceReport { holdover: true, selection: Selection::Truechimer, ..liar.clone() };
+    let reason = reason(ReasonKind::Outvoted, "it is 18.2 ms from where the majority agrees");
+    let status = SourceStatus::Falseticker;
+    let liar = SourceReport { status, weight: None, reason, ..source() };
+    let away = SourceReport { holdover: true, status: SourceStatus::Truechimer, ..liar.clone() };
     let shown = text(|out| write_table(&[source(), liar.clone(), away.clone()], out));
     let lines: Vec<_> = shown.lines().collect();
     assert!(lines[2].starts_with("x   ntp.example.org:123     -   2"), "{shown}");
@@ -167,16 +166,16 @@ fn who_has_no_part_says_why() {
     assert!(shown.lines().rev().take(3).all(|line| line.chars().count() <= 80), "{shown}");
     let detail = text(|out| write_detail(&liar, out));
     assert!(detail.contains("(it is 18.2 ms from where the majority agrees)"), "{detail}");
-    assert!(text(|out| write_detail(&away, out)).contains("; in holdover"));
+    assert!(text(|out| write_detail(&away, out)).contains("; stale"));
     let json = serde_json::to_value(Json::of(&liar)).unwrap();
-    assert_eq!((&json["selection"], json["weight"].is_null()), (&"falseticker".into(), true));
+    assert_eq!((&json["status"], json["weight"].is_null()), (&"falseticker".into(), true));
+    assert_eq!(json["reason"]["kind"], "outvoted");
 }
 
 #[test]
 fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
     let held = SourceReport {
-        doubt: Some(HELD),
-        why: Some("held off: its time moved by -150.000 ms".into()),
+        reason: Some(held_off()),
         offset: Some(Span::from_millis(150)),
         holdover: true,
         weight: Some(1.0),
@@ -186,11 +185,11 @@ fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
     let row = shown.lines().nth(1).unwrap();
     assert!(row.starts_with("*!  ntp.example.org:123     -   2  377"), "{shown}");
     assert!(row.contains("+150.000 ms  13.000 ms"), "{shown}");
-    assert!(shown.contains("! held off"), "{shown}");
+    assert!(shown.contains("! newest samples held off"), "{shown}");
     let detail = text(|out| write_detail(&held, out));
-    let part = "*! held off: its time moved by -150.000 ms: what was known by it before leads\n";
+    let part = "*! selected by what was known before (held off: its time moved by -150.000 ms)\n";
     assert!(detail.contains(part), "{detail}");
-    let other = SourceReport { selection: Selection::Falseticker, ..held };
+    let other = SourceReport { status: SourceStatus::Falseticker, ..held };
     let detail = text(|out| write_detail(&other, out));
     let part = "x! falseticker: is not where a majority agrees, or the one that you have accepted \
                 (held off: ";
@@ -203,7 +202,8 @@ fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
 fn without_a_clock_offsets_say_what_they_are_shown_against() {
     let of = |name: &str, offset| SourceReport {
         name: name.into(),
-        selection: Selection::NoMajority,
+        status: SourceStatus::Candidate,
+        reason: reason(ReasonKind::NoMajority, "no majority agrees at all"),
         weight: None,
         offset: Some(offset),
         offset_to: Some("a:123".into()),
@@ -213,42 +213,83 @@ fn without_a_clock_offsets_say_what_they_are_shown_against() {
     let shown = text(|out| write_table(&split, out));
     assert!(shown.contains("offset: a:123's (in the middle) - the server's: no clock yet"));
     assert!(shown.lines().nth(2).unwrap().contains("-50.000 ms"), "{shown}");
-    assert!(shown.lines().nth(2).unwrap().starts_with("≠  b:123"), "{shown}");
+    assert!(shown.lines().nth(2).unwrap().starts_with("w  b:123"), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     let detail = text(|out| split.iter().try_for_each(|one| write_detail(one, out)));
     assert!(detail.contains("offset      the others' are shown against it; ± 13.000 ms"));
     assert!(!detail.contains("falseticker"), "{detail}");
-    assert!(detail.contains("≠ disagrees: no majority of the servers agrees"), "{detail}");
+    assert!(detail.contains("w candidate: nobody can say yet"), "{detail}");
+    assert!(detail.contains("(no majority agrees at all)"), "{detail}");
     assert!(detail.contains("-50.000 ms ± 13.000 ms, of a:123, as there is no clock"));
     let json = |source: &SourceReport| serde_json::to_value(Json::of(source)).unwrap();
     assert_eq!(json(&split[1])["offset_to"], "a:123");
-    assert_eq!(json(&split[1])["selection"], "no-majority");
+    assert_eq!(json(&split[1])["status"], "candidate");
+    assert_eq!(json(&split[1])["reason"]["kind"], "no-majority");
     assert_eq!(json(&source())["offset_to"], "clock");
     assert!(json(&silent())["offset_to"].is_null());
 }
 
-const HELD: Doubted = Doubted {
-    kind: DoubtKind::ServerStep,
-    age: Span::from_secs(190),
-    by: Some(Span::from_millis(-150)),
-    replies: Some(12),
-    left: Some(Span::from_secs(3410)),
-};
+pub fn reason(kind: ReasonKind, text: &str) -> Option<Reason> {
+    let (by, replies, left) = (None, None, None);
+    Some(Reason { kind, text: text.into(), age: Span::from_secs(190), by, replies, left })
+}
+
+fn held_off() -> Reason {
+    Reason {
+        by: Some(Span::from_millis(-150)),
+        replies: Some(12),
+        left: Some(Span::from_secs(3410)),
+        ..reason(ReasonKind::StepSuspected, "held off: its time moved by -150.000 ms").unwrap()
+    }
+}
 
 #[test]
-fn a_doubt_is_for_programs_too() {
-    let held = HELD;
-    let json = serde_json::to_value(Json::of(&SourceReport { doubt: Some(held), ..source() }));
+fn a_reason_is_for_programs_too() {
+    let held = SourceReport { reason: Some(held_off()), ..source() };
+    let json = serde_json::to_value(Json::of(&held)).unwrap();
     let expected = serde_json::json!({
-        "kind": "server-step", "age_ns": 190_000_000_000_i64, "by_ns": -150_000_000,
-        "replies": 12, "believed_in_ns": 3_410_000_000_000_i64,
+        "kind": "step-suspected", "text": "held off: its time moved by -150.000 ms",
+        "age_ns": 190_000_000_000_i64, "by_ns": -150_000_000, "replies": 12,
+        "accepted_in_ns": 3_410_000_000_000_i64,
     });
-    assert_eq!(json.unwrap()["doubt"], expected);
-    let alone = Doubted { kind: DoubtKind::Silent, by: None, replies: None, left: None, ..held };
-    let json = serde_json::to_value(DoubtJson::of(&alone)).unwrap();
-    assert_eq!(json["kind"], "silent");
-    assert!(["by_ns", "replies", "believed_in_ns"].iter().all(|name| json[name].is_null()));
-    assert!(serde_json::to_value(Json::of(&source())).unwrap()["doubt"].is_null());
+    assert_eq!(json["reason"], expected);
+    let alone = reason(ReasonKind::Stale, "nothing usable from it for 3 h").unwrap();
+    let json = serde_json::to_value(ReasonJson::of(&alone)).unwrap();
+    assert_eq!(json["kind"], "stale");
+    assert!(["by_ns", "replies", "accepted_in_ns"].iter().all(|name| json[name].is_null()));
+    assert!(serde_json::to_value(Json::of(&source())).unwrap()["reason"].is_null());
+}
+
+/// Programs that were written before the words changed read on.
+#[test]
+fn the_words_of_before_are_still_there() {
+    use ReasonKind as Kind;
+    let json = |status, kind| {
+        let reason = reason(kind, "so");
+        serde_json::to_value(Json::of(&SourceReport { status, reason, ..source() })).unwrap()
+    };
+    for (status, kind, selection, doubt) in [
+        (SourceStatus::Unselectable, Kind::Noselect, "watched", None),
+        (SourceStatus::Unselectable, Kind::LeapSmear, "smeared", Some("smear")),
+        (SourceStatus::Unselectable, Kind::SameServer, "unusable", None),
+        (SourceStatus::Falseticker, Kind::Overruled, "falseticker", Some("falseticker")),
+        (SourceStatus::Unreachable, Kind::Stale, "unusable", Some("silent")),
+        (SourceStatus::Candidate, Kind::Waiting, "unusable", None),
+        (SourceStatus::Candidate, Kind::NoMajority, "no-majority", Some("no-majority")),
+        (SourceStatus::Falseticker, Kind::Outvoted, "falseticker", Some("falseticker")),
+        (SourceStatus::Falseticker, Kind::DriftSuspected, "falseticker", Some("server-drift")),
+        (SourceStatus::Truechimer, Kind::Outlier, "truechimer", Some("improbable")),
+        (SourceStatus::Truechimer, Kind::RateDiffers, "truechimer", Some("contradiction")),
+        (SourceStatus::Truechimer, Kind::MaxStep, "truechimer", Some("held")),
+        (SourceStatus::Selected, Kind::StepSuspected, "selected", Some("server-step")),
+    ] {
+        let json = json(status, kind);
+        assert_eq!(
+            (json["selection"].as_str(), json["doubt"]["kind"].as_str()),
+            (Some(selection), doubt)
+        );
+        assert_eq!(json["why"].is_null(), doubt.is_none());
+    }
 }
 
 #[test]
@@ -256,21 +297,23 @@ fn json_is_in_nanoseconds() {
     let json = serde_json::to_value(Json::of(&source())).unwrap();
     assert_eq!(json["offset_ns"], -1_234);
     assert_eq!(json["skew_ppb"], -12_345.0);
-    assert_eq!(json["selection"], "selected");
+    assert_eq!(json["status"], "selected");
     assert_eq!(json["refused"]["wrong-origin"], 3);
 }
 
 #[test]
-fn one_that_is_only_watched_is_said_to_be() {
-    let watched = SourceReport { selection: Selection::Watched, weight: None, ..source() };
-    let shown = text(|out| write_table(&[source(), watched.clone()], out));
+fn one_without_a_vote_is_said_to_have_none() {
+    let reason = reason(ReasonKind::Noselect, "noselect, as configured");
+    let status = SourceStatus::Unselectable;
+    let noselect = SourceReport { status, reason, weight: None, ..source() };
+    let shown = text(|out| write_table(&[source(), noselect.clone()], out));
     assert!(
         shown.lines().any(|line| line.starts_with(".  ntp.example.org:123     -  ")),
         "{shown}"
     );
-    assert!(shown.contains("\n. only watched (`noselect`)"), "{shown}");
-    assert!(!text(|out| write_table(&[source()], out)).contains("watched"));
-    let detail = text(|out| write_detail(&watched, out));
-    assert!(detail.contains("part        . only watched (`noselect`): has no vote"), "{detail}");
-    assert_eq!(serde_json::to_value(Json::of(&watched)).unwrap()["selection"], "watched");
+    assert!(shown.contains("\n. unselectable  "), "{shown}");
+    let detail = text(|out| write_detail(&noselect, out));
+    let status = "status      . unselectable: has no vote and no part in the published time \
+                  (noselect, as configured)";
+    assert!(detail.contains(status), "{detail}");
 }

@@ -1,6 +1,6 @@
 //! What happens in a log, as its readers want to see it.
 
-use truechimer_engine::{Action, Engine, Event, Level, Selection, SourceId, SourceReport};
+use truechimer_engine::{Action, Engine, Event, Level, SourceId, SourceReport, SourceStatus};
 use truechimer_feedforward::Exchange;
 use truechimer_time::{Count, Epoch, Instant, Period, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Status};
@@ -58,8 +58,8 @@ pub struct Heard {
     pub source: String,
     /// `None` if it was used, else the name of the reason why not.
     pub refused: Option<String>,
-    /// The part of the source in the published time.
-    pub selection: Selection,
+    /// How far the source is believed.
+    pub status: SourceStatus,
     /// Round trip less the server's residence time: of this exchange, or if it was refused of the
     /// newest that was used.
     pub rtt: Option<Span>,
@@ -181,7 +181,7 @@ impl Before {
                 let heard = Heard {
                     delays: exchange.map(|x| delays(x, hand)),
                     refused,
-                    selection: after.selection,
+                    status: after.status,
                     rtt: after.rtt,
                     floor: after.rtt_floor,
                     offset: after.offset,

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
-use truechimer_engine::{Engine, HostCheck, Level, PpsConfig, Selection, SourceConfig, SourceId};
+use truechimer_engine::{
+    Engine, HostCheck, Level, PpsConfig, SourceConfig, SourceId, SourceStatus,
+};
 use truechimer_lab::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
@@ -247,7 +249,7 @@ fn a_pulse_repeats_like_a_server() {
         replies(&all).into_iter().filter(|(_, heard)| heard.source == "/dev/pps0").collect();
     assert_eq!(edges.len(), 51);
     let (happened, last) = edges.last().unwrap();
-    assert_eq!(last.selection, Selection::Selected);
+    assert_eq!(last.status, SourceStatus::Selected);
     assert_eq!(last.rtt, Some(truechimer_engine::DEFAULT_LATENCY));
     assert_eq!(happened.count, Count(59 * SECOND + 3_000));
     let truth = server_time(happened.count.0).to_instant(1_800_000_000, &Leaps::default());

@@ -1,20 +1,20 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
-use truechimer_feedforward::{Doubt, Estimator, Exchange};
+use truechimer_feedforward::{Estimator, Exchange};
 use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Reference, Status};
 
 use super::publication::Quiet;
 use super::{Engine, VOID_AFTER, WORTH_SAVING};
-use crate::doubt;
-use crate::doubt::{Agreed, Held};
+use crate::cause::Cause;
 use crate::event::{Saved, SourceId};
+use crate::hold_off;
+use crate::hold_off::{Agreed, Held};
+use crate::peer::Peer;
 use crate::pulse::Pulse;
-use crate::report::{Doubted, Report, Selection, SourceReport};
-use crate::source::{Source, canonical, skew};
-use crate::voice::Voice;
-use crate::why::Why;
+use crate::report::{Reason, Report, SourceReport, SourceStatus};
+use crate::source::{Source, canonical};
 
 /// Why the clock goes on by itself, by what [`Engine::held_off`] says.
 pub(super) fn held_against((name, says): &(String, String)) -> String {
@@ -25,14 +25,14 @@ impl Engine {
     /// What the engine knows, for `sources` and `status`.
     #[must_use]
     pub fn report(&self, now: Count) -> Report {
-        let measured = self.selected().and_then(|voice| voice.estimate(now));
+        let measured = self.selected().and_then(|peer| Some(peer.skew(&peer.estimate(now)?)));
         let reference = self.reference(now);
         let servers = self.sources.iter().map(|s| self.server(s, reference.as_ref(), now));
         let pulses = self.pulses.iter().map(|p| self.pulse_report(p, reference.as_ref(), now));
         Report {
             at: now,
             hand: Some(self.hand),
-            skew: measured.map(|e| skew(e.period, self.settings.nominal)),
+            skew: measured,
             reason: self.reason(now),
             disputed: self.disputed(),
             sources: servers.chain(pulses).collect(),
@@ -45,8 +45,8 @@ impl Engine {
         reference: Option<&(Instant, Option<String>)>,
         now: Count,
     ) -> SourceReport {
-        let doubt = self.doubted(source, source.doubt(now).as_ref(), now);
-        SourceReport { doubt, ..source.report(now, self.utc(now), reference) }
+        let reason = self.reason_of(&source.peer, source.unreachable(), now);
+        SourceReport { reason, ..source.report(now, self.utc(now), reference) }
     }
 
     fn pulse_report(
@@ -55,7 +55,24 @@ impl Engine {
         reference: Option<&(Instant, Option<String>)>,
         now: Count,
     ) -> SourceReport {
-        SourceReport { doubt: self.doubted(pulse, None, now), ..pulse.report(now, reference) }
+        let reason = self.reason_of(&pulse.peer, pulse.unreachable(), now);
+        SourceReport { reason, ..pulse.report(now, reference) }
+    }
+
+    /// Why a source has its status: what keeps it from being selected comes first, then that its
+    /// newest samples are held off, then what selection found, or why nothing has come.
+    fn reason_of(&self, peer: &Peer, unreachable: Option<Cause>, now: Count) -> Option<Reason> {
+        let ago = |since: Count| self.settings.nominal.span(now - since).max(Span::ZERO);
+        let found = peer.trust.cause();
+        if !found.is_some_and(Cause::comes_first)
+            && let Some(hold_off) = peer.hold_off(now).filter(|_| !peer.is_pulse)
+        {
+            let barred = peer.trust.bar.is_some();
+            return Some(Reason::held_off(&hold_off, barred, ago(hold_off.since)));
+        }
+        let unreachable = unreachable.filter(|_| peer.trust.status() == SourceStatus::Unreachable);
+        let since = self.change_log.since(peer.id.0).map_or(Span::ZERO, ago);
+        Some(Reason::of(found.or(unreachable.as_ref())?, since))
     }
 
     /// What the offsets of the sources are shown against, and its name if it is not the published
@@ -75,23 +92,13 @@ impl Engine {
         known.then(|| self.leaps.utc(self.hand.time_at(now)))
     }
 
-    /// What of the published bound is there only because it covers words that are held off.
+    /// What of the published bound is there only because it covers samples that are held off.
     fn disputed(&self) -> Option<Span> {
         let Hand { disputed, status, .. } = self.hand;
         Some(disputed).filter(|disputed| status.bound_holds() && *disputed > Span::ZERO)
     }
 
-    /// Why the clock does not go along with a source, if so.
-    fn doubted(&self, voice: &dyn Voice, doubt: Option<&Doubt>, now: Count) -> Option<Doubted> {
-        let ago = |since: Count| self.settings.nominal.span(now - since).max(Span::ZERO);
-        let (_, why) = voice.weight();
-        let since = || self.bulletin.since(voice.id().0).map_or(Span::ZERO, ago);
-        let by_its_part = || why.map(|why| Doubted::of(why, since()));
-        let barred = self.sources.iter().any(|s| s.id == voice.id() && s.bar.is_some());
-        doubt.map(|doubt| Doubted::held(doubt, barred, ago(doubt.since))).or_else(by_its_part)
-    }
-
-    /// Why the status is what it is: above all that the source it rests on is in doubt.
+    /// Why the status is what it is: above all that the source it rests on is held off.
     fn reason(&self, now: Count) -> String {
         match (self.held_off(now), self.hand.status) {
             (Some((name, says)), Status::Synchronised) => {
@@ -112,10 +119,10 @@ impl Engine {
 
     /// The server that the clock rests on, and what it says, if that is held off.
     pub(super) fn held_off(&self, now: Count) -> Option<(String, String)> {
-        let selected = self.sources.iter().find(|s| s.selection == Selection::Selected)?;
-        let (doubt, name) = (selected.doubt(now)?, selected.name());
-        let who = (&*name, selected.bar.as_ref());
-        let says = doubt::says(&doubt, who, now, self.settings.nominal, self.utc(now));
+        let selected = self.sources.iter().find(|s| s.peer.trust.is_selected())?;
+        let (held, name) = (selected.hold_off(now)?, selected.name());
+        let who = (&*name, selected.peer.trust.bar.as_ref());
+        let says = hold_off::says(&held, who, now, self.settings.nominal, self.utc(now));
         Some((name, says))
     }
 
@@ -123,9 +130,9 @@ impl Engine {
     #[must_use]
     pub fn source_report(&self, id: SourceId, now: Count) -> Option<SourceReport> {
         let reference = self.reference(now);
-        let server = self.sources.iter().find(|s| s.id == id);
+        let server = self.sources.iter().find(|s| s.id() == id);
         let server = server.map(|server| self.server(server, reference.as_ref(), now));
-        let pulse = || self.pulses.iter().find(|p| p.id() == id);
+        let pulse = || self.pulses.iter().find(|p| p.peer.id == id);
         server.or_else(|| Some(self.pulse_report(pulse()?, reference.as_ref(), now)))
     }
 
@@ -139,11 +146,11 @@ impl Engine {
     /// The source that the published clock follows, for those who serve it on.
     #[must_use]
     pub fn followed(&self) -> Option<Reference> {
-        let id = self.selected()?.id();
-        if self.pulses.iter().any(|pulse| pulse.id() == id) {
+        let selected = self.selected()?;
+        if selected.is_pulse {
             return Some(Reference { stratum: 0, id: *b"PPS\0", port: 0, ipv6: false });
         }
-        let source = self.sources.iter().find(|source| source.id == id)?;
+        let source = self.sources.iter().find(|source| source.id() == selected.id)?;
         let address = canonical(source.address()?);
         let RefId(id) = RefId::of_address(address.ip());
         let (port, ipv6) = (address.port(), address.is_ipv6());
@@ -153,9 +160,7 @@ impl Engine {
     /// The last exchange with this source that was used.
     #[must_use]
     pub fn last_exchange(&self, id: SourceId) -> Option<&Exchange> {
-        let pulse = self.pulses.iter().find(|p| p.id() == id);
-        let server = self.sources.iter().find(|s| s.id == id);
-        server.map_or_else(|| pulse?.last_exchange(), Source::last_exchange)
+        self.peers().find(|peer| peer.id == id)?.filter.last_exchange()
     }
 
     /// What it holds against servers whose time has moved by more than it may; of those that are no
@@ -167,9 +172,9 @@ impl Engine {
                 // It has not answered yet: what was held against it before still is.
                 return self.inherited.iter().find(|held| held.server == source.name()).cloned();
             };
-            let doubt = source.doubt(now)?;
-            let (name, known) = (source.name(), source.known());
-            Some(Held::new(name, self.counter, (now, estimate.time), &doubt, known))
+            let hold_off = source.hold_off(now)?;
+            let (name, known) = (source.name(), source.peer.filter.estimator.known());
+            Some(Held::new(name, self.counter, (now, estimate.time), &hold_off, known))
         };
         let gone = self.inherited.iter().filter(|held| {
             let age = self.settings.nominal.span(now - held.count);
@@ -187,7 +192,7 @@ impl Engine {
     /// What the next daemon on the same clock page should know, however little is known of the rate.
     #[must_use]
     pub fn left(&self, now: Count) -> Option<Saved> {
-        let estimate = self.selected().and_then(|voice| voice.estimate(now));
+        let estimate = self.selected().and_then(|peer| peer.estimate(now));
         let (period, error, time) = match estimate {
             Some(e) => (e.difference, e.difference_error, e.time),
             // Nobody is followed any more, which the next daemon should know.
@@ -204,11 +209,12 @@ impl Engine {
             _ => (period, error),
         };
         let servers = self.agreed(now);
-        let known = |s: &Source| Some((s.name(), s.known()?.0));
+        let known = |s: &Source| Some((s.name(), s.peer.filter.estimator.known()?.0));
         let agrees = |s: &&Source| servers.contains(&s.name());
         let since = self.sources.iter().filter(agrees).filter_map(known).collect();
         let told_by = self.gate.told_by.clone();
-        let overruled = self.sources.iter().filter(|s| s.overruled).map(Source::name).collect();
+        let overruled =
+            self.sources.iter().filter(|s| s.peer.trust.overruled).map(Source::name).collect();
         let agreed =
             Agreed { counter: self.counter, count: now, servers, since, told_by, overruled };
         Some(Saved {
@@ -227,18 +233,20 @@ impl Engine {
     /// The servers that agree with the clock, apart from those that something is held against.
     #[must_use]
     pub fn agreed(&self, now: Count) -> Vec<String> {
-        use Selection::{Combined, Selected, Truechimer};
         let agrees = |s: &&Source| match s.estimate(now) {
             // It has not answered yet.
-            None => s.agreed,
-            // What was published since was not its word.
-            Some(_) if matches!(s.weight(), (_, Some(Why::Lapsed(_) | Why::Held(_)))) => false,
-            // It has, and others that it is to be compared with have not.
-            Some(_) if s.selection == Selection::Unusable => s.agreed && s.doubt(now).is_none(),
-            Some(_) => {
-                let with_us = matches!(s.selection, Selected | Combined | Truechimer);
-                with_us && s.is_proven() && s.doubt(now).is_none()
+            None => s.peer.trust.agreed,
+            // What was published since was not by it.
+            Some(_)
+                if matches!(s.peer.trust.cause(), Some(Cause::TimedOut(_) | Cause::Limit(..))) =>
+            {
+                false
             }
+            // It has, and others that it is to be compared with have not.
+            Some(_) if s.peer.trust.is_undecided() => {
+                s.peer.trust.agreed && s.hold_off(now).is_none()
+            }
+            Some(_) => s.peer.trust.agrees() && s.peer.is_proven() && s.hold_off(now).is_none(),
         };
         self.sources.iter().filter(agrees).map(Source::name).collect()
     }
@@ -246,6 +254,7 @@ impl Engine {
     /// The estimator of this server, for those who compare estimators.
     #[must_use]
     pub fn estimator(&self, source: SourceId) -> Option<&dyn Estimator> {
-        Some(self.sources.iter().find(|s| s.id == source)?.estimator())
+        let source = self.sources.iter().find(|s| s.id() == source)?;
+        Some(source.peer.filter.estimator.as_ref())
     }
 }

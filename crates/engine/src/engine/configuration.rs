@@ -9,9 +9,7 @@ use super::{Engine, Known};
 use crate::config::Config;
 use crate::event::{Action, SourceId};
 use crate::pulse::Pulse;
-use crate::report::Selection;
 use crate::source::{Basis, Source};
-use crate::voice::Voice;
 
 impl Engine {
     pub(super) fn configure(
@@ -34,15 +32,14 @@ impl Engine {
         let basis = Basis { settings, rate, time: known.time, own: false };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
-            s.selection == Selection::Selected
-                && config.sources.iter().any(|w| s.is(w) && !w.no_select)
+            s.peer.trust.is_selected() && config.sources.iter().any(|w| s.is(w) && !w.no_select)
         };
         let awaited = !self.sources.iter().any(stays);
-        let led = |s: &Source| s.selection == Selection::Selected;
+        let led = |s: &Source| s.peer.trust.is_selected();
         let mut lost_selected = false;
         let held = self.held(at);
         let mut old: BTreeMap<u32, Source> =
-            std::mem::take(&mut self.sources).into_iter().map(|s| (s.id.0, s)).collect();
+            std::mem::take(&mut self.sources).into_iter().map(|s| (s.id().0, s)).collect();
         for wanted in &config.sources {
             if self.sources.iter().any(|s| s.is(wanted)) {
                 continue;
@@ -52,8 +49,8 @@ impl Engine {
                 Some(mut source) => {
                     lost_selected |= led(&source) && wanted.no_select;
                     source.reconfigure(wanted.clone(), at);
-                    source.set_max_wander(config.max_wander);
-                    source.set_accept_step_after(config.accept_step_after);
+                    source.peer.filter.set_max_wander(config.max_wander);
+                    source.peer.filter.set_accept_step_after(config.accept_step_after);
                     source
                 }
                 None => {
@@ -69,8 +66,8 @@ impl Engine {
                     let basis = Basis { time, own: agreed || held.is_some(), ..basis };
                     let mut source =
                         Source::new(id, wanted.clone(), &*self.method, &basis, awaited, at);
-                    source.agreed = agreed && held.is_none();
-                    source.overruled = known.overruled.contains(&name);
+                    source.peer.trust.agreed = agreed && held.is_none();
+                    source.peer.trust.overruled = known.overruled.contains(&name);
                     source
                 }
             };
@@ -81,7 +78,7 @@ impl Engine {
             |name: &str| self.sources.iter().any(|s| s.name() == name && s.estimate(at).is_some());
         self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
         lost_selected |= old.values().any(led);
-        actions.extend(old.values().map(|s| Action::Close { source: s.id }));
+        actions.extend(old.values().map(|s| Action::Close { source: s.id() }));
         let mut old = std::mem::take(&mut self.pulses);
         for wanted in &config.pps {
             if self.pulses.iter().any(|p| p.config.path == wanted.path) {
@@ -90,8 +87,8 @@ impl Engine {
             let kept = old.iter().position(|p| p.is(wanted)).map(|index| old.remove(index));
             let pulse = match kept {
                 Some(mut pulse) => {
-                    pulse.config = wanted.clone();
-                    pulse.set_max_wander(config.max_wander);
+                    pulse.reconfigure(wanted.clone());
+                    pulse.peer.filter.set_max_wander(config.max_wander);
                     pulse
                 }
                 None => {
@@ -102,17 +99,17 @@ impl Engine {
             };
             self.pulses.push(pulse);
         }
-        lost_selected |= old.iter().any(|p| p.selection() == Selection::Selected);
-        actions.extend(old.iter().map(|p| Action::Close { source: p.id() }));
+        lost_selected |= old.iter().any(|p| p.peer.trust.is_selected());
+        actions.extend(old.iter().map(|p| Action::Close { source: p.peer.id }));
         if self.config.discipline && !config.discipline {
             actions.extend(self.servo.rest().map(Action::Steer));
             actions.extend(self.kernel.nothing().map(Action::Steer));
         }
         self.config = config;
         self.tell_intervals();
-        let there: Vec<SourceId> = self.voices().map(Voice::id).collect();
+        let there: Vec<SourceId> = self.peers().map(|peer| peer.id).collect();
         self.combination.keep(|id| there.contains(&SourceId(id)));
-        self.bulletin.keep(|id| there.contains(&SourceId(id)));
+        self.change_log.keep(|id| there.contains(&SourceId(id)));
         self.likeness.keep(|id| there.contains(&id));
         if lost_selected {
             self.publish(at, actions);

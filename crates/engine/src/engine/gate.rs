@@ -8,19 +8,19 @@
 //! witnesses: the release date of the program, the real-time clock, the saved state, and after a
 //! break of the counter the kernel's clocks. Only the user's word overrules all that.
 
-use truechimer_feedforward::Doubt;
 use truechimer_time::{Count, Instant, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
 use super::course::Course;
 use super::{Engine, STRAYS, VOID_AFTER, note};
 use crate::bar::{Bar, Witness, remedies, remedy};
-use crate::doubt::is_said;
+use crate::cause::Cause;
 use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
-use crate::report::Selection;
+use crate::hold_off::is_said;
+use crate::peer::HoldOff;
+use crate::report::SourceStatus;
+use crate::selection::Chosen;
 use crate::source::Source;
-use crate::voice::{Chosen, Voice};
-use crate::why::Why;
 
 /// A move that all servers share is held for as long as a counter that is as wrong as any may be
 /// takes to come as far: 500 ppm.
@@ -58,7 +58,7 @@ pub(super) struct Gate {
     /// The user's word: what is published next is, whatever stands.
     accepted: bool,
     rtc: Option<RtcReading>,
-    /// Real-time clock − published clock when nothing was in doubt last, and not before that count.
+    /// Real-time clock − published clock when nothing was held off last, and not before that count.
     pub(super) rtc_offset: Option<Span>,
     /// Real-time clock − system clock then, s.
     rtc_ahead: Option<i64>,
@@ -75,7 +75,7 @@ pub(super) struct Gate {
     saved: Option<i64>,
 }
 
-/// Until when a server's word is held off, unless it lasts for `accept-step-after`.
+/// Until when a server is held off, unless it lasts for `accept-step-after`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Until {
     /// A witness of this machine has seen the move.
@@ -118,9 +118,7 @@ fn is_zone(off: Span) -> bool {
 
 /// Whether a server that counts agrees with the time as it was just chosen.
 fn agrees(source: &Source) -> bool {
-    use Selection::{Combined, Selected, Truechimer};
-    let agrees = matches!(source.selection, Selected | Combined | Truechimer);
-    agrees && source.votes() && source.is_proven()
+    source.peer.trust.agrees() && source.votes() && source.peer.is_proven()
 }
 
 impl Gate {
@@ -246,10 +244,10 @@ impl Engine {
         };
         let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
         let by = chosen.estimate.time - time;
-        // Not by the bound of what all have in common: that may cover words that are held off.
-        let own = self.voices().nth(chosen.index).map_or(Span::ZERO, |voice| {
-            let held = voice.held(at).map(|(from, to)| (to - from).half());
-            held.or(voice.estimate(at).map(|e| e.bound)).unwrap_or(Span::ZERO)
+        // Not by the bound of what all have in common: that may cover samples that are held off.
+        let own = self.peers().nth(chosen.index).map_or(Span::ZERO, |peer| {
+            let known = peer.known(at).map(|(from, to)| (to - from).half());
+            known.or(peer.estimate(at).map(|e| e.bound)).unwrap_or(Span::ZERO)
         });
         let room = bound + own;
         // Once servers have moved it, all that it moves by counts: what they said was believed for
@@ -270,15 +268,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a majority is believed where this move leads to. A server whose word there is held
-    /// off waits for as long as any does: one that was hardly known, or wrong all along, may be
-    /// believed long before it, and is not to take the time along with the others' held words.
+    /// Whether a majority is believed where this move leads to. A server that is held off
+    /// there waits for as long as any does: one that was hardly known, or wrong all along, may be
+    /// believed long before it, and is not to take the time along with the others' held samples.
     fn is_believed(&mut self, by: Span, stands: &Hand, at: Count) -> Result<(), Bar> {
         if self.explained(by, stands) {
             return Ok(());
         }
         let all = self.votes(at).iter().flatten().count();
-        let said = self.sources.iter().filter(|s| agrees(s) && s.doubt(at).is_none()).count();
+        let said = self.sources.iter().filter(|s| agrees(s) && s.hold_off(at).is_none()).count();
         let majority = all - all.saturating_sub(1) / 2;
         if said < majority { Err(Bar::Undecided { said, majority }) } else { Ok(()) }
     }
@@ -346,8 +344,8 @@ impl Engine {
     /// The real-time clock was read.
     pub(super) fn rtc_read(&mut self, reading: RtcReading, at: Count, actions: &mut Vec<Action>) {
         self.gate.rtc = Some(reading);
-        let doubted = self.sources.iter().any(|source| source.doubt(at).is_some());
-        if doubted || self.gate.hold.is_some() {
+        let held = self.sources.iter().any(|source| source.hold_off(at).is_some());
+        if held || self.gate.hold.is_some() {
             self.hear_vouchers(at, actions);
             self.publish(at, actions);
         } else if self.hand.status == Status::Synchronised {
@@ -359,31 +357,31 @@ impl Engine {
 
     /// Until when a source is held off whose time has moved by this, where so many servers say what
     /// it says now, or why for ever.
-    pub(super) fn judge(&self, doubt: &Doubt, agree: usize, at: Count) -> Result<Until, Bar> {
+    pub(super) fn judge(&self, hold_off: &HoldOff, agree: usize, at: Count) -> Result<Until, Bar> {
         let Some(stands) = self.stands().filter(|_| !self.is_ungated()) else {
             return Ok(Until::Vouched(at));
         };
-        if self.explained(doubt.step, &stands) {
+        if self.explained(hold_off.step, &stands) {
             return Ok(Until::Witnessed);
         }
         let (_, bound, _) = carried(&stands, self.settings.max_wander, at);
-        let own = (doubt.newcomers.1 - doubt.newcomers.0).half();
-        self.may_move((doubt.step, bound + own, Span::ZERO), agree, &stands)?;
+        let own = (hold_off.newcomers.1 - hold_off.newcomers.0).half();
+        self.may_move((hold_off.step, bound + own, Span::ZERO), agree, &stands)?;
         // As fast as a lone server at the most, and no faster than a counter may run off.
-        let wait = Span(doubt.step.abs().0.saturating_mul(COUNTER_MAY));
+        let wait = Span(hold_off.step.abs().0.saturating_mul(COUNTER_MAY));
         let wait = wait.min(self.settings.accept_step_after);
-        Ok(Until::Vouched(doubt.since + self.settings.nominal.counts(wait)))
+        Ok(Until::Vouched(hold_off.since + self.settings.nominal.counts(wait)))
     }
 
     /// Whether what a source says now is where the clock stands, and what it said before is not: it
     /// was wrong, and is right again.
-    pub(super) fn comes_home(&self, doubt: &Doubt, at: Count) -> bool {
+    pub(super) fn comes_home(&self, hold_off: &HoldOff, at: Count) -> bool {
         let Some(stands) = self.stands().filter(|_| !self.is_ungated()) else { return false };
         let (time, bound, _) = carried(&stands, self.settings.max_wander, at);
         let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
         // Where nobody else is left to tell, at once.
-        let said = self.gate.hold.is_some() || is_said(doubt);
-        said && meets(doubt.newcomers) && !meets(doubt.held)
+        let said = self.gate.hold.is_some() || is_said(hold_off);
+        said && meets(hold_off.newcomers) && !meets(hold_off.held)
     }
 
     /// Publishes what stands: what the sources come to is held off.
@@ -404,15 +402,17 @@ impl Engine {
             }
             _ => stands,
         });
-        let Some(name) = self.voices().nth(chosen.index).map(Voice::name) else { return };
+        let Some(name) = self.peers().nth(chosen.index).map(|peer| peer.name.clone()) else {
+            return;
+        };
         let more = self.agreeing().saturating_sub(1);
         let who = if more > 0 { format!("{name} and {more} more") } else { name.clone() };
-        self.leave_out(by, at);
+        self.leave_out(bar, by, at);
         self.reason = match by {
             Some(by) => {
-                format!("held: {who} {by:+} off what was known: {bar}{}", remedies(&name))
+                format!("held off: {who} {by:+} off what was known: {bar}{}", remedies(&name))
             }
-            None => format!("held: {who}: {bar}; to believe it now: {}", remedy(&name)),
+            None => format!("held off: {who}: {bar}; to believe it now: {}", remedy(&name)),
         };
         (self.quiet, self.unanswered, self.others) = (None, false, 0);
         let told = self.gate.hold.as_ref().is_some_and(|hold| hold.bar.is_like(&bar));
@@ -436,21 +436,15 @@ impl Engine {
     }
 
     /// Nobody has a part: those that agree with one another are held off.
-    fn leave_out(&mut self, by: Option<Span>, at: Count) {
-        let agrees = |selection| {
-            matches!(selection, Selection::Selected | Selection::Combined | Selection::Truechimer)
-        };
-        for source in self.sources.iter_mut().filter(|source| agrees(source.selection)) {
-            source.mark(Selection::Truechimer);
-            source.weigh(None, Some(Why::Held(by)));
+    fn leave_out(&mut self, bar: Bar, by: Option<Span>, at: Count) {
+        let servers = self.sources.iter_mut().map(|source| &mut source.peer);
+        let peers = servers.chain(self.pulses.iter_mut().map(|pulse| &mut pulse.peer));
+        for peer in peers.filter(|peer| peer.trust.agrees()) {
+            peer.trust.set(SourceStatus::Truechimer, Some(Cause::Limit(bar, by)));
         }
-        for pulse in self.pulses.iter_mut().filter(|pulse| agrees(pulse.selection())) {
-            pulse.mark(Selection::Truechimer);
-            pulse.weigh(None, Some(Why::Held(by)));
-        }
-        let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.voices(), self.follows_one(), at);
-        self.bulletin = bulletin;
+        let mut change_log = std::mem::take(&mut self.change_log);
+        change_log.look(self.peers(), self.follows_one(), at);
+        self.change_log = change_log;
     }
 
     /// What stands, with a bound that covers what the sources come to as well.
@@ -492,13 +486,9 @@ impl Engine {
             note(actions, Level::Info, text);
         }
         (self.gate.accepted, self.gate.stepped) = (false, false);
-        let agrees = |s: &&Source| {
-            use Selection::{Combined, Selected, Truechimer};
-            let doubt = s.doubt(at).is_some();
-            s.votes() && !doubt && matches!(s.selection, Selected | Combined | Truechimer)
-        };
+        let agrees = |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.agrees();
         let told_by: Vec<String> = self.sources.iter().filter(agrees).map(Source::name).collect();
-        // Where all are in doubt it is what they said before.
+        // Where all are held off it is what they said before.
         if !told_by.is_empty() {
             self.gate.told_by = told_by;
         }
@@ -513,8 +503,9 @@ impl Engine {
     /// Those whom the user's word overruled, and who agree by now, have a vote again.
     fn hear_overruled(&mut self, time: Instant, bound: Span, at: Count) {
         let meets = |(from, to): (Instant, Instant)| from <= time + bound && to >= time - bound;
-        for source in self.sources.iter_mut().filter(|source| source.overruled) {
-            source.overruled = !source.says_between(at).is_some_and(meets);
+        for source in self.sources.iter_mut().filter(|source| source.peer.trust.overruled) {
+            let agrees = source.peer.says_between(at).is_some_and(meets);
+            source.peer.trust.overruled = !agrees;
         }
     }
 
@@ -529,10 +520,10 @@ impl Engine {
         };
         let speak: Vec<&Source> = self.sources.iter().filter(|s| s.votes()).collect();
         let Some(name) = name else {
-            let held = |s: &&&Source| s.doubt(at).is_some() || s.is_held();
+            let held = |s: &&&Source| s.hold_off(at).is_some() || s.peer.trust.is_held();
             let held: Vec<&Source> = speak.iter().filter(held).copied().collect();
             let waits = self.gate.hold.is_some();
-            let answered = |s: &&&Source| waits && s.says_between(at).is_some();
+            let answered = |s: &&&Source| waits && s.peer.says_between(at).is_some();
             let held = if held.is_empty() {
                 speak.iter().filter(answered).copied().collect()
             } else {
@@ -543,14 +534,14 @@ impl Engine {
                     Err("nothing is held off; to believe one source against the others, name it"
                         .into())
                 }
-                [one] => Ok(one.id),
+                [one] => Ok(one.id()),
                 several => Err(format!("which one? held off are {}", names(several))),
             };
         };
         let named = |s: &&&Source| s.name() == name || s.config.host == name;
         let found: Vec<&Source> = speak.iter().filter(named).copied().collect();
         match found.as_slice() {
-            [one] if one.says_between(at).is_some() => Ok(one.id),
+            [one] if one.peer.says_between(at).is_some() => Ok(one.id()),
             [one] => Err(format!("{} has said nothing usable yet", one.name())),
             [] => Err(format!("no such server; there are {}", names(&speak))),
             several => Err(format!("which one? {}", names(several))),
@@ -559,20 +550,21 @@ impl Engine {
 
     /// The user wants this source believed.
     pub(super) fn accept(&mut self, id: SourceId, at: Count, actions: &mut Vec<Action>) {
-        let Some(said) = self.source(id).filter(|s| s.votes()).and_then(|s| s.says_between(at))
+        let Some(said) =
+            self.source(id).filter(|s| s.votes()).and_then(|s| s.peer.says_between(at))
         else {
             return;
         };
         let meets = |(from, to): (Instant, Instant)| from <= said.1 && to >= said.0;
         let mut name = String::new();
         for source in &mut self.sources {
-            let with_it = source.says_between(at).is_none_or(meets);
-            if with_it && source.believe().is_some() {
-                source.moved = Some(at);
+            let with_it = source.peer.says_between(at).is_none_or(meets);
+            if with_it && source.peer.believe().is_some() {
+                source.peer.trust.moved = Some(at);
             }
-            source.overruled = !with_it && source.id != id;
+            source.peer.trust.overruled = !with_it && source.id() != id;
             source.is_not_waited_for();
-            if source.id == id {
+            if source.id() == id {
                 name = source.name();
             }
         }

@@ -11,7 +11,6 @@ use truechimer_ntp::{RefId, Reply, Timestamp};
 
 use super::{Engine, note};
 use crate::event::{Action, Level, SourceId};
-use crate::voice::Voice;
 
 /// As many settings of the clock that two have in common are no chance.
 const LIKE_SETTINGS: u32 = 4;
@@ -114,7 +113,7 @@ impl Engine {
     /// Warns of a machine that is asked at two addresses, once.
     pub(super) fn tell_likeness(&mut self, id: SourceId, reply: &Reply, actions: &mut Vec<Action>) {
         for other in self.likeness.heard(id, reply) {
-            let name = |id| self.sources.iter().find(|s| s.id == id).map(|s| s.name());
+            let name = |id| self.sources.iter().find(|s| s.id() == id).map(|s| s.name());
             let (Some(one), Some(other)) = (name(id.min(other)), name(id.max(other))) else {
                 continue;
             };

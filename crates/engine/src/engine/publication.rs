@@ -10,15 +10,16 @@ use truechimer_timehands::{Hand, Status};
 use super::account::held_against;
 use super::gate::Until;
 use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, note};
-use crate::doubt::{Moved, Opinion};
+use crate::cause::Cause;
 use crate::event::{Action, Level};
+use crate::hold_off::{Moved, Opinion};
 use crate::method::Candidate;
+use crate::peer::Peer;
 use crate::pulse::Numbering;
-use crate::report::Selection;
+use crate::report::SourceStatus;
+use crate::selection::{Chosen, Voter};
 use crate::source::{Heard, Source, canonical};
-use crate::voice::{Chosen, Said, Voice};
-use crate::why::Why;
-use crate::{doubt, voice};
+use crate::{hold_off, selection};
 
 /// Nothing has come for a while: what to say of that, and since when.
 #[derive(Debug)]
@@ -40,8 +41,8 @@ impl Engine {
         actions: &mut Vec<Action>,
     ) {
         let speaks = self.let_speak(name, at, actions);
-        // A doubted exchange may have widened the bound; a refused datagram costs a count, no more.
-        let republish = matches!(heard, Heard::Doubted(_)) && self.hand.status.bound_holds();
+        // A rejected exchange may have widened the bound; a refused datagram costs a count, no more.
+        let republish = matches!(heard, Heard::Rejected(_)) && self.hand.status.bound_holds();
         match heard {
             Heard::Used(accepted) => {
                 if let Accepted::Stepped(by) = accepted {
@@ -61,15 +62,15 @@ impl Engine {
                 }
                 self.publish(at, actions);
             }
-            Heard::Refused(trouble) | Heard::Doubted(trouble) => {
+            Heard::Refused(trouble) | Heard::Rejected(trouble) => {
                 if republish {
-                    self.judge_doubts(at);
+                    self.judge_hold_offs(at);
                 }
                 if let Some(trouble) = trouble.filter(|_| !speaks) {
                     // By what the others say of it, if it is held off.
                     let held = || {
                         let source = self.sources.iter().find(|s| s.name() == name)?;
-                        source.doubt(at).and_then(|_| source.trouble(at, self.utc(at)))
+                        source.hold_off(at).and_then(|_| source.trouble(at, self.utc(at)))
                     };
                     let trouble = held().unwrap_or(trouble);
                     note(actions, Level::Warning, format!("{name}: {trouble}"));
@@ -88,13 +89,13 @@ impl Engine {
     /// on.
     fn let_speak(&mut self, name: &str, at: Count, actions: &mut Vec<Action>) -> bool {
         let mut speaks = false;
-        let misrepresented = |source: &Source| source.votes() && source.is_misrepresented(at);
+        let misrepresented = |source: &Source| source.votes() && source.peer.is_misrepresented(at);
         if !self.sources.iter().any(misrepresented) || self.votes(at).iter().flatten().count() < 2 {
             return speaks;
         }
         for source in &mut self.sources {
             if misrepresented(source)
-                && let Some(Accepted::Stepped(by)) = source.believe()
+                && let Some(Accepted::Stepped(by)) = source.peer.believe()
             {
                 self.servo.interrupt();
                 self.gate.stepped = true;
@@ -112,17 +113,17 @@ impl Engine {
 
     /// Believes the servers whose time moved, where others, a witness or what stands vouch for it.
     pub(super) fn hear_vouchers(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let Some((who, opinions)) = self.judge_doubts(at) else { return };
+        let Some((who, opinions)) = self.judge_hold_offs(at) else { return };
         for (one, index) in who.into_iter().enumerate() {
             let Some(source) = self.sources.get(index) else { continue };
-            let due = source.vouched.is_some_and(|then| at.at_or_after(then));
-            let Some(doubt) = source.doubt(at).filter(|_| due) else { continue };
-            let home = self.comes_home(&doubt, at) && !doubt::vouched(one, &opinions);
+            let due = source.peer.trust.vouched.is_some_and(|then| at.at_or_after(then));
+            let Some(hold_off) = source.hold_off(at).filter(|_| due) else { continue };
+            let home = self.comes_home(&hold_off, at) && !hold_off::vouched(one, &opinions);
             let name = source.name();
             if let Some(source) = self.sources.get_mut(index)
-                && let Some(Accepted::Stepped(by)) = source.believe()
+                && let Some(Accepted::Stepped(by)) = source.peer.believe()
             {
-                source.moved = Some(at).filter(|_| !home);
+                source.peer.trust.moved = Some(at).filter(|_| !home);
                 self.servo.interrupt();
                 self.gate.stepped = true;
                 let moved = if home { Moved::Home } else { Moved::of(one, &opinions) };
@@ -130,43 +131,44 @@ impl Engine {
                 note(actions, Level::Warning, format!("{name}: {text}"));
             }
         }
-        self.judge_doubts(at);
+        self.judge_hold_offs(at);
     }
 
     /// Works out of every server whose time moved until when that is held off, or why for ever.
     /// Returns which servers say something, and what.
-    fn judge_doubts(&mut self, at: Count) -> Option<(Vec<usize>, Vec<Opinion>)> {
-        let doubts: Vec<_> = self.sources.iter().map(|source| source.doubt(at)).collect();
+    fn judge_hold_offs(&mut self, at: Count) -> Option<(Vec<usize>, Vec<Opinion>)> {
+        let hold_offs: Vec<_> = self.sources.iter().map(|source| source.hold_off(at)).collect();
         let votes = self.votes(at);
         for source in &mut self.sources {
-            (source.bar, source.vouched) = (None, None);
+            (source.peer.trust.bar, source.peer.trust.vouched) = (None, None);
         }
         let origin = votes.iter().flatten().map(|e| e.time).next()?;
         let (mut who, mut opinions) = (Vec::new(), Vec::new());
-        for (index, (vote, doubt)) in votes.iter().zip(&doubts).enumerate() {
+        for (index, (vote, hold_off)) in votes.iter().zip(&hold_offs).enumerate() {
             if let Some(estimate) = vote {
                 who.push(index);
-                let moved = self.sources.get(index).and_then(|source| source.moved);
-                opinions.push(Opinion::new(estimate, doubt.as_ref(), moved, origin));
+                let moved = self.sources.get(index).and_then(|source| source.peer.trust.moved);
+                opinions.push(Opinion::new(estimate, hold_off.as_ref(), moved, origin));
             }
         }
         for (one, index) in who.iter().enumerate() {
             // Servers that smear a leap second alike are no witnesses of each other.
             let smears = self.sources.get(*index).is_some_and(Source::may_smear);
-            let Some(doubt) = doubts.get(*index).copied().flatten() else { continue };
-            let vouched = !smears && doubt::vouched(one, &opinions);
-            let (vouchers, _) = doubt::witnesses(one, &opinions);
-            let (bar, then) = match self.judge(&doubt, vouchers + 1, at) {
-                _ if self.comes_home(&doubt, at) => (None, Some(at)),
-                Ok(Until::Witnessed) => (None, doubt::is_said(&doubt).then_some(at)),
+            let Some(hold_off) = hold_offs.get(*index).copied().flatten() else { continue };
+            let vouched = !smears && hold_off::vouched(one, &opinions);
+            let (vouchers, _) = hold_off::witnesses(one, &opinions);
+            let (bar, then) = match self.judge(&hold_off, vouchers + 1, at) {
+                _ if self.comes_home(&hold_off, at) => (None, Some(at)),
+                Ok(Until::Witnessed) => (None, hold_off::is_said(&hold_off).then_some(at)),
                 Ok(Until::Vouched(then)) => (None, Some(then).filter(|_| vouched)),
                 Err(bar) => (Some(bar), None),
             };
             if let Some(source) = self.sources.get_mut(*index) {
-                (source.bar, source.vouched) = (bar, then);
+                let trust = &mut source.peer.trust;
+                (trust.bar, trust.vouched) = (bar, then);
                 // Whoever says what a majority says was not wrong by saying it first.
                 if vouched {
-                    source.accuse(false);
+                    trust.is_newest_false = false;
                 }
             }
         }
@@ -183,16 +185,16 @@ impl Engine {
             return self.hold(&chosen, why, at, actions);
         }
         let Chosen { index, estimate, disputed, others, patience } = chosen;
-        let Some(source) = self.voices().nth(index) else { return };
-        let age = source.age(&estimate, at);
+        let Some(peer) = self.peers().nth(index) else { return };
+        let age = peer.age(&estimate, at);
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
         let held = self.held_off(at).filter(|_| status == Status::Holdover);
-        let reason = match (status, source.is_pulse(), others) {
+        let reason = match (status, peer.is_pulse, others) {
             _ if held.is_some() => held.as_ref().map_or_else(String::new, held_against),
-            (Status::Synchronised, _, 0) => format!("following {}", source.name()),
-            (Status::Synchronised, ..) => format!("following {} and {others} more", source.name()),
-            (_, false, _) => format!("no usable reply from {} for", source.name()),
-            (_, true, _) => format!("no usable edge from {} for", source.name()),
+            (Status::Synchronised, _, 0) => format!("following {}", peer.name),
+            (Status::Synchronised, ..) => format!("following {} and {others} more", peer.name),
+            (_, false, _) => format!("no usable reply from {} for", peer.name),
+            (_, true, _) => format!("no usable edge from {} for", peer.name),
         };
         let quiet = (status == Status::Holdover && held.is_none()).then(|| reason.clone());
         let reason = if quiet.is_some() { format!("{reason} {age}") } else { reason };
@@ -201,17 +203,14 @@ impl Engine {
             if smears { "; all smear the leap second: the smear is taken off" } else { "" };
         let reason = format!("{reason}{smears}");
         // Sooner if patience ends before, so that holdover is said when it begins.
-        let renew = self.method.renew_after(source.estimator());
+        let renew = self.method.renew_after(peer.filter.estimator.as_ref());
         (self.reason, self.others) = (reason, others);
         self.quiet = quiet.map(|what| Quiet { what, since: estimate.last_used, smears });
         self.unanswered = false;
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
-        let believed = |s: &&Source| {
-            use Selection::{Combined, Selected, Truechimer};
-            matches!(s.selection, Truechimer | Combined | Selected)
-        };
+        let believed = |s: &&Source| s.peer.trust.agrees();
         // A server that is left alone of many does not announce a leap second by itself.
         let enough = self.agreeing() >= self.least();
         let believed = self.sources.iter().filter(|_| enough).filter(believed);
@@ -247,29 +246,31 @@ impl Engine {
     /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised
     /// before.
     pub(super) fn tell_changes(&mut self, first: bool, at: Count, actions: &mut Vec<Action>) {
-        let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.voices(), self.follows_one(), at);
-        for (level, text) in bulletin.lines(self.voices(), first, at, self.settings.nominal) {
+        let mut change_log = std::mem::take(&mut self.change_log);
+        change_log.look(self.peers(), self.follows_one(), at);
+        for (level, text) in change_log.lines(self.peers(), first, at, self.settings.nominal) {
             note(actions, level, text);
         }
-        self.bulletin = bulletin;
-        self.tell_twins(actions);
+        self.change_log = change_log;
+        self.tell_same_servers(actions);
     }
 
-    /// Tells who turned out to be the server that another source is already.
-    fn tell_twins(&mut self, actions: &mut Vec<Action>) {
-        for text in self.sources.iter_mut().filter_map(Source::twin_news) {
-            note(actions, Level::Warning, text);
+    /// Tells which source turned out to be the server that another is already.
+    fn tell_same_servers(&mut self, actions: &mut Vec<Action>) {
+        for Peer { name, trust, .. } in self.sources.iter_mut().map(|source| &mut source.peer) {
+            if let Some(text) = trust.same_server_news() {
+                note(actions, Level::Warning, format!("{name}: {text}"));
+            }
         }
     }
 
     /// No source is fit to follow: hold what was published last.
     pub(super) fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let mut bulletin = std::mem::take(&mut self.bulletin);
-        bulletin.look(self.voices(), self.follows_one(), at);
-        self.bulletin = bulletin;
+        let mut change_log = std::mem::take(&mut self.change_log);
+        change_log.look(self.peers(), self.follows_one(), at);
+        self.change_log = change_log;
         let votes = self.votes(at);
-        self.tell_twins(actions);
+        self.tell_same_servers(actions);
         let usable = votes.iter().flatten().count();
         let waits = self.to_come(at) > 0;
         self.reason = if waits {
@@ -312,7 +313,7 @@ impl Engine {
     /// The server in the middle of those that have an estimate (of an even number, the earlier
     /// one): its name, and where it puts the time.
     pub(super) fn middle(&self, at: Count) -> Option<(String, Instant)> {
-        let said = self.voters(at).filter_map(|s| Some((s.says(at, &s.estimate(at)?).0, s)));
+        let said = self.voters(at).filter_map(|s| Some((s.peer.says(at, &s.estimate(at)?).0, s)));
         let mut said: Vec<(Instant, &Source)> = said.collect();
         said.sort_by_key(|(time, _)| *time);
         let (time, source) = said.get(said.len().checked_sub(1)? / 2)?;
@@ -322,10 +323,13 @@ impl Engine {
     /// Those that say something and have a vote, be it that others are not mixed with them.
     pub(super) fn voters(&self, at: Count) -> impl Iterator<Item = &Source> {
         let says = move |s: &&Source| {
-            s.votes() && !s.overruled && !s.is_twin() && s.estimate(at).is_some()
+            let trust = &s.peer.trust;
+            let may = s.votes() && !trust.overruled && trust.same_server().is_none();
+            may && s.estimate(at).is_some()
         };
-        let lapsed = self.lapsed(at);
-        let spoken = self.sources.iter().zip(lapsed).filter(|(_, lapsed)| lapsed.is_none());
+        let timed_out = self.timed_out(at);
+        let spoken =
+            self.sources.iter().zip(timed_out).filter(|(_, timed_out)| timed_out.is_none());
         spoken.map(|(source, _)| source).filter(says)
     }
 
@@ -336,7 +340,7 @@ impl Engine {
         let own = self.sources.iter().zip(votes).filter(|(_, vote)| vote.is_some());
         let others = own.map(|(source, _)| source).filter(|source| source.name() != middle);
         let apart = others.filter_map(|s| {
-            let ahead = s.says(at, &s.estimate(at)?).0 - reference;
+            let ahead = s.peer.says(at, &s.estimate(at)?).0 - reference;
             let which = if ahead.is_negative() { "behind" } else { "ahead of" };
             Some((s.name(), ahead.abs(), which))
         });
@@ -361,19 +365,21 @@ impl Engine {
     /// Marks every source's part, and works out what they come to.
     pub(super) fn select(&mut self, at: Count) -> Option<Chosen> {
         let chosen = self.chosen(at);
-        let lapsed = self.lapsed(at);
-        let silent = self.sources.iter_mut().zip(lapsed);
+        let timed_out = self.timed_out(at);
+        let silent = self.sources.iter_mut().zip(timed_out);
         for (source, age) in silent.filter_map(|(source, age)| Some((source, age?))) {
-            source.mark(Selection::Unusable);
-            source.weigh(None, Some(Why::Lapsed(age)));
+            source.peer.trust.set(SourceStatus::Unreachable, Some(Cause::TimedOut(age)));
         }
-        for source in self.sources.iter_mut().filter(|source| !source.votes()) {
-            source.mark(Selection::Watched);
-            source.weigh(None, None);
-        }
-        for source in self.sources.iter_mut().filter(|source| source.overruled) {
-            source.mark(Selection::Falseticker);
-            source.weigh(None, Some(Why::Overruled));
+        for source in &mut self.sources {
+            let trust = &mut source.peer.trust;
+            let same = trust.same_server().filter(|_| trust.cause().is_none()).map(str::to_owned);
+            let (status, cause) = match same {
+                _ if trust.overruled => (SourceStatus::Falseticker, Cause::Overruled),
+                _ if source.config.no_select => (SourceStatus::Unselectable, Cause::NoSelect),
+                Some(of) => (SourceStatus::Unselectable, Cause::SameServer(of)),
+                None => continue,
+            };
+            trust.set(status, Some(cause));
         }
         chosen
     }
@@ -385,30 +391,28 @@ impl Engine {
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
         let single = self.follows_one();
         let servers = self.sources.iter_mut().zip(votes);
-        let servers = servers.map(|(voice, estimate)| Said { voice, estimate });
+        let servers = servers.map(|(source, estimate)| Voter { peer: &mut source.peer, estimate });
         let pulses = self.pulses.iter_mut().map(|pulse| {
-            let estimate = pulse.estimate(at);
-            Said { voice: pulse, estimate }
+            let estimate = pulse.peer.estimate(at);
+            Voter { peer: &mut pulse.peer, estimate }
         });
-        let mut voices: Vec<Said<'_>> = servers.chain(pulses).collect();
-        let candidates: Vec<Candidate<'_>> = voices.iter().filter_map(Said::candidate).collect();
+        let mut voters: Vec<Voter<'_>> = servers.chain(pulses).collect();
+        let candidates: Vec<Candidate<'_>> = voters.iter().filter_map(Voter::candidate).collect();
         if let Some(id) = self.method.prefer(&candidates, all, at, nominal) {
-            let (index, estimate) = voice::follow(&mut voices, id)?;
-            for said in &mut voices {
-                said.voice.weigh(None, None);
+            let (index, estimate) = selection::follow(&mut voters, id)?;
+            for voter in &mut voters {
+                voter.peer.trust.weigh(None, None);
             }
-            let voice = &voices.get(index)?.voice;
-            let patience = voice.left(&estimate, at);
+            let patience = voters.get(index)?.peer.left(&estimate, at);
             let disputed = Span::ZERO;
             return Some(Chosen { index, estimate, disputed, others: 0, patience });
         }
         let combination = (!single).then_some(&mut self.combination);
-        let chosen = voice::choose(&mut voices, combination, to_come, at);
+        let chosen = selection::choose(&mut voters, combination, to_come, at);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
         for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
-            source.mark(Selection::Smeared);
-            source.weigh(None, Some(Why::Smears));
+            source.peer.trust.set(SourceStatus::Unselectable, Some(Cause::LeapSmear));
         }
         chosen
     }
@@ -422,7 +426,7 @@ impl Engine {
     /// do; else by the published clock, as long as its bound holds.
     pub(super) fn numbering(&mut self, at: Count) -> Option<Numbering> {
         let votes = self.votes(at);
-        let vouched = voice::vouched(&votes, self.to_come(at));
+        let vouched = selection::vouched(&votes, self.to_come(at));
         let servers = vouched.map(|(time, bound)| Numbering { time, bound });
         let published = self
             .hand
@@ -448,11 +452,11 @@ impl Engine {
     /// For how long each source has been silent, if that is for so long that the others are
     /// believed without it: what it said has become ever vaguer meanwhile, and so agrees with
     /// whomever. Where that is so of all, it is so of none.
-    fn lapsed(&self, at: Count) -> Vec<Option<Span>> {
+    fn timed_out(&self, at: Count) -> Vec<Option<Span>> {
         let most = self.settings.accept_step_after;
         let silent = |source: &Source| source.is_silent_for(at, most);
         let speaks =
-            |source: &Source| source.votes() && source.is_proven() && silent(source).is_none();
+            |source: &Source| source.votes() && source.peer.is_proven() && silent(source).is_none();
         let anyone = self.sources.iter().any(speaks);
         self.sources.iter().map(|source| silent(source).filter(|_| anyone)).collect()
     }
@@ -460,16 +464,16 @@ impl Engine {
     /// What each source says. Two that turn out to be the same server have one vote, and one that
     /// has been silent for long has none.
     pub(super) fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
-        let lapsed = self.lapsed(at);
+        let timed_out = self.timed_out(at);
         let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
         // Those that smear are not mixed with those that do not.
-        let plain = |(source, lapsed): (&Source, &Option<Span>)| {
-            let says = lapsed.is_none() && source.estimate(at).is_some();
+        let plain = |(source, timed_out): (&Source, &Option<Span>)| {
+            let says = timed_out.is_none() && source.estimate(at).is_some();
             says && source.votes() && !source.smears()
         };
-        let unmixed = self.sources.iter().zip(&lapsed).any(plain);
-        let vote = |(source, lapsed): (&mut Source, Option<Span>)| {
-            let heard = lapsed.is_none() && source.votes() && !source.overruled;
+        let unmixed = self.sources.iter().zip(&timed_out).any(plain);
+        let vote = |(source, timed_out): (&mut Source, Option<Span>)| {
+            let heard = timed_out.is_none() && source.votes() && !source.peer.trust.overruled;
             let heard = heard && (!unmixed || !source.smears());
             let estimate = source.estimate(at).filter(|_| heard)?;
             let address = canonical(source.address()?);
@@ -481,7 +485,7 @@ impl Engine {
             seen.insert(address, source.name());
             Some(estimate)
         };
-        self.sources.iter_mut().zip(lapsed).map(vote).collect()
+        self.sources.iter_mut().zip(timed_out).map(vote).collect()
     }
 
     /// Renews a hand that no reply has renewed for a while.

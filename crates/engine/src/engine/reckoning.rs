@@ -40,7 +40,8 @@ impl Engine {
         // As long as it is open whether somebody smears, a better rate may be that of a smear; but
         // not of one who has been silent for so long that the others went on without.
         let mut open = self.sources.iter().filter(|s| s.votes() && s.may_yet_smear());
-        let open = open.any(|s| s.id == speaker || s.is_part() || s.is_heard(count));
+        let open = open
+            .any(|s| s.id() == speaker || s.peer.trust.is_part() || s.peer.filter.is_fresh(count));
         let better = error.0 < begun.error.0 / 2 && !open && !(smeared && begun.error <= KNOWS);
         let begun = if better { now } else { begun };
         self.reckoning = Some(begun);

@@ -1,17 +1,19 @@
-//! What a datagram from the server comes to, and whether it is smeared.
+//! What a datagram from the server comes to.
 
 use std::net::SocketAddr;
 
-use truechimer_feedforward::Exchange;
 use truechimer_feedforward::Refusal::ServerStep;
+use truechimer_feedforward::{Accepted, Exchange, Refusal as Rejected};
 use truechimer_ntp::{Demand, Refusal, Timestamp};
-use truechimer_time::{Instant, Leaps, Span, Stamp};
+use truechimer_time::{Count, Span, Stamp};
 
-use super::{Clock, ERA_PIVOT, Heard, Last, Plan, RESETTLES, Source};
+use super::{Clock, Heard, LeapSmear, Plan, Source};
 use crate::leap::later_reading;
-use crate::report::Selection;
-use crate::smear::Smear;
-use crate::{doubt, smear};
+use crate::peer::Sample;
+
+/// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
+/// 1982–2118.
+const ERA_PIVOT: i64 = 2_524_608_000;
 
 impl Source {
     /// A datagram came.
@@ -23,42 +25,11 @@ impl Source {
         packet: &[u8],
         clock: &Clock,
     ) -> Heard {
-        let Clock { leaps, about, reckoned, others } = clock;
+        let Clock { leaps, about, others, .. } = clock;
         let Some(association) = &mut self.association else { return Heard::Refused(None) };
         let reply = match association.accept(packet, from) {
             Ok(reply) => reply,
-            Err(refusal) => {
-                if refusal.demand().is_some() {
-                    // This was the answer: nothing is missed any more.
-                    self.chances = self.chances.saturating_sub(1);
-                }
-                match refusal.demand() {
-                    Some(Demand::Stop) => self.plan = Plan::Refused(received.count),
-                    Some(Demand::SlowDown) => self.slow(received.count),
-                    None => {}
-                }
-                let trouble = refusal.to_string();
-                return Heard::Refused(match refusal {
-                    // Anybody can send these: shown where there is nothing better to show, but
-                    // not worth a line in the log each.
-                    Refusal::WrongAddress(_)
-                    | Refusal::TooShort(_)
-                    | Refusal::WrongMode(_)
-                    | Refusal::BadVersion(_)
-                    | Refusal::WrongOrigin
-                    | Refusal::Duplicate
-                    | Refusal::Late => {
-                        if self.reach == 0 {
-                            self.trouble = Some(trouble);
-                        }
-                        None
-                    }
-                    _ => {
-                        self.answered = true;
-                        self.note_trouble(trouble)
-                    }
-                });
-            }
+            Err(refusal) => return Heard::Refused(self.refused(&refusal, received.count)),
         };
         self.recognise(from, received.count, *others);
         let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
@@ -69,123 +40,125 @@ impl Source {
             received,
             root_distance: reply.root_distance(),
         };
-        // By dead reckoning a smear is found, and by the clock without it that it has ended.
-        let smear = match (about, reckoned) {
-            (Some(about), _) if self.smears() => {
-                self.unsmear(&mut exchange, leaps, *about, Span::ZERO)
-            }
-            (None, _) if self.smears() => {
-                self.go_on_unsmearing(&mut exchange, leaps);
-                Span::ZERO
-            }
-            (_, Some((clock, doubt))) => self.unsmear(&mut exchange, leaps, *clock, *doubt),
-            (_, None) => {
-                self.smear = Smear::default();
-                Span::ZERO
-            }
-        };
-        let residence = reply.residence();
-        self.drop_impossible_asymmetry(&exchange, residence);
-        let mut corrected = self.symmetric(&exchange);
-        corrected.root_distance += smear;
-        let heard = self.estimator.exchange(&corrected);
-        // What was made of its replies before its smear was known has no claim to be held.
-        let held = matches!(heard, Err(ServerStep)) && self.resettles > 0;
-        self.resettles = self.resettles.saturating_sub(1);
-        let believed = if held { self.estimator.believe() } else { None };
-        let rtt = self.nominal.span(received.count - sent.count) - residence;
-        if matches!(heard, Ok(_) | Err(ServerStep)) {
-            self.newest = Some(Last { reply, exchange, rtt, smear });
-            self.reach |= 1;
+        let smear = self.take_off_smear(&mut exchange, clock);
+        let nominal = self.peer.filter.nominal();
+        let rtt = nominal.span(received.count - sent.count) - reply.residence();
+        if self.path.drop_impossible(&exchange, rtt, nominal) {
+            self.peer.filter.set_asymmetry(None);
         }
-        match believed.map_or(heard, Ok) {
+        let sample = Sample { exchange, reply: Some(reply), rtt: Some(rtt), smear };
+        match self.filtered(sample) {
             Ok(accepted) => {
-                self.last = self.newest;
-                self.accepted = self.accepted.saturating_add(1);
-                (self.misses, self.silence, self.answered) = (0, 0, true);
+                self.peer.filter.keep(sample, true);
+                self.peer.tally.accept();
+                self.schedule.silence = 0;
                 self.served(from);
-                self.trouble = None;
+                self.peer.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => {
-                *self.refused.entry(refusal.name().into()).or_insert(0) += 1;
-                (self.misses, self.answered) = (0, true);
+                self.peer.tally.refuse(refusal.name());
                 self.served(from);
-                self.chances = self.chances.saturating_sub(1);
-                let text = self.note_trouble(refusal.to_string());
-                let doubt = self.estimator.doubt(received.count);
-                let utc = about.map(|about| leaps.utc(about));
-                Heard::Doubted(text.map(|text| match doubt {
-                    Some(doubt) => {
-                        let outvoted = self.selection == Selection::Falseticker;
-                        let who = (&*self.config.name(), self.bar.as_ref());
-                        doubt::told(&doubt, who, received.count, self.nominal, utc, outvoted)
-                    }
-                    None => text,
-                }))
+                self.schedule.fails();
+                Heard::Rejected(self.peer.note_trouble(refusal.to_string()))
             }
         }
+    }
+
+    /// The protocol refused a datagram. Returns the trouble if it is new and worth telling.
+    fn refused(&mut self, refusal: &Refusal, at: Count) -> Option<String> {
+        if refusal.demand().is_some() {
+            // This was the answer: nothing is missed any more.
+            self.schedule.fails();
+        }
+        match refusal.demand() {
+            Some(Demand::Stop) => self.schedule.plan = Plan::Refused(at),
+            Some(Demand::SlowDown) => {
+                self.schedule.slow(at);
+                self.peer.filter.set_poll(self.schedule.steady_interval());
+            }
+            None => {}
+        }
+        let trouble = refusal.to_string();
+        match refusal {
+            // Anybody can send these: shown where there is nothing better to show, but not worth a
+            // line in the log each.
+            Refusal::WrongAddress(_)
+            | Refusal::TooShort(_)
+            | Refusal::WrongMode(_)
+            | Refusal::BadVersion(_)
+            | Refusal::WrongOrigin
+            | Refusal::Duplicate
+            | Refusal::Late => {
+                if self.peer.tally.reach == 0 {
+                    self.peer.trouble = Some(trouble);
+                }
+                None
+            }
+            _ => {
+                self.schedule.answered = true;
+                self.peer.note_trouble(trouble)
+            }
+        }
+    }
+
+    /// A usable reply came from this address. If it is of another machine than the one before,
+    /// `others` tell the time as well. What the source is known by goes on with the name, unless
+    /// others tell another time. What is declared of the path does not.
+    fn recognise(&mut self, from: SocketAddr, at: Count, others: bool) {
+        let Some(news) = self.path.recognise(from) else { return };
+        self.news = Some(news);
+        let others = others && !self.peer.trust.agrees();
+        self.peer.filter.change_server(others, self.path.asymmetry());
+        // What that one wanted, smeared or was held against it is not this one's doing.
+        self.schedule.change_server(at);
+        self.smear = LeapSmear::default();
+        self.peer.trust.change_server();
+        self.peer.trouble = None;
+        self.peer.filter.set_poll(self.schedule.steady_interval());
+    }
+
+    /// Takes a smear off. By dead reckoning it is found, and by the clock without it that it has
+    /// ended. Returns by how much the server may still be off, as it is too early to tell.
+    fn take_off_smear(&mut self, exchange: &mut Exchange, clock: &Clock) -> Span {
+        let nominal = self.peer.filter.nominal();
+        let Clock { leaps, about, reckoned, .. } = clock;
+        let by = match (about, reckoned) {
+            (Some(about), _) if self.smears() => (*about, Span::ZERO),
+            (None, _) if self.smears() => {
+                self.smear.go_on(exchange, leaps);
+                return Span::ZERO;
+            }
+            (_, Some(reckoned)) => *reckoned,
+            (_, None) => {
+                self.smear.is_over();
+                return Span::ZERO;
+            }
+        };
+        self.smear.take_off(exchange, leaps, by, nominal)
+    }
+
+    /// Gives a sample to the filter. One that is held off is kept as the newest.
+    fn filtered(&mut self, sample: Sample) -> Result<Accepted, Rejected> {
+        let filter = &mut self.peer.filter;
+        let mut corrected = self.path.symmetric(&sample.exchange);
+        corrected.root_distance += sample.smear;
+        let heard = filter.exchange(&corrected);
+        let resettles = self.smear.resettles();
+        let held = matches!(heard, Err(ServerStep));
+        let believed = if held && resettles { filter.estimator.believe() } else { None };
+        if held || heard.is_ok() {
+            filter.keep(sample, false);
+            self.peer.tally.reach |= 1;
+        }
+        believed.map_or(heard, Ok)
     }
 
     /// The server answers who asks this often.
     fn served(&mut self, from: SocketAddr) {
-        self.looked_up = false;
-        self.courtesy.served(from, self.steady_interval());
-    }
-
-    /// Looks whether the server smears a leap second, and takes the smear off if it does. `about`
-    /// is the time of the arrival, without the smear. What comes back is by how much the server may
-    /// still be off, as it is too early to tell.
-    pub(super) fn unsmear(
-        &mut self,
-        exchange: &mut Exchange,
-        leaps: &Leaps,
-        about: Instant,
-        doubt: Span,
-    ) -> Span {
-        let away = self.nominal.span(exchange.received.count - exchange.sent.count);
-        let rtt = away - (exchange.server_sent - exchange.server_received);
-        let off = exchange.server_sent + rtt.half() - about;
-        let expected = smear::expected(leaps, about);
-        let was = self.smear.is_found();
-        self.smear.look(off, rtt, doubt, expected);
-        if self.smear.is_found() && !was {
-            self.resettles = RESETTLES;
+        self.resolver.looked_up = false;
+        if let Some(interval) = self.schedule.served(from) {
+            self.peer.filter.set_poll(interval);
         }
-        self.take_off(exchange, off, expected);
-        self.smear.doubt(expected)
-    }
-
-    /// The same of the first replies after the counter broke, when there is no other clock than the
-    /// server's own: it is off by half a second at most, by which a smear changes by less than 6
-    /// µs.
-    fn go_on_unsmearing(&mut self, exchange: &mut Exchange, leaps: &Leaps) {
-        let expected = smear::expected(leaps, exchange.server_sent);
-        self.smear.survive(expected);
-        self.take_off(exchange, expected.unwrap_or(Span::ZERO), expected);
-    }
-
-    /// Takes off what is known to be smeared of a server that is `off` from our clock.
-    fn take_off(&self, exchange: &mut Exchange, off: Span, expected: Option<Span>) {
-        if let Some((by, rough)) = self.smear.correction(off, expected) {
-            exchange.server_received = exchange.server_received - by;
-            exchange.server_sent = exchange.server_sent - by;
-            exchange.root_distance += rough;
-        }
-    }
-
-    /// Whether it smears a leap second.
-    pub(crate) fn smears(&self) -> bool {
-        self.smear.is_found()
-    }
-
-    /// Whether it is too early to tell if it smears.
-    pub(crate) fn may_yet_smear(&self) -> bool {
-        self.smear.is_open()
-    }
-
-    /// Whether what it says may come of a smear.
-    pub(crate) fn may_smear(&self) -> bool {
-        self.smear.is_plausible()
     }
 }

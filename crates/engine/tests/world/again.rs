@@ -1,6 +1,6 @@
 //! Daemons that start again with what the last one left.
 
-use truechimer_engine::{Config, Engine, Saved, Selection, Start};
+use truechimer_engine::{Config, Engine, Saved, SourceStatus, Start};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -55,6 +55,6 @@ pub fn statuses(world: &World) -> Vec<Status> {
     all
 }
 
-pub fn selections(world: &World) -> Vec<Selection> {
-    world.engine.report(world.now).sources.iter().map(|source| source.selection).collect()
+pub fn selections(world: &World) -> Vec<SourceStatus> {
+    world.engine.report(world.now).sources.iter().map(|source| source.status).collect()
 }

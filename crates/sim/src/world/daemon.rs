@@ -270,7 +270,7 @@ impl World<'_> {
             backward: seconds(backward),
             true_delays: None,
             used,
-            selected: said.selection == truechimer_engine::Selection::Selected,
+            selected: said.status == truechimer_engine::SourceStatus::Selected,
         });
     }
 
@@ -499,8 +499,8 @@ impl World<'_> {
         let report = daemon.engine.report(count);
         for (source, said) in report.sources.iter().enumerate() {
             let last = self.marks.iter().rfind(|mark| mark.source == source);
-            if last.is_none_or(|last| last.part != said.selection) {
-                self.marks.push(Marked { at: t, source, part: said.selection });
+            if last.is_none_or(|last| last.status != said.status) {
+                self.marks.push(Marked { at: t, source, status: said.status });
             }
         }
         let Some(said) = report.sources.get(source) else { return };
@@ -525,7 +525,7 @@ impl World<'_> {
             backward: seconds(backward),
             true_delays: Some(datagram.delays),
             used,
-            selected: said.selection == truechimer_engine::Selection::Selected,
+            selected: said.status == truechimer_engine::SourceStatus::Selected,
         });
         if answered.claims {
             self.keep_stamps(datagram, departure, heard);

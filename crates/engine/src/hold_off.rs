@@ -8,14 +8,15 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use truechimer_feedforward::{Disputed, Doubt, Estimate, TimePrior};
+use truechimer_feedforward::{Disputed, Estimate, TimePrior};
 use truechimer_time::{Count, CounterId, Instant, Period, Span, Utc};
 use truechimer_timehands::Hand;
 
 use crate::bar::{self, Bar};
+use crate::peer::HoldOff;
 use crate::select::Claim;
 
-/// What the clock holds against the server it follows: kept beside the saved rate, as the clock
+/// What the clock holds against a server: kept beside the saved rate, as the clock
 /// page shows only a bound that covers both.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,40 +33,40 @@ pub struct Held {
     pub since: Count,
     /// By how much; positive: its time is ahead.
     pub step: Span,
-    /// The server, host and port: what it was known by is nobody else's word.
+    /// The server, host and port: what it was known by is nobody else's.
     #[serde(default)]
     pub server: String,
-    /// Since when the clock had been known, and when the server's last word came that agreed with
+    /// Since when the clock had been known, and when the server's last sample came that agreed with
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<(Count, Count)>,
 }
 
 impl Held {
-    /// What is held at `at` against a server with this doubt, where `time` is what the clock says,
+    /// What is held at `at` against a server with this hold-off, where `time` is what the clock says,
     /// and `known` since when.
     pub(crate) fn new(
         server: String,
         counter: CounterId,
         (at, time): (Count, Instant),
-        doubt: &Doubt,
+        hold_off: &HoldOff,
         known: Option<(Count, Count)>,
     ) -> Held {
-        let bound = (doubt.held.1 - time).abs().max((time - doubt.held.0).abs());
+        let bound = (hold_off.held.1 - time).abs().max((time - hold_off.held.0).abs());
         Held {
             counter,
             count: at,
             time,
             bound,
-            since: doubt.since,
-            step: doubt.step,
+            since: hold_off.since,
+            step: hold_off.step,
             server,
             known,
         }
     }
 
     /// What is known of time by it, if it goes with this hand: unless they contradict each other. A
-    /// hand of another time is newer, and the doubt is over.
+    /// hand of another time is newer, and the hold-off is over.
     pub(crate) fn prior(&self, hand: &Hand) -> Option<TimePrior> {
         let Held { counter, count, time, bound, since, step, known, .. } = *self;
         let goes = counter == hand.counter
@@ -139,68 +140,69 @@ impl Agreed {
 /// So many replies of a server must say the same before it counts.
 const EXCHANGES: u32 = 2;
 
-/// What there is to say of a doubt, in one line, when it is `utc` by the clock that is held.
+/// What there is to say of a hold-off, in one line, when it is `utc` by the clock that is held.
 /// One that is `outvoted` is wrong by the others' word, also when its estimator believes it.
 pub(crate) fn told(
-    doubt: &Doubt,
+    hold_off: &HoldOff,
     (name, bar): (&str, Option<&Bar>),
     at: Count,
     nominal: Period,
     utc: Option<Utc>,
     outvoted: bool,
 ) -> String {
-    let Doubt { step, exchanges, .. } = doubt;
-    let since = time(nominal.span(at - doubt.since));
+    let HoldOff { step, exchanges, .. } = hold_off;
+    let since = time(nominal.span(at - hold_off.since));
     let replies = match exchanges {
         1 => " (1 reply so far)".to_owned(),
         _ => format!(", for {since} ({exchanges} replies)"),
     };
-    let moves = if doubt.steady { "is" } else { "moves, now" };
+    let (suspected, moves) = if hold_off.steady { ("step", "is") } else { ("drift", "moves, now") };
     let accepted = match outvoted {
         true => "outvoted by the others, and no part until it agrees with them".into(),
-        false => accepted(doubt, utc, bar) + &bar::remedies(name),
+        false => accepted(hold_off, utc, bar) + &bar::remedies(name),
     };
     format!(
-        "server-step: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
+        "{suspected} suspected: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
     )
 }
 
 /// What this server says that is held off, for how long it has, and when it is accepted.
 pub(crate) fn says(
-    doubt: &Doubt,
+    hold_off: &HoldOff,
     (name, bar): (&str, Option<&Bar>),
     at: Count,
     nominal: Period,
     utc: Option<Utc>,
 ) -> String {
-    let since = time(nominal.span(at - doubt.since));
-    let accepted = accepted(doubt, utc, bar);
-    format!("{:+} for {since}; {accepted}{}", doubt.step, bar::remedies(name))
+    let since = time(nominal.span(at - hold_off.since));
+    let accepted = accepted(hold_off, utc, bar);
+    format!("{:+} for {since}; {accepted}{}", hold_off.step, bar::remedies(name))
 }
 
 /// The same in a few words.
-pub(crate) fn in_short(doubt: &Doubt) -> String {
-    let moves = if doubt.steady { "moved" } else { "moves" };
-    format!("held off: its time {moves} by {:+}", doubt.step)
+pub(crate) fn in_short(hold_off: &HoldOff) -> String {
+    let moves = if hold_off.steady { "moved" } else { "moves" };
+    format!("held off: its time {moves} by {:+}", hold_off.step)
 }
 
 /// When it is believed.
-fn accepted(doubt: &Doubt, utc: Option<Utc>, bar: Option<&Bar>) -> String {
+fn accepted(hold_off: &HoldOff, utc: Option<Utc>, bar: Option<&Bar>) -> String {
     if let Some(bar) = bar {
         return format!("not accepted by itself, as {bar}");
     }
-    if doubt.left == Span::ZERO {
+    if hold_off.left == Span::ZERO {
         return "accepted when a few more replies agree, unless it goes back".into();
     }
     let day = 86_400;
-    let clock = utc.filter(|_| doubt.left < Span::from_secs(day)).map_or_else(String::new, |utc| {
-        let then = Span::from_secs(utc.unix) + Span(utc.frac.into()) + doubt.left;
-        // To the nearest second: it is the same one each time.
-        let of_day = ((then + Span::from_millis(500)).0 >> 64).rem_euclid(day.into());
-        let (h, min, s) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-        format!(" (at {h:02}:{min:02}:{s:02} UTC)")
-    });
-    format!("accepted in {}{clock}, unless it goes back", time(doubt.left))
+    let clock =
+        utc.filter(|_| hold_off.left < Span::from_secs(day)).map_or_else(String::new, |utc| {
+            let then = Span::from_secs(utc.unix) + Span(utc.frac.into()) + hold_off.left;
+            // To the nearest second: it is the same one each time.
+            let of_day = ((then + Span::from_millis(500)).0 >> 64).rem_euclid(day.into());
+            let (h, min, s) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+            format!(" (at {h:02}:{min:02}:{s:02} UTC)")
+        });
+    format!("accepted in {}{clock}, unless it goes back", time(hold_off.left))
 }
 
 /// A length of time as people say it, to the second.
@@ -229,22 +231,22 @@ pub(crate) struct Opinion {
 }
 
 impl Opinion {
-    /// By its estimate and its doubt, on the scale that begins at `origin`.
+    /// By its estimate and its hold-off, on the scale that begins at `origin`.
     pub(crate) fn new(
         estimate: &Estimate,
-        doubt: Option<&Doubt>,
+        hold_off: Option<&HoldOff>,
         moved: Option<Count>,
         origin: Instant,
     ) -> Opinion {
-        let (used, since) = (estimate.last_used, doubt.map(|doubt| doubt.since));
+        let (used, since) = (estimate.last_used, hold_off.map(|hold_off| hold_off.since));
         let claim = |(from, to): (Instant, Instant)| Claim {
             low: (from - origin).0,
             high: (to - origin).0,
         };
-        match doubt {
-            Some(doubt) => Opinion {
-                newest: claim(doubt.newcomers),
-                before: Some((claim(doubt.held), doubt.exchanges)),
+        match hold_off {
+            Some(hold_off) => Opinion {
+                newest: claim(hold_off.newcomers),
+                before: Some((claim(hold_off.held), hold_off.exchanges)),
                 used,
                 since,
                 moved,
@@ -271,8 +273,8 @@ pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
 }
 
 /// Whether it was said often enough to count.
-pub(crate) fn is_said(doubt: &Doubt) -> bool {
-    doubt.exchanges >= EXCHANGES
+pub(crate) fn is_said(hold_off: &HoldOff) -> bool {
+    hold_off.exchanges >= EXCHANGES
 }
 
 /// How many others say what this one says now, and how many what it said before.
@@ -408,7 +410,7 @@ mod tests {
         assert!(!vouched(0, &[moved(100)]));
         assert!(!vouched(0, &[moved(100), honest(-9, 12)]));
         assert!(!vouched(0, &[moved(100), honest(-9, 12), honest(-5, 5)]));
-        assert!(!vouched(1, &[moved(100), honest(-9, 12)]), "it is in no doubt");
+        assert!(!vouched(1, &[moved(100), honest(-9, 12)]), "it is not held off");
     }
 
     #[test]
@@ -454,7 +456,7 @@ mod tests {
     fn it_is_said_in_plain_words() {
         let count = |seconds: u64| Count(seconds * 1_000_000_000);
         let here = Instant::new(1_800_000_000, 0);
-        let doubt = Doubt {
+        let hold_off = HoldOff {
             since: count(1000),
             exchanges: 12,
             step: Span::from_millis(150),
@@ -464,28 +466,28 @@ mod tests {
             held: (here, here),
         };
         assert_eq!(
-            told(&doubt, ("s1:123", None), count(1190), Period::NANOSECOND, None, false),
-            "server-step: its time is +150.000 ms off what was known, for 3 min 10 s \
+            told(&hold_off, ("s1:123", None), count(1190), Period::NANOSECOND, None, false),
+            "step suspected: its time is +150.000 ms off what was known, for 3 min 10 s \
              (12 replies): not used; accepted in 56 min 50 s, unless it goes back; to believe it \
              now: truechimer accept s1:123, or truechimer run --fresh"
         );
         let utc = |unix| Some(Utc { unix, frac: 0, leap_second: false });
         assert_eq!(
-            says(&doubt, ("s1:123", None), count(1190), Period::NANOSECOND, utc(1_800_010_000)),
+            says(&hold_off, ("s1:123", None), count(1190), Period::NANOSECOND, utc(1_800_010_000)),
             "+150.000 ms for 3 min 10 s; accepted in 56 min 50 s (at 11:43:30 UTC), unless it \
              goes back; to believe it now: truechimer accept s1:123, or truechimer run --fresh"
         );
         let bar = Bar::TooFew { agree: 1, least: 2 };
-        let text = says(&doubt, ("s1:123", Some(&bar)), count(1190), Period::NANOSECOND, None);
+        let text = says(&hold_off, ("s1:123", Some(&bar)), count(1190), Period::NANOSECOND, None);
         assert!(
             text.contains("not accepted by itself, as only 1 of min-sources = 2 says so; to"),
             "{text}"
         );
-        let week = Doubt { left: Span::from_secs(600_000), ..doubt };
+        let week = HoldOff { left: Span::from_secs(600_000), ..hold_off };
         let text =
             told(&week, ("s1", None), count(1190), Period::NANOSECOND, utc(1_800_010_000), false);
         assert!(text.contains("accepted in 166 h 40 min, unless"), "which day? {text}");
-        let first = Doubt { exchanges: 1, steady: false, left: Span::ZERO, ..doubt };
+        let first = HoldOff { exchanges: 1, steady: false, left: Span::ZERO, ..hold_off };
         let text = told(&first, ("s1", None), count(8900), Period::NANOSECOND, None, false);
         assert_eq!(in_short(&first), "held off: its time moves by +150.000 ms");
         assert!(text.contains("time moves, now +150.000 ms"), "{text}");

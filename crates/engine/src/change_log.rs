@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use truechimer_time::{Count, Period, Span};
 
+use crate::cause::Cause;
 use crate::event::Level;
-use crate::report::{DoubtKind, Selection};
-use crate::voice::Voice;
-use crate::why::Why;
+use crate::peer::Peer;
+use crate::report::{ReasonKind, SourceStatus as Status};
 
 /// So many lines may come in a row ...
 const LINES: u32 = 4;
@@ -76,8 +76,8 @@ impl Lines {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     now: Part,
-    /// Why it has none, and since when.
-    doubt: Option<DoubtKind>,
+    /// Why it has its status, and since when.
+    reason: Option<ReasonKind>,
     since: Count,
     told: Part,
     lines: Lines,
@@ -85,7 +85,7 @@ struct Member {
 
 /// What was told, and is so.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bulletin {
+pub(crate) struct ChangeLog {
     members: BTreeMap<u32, Member>,
     leader: Option<Leader>,
     /// When a time was first published, or again.
@@ -106,7 +106,7 @@ struct Leader {
 /// A line for the log.
 pub(crate) type Line = (Level, String);
 
-impl Bulletin {
+impl ChangeLog {
     /// Only these sources are left.
     pub(crate) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
         self.members.retain(|id, _| is_there(*id));
@@ -123,7 +123,7 @@ impl Bulletin {
         self.begun = None;
     }
 
-    /// Since when a source has been in doubt as it is, or in none.
+    /// Since when a source has had its status for the reason that it has.
     pub(crate) fn since(&self, id: u32) -> Option<Count> {
         self.members.get(&id).map(|member| member.since)
     }
@@ -132,24 +132,23 @@ impl Bulletin {
     /// leads.
     pub(crate) fn look<'v>(
         &mut self,
-        voices: impl Iterator<Item = &'v dyn Voice>,
+        peers: impl Iterator<Item = &'v Peer>,
         single: bool,
         at: Count,
     ) {
         self.single = single;
-        for voice in voices {
-            let now = part(voice, single);
-            let member = self.members.entry(voice.id().0).or_insert(Member {
+        for peer in peers {
+            let now = part(peer, single);
+            let member = self.members.entry(peer.id.0).or_insert(Member {
                 now: Part::Absent,
-                doubt: None,
+                reason: None,
                 since: at,
                 told: Part::Absent,
                 lines: Lines::new(at),
             });
-            let (_, why) = voice.weight();
-            let doubt = why.map(Why::kind);
-            if member.doubt != doubt {
-                (member.doubt, member.since) = (doubt, at);
+            let reason = peer.trust.cause().map(Cause::kind);
+            if member.reason != reason {
+                (member.reason, member.since) = (reason, at);
             }
             if member.now != now {
                 member.now = now;
@@ -161,7 +160,7 @@ impl Bulletin {
     /// What is new since it was told last. `first`: the time was not published before.
     pub(crate) fn lines<'v>(
         &mut self,
-        voices: impl Iterator<Item = &'v dyn Voice> + Clone,
+        peers: impl Iterator<Item = &'v Peer> + Clone,
         first: bool,
         at: Count,
         nominal: Period,
@@ -169,15 +168,15 @@ impl Bulletin {
         let begun = if first { at } else { self.begun.unwrap_or(at) };
         self.begun = Some(begun);
         let first = nominal.span(at - begun) < BEGINNING;
-        let each = voices.clone().filter_map(|voice| self.line(voice, first, at, nominal));
+        let each = peers.clone().filter_map(|peer| self.line(peer, first, at, nominal));
         let mut lines: Vec<Line> = each.collect();
-        lines.extend(self.lead(voices, first, at, nominal));
+        lines.extend(self.lead(peers, first, at, nominal));
         lines
     }
 
-    fn line(&mut self, voice: &dyn Voice, first: bool, at: Count, nominal: Period) -> Option<Line> {
+    fn line(&mut self, peer: &Peer, first: bool, at: Count, nominal: Period) -> Option<Line> {
         let single = self.single;
-        let member = self.members.get_mut(&voice.id().0)?;
+        let member = self.members.get_mut(&peer.id.0)?;
         let now = member.now;
         if first && now == Part::Used {
             // Who is followed from the start on is said with the status.
@@ -186,7 +185,7 @@ impl Bulletin {
         if member.told == now {
             return None;
         }
-        let line = told(voice, single, member.told, now, at);
+        let line = told(peer, single, member.told, now, at);
         if line.is_some() && !member.lines.take(at, nominal) {
             return None;
         }
@@ -195,23 +194,23 @@ impl Bulletin {
         member.told = now;
         let (level, text) = line?;
         let untold = member.lines.untold();
-        Some((level, format!("{}: {text}{untold}", voice.name())))
+        Some((level, format!("{}: {text}{untold}", peer.name)))
     }
 
     fn lead<'v>(
         &mut self,
-        mut voices: impl Iterator<Item = &'v dyn Voice> + Clone,
+        mut peers: impl Iterator<Item = &'v Peer> + Clone,
         first: bool,
         at: Count,
         nominal: Period,
     ) -> Option<Line> {
-        let of = |id: u32| move |voice: &&dyn Voice| voice.id().0 == id;
-        let now = voices.clone().find(|voice| voice.selection() == Selection::Selected)?;
-        let id = now.id().0;
+        let of = |id: u32| move |peer: &&Peer| peer.id.0 == id;
+        let now = peers.clone().find(|peer| peer.trust.is_selected())?;
+        let id = now.id.0;
         let leader = self.leader.get_or_insert_with(|| Leader {
             id,
             told: id,
-            name: now.name(),
+            name: now.name.clone(),
             lines: Lines::new(at),
         });
         if leader.id != id {
@@ -219,45 +218,45 @@ impl Bulletin {
             leader.lines.untold += u64::from(leader.told != id);
         }
         if first {
-            (leader.told, leader.name, leader.lines.untold) = (id, now.name(), 0);
+            (leader.told, leader.name, leader.lines.untold) = (id, now.name.clone(), 0);
         }
         if leader.told == id || !leader.lines.take(at, nominal) {
             return None;
         }
         leader.lines.untold = leader.lines.untold.saturating_sub(1);
-        let reason = match voices.find(of(leader.told)) {
+        let reason = match peers.find(of(leader.told)) {
             None => "no longer asked".to_owned(),
-            Some(old) if old.selection() == Selection::Watched => "only watched now".into(),
-            Some(old) => match (part(old, self.single), old.weight()) {
-                (Part::Falseticker, _) => "a falseticker".into(),
-                (_, (_, Some(why))) => why.to_string(),
-                (Part::Used, (Some(weight), _)) => format!("{} now", share(weight)),
-                (Part::Idle, _) => "it is the worse of them now".into(),
+            Some(old) => match (part(old, self.single), old.trust.cause(), old.trust.weight()) {
+                (Part::Falseticker, ..) => "a falseticker".into(),
+                (_, Some(cause), _) => cause.to_string(),
+                (Part::Used, _, Some(weight)) => format!("{} now", share(weight)),
+                (Part::Idle, ..) => "it is the worse of them now".into(),
                 _ => "it says nothing that counts".into(),
             },
         };
-        let weight = now.weight().0.map_or_else(String::new, |weight| {
+        let weight = now.trust.weight().map_or_else(String::new, |weight| {
             format!(", with {} of where the time stands", share(weight))
         });
         let glides = if self.single { "" } else { "; the time glides, it does not step" };
         let text = format!(
-            "{} leads from now on{weight}, instead of {} ({reason}){glides}{}",
-            now.name(),
+            "{} is selected from now on{weight}, instead of {} ({reason}){glides}{}",
+            now.name.clone(),
             leader.name,
             leader.lines.untold()
         );
-        (leader.told, leader.name) = (id, now.name());
+        (leader.told, leader.name) = (id, now.name.clone());
         Some((Level::Info, text))
     }
 }
 
-fn part(voice: &dyn Voice, single: bool) -> Part {
-    match (voice.selection(), voice.weight()) {
-        (Selection::Unusable | Selection::Watched, _) => Part::Absent,
-        (Selection::Smeared, _) => Part::Smeared,
-        (Selection::Falseticker | Selection::NoMajority, _) => Part::Falseticker,
-        (_, (None, Some(_))) => Part::Idle,
-        (Selection::Selected, _) => Part::Used,
+fn part(peer: &Peer, single: bool) -> Part {
+    match (peer.trust.status(), peer.trust.cause()) {
+        (Status::Unselectable, Some(Cause::LeapSmear)) => Part::Smeared,
+        (Status::Unselectable | Status::Unreachable, _) => Part::Absent,
+        (Status::Candidate, Some(Cause::Waiting)) => Part::Absent,
+        (Status::Candidate | Status::Falseticker, _) => Part::Falseticker,
+        (_, Some(_)) if !peer.trust.was_part() => Part::Idle,
+        (Status::Selected, _) => Part::Used,
         _ if single => Part::Idle,
         _ => Part::Used,
     }
@@ -265,14 +264,14 @@ fn part(voice: &dyn Voice, single: bool) -> Part {
 
 /// The line about one that had a part, or none, and now has another. Of a `single` one that is
 /// followed the line about the leader tells.
-fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> Option<Line> {
-    let (weight, why) = voice.weight();
+fn told(peer: &Peer, single: bool, before: Part, now: Part, at: Count) -> Option<Line> {
+    let (weight, why) = (peer.trust.weight(), peer.trust.cause());
     if single {
         return told_of_single(why, before, now);
     }
-    let lapsed = matches!(why, Some(Why::Lapsed(_)));
-    let overruled = matches!(why, Some(Why::Overruled));
-    let why = why.map(Why::to_string).unwrap_or_default();
+    let timed_out = matches!(why, Some(Cause::TimedOut(_)));
+    let overruled = matches!(why, Some(Cause::Overruled));
+    let why = why.map(Cause::to_string).unwrap_or_default();
     let with = weight.map_or_else(String::new, |weight| format!(" ({})", share(weight)));
     Some(match (before, now) {
         (_, Part::Falseticker) if overruled => (
@@ -293,13 +292,13 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> 
             Level::Info,
             format!("agrees with the majority again, but has no part in the time: {why}"),
         ),
-        (_, Part::Used) => (Level::Info, joins(voice, at) + &with),
+        (_, Part::Used) => (Level::Info, joins(peer, at) + &with),
         (Part::Used, Part::Idle) => (
             Level::Info,
             format!("has no part in the time any more: {why}; the others keep it where it is"),
         ),
         (_, Part::Idle) => (Level::Info, format!("has no part in the time: {why}")),
-        (_, Part::Absent) if lapsed => {
+        (_, Part::Absent) if timed_out => {
             (Level::Warning, format!("{why}; the time is where those that answer put it"))
         }
         (Part::Used, Part::Absent) => {
@@ -310,10 +309,10 @@ fn told(voice: &dyn Voice, single: bool, before: Part, now: Part, at: Count) -> 
 }
 
 /// Who has said nothing for long has a part only while nobody else says anything either.
-fn joins(voice: &dyn Voice, at: Count) -> String {
-    let last = voice.estimate(at).map(|e| (voice.left(&e, at), voice.age(&e, at)));
+fn joins(peer: &Peer, at: Count) -> String {
+    let last = peer.estimate(at).map(|e| (peer.left(&e, at), peer.age(&e, at)));
     match last {
-        Some((left, age)) if left <= Span::ZERO && voice.is_proven() => {
+        Some((left, age)) if left <= Span::ZERO && peer.is_proven() => {
             format!("has a part in the time by what it said {age} ago, as nobody answers now")
         }
         _ => "has a part in the time from now on".into(),
@@ -321,12 +320,12 @@ fn joins(voice: &dyn Voice, at: Count) -> String {
 }
 
 /// The same where one source is followed at a time, and the others have no part anyway.
-fn told_of_single(why: Option<&Why>, before: Part, now: Part) -> Option<Line> {
+fn told_of_single(why: Option<&Cause>, before: Part, now: Part) -> Option<Line> {
     let text = match (before, now, why) {
         (_, Part::Falseticker, Some(why)) => {
             return Some((Level::Warning, format!("falseticker: {why}")));
         }
-        (_, Part::Absent, Some(why @ Why::Lapsed(_))) => {
+        (_, Part::Absent, Some(why @ Cause::TimedOut(_))) => {
             return Some((Level::Warning, why.to_string()));
         }
         (Part::Falseticker, Part::Used | Part::Idle, None) => {
@@ -349,10 +348,9 @@ fn share(weight: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::SourceConfig;
     use crate::event::SourceId;
-    use crate::method::Standard;
-    use crate::source::{Basis, Source};
+    use crate::method::{Beginning, Standard};
+    use crate::peer::Filter;
     use truechimer_feedforward::{RatePrior, Settings};
     use truechimer_time::{CountSpan, Rate};
 
@@ -364,17 +362,17 @@ mod tests {
         let mut lines = Lines::new(before);
         while lines.take(before, Period::NANOSECOND) {}
         let (told, now) = (Part::Used, Part::Used);
-        let member = Member { now, doubt: None, since: before, told, lines };
-        let mut bulletin = Bulletin { begun: Some(before), ..Bulletin::default() };
-        bulletin.members.insert(7, member);
-        bulletin.new_epoch(after);
-        assert_eq!((bulletin.since(7), bulletin.begun), (Some(after), None));
-        let mut lines = bulletin.members[&7].lines;
+        let member = Member { now, reason: None, since: before, told, lines };
+        let mut change_log = ChangeLog { begun: Some(before), ..ChangeLog::default() };
+        change_log.members.insert(7, member);
+        change_log.new_epoch(after);
+        assert_eq!((change_log.since(7), change_log.begun), (Some(after), None));
+        let mut lines = change_log.members[&7].lines;
         assert_eq!([909, 911].map(|s| lines.take(at(s), Period::NANOSECOND)), [false, true]);
     }
 
     #[test]
-    fn a_doubt_is_as_old_as_its_kind() {
+    fn a_reason_is_as_old_as_its_kind() {
         let settings = Settings {
             nominal: Period::NANOSECOND,
             resolution: CountSpan(1),
@@ -383,21 +381,19 @@ mod tests {
             asymmetry: None,
         };
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
-        let basis = Basis { settings, rate, time: None, own: false };
-        let (id, config) = (SourceId(1), SourceConfig::new("s1"));
-        let mut source = Source::new(id, config, &Standard, &basis, true, Count(0));
-        let mut bulletin = Bulletin::default();
+        let filter = Filter::new(&Standard, &Beginning { settings, rate, time: None, poll: 16 });
+        let mut peer = Peer::new(SourceId(1), "s1".into(), false, filter);
+        let mut change_log = ChangeLog::default();
         let ms = Span::from_millis;
-        for (at, part, why, since) in [
-            (1, Selection::Truechimer, Why::Improbable(ms(2)), 1),
-            (2, Selection::Truechimer, Why::Improbable(ms(3)), 1),
-            (3, Selection::Truechimer, Why::Silent(ms(3)), 3),
-            (4, Selection::Falseticker, Why::Apart(ms(3)), 4),
+        for (at, status, cause, since) in [
+            (1, Status::Truechimer, Cause::Outlier(ms(2)), 1),
+            (2, Status::Truechimer, Cause::Outlier(ms(3)), 1),
+            (3, Status::Truechimer, Cause::Stale(ms(3)), 3),
+            (4, Status::Falseticker, Cause::Outvoted(ms(3)), 4),
         ] {
-            source.mark(part);
-            source.weigh(None, Some(why));
-            bulletin.look(std::iter::once(&source as &dyn Voice), false, Count(at));
-            assert_eq!(bulletin.since(1), Some(Count(since)));
+            peer.trust.set(status, Some(cause));
+            change_log.look(std::iter::once(&peer), false, Count(at));
+            assert_eq!(change_log.since(1), Some(Count(since)));
         }
     }
 

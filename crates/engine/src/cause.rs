@@ -1,0 +1,144 @@
+//! Why a source has its status: what selection, the gate and the schedule found, in detail.
+
+use std::fmt;
+
+use truechimer_time::{Rate, Span};
+
+use crate::bar::Bar;
+use crate::report::ReasonKind;
+
+/// The cause of a source's status. Spans are never negative, except of [`Cause::Limit`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// Its name cannot be looked up.
+    NoAddress,
+    /// Nothing usable came in answer to its requests, or seconds.
+    NoReply,
+    /// It refuses service.
+    KissCode,
+    /// Nothing usable from it for so long.
+    Stale(Span),
+    /// And for so long that the others are believed without it.
+    TimedOut(Span),
+    /// Only asked and shown, as configured.
+    NoSelect,
+    /// It is the server that this other source is already.
+    SameServer(String),
+    /// It smears a leap second, and others do not.
+    LeapSmear,
+    /// The user has told to believe another, which it contradicts.
+    Overruled,
+    /// Others have yet to answer.
+    Waiting,
+    /// No majority agrees on anything; so far away is the nearest of those that it contradicts.
+    NoMajority(Option<Span>),
+    /// A pulse that meets neither the servers nor most of the pulses.
+    PulseOutvoted,
+    /// Its interval is so far from where the majority agrees.
+    Outvoted(Span),
+    /// That of its newest samples, which are held off, is.
+    NewestOutvoted(Span),
+    /// Its last samples were found to be there.
+    LastOutvoted,
+    /// It contradicts the one that leads, by so much.
+    ContradictsSelected(String, Span),
+    /// It runs at another rate than a majority of the servers, by at least so much.
+    RateDiffers(Rate),
+    /// Within the majority's interval, but so far from where most of the others probably are.
+    Outlier(Span),
+    /// Its time has moved, and what it was before had no part.
+    StepWithoutPart,
+    /// The clock does not go where it is by itself: so far off what was known, if anything was.
+    Limit(Bar, Option<Span>),
+}
+
+impl Cause {
+    /// Its word.
+    pub(crate) fn kind(&self) -> ReasonKind {
+        match self {
+            Cause::NoAddress => ReasonKind::NoAddress,
+            Cause::NoReply => ReasonKind::NoReply,
+            Cause::KissCode => ReasonKind::KissCode,
+            Cause::Stale(_) | Cause::TimedOut(_) => ReasonKind::Stale,
+            Cause::NoSelect => ReasonKind::Noselect,
+            Cause::SameServer(_) => ReasonKind::SameServer,
+            Cause::LeapSmear => ReasonKind::LeapSmear,
+            Cause::Overruled => ReasonKind::Overruled,
+            Cause::Waiting => ReasonKind::Waiting,
+            Cause::NoMajority(_) => ReasonKind::NoMajority,
+            Cause::PulseOutvoted
+            | Cause::Outvoted(_)
+            | Cause::NewestOutvoted(_)
+            | Cause::LastOutvoted => ReasonKind::Outvoted,
+            Cause::ContradictsSelected(..) => ReasonKind::ContradictsSelected,
+            Cause::RateDiffers(_) => ReasonKind::RateDiffers,
+            Cause::Outlier(_) => ReasonKind::Outlier,
+            Cause::StepWithoutPart => ReasonKind::StepSuspected,
+            Cause::Limit(bar, _) => bar.reason(),
+        }
+    }
+
+    /// By how much it is off, where that is known.
+    pub(crate) fn by(&self) -> Option<Span> {
+        match self {
+            Cause::Outvoted(by)
+            | Cause::NewestOutvoted(by)
+            | Cause::ContradictsSelected(_, by)
+            | Cause::Outlier(by) => Some(*by),
+            Cause::NoMajority(by) | Cause::Limit(_, by) => *by,
+            _ => None,
+        }
+    }
+
+    /// Whether it keeps a source from being selected, or from that as yet, whatever else is held
+    /// against it.
+    pub(crate) fn comes_first(&self) -> bool {
+        use Cause::{LeapSmear, NoSelect, Overruled, SameServer, Waiting};
+        matches!(self, NoSelect | SameServer(_) | LeapSmear | Overruled | Waiting)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::NoAddress => f.write_str("its name cannot be looked up"),
+            Cause::NoReply => f.write_str("nothing usable has come from it"),
+            Cause::KissCode => f.write_str("it refuses service"),
+            Cause::Stale(age) => write!(f, "nothing usable from it for {age}"),
+            Cause::TimedOut(age) => {
+                write!(f, "nothing usable from it for {age}: no vote until it answers again")
+            }
+            Cause::NoSelect => f.write_str("noselect, as configured"),
+            Cause::SameServer(of) => write!(f, "the same address as {of}: counted once"),
+            Cause::LeapSmear => f.write_str("it smears the leap second; others do not"),
+            Cause::Overruled => f.write_str("it contradicts the one that you have accepted"),
+            Cause::Waiting => f.write_str("other servers have yet to answer"),
+            Cause::NoMajority(None) => f.write_str("no majority agrees at all"),
+            Cause::NoMajority(Some(by)) => {
+                write!(f, "no majority agrees; the nearest that it contradicts is {by} away")
+            }
+            Cause::PulseOutvoted => f.write_str("it meets no majority"),
+            Cause::Outvoted(by) => write!(f, "it is {by} from where the majority agrees"),
+            Cause::NewestOutvoted(by) => {
+                write!(f, "what it says now is {by} from where the majority agrees")
+            }
+            Cause::LastOutvoted => {
+                f.write_str("what it said last was not where the majority agrees")
+            }
+            Cause::ContradictsSelected(name, by) => {
+                write!(f, "it contradicts {name}, which is selected, by {by}")
+            }
+            Cause::RateDiffers(by) => write!(f, "its rate is {by} from where the majority's is"),
+            Cause::Outlier(by) => {
+                write!(f, "outlier: it is {by} from where most of the others probably are")
+            }
+            Cause::StepWithoutPart => {
+                f.write_str("its time has moved, and what it said before had no part")
+            }
+            Cause::Limit(_, Some(by)) => write!(f, "held off: it is {by:+} off what was known"),
+            Cause::Limit(_, None) => {
+                f.write_str("held off: the clock has no time by its word alone")
+            }
+        }
+    }
+}

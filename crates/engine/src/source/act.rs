@@ -1,0 +1,157 @@
+//! What a server's schedule has due: a look-up, a request, another address.
+
+use std::net::SocketAddr;
+
+use truechimer_ntp::Association;
+use truechimer_time::Count;
+
+use super::Source;
+use super::schedule::{CHANCE, Due, MISSES_PER_ADDRESS, Plan};
+use crate::event::{Action, Level};
+use crate::hold_off;
+
+impl Source {
+    /// Its time has come: what to do. `random` gives fresh unguessable numbers.
+    pub(crate) fn act(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
+        match self.schedule.due(at) {
+            Some(Due::LookUp) => {
+                self.schedule.plan = Plan::Resolving;
+                let (host, port) = (self.config.host.clone(), self.config.port);
+                return vec![Action::Resolve { source: self.peer.id, host, port }];
+            }
+            Some(Due::Poll) => return self.poll(at, random),
+            Some(Due::Leave) => self.turned_away(at, random),
+            Some(Due::Retry) => self.look_up(at),
+            None => {}
+        }
+        Vec::new()
+    }
+
+    fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
+        let mut notes = Vec::new();
+        if self.association.as_ref().is_some_and(Association::is_waiting) {
+            if let Some(silence) = self.schedule.missed() {
+                self.peer.tally.miss();
+                self.peer.trouble =
+                    Some("no reply: server down, or packets lost or blocked".into());
+                if silence == CHANCE {
+                    let name = &self.peer.name;
+                    let text = format!("{name}: no reply to {CHANCE} requests in a row");
+                    notes.push(Action::Note { level: Level::Warning, text });
+                }
+            }
+            // A server that refuses is there: it is left only for another of its addresses. Where
+            // the network refuses there is none, or somebody forged that: it is worth no more than
+            // silence, and so hurries nobody.
+            let elsewhere = !self.schedule.answered || self.resolver.has_next();
+            if self.schedule.misses >= MISSES_PER_ADDRESS && elsewhere {
+                self.move_on(at);
+                return notes;
+            }
+        }
+        let Some(association) = &mut self.association else {
+            self.schedule.plan = Plan::Resolve(at);
+            return notes;
+        };
+        let packet = association.request(random()).to_vec();
+        let to = association.server();
+        self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
+        self.peer.tally.poll();
+        self.schedule.sent(at, random);
+        notes.push(Action::Send { source: self.peer.id, to, packet });
+        notes
+    }
+
+    /// The address in use refused service: the next one, or whatever the name leads to now, or
+    /// later.
+    pub(super) fn turned_away(&mut self, at: Count, random: &mut dyn FnMut() -> u64) {
+        if let Some(address) = self.address() {
+            self.schedule.refused(address, at, random());
+        }
+        self.schedule.leave();
+        if self.choose_address(0, at) {
+            self.schedule.plan = Plan::Poll(at);
+        } else if self.resolver.looked_up {
+            self.wait_for_service(at);
+        } else {
+            self.look_up(at);
+        }
+    }
+
+    /// Chooses the first address from this place on that does not refuse service, if there is one.
+    pub(super) fn choose_address(&mut self, from: usize, at: Count) -> bool {
+        let courtesy = &self.schedule.courtesy;
+        let open = |address| courtesy.left_alone(address, at).is_none();
+        let Some(address) = self.resolver.choose(from, open) else { return false };
+        self.schedule.misses = 0;
+        match &mut self.association {
+            Some(association) if association.server() == address => {}
+            Some(association) => association.move_to(address),
+            none => *none = Some(Association::new(address)),
+        }
+        true
+    }
+
+    /// All addresses refuse service: until the first of them may be asked again.
+    pub(super) fn wait_for_service(&mut self, at: Count) {
+        let wait = self.schedule.wait_for_service(self.resolver.addresses(), at);
+        self.peer.tally.reach = 0;
+        self.news = Some(format!("refuses service; asked again in {}", hold_off::time(wait)));
+    }
+
+    /// The address does not answer: the next one, or look the name up again.
+    fn move_on(&mut self, at: Count) {
+        if self.choose_address(self.resolver.next(), at) {
+            self.schedule.plan = Plan::Poll(at);
+        } else {
+            self.look_up(at);
+        }
+    }
+
+    pub(super) fn look_up(&mut self, at: Count) {
+        (self.schedule.misses, self.resolver.looked_up) = (0, true);
+        if let Some(association) = &mut self.association {
+            association.give_up();
+        }
+        self.schedule.plan = Plan::Resolve(at);
+    }
+
+    /// The look-up's answer. Returns why it failed, if that is new.
+    pub(crate) fn resolved(
+        &mut self,
+        result: Result<Vec<SocketAddr>, String>,
+        at: Count,
+    ) -> Option<String> {
+        if self.schedule.plan != Plan::Resolving {
+            return None;
+        }
+        let failure = match result {
+            Ok(addresses) if addresses.is_empty() => "the name has no address".to_owned(),
+            Ok(addresses) => {
+                self.resolver.found(addresses);
+                if self.choose_address(0, at) {
+                    self.schedule.plan = Plan::Poll(at);
+                } else {
+                    self.wait_for_service(at);
+                }
+                return None;
+            }
+            Err(error) => error,
+        };
+        self.schedule.silence = self.schedule.silence.max(CHANCE);
+        self.schedule.is_not_awaited();
+        self.peer.trouble = Some(format!("cannot look up {}: {failure}", self.config.host));
+        self.peer.tally.refuse("unresolvable");
+        let wait = self.schedule.after(at, self.resolver.wait());
+        let soon = self.schedule.after(at, self.schedule.interval());
+        if self.resolver.addresses().is_empty() {
+            self.schedule.plan = Plan::Resolve(wait);
+        } else if self.choose_address(0, at) {
+            // Without a name service, what is known may yet come back: another round.
+            self.schedule.plan = Plan::Poll(if wait.at_or_after(soon) { soon } else { wait });
+        } else {
+            self.wait_for_service(at);
+        }
+        self.resolver.failed(failure)
+    }
+}

@@ -1,0 +1,119 @@
+//! The path to a server: whose it is, and how its directions differ as the user has declared.
+
+use std::net::SocketAddr;
+
+use truechimer_feedforward::Exchange;
+use truechimer_time::{CountSpan, Period, Span};
+
+use super::canonical;
+use crate::config::Asymmetry;
+use crate::peer::Filter;
+
+/// The path to the server that answers.
+#[derive(Debug)]
+pub(super) struct Path {
+    /// Whose replies the filter was given last.
+    heard_from: Option<SocketAddr>,
+    /// Whose path is declared.
+    declared_at: Option<SocketAddr>,
+    /// What the user has declared of it.
+    declared: Option<Asymmetry>,
+    /// What of that is used: nothing, if it is of another path or cannot be.
+    used: Option<Asymmetry>,
+    /// The round trip that the declaration cannot be true of.
+    impossible: Option<Span>,
+    /// The user has been told what is wrong with it.
+    told: bool,
+}
+
+impl Path {
+    pub(super) fn new(declared: Option<Asymmetry>) -> Path {
+        Path {
+            heard_from: None,
+            declared_at: None,
+            declared,
+            used: declared,
+            impossible: None,
+            told: false,
+        }
+    }
+
+    /// What is declared of it and used.
+    pub(super) fn asymmetry(&self) -> Option<Asymmetry> {
+        self.used
+    }
+
+    /// Takes over another declaration. Returns whether it is another.
+    pub(super) fn redeclare(&mut self, declared: Option<Asymmetry>) -> bool {
+        if declared == self.declared {
+            return false;
+        }
+        (self.declared, self.used, self.impossible) = (declared, declared, None);
+        (self.declared_at, self.told) = (self.heard_from, false);
+        true
+    }
+
+    /// A usable reply came from this address. If the one before came from another, it is another
+    /// machine and another path: returns what to tell of that.
+    pub(super) fn recognise(&mut self, from: SocketAddr) -> Option<String> {
+        let from = canonical(from);
+        let declared_at = *self.declared_at.get_or_insert(from);
+        let before = self.heard_from.replace(from).filter(|before| *before != from)?;
+        let mut news = format!("answers from {from} now, another server than {before}");
+        self.used = self.declared.filter(|_| from == declared_at);
+        if self.declared.is_some() && self.used.is_none() {
+            news += "; the declared asymmetry is not of the path to it, and not used";
+        }
+        (self.impossible, self.told) = (None, false);
+        Some(news)
+    }
+
+    /// The exchange as it would be if both directions took as long as each other.
+    pub(super) fn symmetric(&self, exchange: &Exchange) -> Exchange {
+        let half = self.used.map_or(Span::ZERO, |asymmetry| asymmetry.by.half());
+        Exchange {
+            server_received: exchange.server_received - half,
+            server_sent: exchange.server_sent - half,
+            ..*exchange
+        }
+    }
+
+    /// A declaration by which one direction took longer than both together is a mistake, and no
+    /// longer used. Returns whether that shows now.
+    pub(super) fn drop_impossible(
+        &mut self,
+        exchange: &Exchange,
+        rtt: Span,
+        nominal: Period,
+    ) -> bool {
+        let Exchange { sent, received, .. } = exchange;
+        let stamps = nominal.span(CountSpan(sent.error.0.saturating_add(received.error.0)));
+        let impossible = |a: &Asymmetry| a.by.abs() - a.error > rtt + stamps.abs();
+        let drops = self.used.as_ref().is_some_and(impossible);
+        if drops {
+            (self.used, self.impossible) = (None, Some(rtt));
+        }
+        drops
+    }
+
+    /// Why the declared asymmetry is not relied upon, if so.
+    pub(super) fn trouble(&self, filter: &Filter) -> Option<String> {
+        let Asymmetry { by, error } = self.declared?;
+        if let Some(rtt) = self.impossible {
+            return Some(format!(
+                "the declared asymmetry, {by:+} ± {error}, is more than the whole round trip, {rtt}: \
+                 it is not used"
+            ));
+        }
+        filter.estimator.contradicts_asymmetry().then(|| {
+            "the path is no longer as declared (asymmetry): it is no longer relied upon".into()
+        })
+    }
+
+    /// That, once.
+    pub(super) fn news(&mut self, filter: &Filter) -> Option<String> {
+        let trouble = self.trouble(filter).filter(|_| !self.told)?;
+        self.told = true;
+        Some(trouble)
+    }
+}

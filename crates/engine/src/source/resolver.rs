@@ -1,0 +1,78 @@
+//! Which address of a server is asked: the addresses that its name leads to, and the one in use.
+
+use std::net::SocketAddr;
+
+/// First and longest wait between look-ups that fail, s.
+const RETRY: (u32, u32) = (2, 1024);
+
+/// The addresses of one server.
+#[derive(Debug)]
+pub(super) struct Resolver {
+    addresses: Vec<SocketAddr>,
+    /// Which of them is in use.
+    index: usize,
+    /// The name was looked up since a server last served us.
+    pub(super) looked_up: bool,
+    /// How long to wait after the next look-up that fails, s.
+    wait: u32,
+    /// Why the last look-up failed.
+    failure: Option<String>,
+}
+
+impl Resolver {
+    /// A name that is about to be looked up.
+    pub(super) fn new() -> Resolver {
+        Resolver { addresses: Vec::new(), index: 0, looked_up: true, wait: RETRY.0, failure: None }
+    }
+
+    pub(super) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The place of the address after the one in use.
+    pub(super) fn next(&self) -> usize {
+        self.index + 1
+    }
+
+    /// Whether there is an address after the one in use.
+    pub(super) fn has_next(&self) -> bool {
+        self.next() < self.addresses.len()
+    }
+
+    /// Chooses the first address from this place on that is `open`, if there is one.
+    pub(super) fn choose(
+        &mut self,
+        from: usize,
+        open: impl Fn(SocketAddr) -> bool,
+    ) -> Option<SocketAddr> {
+        let mut addresses = self.addresses.iter().enumerate().skip(from);
+        let (index, address) = addresses.find(|(_, address)| open(**address))?;
+        self.index = index;
+        Some(*address)
+    }
+
+    /// The look-up found these. Only a name whose addresses have all failed is looked up again:
+    /// they begin anew.
+    pub(super) fn found(&mut self, addresses: Vec<SocketAddr>) {
+        (self.wait, self.failure) = (RETRY.0, None);
+        self.addresses = addresses;
+    }
+
+    /// Whether the last look-up failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// How long to wait after a look-up that failed, s.
+    pub(super) fn wait(&self) -> u32 {
+        self.wait
+    }
+
+    /// The look-up failed. Returns why, if that is new.
+    pub(super) fn failed(&mut self, failure: String) -> Option<String> {
+        self.wait = (self.wait * 2).min(RETRY.1);
+        let new = self.failure.as_ref() != Some(&failure);
+        self.failure = Some(failure);
+        self.failure.clone().filter(|_| new)
+    }
+}

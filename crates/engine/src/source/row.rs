@@ -1,0 +1,113 @@
+//! What the user is told of a server: its row in `sources`, and what is wrong with it.
+
+use truechimer_time::{Count, Instant, Span, Utc};
+
+use super::Source;
+use crate::cause::Cause;
+use crate::report::{SourceReport, SourceStatus};
+use crate::{bar, hold_off};
+
+impl Source {
+    /// What `sources` shows, when it is `utc` by the published clock; `reference` is what its
+    /// offset is shown against, and the name of that if it is not the published clock.
+    pub(crate) fn report(
+        &self,
+        at: Count,
+        utc: Option<Utc>,
+        reference: Option<&(Instant, Option<String>)>,
+    ) -> SourceReport {
+        let filter = &self.peer.filter;
+        let newest = filter.newest.as_ref();
+        let reply = newest.and_then(|newest| newest.reply);
+        let shown = self.peer.report(at, reference);
+        let mut refused = shown.refused;
+        if let Some(association) = &self.association {
+            refused.extend(association.refused().iter().map(|(name, n)| (name.to_owned(), n)));
+        }
+        SourceReport {
+            address: self.address(),
+            poll: self.schedule.interval(),
+            retry: self.schedule.retry().map(|due| filter.span(due - at).max(Span::ZERO)),
+            stratum: reply.map(|r| r.stratum),
+            reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),
+            leap: reply.map(|r| r.leap as u8),
+            root_distance: reply.map(|r| r.root_distance()),
+            rtt: newest.and_then(|newest| newest.rtt),
+            sent_method: newest.map(|newest| newest.exchange.sent.method),
+            refused,
+            asymmetry: self.path.asymmetry(),
+            trouble: self.trouble(at, utc),
+            ..shown
+        }
+    }
+
+    /// Why nothing usable has come from it, as far as that is known.
+    pub(crate) fn unreachable(&self) -> Option<Cause> {
+        if self.schedule.is_refused() {
+            Some(Cause::KissCode)
+        } else if self.resolver.has_failed() && self.address().is_none() {
+            Some(Cause::NoAddress)
+        } else {
+            (self.schedule.silence > 0).then_some(Cause::NoReply)
+        }
+    }
+
+    /// What is wrong with it now, which is `utc` if that is known.
+    pub(crate) fn trouble(&self, at: Count, utc: Option<Utc>) -> Option<String> {
+        let (peer, name) = (&self.peer, &self.peer.name);
+        let outvoted = peer.trust.status() == SourceStatus::Falseticker;
+        if let Some(held) = peer.hold_off(at) {
+            let who = (&**name, peer.trust.bar.as_ref());
+            return Some(hold_off::told(&held, who, at, peer.filter.nominal(), utc, outvoted));
+        }
+        match peer.trust.cause() {
+            Some(Cause::Limit(_, Some(by))) => {
+                return Some(format!(
+                    "held off: its time is {by:+} off what was known: not used{}",
+                    bar::remedies(name)
+                ));
+            }
+            Some(Cause::Limit(_, None)) => {
+                let remedy = bar::remedy(name);
+                return Some(format!("held off: not published; to believe it now: {remedy}"));
+            }
+            Some(why) if outvoted => {
+                return Some(format!("falseticker: {why}: no part until it agrees again"));
+            }
+            _ => {}
+        }
+        if let (Some(due), Some(trouble)) = (self.schedule.retry(), &peer.trouble) {
+            let wait = peer.filter.span(due - at).max(Span::ZERO);
+            return Some(format!("{trouble}; asked again in {}", hold_off::time(wait)));
+        }
+        let stray = || self.stray_trouble();
+        peer.trouble.clone().or_else(stray).or_else(|| self.path.trouble(&peer.filter))
+    }
+
+    /// What the user should know of a server whose time moves against our counter by more than an
+    /// oscillator promises to wander, while it is so.
+    fn stray_trouble(&self) -> Option<String> {
+        self.peer.filter.estimator.strays().then(|| {
+            "it drifts against our counter by more than max-wander-ppm allows, by its own fault or our \
+             oscillator's: the bound covers both, until it comes back or for accept-step-after"
+                .into()
+        })
+    }
+
+    /// That, once as it begins, and that it is over.
+    pub(crate) fn news_of_straying(&mut self) -> Option<String> {
+        let trouble = self.stray_trouble();
+        if trouble.is_some() == self.stray_told {
+            return None;
+        }
+        self.stray_told = trouble.is_some();
+        let over =
+            || "it no longer drifts by more than max-wander-ppm allows, or is believed".into();
+        Some(trouble.unwrap_or_else(over))
+    }
+
+    /// Why the declared asymmetry is not relied upon, once.
+    pub(crate) fn news_of_asymmetry(&mut self) -> Option<String> {
+        self.path.news(&self.peer.filter)
+    }
+}

@@ -1,0 +1,267 @@
+//! When a server is asked: at which interval, what comes of silence, and how long others wait for
+//! its first reply.
+
+use std::net::SocketAddr;
+
+use truechimer_time::{Count, CountSpan, Period, Span};
+
+use super::courtesy::{self, Courtesy};
+use crate::config::SourceConfig;
+use crate::ramp::{self, Ramp};
+
+/// Breaks of the counter in a row after which servers are not asked at once any more, but
+/// [`ramp::FIRST_INTERVAL`] later: a counter that breaks with every look must not make a flood of
+/// it.
+const AT_ONCE: u32 = 3;
+/// Requests in a row without a usable reply after which the next address is tried; once round, the
+/// name is looked up again.
+pub(super) const MISSES_PER_ADDRESS: u32 = 8;
+/// Requests in a row without a reply after which the user is told; a source that never answered has
+/// then had its chance.
+pub(super) const CHANCE: u32 = 4;
+
+/// What a source does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Plan {
+    /// Look the name up at that count.
+    Resolve(Count),
+    /// Wait for the look-up.
+    Resolving,
+    /// Ask at that count.
+    Poll(Count),
+    /// The server refused service at that count: look for another.
+    Refused(Count),
+    /// No address is left that does not refuse service: look again at that count.
+    Retry(Count),
+}
+
+/// What is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Due {
+    LookUp,
+    Poll,
+    /// Leave a server that refused service.
+    Leave,
+    /// Look whether a server still refuses service.
+    Retry,
+}
+
+/// The schedule of one server.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    nominal: Period,
+    /// The poll interval that the user wants, s, and whether it begins with a burst.
+    poll: u32,
+    burst: bool,
+    pub(super) plan: Plan,
+    ramp: Ramp,
+    /// After how many more breaks the server is asked at once.
+    at_once: u32,
+    /// What servers asked of us.
+    pub(super) courtesy: Courtesy,
+    /// Requests in a row without a usable reply, to this address and in all.
+    pub(super) misses: u32,
+    pub(super) silence: u32,
+    /// How many more requests may fail before the others no longer wait for its first reply.
+    chances: u32,
+    /// Whether the server answered the newest request, if only to refuse.
+    pub(super) answered: bool,
+    /// Whether the network said that it could not be delivered.
+    undelivered: bool,
+}
+
+impl Schedule {
+    /// Begins with a look-up at `at`; the others wait for its first reply if `awaited`.
+    pub(super) fn new(
+        config: &SourceConfig,
+        nominal: Period,
+        awaited: bool,
+        at: Count,
+    ) -> Schedule {
+        Schedule {
+            nominal,
+            poll: config.poll,
+            burst: config.burst,
+            plan: Plan::Resolve(at),
+            ramp: if config.burst { Ramp::WHOLE } else { Ramp::NONE },
+            at_once: AT_ONCE,
+            courtesy: Courtesy::default(),
+            misses: 0,
+            silence: 0,
+            chances: if awaited { CHANCE } else { 0 },
+            answered: true,
+            undelivered: false,
+        }
+    }
+
+    /// When it wants to act next.
+    pub(super) fn deadline(&self) -> Option<Count> {
+        match self.plan {
+            Plan::Resolve(at) | Plan::Poll(at) | Plan::Refused(at) | Plan::Retry(at) => Some(at),
+            Plan::Resolving => None,
+        }
+    }
+
+    /// What is due by then.
+    pub(super) fn due(&self, at: Count) -> Option<Due> {
+        let (due, what) = match self.plan {
+            Plan::Resolve(due) => (due, Due::LookUp),
+            Plan::Poll(due) => (due, Due::Poll),
+            Plan::Refused(due) => (due, Due::Leave),
+            Plan::Retry(due) => (due, Due::Retry),
+            Plan::Resolving => return None,
+        };
+        at.at_or_after(due).then_some(what)
+    }
+
+    /// The poll interval in force, s.
+    pub(super) fn interval(&self) -> u32 {
+        self.ramp.interval(self.steady_interval())
+    }
+
+    /// The poll interval after the start, s.
+    pub(super) fn steady_interval(&self) -> u32 {
+        self.courtesy.interval(self.poll)
+    }
+
+    pub(super) fn after(&self, at: Count, seconds: u32) -> Count {
+        at + self.nominal.counts(Span::from_secs(i64::from(seconds)))
+    }
+
+    /// When a server that refuses service is asked again, if no other could be found.
+    pub(super) fn retry(&self) -> Option<Count> {
+        if let Plan::Retry(at) = self.plan { Some(at) } else { None }
+    }
+
+    /// Whether the server refuses service.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.plan, Plan::Refused(_) | Plan::Retry(_))
+    }
+
+    /// Whether the others wait for its first reply.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.chances > 0 && self.retry().is_none()
+    }
+
+    /// The others do not wait for its first reply.
+    pub(super) fn is_not_awaited(&mut self) {
+        self.chances = 0;
+    }
+
+    /// A request brought nothing of use.
+    pub(super) fn fails(&mut self) {
+        self.chances = self.chances.saturating_sub(1);
+    }
+
+    /// No usable reply came to the newest request. Returns whether none came at all, and for how
+    /// many requests in a row, if the network did not say why.
+    pub(super) fn missed(&mut self) -> Option<u32> {
+        self.misses = self.misses.saturating_add(1);
+        self.silence = self.silence.saturating_add(1);
+        self.fails();
+        (!self.answered && !self.undelivered).then_some(self.silence)
+    }
+
+    /// A request is sent: the next is due an interval later.
+    pub(super) fn sent(&mut self, at: Count, random: &mut dyn FnMut() -> u64) {
+        (self.answered, self.undelivered) = (false, false);
+        self.ramp.step();
+        // Up to 1/64 early, so that many clients do not ask in step and polls do not beat with
+        // whatever else the host does periodically.
+        let interval = self.nominal.counts(Span::from_secs(i64::from(self.interval()))).0.max(1);
+        let early = (random() % (interval.unsigned_abs() / 64).max(1)) as i64;
+        self.plan = Plan::Poll(at + CountSpan(interval - early));
+        if self.ramp.is_beyond(CHANCE + 1) {
+            self.at_once = AT_ONCE;
+        }
+    }
+
+    /// The newest request could not be delivered.
+    pub(super) fn undelivered(&mut self) {
+        self.undelivered = true;
+    }
+
+    /// The server served the newest request. Returns the poll interval, s, if that changes.
+    pub(super) fn served(&mut self, from: SocketAddr) -> Option<u32> {
+        (self.misses, self.answered) = (0, true);
+        let before = self.steady_interval();
+        self.courtesy.served(from, before);
+        Some(self.steady_interval()).filter(|now| *now != before)
+    }
+
+    /// The server wants fewer requests (`RATE`).
+    pub(super) fn slow(&mut self, at: Count) {
+        self.ramp = Ramp::NONE;
+        self.courtesy.slow(self.steady_interval());
+        self.plan = Plan::Poll(self.after(at, self.interval()));
+    }
+
+    /// The server at that address refuses service (`DENY`, `RSTR`).
+    pub(super) fn refused(&mut self, by: SocketAddr, at: Count, early: u64) {
+        self.courtesy.refuse(by, at, self.nominal, early);
+    }
+
+    /// Another server is looked for, without haste.
+    pub(super) fn leave(&mut self) {
+        (self.ramp, self.misses) = (Ramp::NONE, 0);
+    }
+
+    /// All addresses refuse service: until the first of them may be asked again. Returns how long
+    /// that is.
+    pub(super) fn wait_for_service(&mut self, addresses: &[SocketAddr], at: Count) -> Span {
+        let until = |address: &SocketAddr| self.courtesy.left_alone(*address, at);
+        let soonest = addresses.iter().filter_map(until).min_by_key(|due| (*due - at).0);
+        let due = soonest.unwrap_or(at + self.nominal.counts(courtesy::RETRY));
+        (self.plan, self.chances) = (Plan::Retry(due), 0);
+        self.nominal.span(due - at)
+    }
+
+    /// Another server answers by the same name: what the one before wanted is not its doing.
+    pub(super) fn change_server(&mut self, at: Count) {
+        self.courtesy.forget_rate();
+        if self.burst && matches!(self.plan, Plan::Poll(_)) {
+            self.ramp = Ramp::WHOLE;
+            self.plan = Plan::Poll(self.after(at, self.interval()));
+        }
+    }
+
+    /// Takes over another poll interval.
+    pub(super) fn reconfigure(&mut self, config: &SourceConfig, at: Count) {
+        let faster = config.poll < self.poll;
+        (self.poll, self.burst) = (config.poll, config.burst);
+        if let (true, Plan::Poll(next)) = (faster, self.plan) {
+            let soon = self.after(at, self.interval());
+            self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
+        }
+        self.courtesy.hurry(at, self.nominal);
+    }
+
+    /// The counter broke: begins again, at once. Whoever had something to say before the break is
+    /// `awaited` again.
+    pub(super) fn new_epoch(&mut self, at: Count, awaited: bool) {
+        if awaited {
+            self.chances = CHANCE;
+        }
+        // One more than the chances: that the last was missed shows when the next is sent.
+        self.ramp = if self.burst { Ramp::WHOLE } else { Ramp::of(CHANCE + 1) };
+        if self.courtesy.is_slow(self.poll) {
+            // Who wants fewer requests gets no burst, and so keeps nobody waiting.
+            (self.ramp, self.chances) = (Ramp::NONE, 0);
+        }
+        self.courtesy.new_epoch(at, self.nominal);
+        let due = match self.at_once.checked_sub(1) {
+            Some(left) => {
+                self.at_once = left;
+                at
+            }
+            None => self.after(at, ramp::FIRST_INTERVAL),
+        };
+        match self.plan {
+            Plan::Poll(_) => self.plan = Plan::Poll(due),
+            Plan::Resolve(_) => self.plan = Plan::Resolve(due),
+            Plan::Refused(_) => self.plan = Plan::Refused(due),
+            Plan::Retry(_) => self.plan = Plan::Retry(at + self.nominal.counts(courtesy::RETRY)),
+            Plan::Resolving => {}
+        }
+    }
+}
