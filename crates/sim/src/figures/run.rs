@@ -1,6 +1,6 @@
 //! From a run to its figures.
 
-use truechimer_engine::{Selection, SourceConfig};
+use truechimer_engine::{SourceConfig, SourceStatus};
 use truechimer_report::quantile;
 
 use super::{Figure, Figures};
@@ -136,7 +136,7 @@ impl Held {
         let mut last = 0.0;
         for exchange in run.trace.exchanges.iter().filter(|x| x.source == source) {
             while let Some(mark) = marks.next_if(|mark| mark.at <= exchange.at) {
-                accused = mark.part == Selection::Falseticker;
+                accused = mark.status == SourceStatus::Falseticker;
             }
             last = exchange.at;
             if !exchange.used || accused {
