@@ -1,6 +1,5 @@
 //! Statistics in use: the panel of banks, or the model that is to replace it.
 
-use truechimer_model::gaussian::{FLOORS, OFFSET, RATE};
 use truechimer_model::{Constants, Known as ModelKnown, Model, Sample};
 
 use crate::bank::{Belief, Seen};
@@ -26,20 +25,18 @@ fn sample(seen: Seen) -> Sample {
 }
 
 fn belief(model: &Model) -> Belief {
-    let law = model.now();
-    let filter = &model.best().filter;
-    let (mean_rate, mean_rate_var, ahead) = model.mean_rate();
+    let now = model.now();
     Belief {
-        theta: law.x[OFFSET],
-        rate: law.x[RATE],
-        floors: [law.x[FLOORS[0]], law.x[FLOORS[1]]],
-        theta_var: law.p[OFFSET][OFFSET],
-        covariance: law.p[OFFSET][RATE],
-        rate_var: law.p[RATE][RATE],
-        walk: filter.walk(),
-        mean_rate,
-        mean_rate_var,
-        ahead,
+        theta: now.offset,
+        rate: now.rate,
+        floors: now.floors,
+        theta_var: now.offset_variance,
+        covariance: now.covariance,
+        rate_var: now.rate_variance,
+        walk: now.walk,
+        mean_rate: now.mean_rate,
+        mean_rate_var: now.mean_rate_variance,
+        ahead: now.ahead,
     }
 }
 

@@ -51,13 +51,11 @@ constants! {
     law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
-    blur: 0.5, "law means", "Standard deviation of a blurred floor.";
-    noise_most: 0.15, "typical delays", "More noise than that is a floor that queues have blurred.";
+    blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
     tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
-    tide_prior: 0.0, "ln odds", "Slow queues beside none, on top of the table's.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
     kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
     slow_start: 0.5, "1", "Probability of slow queues from which on the start is theirs.";

@@ -41,8 +41,6 @@ pub struct Law {
     count: f64,
     /// Variance of what is not queueing and has either sign: stamps, s².
     pub noise: f64,
-    /// The same as the stamps state it, s².
-    least: f64,
 }
 
 /// What a delay says of the quantity y under it.
@@ -65,13 +63,7 @@ impl Law {
     /// deviation, s.
     #[must_use]
     pub fn new(weights: Weights, count: usize, noise: f64) -> Law {
-        Law {
-            now: weights,
-            long_run: weights,
-            count: count as f64,
-            noise: noise * noise,
-            least: noise * noise,
-        }
+        Law { now: weights, long_run: weights, count: count as f64, noise: noise * noise }
     }
 
     /// Probability of each component for the next packet.
@@ -139,9 +131,6 @@ impl Law {
 
     /// Learns from a packet which component it followed, and the square of its noise, s².
     pub fn learn(&mut self, weights: &Weights, noise: f64, c: &Constants) {
-        // More than that is no stamp's noise, but a floor that queues have blurred.
-        let most = c.noise_most * self.idle(c);
-        let noise = noise.min((most * most).max(self.least));
         self.count += 1.0;
         let gain = (1.0 / (self.count + 1.0)).max(1.0 / c.law_memory);
         self.now = *weights;

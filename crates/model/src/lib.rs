@@ -1,15 +1,39 @@
 //! Statistical model of a free-running oscillator behind a queueing path, and its inference.
 //!
-//! See `docs/algorithm.md`.
+//! States are offset and rate of the oscillator, the floors under the delays of both directions,
+//! and how far ahead the server is. Delays follow a learnt law; paths, servers and oscillators
+//! change by events, which are hypotheses weighed by their posterior odds. `docs/model.md` has the
+//! equations. What is *not* here: any bound (that rests on causality alone), packets, clocks, I/O.
+//!
+//! ```
+//! use truechimer_model::{Constants, Known, Model, Sample};
+//!
+//! let known = |mean, deviation| Known { mean, deviation };
+//! let floor = known(100e-6, 50e-6);
+//! let offset = known(0.0, 1e-4);
+//! let rate = known(0.0, 25e-6);
+//! let mut model = Model::new(offset, rate, floor, [0.3e-6; 2], Constants::DEFAULT);
+//! for second in 0..20 {
+//!     if second > 0 {
+//!         model.predict(1.0);
+//!     }
+//!     // The request took 110 µs and the reply 105 µs, and θ is 40 µs.
+//!     let sample = Sample { above: [150e-6, 65e-6], duration: 215e-6 };
+//!     let changed = model.take(sample, 0.6e-6, true);
+//!     assert_eq!(changed, None);
+//! }
+//! assert!((model.now().offset - 40e-6).abs() < 5e-6);
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 extern crate alloc;
 
 mod constants;
 mod delay;
 mod difference;
 mod events;
-pub mod gaussian;
+mod gaussian;
 mod hypothesis;
 mod oscillator;
 mod start;
@@ -19,7 +43,7 @@ pub use crate::constants::{Constant, Constants};
 use crate::difference::Past;
 use crate::events::{Circumstances, Events};
 use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
-pub use crate::hypothesis::{Event, Hypothesis};
+use crate::hypothesis::Hypothesis;
 use crate::start::Start;
 
 /// One exchange as the model sees it.
@@ -38,6 +62,31 @@ pub struct Known {
     pub mean: f64,
     /// Standard deviation.
     pub deviation: f64,
+}
+
+/// What the model knows at one instant.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct States {
+    /// Offset θ: true time − the counter at its nominal period, s.
+    pub offset: f64,
+    /// Rate of θ, s/s.
+    pub rate: f64,
+    /// Floors under the delays of requests and of replies, s.
+    pub floors: [f64; 2],
+    /// Variance of the offset, s².
+    pub offset_variance: f64,
+    /// Covariance of offset and rate, s.
+    pub covariance: f64,
+    /// Variance of the rate.
+    pub rate_variance: f64,
+    /// Variance that the rate gains per second, 1/s.
+    pub walk: f64,
+    /// Mean rate of the last 1000 s, for an interval that ends `ahead` seconds from now.
+    pub mean_rate: f64,
+    /// Variance of `mean_rate`.
+    pub mean_rate_variance: f64,
+    /// Half of the time between the newest two exchanges, s.
+    pub ahead: f64,
 }
 
 /// See the crate's text.
@@ -95,26 +144,24 @@ impl Model {
         None
     }
 
-    /// The states.
+    /// What is known now.
     #[must_use]
-    pub fn now(&self) -> Gaussian {
-        self.events.now()
-    }
-
-    /// Mean rate of the last 1000 s, for an interval that ends halfway to the next exchange, its
-    /// variance, and that halfway, s.
-    #[must_use]
-    pub fn mean_rate(&self) -> (f64, f64, f64) {
-        let ahead = self.gap / 2.0;
-        let walk = self.best().filter.walk();
-        let (rate, variance) = self.past.mean_rate(&self.events.now(), walk, ahead);
-        (rate, variance, ahead)
-    }
-
-    /// The likeliest hypothesis.
-    #[must_use]
-    pub fn best(&self) -> &Hypothesis {
-        self.events.best()
+    pub fn now(&self) -> States {
+        let law = self.events.now();
+        let (ahead, walk) = (self.gap / 2.0, self.events.best().filter.walk());
+        let (mean_rate, mean_rate_variance) = self.past.mean_rate(&law, walk, ahead);
+        States {
+            offset: law.x[OFFSET],
+            rate: law.x[RATE],
+            floors: FLOORS.map(|i| law.x[i]),
+            offset_variance: law.p[OFFSET][OFFSET],
+            covariance: law.p[OFFSET][RATE],
+            rate_variance: law.p[RATE][RATE],
+            walk,
+            mean_rate,
+            mean_rate_variance,
+            ahead,
+        }
     }
 
     /// How far ahead the server is, s, if its time has moved more likely than not.

@@ -59,8 +59,8 @@ pub struct Oscillator {
 }
 
 /// Probability of each mode within its kind of floors.
-fn prior(c: &Constants) -> [f64; MODES] {
-    let odds = MODE.map(|m| libm::exp(m.prior + if m.tide > 0 { c.tide_prior } else { 0.0 }));
+fn prior() -> [f64; MODES] {
+    let odds = MODE.map(|m| libm::exp(m.prior));
     let sum = |blurred| -> f64 {
         MODE.iter().zip(odds).filter(|(m, _)| m.blurred == blurred).map(|(_, o)| o).sum()
     };
@@ -80,7 +80,7 @@ impl Oscillator {
     #[must_use]
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
         let kinds = [1.0 - c.blurred, c.blurred];
-        let prior = prior(c);
+        let prior = prior();
         let weight = |m: usize| prior[m] * kinds[usize::from(MODE[m].blurred)];
         Oscillator { modes: [law; MODES], weights: core::array::from_fn(weight), gap: 0.0 }
     }
@@ -88,7 +88,7 @@ impl Oscillator {
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
         let all = self.now();
-        let (prior, b) = (prior(c), self.blurred());
+        let (prior, b) = (prior(), self.blurred());
         for m in 0..MODES {
             let (own, other) = if MODE[m].blurred { (b, 1.0 - b) } else { (1.0 - b, b) };
             let kept = (1.0 - c.mode_change - c.kind_change) * self.weights[m];

@@ -1,7 +1,6 @@
 //! What the model makes of changes of the path, the server and the oscillator. Fixed seeds.
 #![allow(clippy::indexing_slicing)]
 
-use truechimer_model::gaussian::{FLOORS, OFFSET, RATE};
 use truechimer_model::{Constants, Known, Model, Sample};
 
 /// Seeded noise (SplitMix64).
@@ -76,7 +75,7 @@ impl World {
     }
 
     fn error(&self) -> f64 {
-        self.model.now().x[OFFSET] - self.theta
+        self.model.now().offset - self.theta
     }
 }
 
@@ -87,7 +86,7 @@ fn a_quiet_path_tells_of_nothing() {
         assert_eq!(world.run(1000), [], "seed {seed}");
         assert_eq!(world.model.ahead(), None, "seed {seed}");
         assert!(world.error().abs() < 8e-6, "seed {seed}: {}", world.error());
-        assert!((world.model.now().x[RATE] - 5e-6).abs() < 0.05e-6, "seed {seed}");
+        assert!((world.model.now().rate - 5e-6).abs() < 0.05e-6, "seed {seed}");
     }
 }
 
@@ -104,7 +103,7 @@ fn a_longer_or_shorter_route_moves_no_clock_and_is_told_once() {
             assert!((least..=1).contains(&told.len()), "{there} {back}, {seed}: {told:?}");
             let right = |by: &f64| (by - there - back).abs() < 25e-6;
             assert!(told.iter().all(right), "{there} {back}, {seed}: {told:?}");
-            let floors = FLOORS.map(|i| world.model.now().x[i]);
+            let floors = world.model.now().floors;
             assert!((floors[0] - FLOOR - there).abs() < 12e-6, "{there}, {seed}: {floors:?}");
             assert!((floors[1] - FLOOR - back).abs() < 12e-6, "{back}, {seed}: {floors:?}");
             assert!(world.error().abs() < 12e-6, "{there} {back}, {seed}: {}", world.error());
@@ -160,7 +159,7 @@ fn no_number_is_too_wild() {
             world.model.predict(if at % 3 == 0 { wild } else { 16.0 });
             let _ = world.model.take(Sample { above, ..sample }, STRAYS, true);
             let _ = world.run(20);
-            let _ = (world.model.now(), world.model.ahead(), world.model.mean_rate());
+            let _ = (world.model.now(), world.model.ahead());
         }
     }
 }
