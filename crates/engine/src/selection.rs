@@ -4,8 +4,9 @@
 //! Servers vote: the truth lies where a majority of them agrees. A pulse has no vote, as it knows
 //! no second by itself and is numbered by what the servers say; but it is the user's own wire, and
 //! is believed within what the majority vouches for. There it narrows the interval, also for a
-//! while after its edges have stopped. While a server's word is held off it tells where a second
-//! begins, not which of the two words has the right one: if both fit, the interval covers both.
+//! while after its edges have stopped. While samples of a server are held off it tells where a
+//! second begins, not which one that is: if both what was known and those samples fit, the interval
+//! covers both.
 
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
