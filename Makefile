@@ -8,7 +8,7 @@ SECONDS_LONG ?= 3600
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build test accuracy compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -26,6 +26,11 @@ test: have-cargo ## everything that CI checks; installs or unpacks what that tak
 accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, several seeds
 	@$(CARGO) run --release --bin truechimer -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
 	@mv docs/accuracy.md.new docs/accuracy.md
+
+drawn: have-cargo ## docs/drawn.md anew: path-days drawn from ranges, every estimator
+	@$(CARGO) run --release --bin truechimer -- simulate drawn --days 2040 --markdown $(ARGS) > docs/drawn.md.new \
+		|| [ $$? -eq 1 ]
+	@mv docs/drawn.md.new docs/drawn.md
 
 compare: have-cargo ## chronyd, ClockBound and Truechimer behind the same path, six rounds of three minutes (ARGS: --rounds, --minutes, --scenario ...)
 	@CARGO="$(CARGO)" scripts/compare $(ARGS) || [ $$? = 1 ]

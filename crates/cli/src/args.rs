@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use truechimer_counter::Choice;
-use truechimer_lab::{Kind, TABLE};
+use truechimer_lab::{Kind, TABLE, TRIALS};
 use truechimer_time::{Rate, Span};
 
 /// A feed-forward clock: follows NTP servers without ever touching a counter, and tells any
@@ -398,8 +398,9 @@ pub struct Demo {
 }
 
 /// Takes the name of an estimator that can be compared.
-fn estimator() -> impl TypedValueParser<Value = Kind> {
-    let names = TABLE.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
+pub fn estimator() -> impl TypedValueParser<Value = Kind> {
+    let names =
+        TABLE.iter().chain(TRIALS).map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
     PossibleValuesParser::new(names)
         .try_map(|name| Kind::find(&name).ok_or("no estimator has that name"))
 }
@@ -430,12 +431,18 @@ Examples:
   truechimer simulate case --report case.html       the paper's experiments, one after the other
   truechimer simulate accuracy --seeds 5            every scenario, every estimator
   truechimer simulate outage-end --seeds 100        two hours without, beside one that knows all
+  truechimer simulate wrong-servers --help          a study with options of its own
 
 Exit status: 0, 1 if the truth was outside the bound of 'ours' although its conditions held (where
 they do not, that is said), 2 on an error.")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 pub struct Simulate {
+    /// A study with options of its own.
+    #[command(subcommand)]
+    pub study: Option<crate::simulate::Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end and ablation
+    /// case, accuracy, outage-end, ablation and sensitivity
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is
@@ -573,6 +580,8 @@ pub enum BenchWhat {
     Timehands(crate::bench_timehands::BenchTimehands),
     /// What the daemon uses: resident memory and share of a core
     Daemon(BenchDaemon),
+    /// What an exchange with a server costs, by poll interval, and one server's memory
+    Estimator(crate::bench_estimator::BenchEstimator),
     /// How many requests 'truechimer serve --clock page' answers, beside chronyd
     Serve(crate::bench_serve::BenchServe),
 }
@@ -622,14 +631,14 @@ pub fn not_negative(text: &str) -> Result<Span, String> {
     if span.is_negative() { Err("must not be negative".into()) } else { Ok(span) }
 }
 
-fn poll(text: &str) -> Result<u32, String> {
+pub fn poll(text: &str) -> Result<u32, String> {
     let seconds: Option<u32> = text.trim().parse().ok();
     seconds
         .filter(|seconds| (1..=1024).contains(seconds))
         .ok_or_else(|| "must be a whole number of seconds, 1 to 1024, without a unit".to_owned())
 }
 
-fn hours(text: &str) -> Result<f64, String> {
+pub fn hours(text: &str) -> Result<f64, String> {
     let hours: f64 = text.parse().map_err(|_| "not a number of hours".to_owned())?;
     if (0.01..=10_000.0).contains(&hours) {
         Ok(hours)

@@ -5,6 +5,7 @@ mod accept;
 mod args;
 mod bench;
 mod bench_daemon;
+mod bench_estimator;
 mod bench_serve;
 mod bench_timehands;
 mod capture;
@@ -84,6 +85,7 @@ fn dispatch(command: Command) -> Ended {
             BenchWhat::Read(args) => bench::read(&args, out),
             BenchWhat::Timehands(args) => bench_timehands::run(&args, out),
             BenchWhat::Daemon(args) => bench_daemon::run(&args, out),
+            BenchWhat::Estimator(args) => bench_estimator::run(&args, out),
             BenchWhat::Serve(args) => bench_serve::run(&args, out),
         },
         Command::Man(args) => man::run(&args, out),

@@ -108,15 +108,15 @@ pub(crate) struct Belief {
     pub(crate) rate: f64,
     pub(crate) floors: [f64; 2],
     pub(crate) theta_var: f64,
-    pub(super) covariance: f64,
+    pub(crate) covariance: f64,
     pub(crate) rate_var: f64,
     /// Variance that the rate gains per second.
-    walk: f64,
+    pub(crate) walk: f64,
     /// The mean rate of the last 1000 s, and its variance: for an interval that ends so far ahead,
     /// s.
     pub(crate) mean_rate: f64,
     pub(crate) mean_rate_var: f64,
-    ahead: f64,
+    pub(crate) ahead: f64,
 }
 
 impl Belief {

@@ -29,6 +29,7 @@ mod revisit;
 mod shift;
 mod slow;
 mod start;
+mod statistics;
 mod surprise;
 mod tail;
 mod trend;

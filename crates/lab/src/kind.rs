@@ -9,7 +9,7 @@ use truechimer_feedforward::Estimator;
 use truechimer_time::{Count, Span};
 
 use crate::comparison::Comparison;
-use crate::{Compared, OURS, TABLE};
+use crate::{Compared, OURS, TABLE, TRIALS};
 
 /// A line of the table: an estimator's name, what it is, and how to make one.
 #[derive(Clone, Copy, Debug)]
@@ -49,16 +49,17 @@ impl<E> Row<E> {
 pub struct Kind(&'static dyn AnyRow);
 
 impl Kind {
-    /// The estimator of this line, be it in the table or not.
+    /// The estimator of this line, be it in the table or not. It has to be `Clone` for studies in
+    /// which several things happen to copies of one clock.
     #[must_use]
-    pub const fn of<E: Compared>(row: &'static Row<E>) -> Kind {
+    pub const fn of<E: Compared + Clone>(row: &'static Row<E>) -> Kind {
         Kind(row)
     }
 
-    /// The one of this name in the table.
+    /// The one of this name, in the table or on trial.
     #[must_use]
     pub fn find(name: &str) -> Option<Kind> {
-        TABLE.iter().copied().find(|kind| kind.name() == name)
+        TABLE.iter().chain(TRIALS).copied().find(|kind| kind.name() == name)
     }
 
     /// Its name on the command line.
@@ -83,6 +84,12 @@ impl Kind {
     #[must_use]
     pub fn estimator(self, beginning: &Beginning) -> Box<dyn Estimator> {
         self.0.estimator(beginning)
+    }
+
+    /// Another one that knows what this one does; `None` if this one is of another kind.
+    #[must_use]
+    pub fn copy(self, estimator: &dyn Estimator) -> Option<Box<dyn Estimator>> {
+        self.0.copy(estimator)
     }
 
     /// A method for the engine, by which every source gets one.
@@ -136,13 +143,14 @@ pub(crate) trait AnyRow: Sync {
     fn is_bounded(&self) -> bool;
     fn takes_pulses(&self) -> bool;
     fn estimator(&self, beginning: &Beginning) -> Box<dyn Estimator>;
+    fn copy(&self, estimator: &dyn Estimator) -> Option<Box<dyn Estimator>>;
     fn set_poll(&self, estimator: &mut dyn Estimator, seconds: u32);
     fn poll_advice(&self, estimator: &dyn Estimator) -> Option<u32>;
     fn renew_after(&self, estimator: &dyn Estimator) -> Option<Span>;
     fn penalty(&self, estimator: &dyn Estimator, at: Count) -> Option<Span>;
 }
 
-impl<E: Compared> AnyRow for Row<E> {
+impl<E: Compared + Clone> AnyRow for Row<E> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -161,6 +169,10 @@ impl<E: Compared> AnyRow for Row<E> {
 
     fn estimator(&self, beginning: &Beginning) -> Box<dyn Estimator> {
         Box::new((self.make)(beginning))
+    }
+
+    fn copy(&self, estimator: &dyn Estimator) -> Option<Box<dyn Estimator>> {
+        Some(Box::new(own::<E>(estimator)?.clone()))
     }
 
     fn set_poll(&self, estimator: &mut dyn Estimator, seconds: u32) {
@@ -183,7 +195,7 @@ impl<E: Compared> AnyRow for Row<E> {
     }
 }
 
-fn own<E: Compared>(estimator: &dyn Estimator) -> Option<&E> {
+fn own<E: Estimator>(estimator: &dyn Estimator) -> Option<&E> {
     let estimator: &dyn Any = estimator;
     estimator.downcast_ref()
 }
@@ -227,6 +239,9 @@ mod tests {
         NTP_PLL.row().set_poll(pll.as_mut(), 128);
         assert_eq!(NTP_PLL.poll_advice(pll.as_ref()), Some(128));
         assert_eq!(NTP_PLL.row().renew_after(pll.as_ref()), Some(Span::from_secs(1)));
+        let copy = NTP_PLL.copy(pll.as_ref());
+        assert_eq!(copy.and_then(|copy| NTP_PLL.poll_advice(copy.as_ref())), Some(128));
+        assert!(PI.copy(pll.as_ref()).is_none());
         // Of another kind, it is as one that has nothing to say.
         PI.row().set_poll(pll.as_mut(), 32);
         assert_eq!(NTP_PLL.poll_advice(pll.as_ref()), Some(128));

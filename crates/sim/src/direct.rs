@@ -4,19 +4,48 @@
 //! to one that no daemon has: one that lacks a part, or one that is told what nobody can know. It
 //! is read once a second at the very counts at which the engine's clock was read.
 
-use truechimer_feedforward::{ACCEPT_STEP_AFTER, Estimator, Exchange, RatePrior, Settings};
-use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
+use truechimer_engine::Beginning;
+use truechimer_feedforward::{
+    ACCEPT_STEP_AFTER, Accepted, Estimator, Exchange, RatePrior, Refusal, Settings,
+};
+use truechimer_time::{Count, CountSpan, Instant, Rate, Span, Stamp, StampMethod};
 use truechimer_timehands::Status;
 
 use crate::host::Host;
 use crate::scenario::Scenario;
-use crate::stamps::Stamped;
+use crate::stamps::{Declared, Stamped};
 use crate::trace::{Interval, Sample, Trace};
-use crate::world::Run;
+use crate::world::{NOMINAL_ERROR, Run};
 use truechimer_feedforward::number::{seconds, span};
 
-/// What is known of the counter's rate before it is measured.
-const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
+/// Requests at each of the first intervals, s: as the engine begins.
+const START: [(u64, u32); 3] = [(7, 2), (3, 4), (13, 8)];
+
+/// The interval after this request, s, counted from 0 and while the engine begins; after that, how
+/// many requests ago the beginning was over.
+pub(crate) fn first_interval(request: u64) -> Result<u32, u64> {
+    let mut left = request;
+    for (requests, interval) in START {
+        if left < requests {
+            return Ok(interval);
+        }
+        left -= requests;
+    }
+    Err(left)
+}
+
+/// What is known of stamps beside themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) title: String,
+    /// How long the clock is given to settle, s.
+    pub(crate) warm_up: f64,
+    /// The time 0 of the run, on the server's scale.
+    pub(crate) origin: Instant,
+    /// Length of the run, s.
+    pub(crate) seconds: f64,
+    pub(crate) max_wander_ppm: f64,
+}
 
 /// The packets of one run, as its only server's estimator saw them, and the truth.
 #[derive(Clone, Debug)]
@@ -44,10 +73,29 @@ impl Packets {
         if !host.suspends.is_empty() || !host.jumps.is_empty() || !scenario.pulses.is_empty() {
             return None;
         }
-        let nominal = Period::from_hz(host.counter_hz);
         // Stamps are Unix seconds, without leaps: UTC as of the start goes on.
         let offset = Span::from_secs(scenario.leaps().tai_offset.into());
-        let origin = Instant::new(scenario.origin(), 0) - offset;
+        let known = Known {
+            title: scenario.name.clone(),
+            warm_up: scenario.warm_up_hours * 3600.0,
+            origin: Instant::new(scenario.origin(), 0) - offset,
+            seconds: scenario.hours * 3600.0,
+            max_wander_ppm: scenario.max_wander_ppm,
+        };
+        let mut host = Host::new(host, &scenario.oscillator, seed);
+        Packets::from_stamps(&known, stamps, declared, &mut host)
+    }
+
+    /// The packets of stamps with a reference, and the readings of their host's counter. `None` if
+    /// there are no stamps.
+    pub(crate) fn from_stamps(
+        known: &Known,
+        stamps: &[Stamped],
+        declared: &Declared,
+        host: &mut Host,
+    ) -> Option<Packets> {
+        let nominal = host.nominal();
+        let origin = known.origin;
         let since = |at: Instant| seconds(at - origin);
         let error = nominal.counts(declared.stamp_error.unwrap_or_default());
         let stamp = |count| Stamp { count, error, method: StampMethod::Kernel };
@@ -64,19 +112,18 @@ impl Packets {
         };
         let exchanges = stamps.iter().map(exchange).collect::<Option<Vec<_>>>()?;
         let begun = since(stamps.first()?.reference?.sent);
-        let mut host = Host::new(host, &scenario.oscillator, seed);
-        let last = (scenario.hours * 3600.0) as u64;
+        let last = known.seconds as u64;
         let readings = (0..last).map(|second| second as f64 + 0.5).filter(|t| *t >= begun);
         Some(Packets {
-            title: scenario.name.clone(),
-            warm_up: scenario.warm_up_hours * 3600.0,
+            title: known.title.clone(),
+            warm_up: known.warm_up,
             exchanges,
             readings: readings.map(|t| (t, host.count(t))).collect(),
             origin,
             settings: Settings {
                 nominal,
                 resolution: CountSpan(1),
-                max_wander: Rate::from_ppb(libm::rint(scenario.max_wander_ppm * 1000.0) as i64),
+                max_wander: Rate::from_ppb(libm::rint(known.max_wander_ppm * 1000.0) as i64),
                 accept_step_after: ACCEPT_STEP_AFTER,
                 asymmetry: None,
             },
@@ -90,15 +137,39 @@ impl Packets {
         (self.settings, self.prior)
     }
 
+    /// What a new estimator of this host begins with, at a poll interval of so many seconds.
+    #[must_use]
+    pub fn beginning(&self, poll: u32) -> Beginning {
+        Beginning { settings: self.settings, rate: self.prior, time: None, poll }
+    }
+
+    /// The exchanges, in the order of their arrival.
+    pub fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.iter().map(|(_, exchange)| exchange)
+    }
+
+    /// True time of the first reading, from which a trace counts, s since the start of the run.
+    pub(crate) fn begun(&self) -> f64 {
+        self.readings.first().map_or(0.0, |(t, _)| *t)
+    }
+
     /// What it makes of the packets.
     pub fn run(&self, estimator: &mut dyn Estimator) -> Trace {
-        let begun = self.readings.first().map_or(0.0, |(t, _)| *t);
+        self.run_heard(estimator, |_, _| {})
+    }
+
+    /// The same; `heard` gets the true time of each arrival and what became of the exchange.
+    pub fn run_heard(
+        &self,
+        estimator: &mut dyn Estimator,
+        mut heard: impl FnMut(f64, Result<Accepted, Refusal>),
+    ) -> Trace {
+        let begun = self.begun();
         let mut exchanges = self.exchanges.iter().peekable();
         let mut samples = Vec::with_capacity(self.readings.len());
         for (k, (t, count)) in self.readings.iter().enumerate() {
-            while let Some((_, exchange)) = exchanges.next_if(|(arrival, _)| arrival <= t) {
-                // A refusal is the estimator's business; the clock shows what it came to.
-                let _ = estimator.exchange(exchange);
+            while let Some((arrival, exchange)) = exchanges.next_if(|(arrival, _)| arrival <= t) {
+                heard(*arrival, estimator.exchange(exchange));
             }
             let Some(estimate) = estimator.estimate(*count) else { continue };
             let bound = seconds(estimate.bound);

@@ -1,6 +1,7 @@
 //! What a run comes to, in numbers.
 
 use serde::Serialize;
+use truechimer_report::quantile;
 use truechimer_timehands::Status;
 
 use crate::trace::{Interval, Sample, Trace};
@@ -346,18 +347,6 @@ fn median_us(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.filter(|v| v.is_finite()).map(|v| v * 1e6).collect();
     values.sort_by(f64::total_cmp);
     quantile(&values, 0.5)
-}
-
-/// The quantile q of values in rising order; NaN of none.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let place = q * sorted.len().saturating_sub(1) as f64;
-    let below = libm::floor(place);
-    let at = |index: usize| sorted.get(index).copied();
-    match (at(below as usize), at(below as usize + 1)) {
-        (Some(low), Some(high)) => low + (high - low) * (place - below),
-        (Some(only), None) => only,
-        _ => f64::NAN,
-    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use truechimer_feedforward::number::span;
 /// When in each second of true time the clock is read.
 const READ_AT: f64 = 0.5;
 /// What is known of the counter's rate before it is measured.
-const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
+pub(crate) const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
 
 /// How to run a scenario.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -141,7 +141,9 @@ fn markdown(lines: &[Line], args: &args::Simulate, out: &mut dyn Write) -> Resul
          (version {}; {seeds}); `make accuracy` makes it anew. The same seed gives the same figures,\n\
          to the last digit, and the same packets to every estimator. Each scenario can be looked at by\n\
          itself: `truechimer simulate NAME --report FILE.html`; what it is made of,\n\
-         `truechimer simulate NAME --print` says.\n\n\
+         `truechimer simulate NAME --print` says. The figures of `ours` are kept, seed by seed, in\n\
+         `crates/sim/frozen`: `truechimer simulate figures --against` that file sets those of any\n\
+         estimator beside them, with the ratio and how far chance may have moved it.\n\n\
          Errors are clock − truth in µs, read once a second through the published hands, without the\n\
          time to settle. `ours` is [what the daemon runs](algorithm.md); `published`, `ntp-pll` and\n\
          `pi` are [described here](published.md). The last two are textbook versions and not the\n\

@@ -4,21 +4,26 @@ mod ablation;
 mod accuracy;
 mod case;
 mod csv;
+mod drawn;
+mod figures;
 mod jobs;
 mod outage;
 mod screen;
+mod sensitivity;
+mod wrong;
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use clap::Subcommand;
 use serde::Serialize;
 use truechimer_files::{Access, Entry};
 use truechimer_lab::{Kind, OURS};
-use truechimer_sim::stamps::write_header;
+use truechimer_sim::stamps::{Declared, write_header};
 use truechimer_sim::{
-    Run, Scenario, Statistics, Trace, catalogue, find, parse_delays, report, simulate_alike,
-    write_stamps,
+    Run, Scenario, Stamped, Statistics, Trace, catalogue, find, parse_delays, report,
+    simulate_alike, write_stamps,
 };
 
 use crate::args;
@@ -26,7 +31,27 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 4] = ["case", "accuracy", "outage-end", "ablation"];
+const STUDIES: [&str; 8] = [
+    "case",
+    "accuracy",
+    "outage-end",
+    "ablation",
+    "sensitivity",
+    "drawn",
+    "figures",
+    "wrong-servers",
+];
+
+/// A study with options of its own.
+#[derive(Subcommand, Debug)]
+pub enum Study {
+    /// Paths drawn from ranges, a day each
+    Drawn(drawn::Options),
+    /// Figures of every scenario, to be kept, or beside those that were kept
+    Figures(figures::Options),
+    /// Lone servers that are wrong, and how often honest ones are held off
+    WrongServers(wrong::Options),
+}
 
 /// What a second and an exchange of a run take while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
@@ -39,6 +64,12 @@ const MOST_TEXT: u64 = 100_000_000;
 
 /// Runs the command.
 pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
+    match &args.study {
+        Some(Study::Drawn(options)) => return drawn::run(options, out),
+        Some(Study::Figures(options)) => return figures::run(options, out),
+        Some(Study::WrongServers(options)) => return wrong::run(options, out),
+        None => {}
+    }
     if args.list {
         screen::list(&catalogue(), out)?;
         return Ok(Outcome::Good);
@@ -48,6 +79,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         [only] if only == "accuracy" => return accuracy::run(args, out),
         [only] if only == "outage-end" => return outage::run(args, out),
         [only] if only == "ablation" => return ablation::run(args, out),
+        [only] if only == "sensitivity" => return sensitivity::run(args, out),
         _ => {}
     }
     let scenarios = args.scenarios.iter().map(|name| scenario(name, args));
@@ -81,7 +113,10 @@ fn scenario(name: &str, args: &args::Simulate) -> Result<Scenario, Failure> {
     let mut scenario = if name.ends_with(".toml") {
         read(Path::new(name))?
     } else if STUDIES.contains(&name) {
-        return Err(Failure::new(name, "this is a study: run it by itself"));
+        return Err(Failure::new(
+            name,
+            "this is a study: run it by itself, with its options after it",
+        ));
     } else {
         find(name).map_err(|why| Failure::Said(unknown(&why.to_string())))?
     };
@@ -111,6 +146,15 @@ fn text_of(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(text)
+}
+
+/// The rows that a study wrote to a file with an earlier run.
+fn rows_of<T>(
+    path: &Path,
+    parse: impl Fn(&str) -> Result<Vec<T>, String>,
+) -> Result<Vec<T>, Failure> {
+    let text = text_of(path).map_err(|why| Failure::new(path.display(), why))?;
+    parse(&text).map_err(|why| Failure::new(path.display(), why))
 }
 
 /// A scenario from a file; files of recorded delays that it names are sought beside it.
@@ -168,13 +212,18 @@ fn only_seeds(args: &args::Simulate, study: &str) -> Result<(), Failure> {
 
 /// The clocks to run, each once.
 fn estimators(args: &args::Simulate) -> Vec<Kind> {
+    if args.estimator.is_empty() { vec![OURS] } else { each_once(&args.estimator) }
+}
+
+/// The clocks that the user named, each once.
+fn each_once(named: &[Kind]) -> Vec<Kind> {
     let mut all = Vec::new();
-    for estimator in &args.estimator {
+    for estimator in named {
         if !all.contains(estimator) {
             all.push(*estimator);
         }
     }
-    if all.is_empty() { vec![OURS] } else { all }
+    all
 }
 
 /// The seeds to run with.
@@ -262,10 +311,8 @@ fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failur
     let all = run.stamps.iter().zip(&run.declared).zip(&scenario.servers);
     for (index, ((stamps, declared), server)) in all.enumerate() {
         let seed = run.trace.seed.unwrap_or_default();
-        let mut text = format!("# {}, seed {seed}: {}\n", scenario.name, server.name);
-        write_header(declared, true, &mut text)
-            .and_then(|()| write_stamps(stamps, &mut text))
-            .map_err(|why| Failure::new("--stamps", why))?;
+        let title = format!("{}, seed {seed}: {}", scenario.name, server.name);
+        let text = stamp_file(&title, declared, stamps)?;
         if several {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(".{}", index + 1));
@@ -275,6 +322,15 @@ fn save_stamps(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+/// Stamps with a reference as `truechimer replay` reads them.
+fn stamp_file(title: &str, declared: &Declared, stamps: &[Stamped]) -> Result<String, Failure> {
+    let mut text = format!("# {title}\n");
+    write_header(declared, true, &mut text)
+        .and_then(|()| write_stamps(stamps, &mut text))
+        .map_err(|why| Failure::new("--stamps", why))?;
+    Ok(text)
 }
 
 /// Makes sure that a file can be written, before anybody waits for what goes into it.

@@ -20,7 +20,12 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")?;
     let outage = "two hours alone, beside a filter knowing all";
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
-    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")
+    writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")?;
+    writeln!(out, "{:width$}  what each constant of the model buys", "sensitivity")?;
+    writeln!(out, "{:width$}  paths drawn from ranges, a day each", "drawn")?;
+    writeln!(out, "{:width$}  figures to be kept, and to compare with", "figures")?;
+    let wrong = "lone servers that are wrong, and honest ones";
+    writeln!(out, "{:width$}  {wrong}", "wrong-servers")
 }
 
 /// What stands above the table of one scenario.
@@ -191,6 +196,10 @@ mod tests {
             "accuracy",
             "outage-end",
             "ablation",
+            "sensitivity",
+            "drawn",
+            "figures",
+            "wrong-servers",
         ]) {
             assert!(text.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}");
         }

@@ -163,6 +163,32 @@ fn a_report_is_one_page() {
     }
 }
 
+/// Kept figures agree with themselves, and not with those of a clock that is worse.
+#[test]
+fn kept_figures_are_compared() {
+    let dir = Dir::new();
+    let study = ["simulate", "figures", "--only", "growing-queue-both", "--seeds", "2"];
+    let kept = truechimer(&study);
+    assert_eq!((kept.code, kept.out.lines().count()), (0, 1), "{kept:?}");
+    assert_eq!(kept.err, "", "two runs are soon done");
+    let file = dir.write("kept.jsonl", &kept.out);
+    let beside = |more: &[&str]| truechimer(&[&study[..], &["--against", &file], more].concat());
+    let same = beside(&[]);
+    assert_eq!(same.code, 0, "{same:?}");
+    assert!(same.out.contains("growing-queue-both: bound held, %"), "{same:?}");
+    assert!(same.out.contains("1.000  1.000 to 1.000") && !same.out.contains("NOT MET\n"));
+    let worse = beside(&["--estimator", "published"]);
+    assert_eq!(worse.code, 1, "{worse:?}");
+    assert!(worse.out.starts_with("published beside ours\n"), "{worse:?}");
+    assert!(worse.out.contains("growing-queue-both: RMS, µs") && worse.out.contains("NOT MET\n"));
+    let markdown = beside(&["--markdown"]).out;
+    assert!(markdown.contains("|  | was | is | ratio | 95 % |  |"), "{markdown}");
+    let row = beside(&["--json"]).out;
+    let row: Value = serde_json::from_str(&row).unwrap();
+    assert_eq!(row["figures"][0]["scenario"], "growing-queue-both");
+    assert_eq!(row["figures"][0]["met"], true);
+}
+
 #[test]
 fn mistakes_are_named() {
     let dir = Dir::new();
@@ -183,6 +209,10 @@ fn mistakes_are_named() {
         (&["simulate", "lan", "--seeds", "10000"], &["lan", "GB", "fewer"]),
         (&["simulate", "lan", "wan", "--stamps", "x"], &["--stamps", "one scenario"]),
         (&["simulate", "lan", "--hours", "0.1", "--report", &page], &["place.html"]),
+        (&["bench", "estimator", "--scenario", "lam"], &["`lam`", "did you mean `lan`"]),
+        (&["simulate", "figures", "--only", "lam"], &["--only", "--list"]),
+        (&["simulate", "figures", "--against", "absent"], &["absent", "No such file"]),
+        (&["simulate", "figures", "--against", &typo], &["typo.toml", "line 1"]),
     ] {
         truechimer(arguments).assert_error(says);
     }
@@ -196,5 +226,99 @@ fn mistakes_are_named() {
         let answer = truechimer(arguments);
         assert_eq!(answer.code, 2, "{answer:?}");
         assert!(answer.err.contains(says), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_drawn_day_is_the_same_by_itself_and_can_be_replayed() {
+    let all = ["simulate", "drawn", "--hours", "2", "--technology", "gpon", "--json"];
+    // Two days decide no goal.
+    let two = rows(&[&all[..], &["--days", "2"]].concat());
+    let (summary, days) = two.split_last().unwrap();
+    assert_eq!(days.len(), 8, "two days, four estimators");
+    let goals = summary["goals"].as_array().unwrap();
+    assert!(goals.len() > 3 && goals.iter().all(|goal| goal["met"].is_null()), "{goals:?}");
+    for (row, estimator) in days.iter().zip(["ours", "published", "ntp-pll", "pi"]) {
+        assert_eq!((&row["technology"], &row["estimator"]), (&"gpon".into(), &estimator.into()));
+    }
+    assert_eq!(days[0]["outside_s"], 0);
+    let day = days[4]["day"].to_string();
+    let by_itself = ["simulate", "drawn", "--hours", "2", "--day", &day, "--json"];
+    assert_eq!(rows(&by_itself), days[4..]);
+
+    let dir = Dir::new();
+    let file = dir.join("day.stamps");
+    let shown = truechimer(&[&by_itself[..5], &["2", "--stamps", &file]].concat());
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.out.contains("allocation cycle") && shown.out.contains("ours "), "{shown:?}");
+    assert_eq!(truechimer(&["replay", &file]).code, 0);
+}
+
+#[test]
+fn what_drawn_days_cannot_be_is_said() {
+    for (arguments, says) in [
+        (&["lan", "--days", "3"][..], &["--days"][..]),
+        (&["drawn", "--technology", "isdn"], &["isdn", "docsis"]),
+        (&["drawn", "--seeds", "3"], &["--seeds", "--seed"]),
+        (&["drawn", "--stamps", "x"], &["--stamps", "--day <N>"]),
+        (&["drawn", "--day", "1", "--technology", "lte"], &["--technology", "day 1", "docsis"]),
+        (&["lan", "drawn"], &["drawn", "run it by itself"]),
+        (&["drawn", "--hours", "300"], &["--hours", "240"]),
+    ] {
+        let answer = truechimer(&[&["simulate"], arguments].concat());
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");
+        assert!(says.iter().all(|part| answer.err.contains(part)), "{answer:?}");
+    }
+}
+
+#[test]
+fn wrong_servers_are_tables_rows_and_single_runs() {
+    let study = ["simulate", "wrong-servers"];
+    let few = ["--only", "step-10ms,oscillator-30ppm", "--path", "lan", "--seeds", "2"];
+    let tables = truechimer(&[&study[..], &few].concat());
+    assert_eq!((tables.code, tables.err.as_str()), (0, ""), "{tables:?}");
+    let held = tables.out.lines().find(|l| l.starts_with("| step-10ms | lan | 100 | 100 |"));
+    assert!(held.is_some(), "{}", tables.out);
+    assert!(tables.out.contains("### oscillator") && !tables.out.contains("### ramp"));
+
+    let dial = ["--accept-step-after", "3600s,0"];
+    let dialled = truechimer(&[&study[..], &few, &dial].concat()).out;
+    assert!(dialled.contains("| what | path | 0 s | 1 h |"), "{dialled}");
+
+    let json = truechimer(&[&study[..], &few, &["--json"]].concat());
+    let row: Value = serde_json::from_str(json.out.lines().next().unwrap()).unwrap();
+    assert_eq!((&row["case"], &row["held"]["count"]), (&"step-10ms".into(), &2.into()), "{row}");
+
+    let dir = Dir::new();
+    let before = dir.write("before.json", json.out.clone());
+    let same = truechimer(&[&study[..], &few, &["--against", &before]].concat());
+    assert_eq!(same.code, 0, "{same:?}");
+    assert!(same.out.starts_with("Nothing has changed."), "{}", same.out);
+    let better = json.out.replace("\"held_long\":{\"count\":2", "\"held_long\":{\"count\":0");
+    assert_ne!(better, json.out);
+    let before = dir.write("better.json", better);
+    let worse = truechimer(&[&study[..], &few, &["--against", &before]].concat());
+    assert!(worse.out.contains("held off for long while right, %"), "{}", worse.out);
+
+    let one = ["--case", "step-10ms", "--path", "lan", "--seed", "3"];
+    let shown = truechimer(&[&study[..], &one].concat()).out;
+    assert!(shown.contains("held off: server-step, +") && shown.contains("used again"), "{shown}");
+    let stamps = dir.join("run.stamps");
+    assert_eq!(truechimer(&[&study[..], &one, &["--stamps", &stamps]].concat()).code, 0);
+    let replayed = truechimer(&["replay", "--summary", "--json", &stamps]);
+    assert_eq!(replayed.code, 0, "{replayed:?}");
+    let printed = truechimer(&[&study[..], &one, &["--print"]].concat()).out;
+    let file = dir.write("run.toml", printed);
+    assert_eq!(truechimer(&["simulate", &file, "--hours", "0.2"]).code, 0);
+
+    for (bad, said) in [
+        (&["--only", "nowhere"][..], "no case has any of these"),
+        (&["--path", "moon"], "must be one of lan, 4ms, 36ms"),
+        (&["--case", "moon"], "must be one of step-0.03ms"),
+        (&["--case", "step-1ms", "--print"], "one --path"),
+    ] {
+        let refused = truechimer(&[&study[..], bad].concat());
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains(said), "{}", refused.err);
     }
 }

@@ -1,5 +1,6 @@
 //! An exchange, in the notation of the estimator.
 
+use truechimer_model::Constants;
 use truechimer_time::Count;
 
 use super::State;
@@ -8,6 +9,7 @@ use crate::corridor::Corridor;
 use crate::filter::Known;
 use crate::panel::Panel;
 use crate::parts::Parts;
+use crate::statistics::Statistics;
 
 /// Noise of a stamp beside half of the error that it states, as long as nothing else is known, s.
 const STAMP_NOISE: f64 = 0.3e-6;
@@ -30,6 +32,7 @@ pub(crate) struct Measured {
     /// them.
     pub(super) beyond: (f64, f64),
     pub(super) parts: Parts,
+    pub(super) model: Option<Constants>,
 }
 
 impl Measured {
@@ -61,11 +64,14 @@ impl Measured {
     }
 
     /// A filter that knows so much and has yet to see this exchange.
-    pub(super) fn filter(&self, theta: Known, rate: Known) -> Panel {
+    pub(super) fn filter(&self, theta: Known, rate: Known) -> Statistics {
         let rtt = self.round_trip(rate.mean).max(0.0);
         let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
         let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        Panel::new(theta, rate, floor, noise, self.parts)
+        if let Some(constants) = self.model {
+            return Statistics::model(theta, rate, floor, noise, constants);
+        }
+        Statistics::Panel(Box::new(Panel::new(theta, rate, floor, noise, self.parts)))
     }
 
     /// What this exchange alone allows for θ at its arrival.

@@ -23,6 +23,7 @@ mod promise;
 mod rates;
 mod state;
 
+use truechimer_model::Constants;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use self::agreement::Carried;
@@ -69,6 +70,8 @@ pub struct Ours {
     /// The exchange to come is with another server.
     elsewhere: bool,
     parts: Parts,
+    /// The model takes the place of the filters, with these constants.
+    model: Option<Constants>,
 }
 
 impl Ours {
@@ -87,7 +90,15 @@ impl Ours {
             slow: Slow::new(slow),
             elsewhere: false,
             parts: Parts::ALL,
+            model: None,
         }
+    }
+
+    /// The same, with one statistical model in the place of the filters: what is to replace them.
+    /// See `docs/model.md`.
+    #[must_use]
+    pub fn with_model(self, constants: Constants) -> Ours {
+        Ours { model: Some(constants), ..self }
     }
 
     /// The same with some of its parts only.
@@ -120,6 +131,7 @@ impl Ours {
             root_distance: seconds(x.root_distance).max(0.0),
             beyond: self.declared().map_or((0.0, 0.0), |declared| declared.beyond()),
             parts: self.parts,
+            model: self.model,
         }
     }
 

@@ -7,9 +7,9 @@ use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::floor::Floor;
-use crate::panel::Panel;
 use crate::quarantine::Quarantine;
 use crate::slow::FloorKnown;
+use crate::statistics::Statistics;
 
 /// How many times its typical error the floor may be too high, for bounds.
 const FLOOR_SIGMAS: f64 = 4.0;
@@ -19,7 +19,7 @@ const FLOOR_SIGMAS: f64 = 4.0;
 pub(super) struct State {
     pub(super) anchor: (Count, Instant),
     /// What statistics say, and when it was brought up to date.
-    pub(super) filter: Panel,
+    pub(super) filter: Statistics,
     pub(super) at: Count,
     pub(super) corridor: Corridor,
     pub(super) promise: Promise,

@@ -1,0 +1,75 @@
+//! Constants of the model: each with its unit, and why it is what it is.
+//!
+//! They are values and not literals so that the laboratory can vary each and measure what it buys.
+
+/// A constant: its name, value, unit and reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    /// Name of the field of [`Constants`].
+    pub name: &'static str,
+    /// Value in use.
+    pub value: f64,
+    /// Unit, empty for a plain number.
+    pub unit: &'static str,
+    /// Why it is what it is.
+    pub why: &'static str,
+}
+
+macro_rules! constants {
+    ($($name:ident: $value:expr, $unit:literal, $why:literal;)*) => {
+        /// All constants of the model.
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub struct Constants {
+            $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: f64,)*
+        }
+
+        impl Constants {
+            /// Values in use.
+            pub const DEFAULT: Constants = Constants { $($name: $value,)* };
+
+            /// The same as a list.
+            pub const LIST: &'static [Constant] = &[
+                $(Constant { name: stringify!($name), value: $value, unit: $unit, why: $why },)*
+            ];
+
+            /// The constants with one of them changed; `None` if there is none of this name.
+            #[must_use]
+            pub fn with(mut self, name: &str, value: f64) -> Option<Constants> {
+                match name {
+                    $(stringify!($name) => self.$name = value,)*
+                    _ => return None,
+                }
+                Some(self)
+            }
+        }
+    };
+}
+
+constants! {
+    // Delays.
+    law_change: 0.1, "1", "Probability per packet that another delay law is in force.";
+    law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
+    law_least: 1e-4, "1", "No delay law is ever ruled out.";
+    idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
+    blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
+    // Oscillator.
+    mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
+    tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
+    tide_fast: 8.0, "typical delays/√s", "The same, faster.";
+    blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
+    kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
+    slow_start: 0.5, "1", "Probability of slow queues from which on the start is theirs.";
+    mix: 0.5, "1", "Share of a mode that is its own below which it takes over from the others.";
+    floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
+    // Events.
+    sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
+    early: 1.5, "standard deviations", "Innovation that makes events worth trying.";
+    late: 8.0, "typical delays", "The same above the floor.";
+    path: -12.0, "ln", "Probability that the path changed since the exchange before.";
+    server: -10.0, "ln", "Probability that the server's time moved.";
+    server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
+    oscillator: -14.0, "ln", "Probability that the oscillator changed.";
+    undone: -4.0, "ln", "Probability that a server that had moved is right again.";
+    told: 5.0, "ln odds", "Hypotheses that differ by less have not been told apart.";
+    patience: 64.0, "exchanges", "After so many without a surprise the likeliest is left alone.";
+}

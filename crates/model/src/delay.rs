@@ -1,0 +1,232 @@
+//! Law of one direction's delays above their floor, learnt as packets come.
+//!
+//! A mixture of exponential laws of fixed means, four times apart. The law in force is a hidden
+//! Markov state: mostly that of the packet before, else drawn
+//! from the long run. The floor under them is sharp, or blurred where several queues in a row let hardly
+//! any packet find all of them empty; which of the two is a property of the path.
+
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+
+use crate::constants::Constants;
+use crate::tail::Cut;
+
+/// Number of exponential laws.
+pub const SCALES: usize = 11;
+/// Means of the laws, s: 0.25 µs, which is below what stamps resolve, to 0.26 s.
+const SCALE: [f64; SCALES] = {
+    let mut scale = [0.25e-6; SCALES];
+    let mut k = 1;
+    while k < SCALES {
+        scale[k] = scale[k - 1] * 4.0;
+        k += 1;
+    }
+    scale
+};
+/// ln 4.
+const LN_STEP: f64 = 1.386_294_361_119_890_6;
+/// Weight below which a component is not looked at.
+const NEGLIGIBLE: f64 = 1e-6;
+/// Least variance of a stamp, s².
+const LEAST_NOISE: f64 = 1e-16;
+
+/// Probability of each component.
+pub type Weights = [f64; SCALES];
+
+/// Law of one direction's delays.
+#[derive(Clone, Copy, Debug)]
+pub struct Law {
+    now: Weights,
+    long_run: Weights,
+    /// Number of exchanges behind them.
+    count: f64,
+    /// Variance of what is not queueing and has either sign: stamps, s².
+    pub noise: f64,
+}
+
+/// What a delay says of the quantity y under it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Natural logarithm of the density of the measurement, 1/s.
+    pub log_density: f64,
+    /// Posterior mean of y − its prior mean, s.
+    pub shift: f64,
+    /// Posterior variance of y, s².
+    pub variance: f64,
+    /// Posterior mean of the stamp noise's square, s².
+    pub noise: f64,
+    /// Posterior probability of each component.
+    pub weights: Weights,
+}
+
+impl Law {
+    /// A law with these weights, which rest on `count` exchanges, and noise of this standard
+    /// deviation, s.
+    #[must_use]
+    pub fn new(weights: Weights, count: usize, noise: f64) -> Law {
+        Law { now: weights, long_run: weights, count: count as f64, noise: noise * noise }
+    }
+
+    /// Probability of each component for the next packet.
+    #[must_use]
+    pub fn predicted(&self, c: &Constants) -> Weights {
+        core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]))
+    }
+
+    /// Forgets which component is in force.
+    pub fn forget_now(&mut self) {
+        self.now = self.long_run;
+    }
+
+    /// Typical delay of the idle path above its floor, s.
+    #[must_use]
+    pub fn idle(&self, c: &Constants) -> f64 {
+        let wanted = c.idle_quantile * self.long_run.iter().sum::<f64>();
+        let mut below = 0.0;
+        for (weight, scale) in self.long_run.iter().zip(SCALE) {
+            if below + weight >= wanted {
+                return scale * libm::exp(((wanted - below) / weight - 1.0) * LN_STEP);
+            }
+            below += weight;
+        }
+        SCALE[SCALES - 1]
+    }
+
+    /// What a measurement `above` the mean of y says of it; y has this `variance`, and the floor
+    /// is blurred by this standard deviation, s.
+    #[must_use]
+    pub fn read(&self, weights: &Weights, above: f64, variance: f64, blur: f64) -> Reading {
+        let blur = blur * blur;
+        let mut logs = [f64::NEG_INFINITY; SCALES];
+        let mut parts = [(0.0, 0.0, 0.0); SCALES];
+        for k in 0..SCALES {
+            if weights[k] < NEGLIGIBLE {
+                continue;
+            }
+            let total = variance + self.noise + blur;
+            let deviation = libm::sqrt(total);
+            let cut = Cut::new(above / deviation, deviation, SCALE[k]);
+            let by = above - deviation * cut.excess;
+            let (gain, share) = (variance / total, self.noise / total);
+            logs[k] = libm::log(weights[k]) + cut.log_density;
+            parts[k] = (
+                gain * by,
+                variance * (1.0 - gain * (1.0 - cut.variance)),
+                self.noise * (1.0 - share) + share * share * (total * cut.variance + by * by),
+            );
+        }
+        let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let shares = logs.map(|log| if log > top - 40.0 { libm::exp(log - top) } else { 0.0 });
+        let sum: f64 = shares.iter().sum();
+        let weights = shares.map(|share| share / sum);
+        let (mut shift, mut square, mut noise) = (0.0, 0.0, 0.0);
+        for (w, (by, variance, squared)) in weights.iter().zip(parts) {
+            shift += w * by;
+            square += w * (variance + by * by);
+            noise += w * squared;
+        }
+        let left = (square - shift * shift).max(1e-9 * variance);
+        let log_density = top + libm::log(sum);
+        Reading { log_density, shift, variance: left, noise, weights }
+    }
+
+    /// Learns from a packet which component it followed, and the square of its noise, s².
+    pub fn learn(&mut self, weights: &Weights, noise: f64, c: &Constants) {
+        self.count += 1.0;
+        let gain = (1.0 / (self.count + 1.0)).max(1.0 / c.law_memory);
+        self.now = *weights;
+        for (long_run, new) in self.long_run.iter_mut().zip(weights) {
+            *long_run = (*long_run + gain * (new - *long_run)).max(c.law_least);
+        }
+        let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
+        self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
+    }
+}
+
+/// Mixture that fits some delays above their floor (expectation and maximisation). Beforehand all
+/// scales from a 300th of the round trip `rtt` (s) to the whole are as likely.
+#[must_use]
+pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64) -> Weights {
+    const ROUNDS: usize = 8;
+    let likely = SCALE.map(|s| if s > rtt / 300.0 && s < rtt { 1.0 } else { 0.01 });
+    let sum: f64 = likely.iter().sum();
+    // The prior counts as much as one delay that was seen.
+    let prior = likely.map(|p| p / sum);
+    let mut weights = prior;
+    let n = delays.clone().count() as f64;
+    for _ in 0..ROUNDS {
+        let mut counts = prior;
+        for delay in delays.clone() {
+            let shares: [f64; SCALES] =
+                core::array::from_fn(|k| weights[k] / SCALE[k] * libm::exp(-delay / SCALE[k]));
+            let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+            for (count, share) in counts.iter_mut().zip(shares) {
+                *count += share / sum;
+            }
+        }
+        weights = counts.map(|count| count / (n + 1.0));
+    }
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights(parts: &[(usize, f64)]) -> Weights {
+        let mut all = [0.0; SCALES];
+        for (k, w) in parts {
+            all[*k] = *w;
+        }
+        all
+    }
+
+    /// Density of y + noise + blur + queueing, and moments of y given it, added up numerically.
+    fn summed(law: &Law, w: &Weights, above: f64, variance: f64, blur: f64) -> [f64; 3] {
+        let normal =
+            |x: f64, v: f64| libm::exp(-x * x / (2.0 * v)) / libm::sqrt(core::f64::consts::TAU * v);
+        let (sd, n) = (libm::sqrt(variance), 4000);
+        let (mut sum, mut mean, mut square) = (0.0, 0.0, 0.0);
+        for i in -n..=n {
+            let y = 8.0 * sd * f64::from(i) / f64::from(n);
+            let spread = libm::sqrt(law.noise + blur * blur);
+            let mut likely = 0.0;
+            for j in -60..=60 {
+                let e = spread * f64::from(j) / 10.0;
+                let late = above - y - e;
+                if late >= 0.0 {
+                    let density: f64 =
+                        w.iter().zip(SCALE).map(|(w, s)| w / s * libm::exp(-late / s)).sum();
+                    likely += normal(e, spread * spread) * density * spread / 10.0;
+                }
+            }
+            let p = normal(y, variance) * likely * 8.0 * sd / f64::from(n);
+            (sum, mean, square) = (sum + p, mean + p * y, square + p * y * y);
+        }
+        mean /= sum;
+        [libm::log(sum), mean, square / sum - mean * mean]
+    }
+
+    #[test]
+    fn a_reading_has_the_moments_of_the_exact_posterior() {
+        let w = weights(&[(1, 0.2), (3, 0.5), (5, 0.3)]);
+        let law = Law::new(w, 1, 2e-6);
+        for above in [-8e-6, 0.0, 5e-6, 40e-6, 300e-6] {
+            for blur in [0.0, 8e-6] {
+                let read = law.read(&w, above, 36e-12, blur);
+                let [log, mean, variance] = summed(&law, &w, above, 36e-12, blur);
+                assert!((read.log_density - log).abs() < 0.01, "{above} {blur}: {read:?} {log}");
+                assert!((read.shift - mean).abs() < 0.05e-6, "{above} {blur}: {read:?} {mean}");
+                assert!((read.variance / variance - 1.0).abs() < 0.03, "{above} {blur} {variance}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_mixture_is_found_again() {
+        // A hundred quantiles of an exponential law of 16 µs.
+        let delays = (0..100).map(|i| -16e-6 * libm::log((f64::from(i) + 0.5) / 100.0));
+        let w = fitted(delays, 2e-3);
+        assert!(w[2] + w[3] + w[4] > 0.95, "{w:?}");
+        assert!(w[3] > 0.6, "{w:?}");
+    }
+}

@@ -1,0 +1,316 @@
+//! Events: what else may have happened than queues and noise, weighed by posterior odds.
+//!
+//! An exchange that a hypothesis did not foretell is tried with each event that may have happened
+//! just before it: the path became shorter or longer, the server's time moved, or was right again,
+//! or the oscillator changed. Each is a hypothesis of its own from then on, and is believed as far
+//! as it foretells what comes (multiple-hypothesis tracking, Reid 1979). How likely each event is
+//! beforehand is a matter of its rate ([`Constants`]).
+
+#![allow(clippy::indexing_slicing)] // Directions are 0 and 1; there is always one hypothesis.
+
+use alloc::vec::Vec;
+
+use crate::Sample;
+use crate::constants::Constants;
+use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
+use crate::hypothesis::{Event, Hypothesis, WINDOW, sums};
+
+/// Hypotheses kept at most.
+const MOST: usize = 6;
+/// Exchanges within which a path that changed is not thought to have changed again.
+const SETTLING: u32 = 16;
+/// Exchanges after which a change of the path is told, and how certain it has to be.
+const TOLD_AFTER: u32 = 3;
+const CERTAIN: f64 = 0.99;
+
+/// Circumstances of an exchange that decide which events are tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// How far the oscillator's rate may change at once by its promise.
+    pub strays: f64,
+    /// Whether steps of the server are looked for.
+    pub server: bool,
+}
+
+/// Hypotheses of one source, the likeliest first. There is always one.
+#[derive(Clone, Debug)]
+pub struct Events {
+    all: Vec<Hypothesis>,
+    /// Exchanges since anything was proposed.
+    quiet: u32,
+}
+
+/// Innovation of an exchange by one hypothesis, before it takes that in.
+struct Innovation {
+    /// States, all modes together.
+    law: Gaussian,
+    /// Measurement − its mean, s, by direction; positive: late.
+    by: [f64; 2],
+    /// Which directions are earlier than they may be.
+    early: [bool; 2],
+    /// How late each is beyond doubt, s.
+    late: [f64; 2],
+    /// Round trip − its floor, s, and whether it is shorter than it may be.
+    trip: f64,
+    short: bool,
+}
+
+impl Innovation {
+    fn of(h: &Hypothesis, sample: &Sample, c: &Constants) -> Innovation {
+        let law = h.filter.now();
+        let (mut by, mut deviation) = ([0.0; 2], [0.0; 2]);
+        for (d, sum) in sums(sample.duration).iter().enumerate() {
+            let known = law.project(sum);
+            by[d] = sample.above[d] - known.mean;
+            deviation[d] = c.early * libm::sqrt(known.variance + h.laws[d].noise);
+        }
+        let floors = law.project(&ALIKE);
+        let trip = sample.above[0] + sample.above[1] + law.x[RATE] * sample.duration - floors.mean;
+        let noise = floors.variance + h.laws[0].noise + h.laws[1].noise;
+        Innovation {
+            law,
+            by,
+            early: [0, 1].map(|d| by[d] < -deviation[d]),
+            late: [0, 1].map(|d| by[d] - deviation[d]),
+            trip,
+            short: trip < -c.early * libm::sqrt(noise),
+        }
+    }
+
+    fn is_early(&self) -> bool {
+        self.early[0] || self.early[1]
+    }
+}
+
+/// Makes the hypotheses that an exchange suggests beside `parent`.
+struct Proposal<'a> {
+    parent: &'a Hypothesis,
+    sample: &'a Sample,
+    seen: &'a Innovation,
+    c: &'a Constants,
+    new: &'a mut Vec<Hypothesis>,
+}
+
+impl Proposal<'_> {
+    /// The event has changed the states, at this cost (logarithm of its probability).
+    fn add(&mut self, event: Event, cost: f64, change: impl Fn(&mut Gaussian)) {
+        let mut child = *self.parent;
+        child.filter.each(change);
+        child.age = 0;
+        child.late = [[0.0; 2]; WINDOW];
+        // Whatever else happens, a server that has moved is where it should not be.
+        let told = matches!(event, Event::Oscillator | Event::None);
+        if self.parent.event != Event::Server || told {
+            child.event = event;
+            child.before = FLOORS.map(|i| self.seen.law.x[i]);
+        }
+        child.log += cost;
+        child.update(self.sample, self.c);
+        self.new.push(child);
+    }
+
+    /// Floors have changed by about these, s, each by itself; or both alike.
+    fn path(&mut self, each: [f64; 2], alike: Option<f64>) {
+        let cost = self.c.path;
+        self.add(Event::Path, cost, |law| {
+            for d in 0..2 {
+                law.inflate(&unit(FLOORS[d]), each[d] * each[d]);
+            }
+        });
+        if let Some(alike) = alike {
+            self.add(Event::Path, cost, |law| law.inflate(&ALIKE, alike * alike));
+        }
+    }
+
+    /// What may have made packets earlier than they can be.
+    fn too_early(&mut self, circumstances: Circumstances) {
+        let Innovation { by, early, trip, short, .. } = *self.seen;
+        let each = [0, 1].map(|d| if early[d] || short { by[d] } else { 0.0 });
+        self.path(each, (short || early[0] && early[1]).then_some(trip / 2.0));
+        // Neither a clock nor a server makes a round trip shorter.
+        if short {
+            return;
+        }
+        if circumstances.server {
+            self.server(by[0].min(by[1]));
+        }
+        let (strays, dt) = (circumstances.strays, self.parent.filter.gap.max(1.0));
+        self.add(Event::Oscillator, self.c.oscillator, |law| {
+            law.inflate(&unit(RATE), strays * strays);
+            law.inflate(&unit(OFFSET), strays * strays * dt * dt / 3.0);
+        });
+    }
+
+    /// The server's time has moved by about so much, s.
+    fn server(&mut self, by: f64) {
+        let again = self.parent.event == Event::Server;
+        let cost = if again { self.c.server_again } else { self.c.server };
+        // Floors that are blurred, or that grow, are no witnesses.
+        let filter = &self.parent.filter;
+        let sharp = (1.0 - filter.blurred()) * (1.0 - filter.tide());
+        let cost = cost + libm::log(sharp.max(f64::MIN_POSITIVE));
+        self.add(Event::Server, cost, |law| law.inflate(&unit(SERVER), by * by));
+    }
+
+    /// A server that had moved is right again.
+    fn undone(&mut self) {
+        let (x, p) = (self.seen.law.x[SERVER], self.seen.law.p[SERVER][SERVER]);
+        let maybe = self.seen.is_early() || x * x < self.c.early * self.c.early * p;
+        if self.parent.event == Event::Server && maybe {
+            self.add(Event::None, self.c.undone, |law| law.replace(SERVER, 0.0, 0.0));
+        }
+    }
+
+    /// The path has become longer, if this exchange and those before it were all late.
+    fn too_late(&mut self) {
+        let least = [0, 1]
+            .map(|d| self.parent.late.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));
+        let late = least.map(|least| least > self.c.late * self.parent.idle(self.c));
+        if (late[0] || late[1]) && !self.seen.is_early() {
+            let each = [0, 1].map(|d| if late[d] { least[d] } else { 0.0 });
+            self.path(each, (late[0] && late[1]).then_some((least[0] + least[1]) / 2.0));
+        }
+    }
+}
+
+impl Events {
+    /// Nothing has happened yet.
+    pub fn new(first: Hypothesis) -> Events {
+        Events { all: alloc::vec![first], quiet: 0 }
+    }
+
+    /// The likeliest.
+    pub fn best(&self) -> &Hypothesis {
+        &self.all[0]
+    }
+
+    /// Does the same to the states of all.
+    pub fn each(&mut self, mut f: impl FnMut(&mut Gaussian)) {
+        self.all.iter_mut().for_each(|h| h.filter.each(&mut f));
+    }
+
+    /// Moves on by `dt` seconds.
+    pub fn predict(&mut self, dt: f64, c: &Constants) {
+        self.all.iter_mut().for_each(|h| h.predict(dt, c));
+    }
+
+    /// Only the likeliest is left, and its event is taken for granted.
+    pub fn settle(&mut self) {
+        self.all.truncate(1);
+        (self.all[0].event, self.all[0].log) = (Event::None, 0.0);
+    }
+
+    /// States, all hypotheses together.
+    pub fn now(&self) -> Gaussian {
+        if let [one] = self.all.as_slice() {
+            return one.filter.now();
+        }
+        let laws: Vec<(f64, Gaussian)> =
+            self.all.iter().map(|h| (libm::exp(h.log), h.filter.now())).collect();
+        Gaussian::mixture(laws.iter().map(|(w, law)| (*w, law)))
+    }
+
+    /// How far ahead the server is, s, if it has moved more likely than not.
+    pub fn ahead(&self) -> Option<f64> {
+        let (mut share, mut sum) = (0.0, 0.0);
+        for h in self.all.iter().filter(|h| h.event == Event::Server) {
+            let w = libm::exp(h.log);
+            (share, sum) = (share + w, sum + w * h.filter.now().x[SERVER]);
+        }
+        (share > 0.5).then(|| sum / share)
+    }
+
+    /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
+    /// that the path has changed.
+    pub fn take(&mut self, sample: &Sample, now: Circumstances, c: &Constants) -> Option<f64> {
+        let young = self.all.iter().any(|h| h.event == Event::Path && h.age < SETTLING);
+        let mut new = Vec::new();
+        for parent in &mut self.all {
+            let seen = Innovation::of(parent, sample, c);
+            let mut proposal = Proposal { parent, sample, seen: &seen, c, new: &mut new };
+            if seen.is_early() || seen.short {
+                proposal.too_early(now);
+            }
+            proposal.undone();
+            if !young {
+                proposal.too_late();
+            }
+            parent.late.rotate_right(1);
+            parent.late[0] = seen.late;
+            parent.update(sample, c);
+        }
+        self.quiet = if new.is_empty() { self.quiet.saturating_add(1) } else { 0 };
+        self.all.append(&mut new);
+        self.prune(c);
+        self.path_changed()
+    }
+
+    fn path_changed(&mut self) -> Option<f64> {
+        let pending = |h: &&Hypothesis| h.event == Event::Path;
+        let share: f64 = self.all.iter().filter(pending).map(|h| libm::exp(h.log)).sum();
+        let best = self.all.first().filter(pending)?;
+        if share < CERTAIN || best.age < TOLD_AFTER {
+            return None;
+        }
+        let floors = best.filter.now().project(&ALIKE).mean;
+        let by = floors - (best.before[0] + best.before[1]);
+        for h in self.all.iter_mut().filter(|h| h.event == Event::Path) {
+            h.event = Event::None;
+        }
+        Some(by)
+    }
+
+    /// Leaves those that are not out of the question, and lets them be certain together.
+    fn prune(&mut self, c: &Constants) {
+        self.sort();
+        let top = self.all[0].log;
+        self.all.truncate(if f64::from(self.quiet) >= c.patience { 1 } else { MOST });
+        // The likeliest stays even if it is no number: the estimator begins again then.
+        let mut first = true;
+        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
+        if self.all.get(1).is_some_and(|h| h.log > top - c.told) {
+            // What has not been told apart by now never will be: nothing has happened.
+            let old = |h: &Hypothesis| h.event != Event::None && f64::from(h.age) >= c.patience;
+            if !self.all.iter().all(old) {
+                self.all.retain(|h| !old(h));
+            }
+        }
+        self.merge();
+        let top = self.all[0].log;
+        let sum: f64 = self.all.iter().map(|h| libm::exp(h.log - top)).sum();
+        let norm = top + libm::log(sum);
+        self.all.iter_mut().for_each(|h| h.log -= norm);
+    }
+
+    /// Makes one of those that differ in nothing that matters.
+    fn merge(&mut self) {
+        let mut kept: Vec<(Hypothesis, Gaussian)> = Vec::with_capacity(MOST);
+        for h in self.all.drain(..) {
+            let law = h.filter.now();
+            match kept.iter_mut().find(|(_, other)| are_alike(other, &law)) {
+                Some((one, _)) => one.log = either(one.log, h.log),
+                None => kept.push((h, law)),
+            }
+        }
+        self.all.extend(kept.into_iter().map(|(h, _)| h));
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.all.sort_by(|a, b| b.log.total_cmp(&a.log));
+    }
+}
+
+/// Logarithm of the sum of two probabilities, given theirs.
+fn either(a: f64, b: f64) -> f64 {
+    let top = a.max(b);
+    top + libm::log(libm::exp(a - top) + libm::exp(b - top))
+}
+
+/// Whether two laws are within half a standard deviation of each other in every state.
+fn are_alike(a: &Gaussian, b: &Gaussian) -> bool {
+    (0..STATES).all(|i| {
+        let by = a.x[i] - b.x[i];
+        by * by <= 0.25 * a.p[i][i].min(b.p[i][i])
+    })
+}

@@ -1,0 +1,112 @@
+//! One account of what has happened, and how it foretells exchanges.
+
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+
+use crate::Sample;
+use crate::constants::Constants;
+use crate::delay::{Law, SCALES};
+use crate::gaussian::{FLOORS, Gaussian, Vector};
+use crate::oscillator::{MODES, Oscillator};
+
+/// Event by which a hypothesis differs from the one that it came of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// None: queues and noise explain all.
+    None,
+    /// The path became longer or shorter, in one direction or both.
+    Path,
+    /// The server's time moved.
+    Server,
+    /// The oscillator changed.
+    Oscillator,
+}
+
+/// See the module's text.
+#[derive(Clone, Copy, Debug)]
+pub struct Hypothesis {
+    /// States.
+    pub filter: Oscillator,
+    /// Delays of requests and replies.
+    pub laws: [Law; 2],
+    /// Logarithm of how likely it is.
+    pub log: f64,
+    /// Its newest event, and exchanges since.
+    pub event: Event,
+    /// Exchanges since the event.
+    pub age: u32,
+    /// Floors before the event, s.
+    pub before: [f64; 2],
+    /// How late the newest exchanges were in either direction, s.
+    pub late: [[f64; 2]; WINDOW],
+}
+
+/// Exchanges that must all be late before the path is thought to be longer.
+pub const WINDOW: usize = 4;
+
+/// Linear combinations of states that an exchange of some duration (s) measures from above.
+#[must_use]
+pub fn sums(duration: f64) -> [Vector; 2] {
+    [[1.0, -duration, 1.0, 0.0, 1.0], [-1.0, 0.0, 0.0, 1.0, -1.0]]
+}
+
+impl Hypothesis {
+    /// Nothing has happened yet.
+    #[must_use]
+    pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
+        let before = FLOORS.map(|i| law.x[i]);
+        let filter = Oscillator::new(law, c);
+        Hypothesis {
+            filter,
+            laws,
+            log: 0.0,
+            event: Event::None,
+            age: 0,
+            before,
+            late: [[0.0; 2]; WINDOW],
+        }
+    }
+
+    /// Typical delay of the idle path, s.
+    #[must_use]
+    pub fn idle(&self, c: &Constants) -> f64 {
+        (self.laws[0].idle(c) + self.laws[1].idle(c)) / 2.0
+    }
+
+    /// Moves on by `dt` seconds.
+    pub fn predict(&mut self, dt: f64, c: &Constants) {
+        self.filter.predict(dt, self.idle(c), c);
+    }
+
+    /// Takes in an exchange, and becomes as much likelier as it had foretold that.
+    pub fn update(&mut self, sample: &Sample, c: &Constants) {
+        let mut logs = [0.0; MODES];
+        // The same for both: unlike floors are an offset that nothing shows.
+        let blur = c.blur * self.idle(c);
+        for (d, sum) in sums(sample.duration).iter().enumerate() {
+            let law = &self.laws[d];
+            let predicted = law.predicted(c);
+            let (mut weights, mut noise) = ([0.0; SCALES], 0.0);
+            let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&mut logs);
+            for (m, ((state, w), log)) in modes.enumerate() {
+                let known = state.project(sum);
+                let above = sample.above[d] - known.mean;
+                let blur = if Oscillator::is_blurred(m) { blur } else { 0.0 };
+                let reading = law.read(&predicted, above, known.variance, blur);
+                if self.event == Event::Server {
+                    // What such a server says of the time is nothing to learn from.
+                    state.absorb_floors(&known, reading.shift, reading.variance);
+                } else {
+                    state.absorb(&known, reading.shift, reading.variance);
+                }
+                *log += reading.log_density;
+                noise += w * reading.noise;
+                for (all, one) in weights.iter_mut().zip(reading.weights) {
+                    *all += w * one;
+                }
+            }
+            self.laws[d].learn(&weights, noise, c);
+        }
+        self.log += self.filter.weigh(&logs);
+        self.age = self.age.saturating_add(1);
+    }
+}

@@ -1,0 +1,258 @@
+//! Statistical model of a free-running oscillator behind a queueing path, and its inference.
+//!
+//! States are offset and rate of the oscillator, the floors under the delays of both directions,
+//! and how far ahead the server is. Delays follow a learnt law; paths, servers and oscillators
+//! change by events, which are hypotheses weighed by their posterior odds. `docs/model.md` has the
+//! equations. What is *not* here: any bound (that rests on causality alone), packets, clocks, I/O.
+//!
+//! ```
+//! use truechimer_model::{Constants, Known, Model, Sample};
+//!
+//! let known = |mean, deviation| Known { mean, deviation };
+//! let floor = known(100e-6, 50e-6);
+//! let offset = known(0.0, 1e-4);
+//! let rate = known(0.0, 25e-6);
+//! let mut model = Model::new(offset, rate, floor, [0.3e-6; 2], Constants::DEFAULT);
+//! for second in 0..20 {
+//!     if second > 0 {
+//!         model.predict(1.0);
+//!     }
+//!     // The request took 110 µs and the reply 105 µs, and θ is 40 µs.
+//!     let sample = Sample { above: [150e-6, 65e-6], duration: 215e-6 };
+//!     let changed = model.take(sample, 0.6e-6, true);
+//!     assert_eq!(changed, None);
+//! }
+//! assert!((model.now().offset - 40e-6).abs() < 5e-6);
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+extern crate alloc;
+
+mod constants;
+mod delay;
+mod difference;
+mod events;
+mod gaussian;
+mod hypothesis;
+mod oscillator;
+mod start;
+mod tail;
+
+pub use crate::constants::{Constant, Constants};
+use crate::difference::Past;
+use crate::events::{Circumstances, Events};
+use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
+use crate::hypothesis::Hypothesis;
+use crate::start::Start;
+
+/// One exchange as the model sees it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sample {
+    /// θ + delay of the request at its departure, and delay of the reply − θ at its arrival, s.
+    pub above: [f64; 2],
+    /// From departure to arrival, s.
+    pub duration: f64,
+}
+
+/// A mean and a standard deviation.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+}
+
+/// What the model knows at one instant.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct States {
+    /// Offset θ: true time − the counter at its nominal period, s.
+    pub offset: f64,
+    /// Rate of θ, s/s.
+    pub rate: f64,
+    /// Floors under the delays of requests and of replies, s.
+    pub floors: [f64; 2],
+    /// Variance of the offset, s².
+    pub offset_variance: f64,
+    /// Covariance of offset and rate, s.
+    pub covariance: f64,
+    /// Variance of the rate.
+    pub rate_variance: f64,
+    /// Variance that the rate gains per second, 1/s.
+    pub walk: f64,
+    /// Mean rate of the last 1000 s, for an interval that ends `ahead` seconds from now.
+    pub mean_rate: f64,
+    /// Variance of `mean_rate`.
+    pub mean_rate_variance: f64,
+    /// Half of the time between the newest two exchanges, s.
+    pub ahead: f64,
+}
+
+/// See the crate's text.
+#[derive(Clone, Debug)]
+pub struct Model {
+    start: Option<Start>,
+    events: Events,
+    past: Past,
+    noise: [f64; 2],
+    gap: f64,
+    /// Time since the beginning, s.
+    age: f64,
+    c: Constants,
+}
+
+impl Model {
+    /// Knows this before the first exchange: both directions take `floor`; stamps have this noise,
+    /// s.
+    #[must_use]
+    pub fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2], c: Constants) -> Model {
+        let x = [theta.mean, rate.mean, floor.mean, floor.mean, 0.0];
+        let mut law = Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
+        law.inflate(&ALIKE, floor.deviation * floor.deviation);
+        let start = Start::new(law, noise, 2.0 * floor.mean);
+        let first = Hypothesis::new(law, start.laws(rate.mean), &c);
+        let past = Past::default();
+        Model { start: Some(start), events: Events::new(first), past, noise, gap: 0.0, age: 0.0, c }
+    }
+
+    /// Moves on by `dt` seconds.
+    pub fn predict(&mut self, dt: f64) {
+        self.gap = dt;
+        self.age += dt;
+        self.past.predict(&self.events.now(), dt);
+        self.events.predict(dt, &self.c);
+    }
+
+    /// Takes in an exchange. The oscillator may change by `strays` (relative) at once, by its
+    /// promise; that the `server` moved is asked only if that matters. Returns the change of the round trip's floor, s, if the path is known to have
+    /// changed.
+    pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<f64> {
+        let Some(start) = &mut self.start else {
+            let before = self.events.now();
+            let changed = self.events.take(&sample, Circumstances { strays, server }, &self.c);
+            self.past.learn(&before, &self.events.now());
+            return changed;
+        };
+        let rate = self.events.now().x[RATE];
+        let first = start.take(self.gap, sample, rate, &self.c);
+        if start.is_over() {
+            self.start = None;
+        }
+        self.events = Events::new(first);
+        self.past = Past::default();
+        None
+    }
+
+    /// What is known now.
+    #[must_use]
+    pub fn now(&self) -> States {
+        let law = self.events.now();
+        let (ahead, walk) = (self.gap / 2.0, self.events.best().filter.walk());
+        let (mean_rate, mean_rate_variance) = self.past.mean_rate(&law, walk, ahead);
+        States {
+            offset: law.x[OFFSET],
+            rate: law.x[RATE],
+            floors: FLOORS.map(|i| law.x[i]),
+            offset_variance: law.p[OFFSET][OFFSET],
+            covariance: law.p[OFFSET][RATE],
+            rate_variance: law.p[RATE][RATE],
+            walk,
+            mean_rate,
+            mean_rate_variance,
+            ahead,
+        }
+    }
+
+    /// How far ahead the server is, s, if its time has moved more likely than not.
+    #[must_use]
+    pub fn ahead(&self) -> Option<f64> {
+        self.events.ahead()
+    }
+
+    /// Time since the beginning, s.
+    #[must_use]
+    pub fn age(&self) -> f64 {
+        self.age
+    }
+
+    /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.
+    pub fn refute(&mut self, by: f64, slack: f64) {
+        self.past.shift(-by, by * by);
+        self.each(|law| {
+            law.shift(&unit(OFFSET), -by);
+            law.inflate(&unit(OFFSET), by * by);
+            law.inflate(&unit(RATE), slack * slack);
+        });
+    }
+
+    /// The offset is `by` less, and the path shared otherwise.
+    pub fn turn(&mut self, by: f64) {
+        self.past.shift(-by, 0.0);
+        self.each(|law| {
+            law.shift(&unit(OFFSET), -by);
+            law.shift(&APART, by);
+        });
+    }
+
+    /// The server, which is `by` ahead, is believed.
+    pub fn go_ahead(&mut self, by: f64) {
+        self.events.settle();
+        self.past.shift(by, 0.0);
+        self.each(|law| {
+            law.shift(&unit(OFFSET), by);
+            law.replace(SERVER, 0.0, 0.0);
+        });
+    }
+
+    /// The rate is proven to lie in `low..=high`.
+    pub fn confine(&mut self, low: f64, high: f64) {
+        self.each(|law| {
+            let rate = law.x[RATE].max(low).min(high);
+            let by = law.x[RATE] - rate;
+            if by != 0.0 {
+                law.x[RATE] = rate;
+                law.p[RATE][RATE] += by * by;
+            }
+            let most = (high - low) * (high - low);
+            if law.p[RATE][RATE] > most {
+                law.scale(RATE, libm::sqrt(most / law.p[RATE][RATE]));
+            }
+        });
+    }
+
+    /// The path is another one from the exchange to come on. θ is `theta` by its standard, or none
+    /// if it stays what it was.
+    pub fn begin_path(&mut self, sample: Sample, theta: Option<Known>) {
+        self.events.settle();
+        let was = self.events.now();
+        let rtt = (sample.above[0] + sample.above[1] + was.x[RATE] * sample.duration).max(0.0);
+        let noise = self.noise[0] + self.noise[1];
+        let floor = |late: f64| Known { mean: late, deviation: late.abs() / 4.0 + noise };
+        let floors = match theta {
+            Some(_) => [floor(rtt / 2.0); 2],
+            None => [
+                floor(sample.above[0] + was.x[RATE] * sample.duration - was.x[OFFSET]),
+                floor(sample.above[1] + was.x[OFFSET]),
+            ],
+        };
+        let mut law = was;
+        if let Some(theta) = theta {
+            law.shift(&unit(OFFSET), theta.mean - was.x[OFFSET]);
+            law.inflate(&unit(OFFSET), theta.deviation * theta.deviation);
+        }
+        for (i, floor) in FLOORS.into_iter().zip(floors) {
+            law.replace(i, floor.mean, if theta.is_some() { 0.0 } else { floor.deviation });
+        }
+        if theta.is_some() {
+            law.inflate(&ALIKE, floors[0].deviation * floors[0].deviation);
+        }
+        let start = Start::new(law, self.noise, rtt);
+        self.events = Events::new(Hypothesis::new(law, start.laws(was.x[RATE]), &self.c));
+        self.start = Some(start);
+    }
+
+    fn each(&mut self, f: impl FnMut(&mut Gaussian) + Copy) {
+        self.events.each(f);
+    }
+}

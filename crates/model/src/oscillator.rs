@@ -1,0 +1,158 @@
+//! Oscillator and path floors: an interacting-multiple-model Kalman filter.
+//!
+//! Each mode is one idea of how much the rate and the floors walk. Modes change into one another
+//! with a small probability per exchange (Blom and Bar-Shalom 1988), so that none is ever lost.
+
+#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+
+use crate::constants::Constants;
+use crate::gaussian::{Gaussian, Walks};
+
+/// Number of modes.
+pub const MODES: usize = 15;
+
+/// One idea of what walks, and of the floors.
+#[derive(Clone, Copy, Debug)]
+struct Mode {
+    /// Random walk of the rate, 1/√s, four times apart: from an oven to a fan that stops (4·10⁻⁷
+    /// is 1 ppm within seconds).
+    rate: f64,
+    /// Slow queues: none, slow, fast.
+    tide: usize,
+    /// Floors are blurred.
+    blurred: bool,
+    /// Logarithm of how likely it is beforehand, within its kind of floors.
+    prior: f64,
+}
+
+const fn mode(rate: f64, tide: usize, blurred: bool, prior: f64) -> Mode {
+    Mode { rate, tide, blurred, prior }
+}
+
+const MODE: [Mode; MODES] = [
+    mode(1e-10, 0, false, -1.0),
+    mode(4e-10, 0, false, 0.0),
+    mode(1.6e-9, 0, false, 0.0),
+    mode(6.4e-9, 0, false, 0.0),
+    mode(2.56e-8, 0, false, -1.0),
+    mode(1.024e-7, 0, false, -3.0),
+    mode(4.096e-7, 0, false, -14.0),
+    mode(1.6e-9, 1, false, -5.0),
+    mode(1.6e-9, 2, false, -7.0),
+    mode(4e-10, 0, true, 0.0),
+    mode(1.6e-9, 0, true, 0.0),
+    mode(6.4e-9, 0, true, 0.0),
+    mode(2.56e-8, 0, true, -1.0),
+    mode(1.6e-9, 1, true, -5.0),
+    mode(1.6e-9, 2, true, -7.0),
+];
+
+/// Filter bank of one hypothesis.
+#[derive(Clone, Copy, Debug)]
+pub struct Oscillator {
+    /// One law of the states for each mode.
+    pub modes: [Gaussian; MODES],
+    /// Probability of each mode.
+    pub weights: [f64; MODES],
+    /// Time between the newest two exchanges, s.
+    pub gap: f64,
+}
+
+/// Probability of each mode within its kind of floors.
+fn prior() -> [f64; MODES] {
+    let odds = MODE.map(|m| libm::exp(m.prior));
+    let sum = |blurred| -> f64 {
+        MODE.iter().zip(odds).filter(|(m, _)| m.blurred == blurred).map(|(_, o)| o).sum()
+    };
+    let sums = [sum(false), sum(true)];
+    core::array::from_fn(|m| odds[m] / sums[usize::from(MODE[m].blurred)])
+}
+
+/// Random walks of a mode; `idle` is the typical delay, s.
+fn walks(m: usize, idle: f64, c: &Constants) -> Walks {
+    let square = |walk: f64| walk * walk;
+    let alike = [c.floor_walk, c.tide_slow, c.tide_fast][MODE[m].tide];
+    Walks { rate: square(MODE[m].rate), alike: square(alike * idle) }
+}
+
+impl Oscillator {
+    /// All modes begin with the same law.
+    #[must_use]
+    pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
+        let kinds = [1.0 - c.blurred, c.blurred];
+        let prior = prior();
+        let weight = |m: usize| prior[m] * kinds[usize::from(MODE[m].blurred)];
+        Oscillator { modes: [law; MODES], weights: core::array::from_fn(weight), gap: 0.0 }
+    }
+
+    /// Moves on by `dt` seconds; `idle` is the typical delay, s.
+    pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
+        let all = self.now();
+        let (prior, b) = (prior(), self.blurred());
+        for m in 0..MODES {
+            let (own, other) = if MODE[m].blurred { (b, 1.0 - b) } else { (1.0 - b, b) };
+            let kept = (1.0 - c.mode_change - c.kind_change) * self.weights[m];
+            self.weights[m] = kept + prior[m] * (c.mode_change * own + c.kind_change * other);
+            let own = kept / self.weights[m];
+            if own < c.mix {
+                self.modes[m] = self.modes[m].mixed(own, &all);
+            }
+        }
+        for (m, law) in self.modes.iter_mut().enumerate() {
+            law.predict(dt, &walks(m, idle, c));
+        }
+        self.gap = dt;
+    }
+
+    /// The states, all modes together.
+    #[must_use]
+    pub fn now(&self) -> Gaussian {
+        Gaussian::mixture(self.weights.iter().copied().zip(&self.modes))
+    }
+
+    /// Probability that queues are growing or draining slowly.
+    #[must_use]
+    pub fn tide(&self) -> f64 {
+        self.share(|mode| mode.tide > 0)
+    }
+
+    /// Probability that floors are blurred.
+    #[must_use]
+    pub fn blurred(&self) -> f64 {
+        self.share(|mode| mode.blurred)
+    }
+
+    /// Whether the floors of the mode `m` are blurred.
+    #[must_use]
+    pub fn is_blurred(m: usize) -> bool {
+        MODE[m].blurred
+    }
+
+    fn share(&self, which: impl Fn(&Mode) -> bool) -> f64 {
+        self.weights.iter().zip(&MODE).filter(|(_, mode)| which(mode)).map(|(w, _)| w).sum()
+    }
+
+    /// Variance that the rate gains per second.
+    #[must_use]
+    pub fn walk(&self) -> f64 {
+        self.weights.iter().zip(MODE).map(|(w, mode)| w * mode.rate * mode.rate).sum()
+    }
+
+    /// Does the same to every mode.
+    pub fn each(&mut self, f: impl FnMut(&mut Gaussian)) {
+        self.modes.iter_mut().for_each(f);
+    }
+
+    /// Weighs the modes by the logarithms of how likely each made an exchange, which comes back for
+    /// all together.
+    pub fn weigh(&mut self, logs: &[f64; MODES]) -> f64 {
+        let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut sum = 0.0;
+        for (w, log) in self.weights.iter_mut().zip(logs) {
+            *w *= libm::exp(log - top);
+            sum += *w;
+        }
+        self.weights = self.weights.map(|w| w / sum);
+        top + libm::log(sum)
+    }
+}

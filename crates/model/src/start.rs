@@ -1,0 +1,205 @@
+//! First exchanges: worked through again with each that comes.
+//!
+//! The law of the delays is not known yet, but round trips alone show it, whatever the clock does.
+//! A filter understands a stamp by those before it; at the start these say next to nothing. So
+//! each stamp of the first stretch is held as a normal law about the projection that it measures
+//! (a *site*), and is worked out again from all the others: expectation propagation (Minka 2001).
+
+#![allow(clippy::indexing_slicing)] // Directions are 0 and 1; the rest goes by `count`.
+
+use crate::Sample;
+use crate::constants::Constants;
+use crate::delay::{Law, fitted};
+use crate::gaussian::{Gaussian, OFFSET, RATE, Vector, Walks};
+use crate::hypothesis::{Hypothesis, sums};
+
+/// Exchanges that are worked through again at most ...
+const MOST: usize = 32;
+/// ... and at least.
+const FEW: usize = 16;
+/// Stretch within which the rate hardly walks, s.
+const STRETCH: f64 = 128.0;
+/// Random walk of the rate after it, 1/√s: quartz in still air.
+const WALK: f64 = 2e-9;
+/// Rounds for each new exchange: the sites are nearly right from the exchange before.
+const ROUNDS: usize = 2;
+/// Share of the way gone at once: mixtures of laws could swing.
+const STEP: f64 = 0.7;
+/// Least share of the precision that is left without a site.
+const LEAST: f64 = 1e-6;
+
+/// What a stamp says of the projection it measures: precision, and precision × mean.
+#[derive(Clone, Copy, Default, Debug)]
+struct Site {
+    precision: f64,
+    information: f64,
+}
+
+/// Exchanges since the beginning of a path, and what was known before.
+#[derive(Clone, Debug)]
+pub struct Start {
+    before: Gaussian,
+    noise: [f64; 2],
+    rtt: f64,
+    count: usize,
+    gaps: [f64; MOST],
+    samples: [Sample; MOST],
+    sites: [[Site; 2]; MOST],
+}
+
+fn tell(law: &mut Gaussian, sum: &Vector, site: Site) {
+    let known = law.project(sum);
+    let left = 1.0 + site.precision * known.variance;
+    if left > LEAST && known.variance > 0.0 {
+        let by = known.variance * (site.information - site.precision * known.mean) / left;
+        law.absorb(&known, by, known.variance / left);
+    }
+}
+
+fn still(dt: f64, walk: f64) -> impl Fn(&mut Gaussian) {
+    move |law| law.predict(dt, &Walks { rate: walk * walk, alike: 0.0 })
+}
+
+impl Start {
+    /// Nothing was exchanged yet; stamps have this noise, s, and a round trip takes `rtt` s.
+    pub fn new(before: Gaussian, noise: [f64; 2], rtt: f64) -> Start {
+        Start {
+            before,
+            noise,
+            rtt,
+            count: 0,
+            gaps: [0.0; MOST],
+            samples: [Sample::default(); MOST],
+            sites: [[Site::default(); 2]; MOST],
+        }
+    }
+
+    /// Whether enough is known.
+    pub fn is_over(&self) -> bool {
+        let time: f64 = self.gaps[..self.count].iter().skip(1).sum();
+        self.count >= MOST || (self.count >= FEW && time > STRETCH)
+    }
+
+    /// Law of the delays as the round trips show it, for a counter of this rate.
+    pub fn laws(&self, rate: f64) -> [Law; 2] {
+        let mut trips = [0.0; MOST];
+        for (trip, sample) in trips.iter_mut().zip(&self.samples[..self.count]) {
+            *trip = sample.above[0] + sample.above[1] + rate * sample.duration;
+        }
+        let trips = &mut trips[..self.count];
+        trips.sort_unstable_by(f64::total_cmp);
+        let least = trips.first().copied().unwrap_or(0.0);
+        // The fastest is the floor, and shows nothing of what is above it.
+        let weights = fitted(trips.iter().skip(1).map(|t| (t - least) / 2.0), self.rtt);
+        self.noise.map(|noise| Law::new(weights, self.count, noise))
+    }
+
+    /// Takes in an exchange `gap` seconds after the one before; returns what all of them say.
+    pub fn take(&mut self, gap: f64, sample: Sample, rate: f64, c: &Constants) -> Hypothesis {
+        if self.count < MOST {
+            (self.gaps[self.count], self.samples[self.count]) = (gap, sample);
+            self.count += 1;
+        }
+        if let Some(slow) = self.slow_queue(c) {
+            return slow;
+        }
+        let laws = self.laws(rate);
+        let stretch = self.revisit(&laws, c);
+        let mut law = self.before;
+        for k in 0..stretch {
+            if k > 0 {
+                still(self.gaps[k], WALK)(&mut law);
+            }
+            for (sum, site) in sums(self.samples[k].duration).iter().zip(self.sites[k]) {
+                tell(&mut law, sum, site);
+            }
+        }
+        let mut all = Hypothesis::new(law, laws, c);
+        for k in stretch..self.count {
+            all.predict(self.gaps[k], c);
+            all.laws = laws;
+            all.update(&self.samples[k], c);
+        }
+        all.laws.iter_mut().for_each(Law::forget_now);
+        if self.count == 1 {
+            // One exchange alone says that either direction took half of it, and no more.
+            all.filter.each(|law| law.x[OFFSET] = self.before.x[OFFSET]);
+        }
+        all
+    }
+
+    /// What all of them say if both queues have been growing or draining slowly, if that is likely.
+    fn slow_queue(&self, c: &Constants) -> Option<Hypothesis> {
+        if self.count < FEW {
+            return None;
+        }
+        let weights = fitted(core::iter::empty(), self.rtt);
+        let laws = self.noise.map(|noise| Law::new(weights, 0, noise));
+        let mut all = Hypothesis::new(self.before, laws, c);
+        for k in 0..self.count {
+            if k > 0 {
+                all.predict(self.gaps[k], c);
+            }
+            all.update(&self.samples[k], c);
+        }
+        (all.filter.tide() > c.slow_start).then_some(all)
+    }
+
+    /// Works the sites of the first stretch out again; returns how many exchanges are in it.
+    fn revisit(&mut self, laws: &[Law; 2], c: &Constants) -> usize {
+        let mut times = [0.0; MOST];
+        let (mut at, mut n) = (0.0, 0_usize);
+        for (time, gap) in times.iter_mut().zip(&self.gaps[..self.count]) {
+            at += if n > 0 { *gap } else { 0.0 };
+            if at > STRETCH {
+                break;
+            }
+            (*time, n) = (at, n + 1);
+        }
+        let end = times[n.saturating_sub(1)];
+        let weights = [laws[0].predicted(c), laws[1].predicted(c)];
+        let mut law = self.before;
+        still(end, 0.0)(&mut law);
+        let sum = |k: usize, d: usize, samples: &[Sample; MOST]| {
+            let mut sum = sums(samples[k].duration)[d];
+            sum[RATE] += sum[OFFSET] * (times[k] - end);
+            sum
+        };
+        for k in 0..n {
+            for d in 0..2 {
+                tell(&mut law, &sum(k, d, &self.samples), self.sites[k][d]);
+            }
+        }
+        for _ in 0..ROUNDS {
+            for k in 0..n {
+                for d in 0..2 {
+                    let sum = sum(k, d, &self.samples);
+                    let known = law.project(&sum);
+                    let old = self.sites[k][d];
+                    let left = 1.0 - old.precision * known.variance;
+                    if left < LEAST || known.variance <= 0.0 {
+                        continue;
+                    }
+                    // By the others alone.
+                    let variance = known.variance / left;
+                    let mean = (known.mean - old.information * known.variance) / left;
+                    let above = self.samples[k].above[d] - mean;
+                    let reading = laws[d].read(&weights[d], above, variance, 0.0);
+                    let after = reading.variance.min(variance).max(LEAST * variance);
+                    let precision = 1.0 / after - 1.0 / variance;
+                    let information = (mean + reading.shift) / after - mean / variance;
+                    let step = Site {
+                        precision: STEP * (precision - old.precision),
+                        information: STEP * (information - old.information),
+                    };
+                    tell(&mut law, &sum, step);
+                    self.sites[k][d] = Site {
+                        precision: old.precision + step.precision,
+                        information: old.information + step.information,
+                    };
+                }
+            }
+        }
+        n
+    }
+}

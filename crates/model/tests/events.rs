@@ -1,0 +1,165 @@
+//! What the model makes of changes of the path, the server and the oscillator. Fixed seeds.
+#![allow(clippy::indexing_slicing)]
+
+use truechimer_model::{Constants, Known, Model, Sample};
+
+/// Seeded noise (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn exponential(&mut self, mean: f64) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let uniform = (((z ^ (z >> 31)) >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        -mean * uniform.ln()
+    }
+}
+
+/// A LAN at 16 s: floors of 100 µs, queues of 10 µs, an oscillator 5 ppm off.
+struct World {
+    random: Random,
+    model: Model,
+    time: f64,
+    floors: [f64; 2],
+    rate: f64,
+    theta: f64,
+    /// How far ahead the server is, s.
+    server: f64,
+}
+
+const FLOOR: f64 = 100e-6;
+const STRAYS: f64 = 0.6e-6;
+
+impl World {
+    fn new(seed: u64) -> World {
+        let known = |mean, deviation| Known { mean, deviation };
+        World {
+            random: Random(seed),
+            model: Model::new(
+                known(0.0, 50e-6),
+                known(0.0, 25e-6),
+                known(110e-6, 55e-6),
+                [0.3e-6; 2],
+                Constants::DEFAULT,
+            ),
+            time: 0.0,
+            floors: [FLOOR; 2],
+            rate: 5e-6,
+            theta: 0.0,
+            server: 0.0,
+        }
+    }
+
+    fn sample(&mut self) -> Sample {
+        let wait = [0, 1].map(|d| self.floors[d] + self.random.exponential(10e-6));
+        let duration = wait[0] + wait[1];
+        let ahead = self.theta + self.server;
+        Sample { above: [ahead - self.rate * duration + wait[0], wait[1] - ahead], duration }
+    }
+
+    /// Goes on for so many exchanges; returns the changes of the path that were told.
+    fn run(&mut self, exchanges: usize) -> Vec<f64> {
+        let mut told = Vec::new();
+        for _ in 0..exchanges {
+            if self.time > 0.0 {
+                self.model.predict(16.0);
+                self.theta += self.rate * 16.0;
+            }
+            self.time += 16.0;
+            let sample = self.sample();
+            told.extend(self.model.take(sample, STRAYS, true));
+        }
+        told
+    }
+
+    fn error(&self) -> f64 {
+        self.model.now().offset - self.theta
+    }
+}
+
+#[test]
+fn a_quiet_path_tells_of_nothing() {
+    for seed in 1..=20 {
+        let mut world = World::new(seed);
+        assert_eq!(world.run(1000), [], "seed {seed}");
+        assert_eq!(world.model.ahead(), None, "seed {seed}");
+        assert!(world.error().abs() < 8e-6, "seed {seed}: {}", world.error());
+        assert!((world.model.now().rate - 5e-6).abs() < 0.05e-6, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_longer_or_shorter_route_moves_no_clock_and_is_told_once() {
+    for (there, back) in [(900e-6, 0.0), (0.0, 900e-6), (900e-6, 900e-6), (-60e-6, 0.0)] {
+        for seed in 1..=10 {
+            let mut world = World::new(seed);
+            let _ = world.run(400);
+            world.floors = [FLOOR + there, FLOOR + back];
+            let told = world.run(60);
+            // Both ways alike it may pass for a queue that grows: that moves no clock either.
+            let least = usize::from(there != back);
+            assert!((least..=1).contains(&told.len()), "{there} {back}, {seed}: {told:?}");
+            let right = |by: &f64| (by - there - back).abs() < 25e-6;
+            assert!(told.iter().all(right), "{there} {back}, {seed}: {told:?}");
+            let floors = world.model.now().floors;
+            assert!((floors[0] - FLOOR - there).abs() < 12e-6, "{there}, {seed}: {floors:?}");
+            assert!((floors[1] - FLOOR - back).abs() < 12e-6, "{back}, {seed}: {floors:?}");
+            assert!(world.error().abs() < 12e-6, "{there} {back}, {seed}: {}", world.error());
+            assert_eq!(world.model.ahead(), None, "{there} {back}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_moves_is_known_and_so_is_its_return() {
+    for by in [0.2e-3, -0.2e-3, 5e-3, -5e-3] {
+        for seed in 1..=10 {
+            let mut world = World::new(seed);
+            let _ = world.run(400);
+            world.server = by;
+            assert_eq!(world.run(30), [], "{by}, seed {seed}");
+            let ahead = world.model.ahead().expect("the server has moved");
+            assert!((ahead - by).abs() < 15e-6, "{by}, seed {seed}: {ahead}");
+            assert!(world.error().abs() < 25e-6, "{by}, seed {seed}: {}", world.error());
+            world.server = 0.0;
+            let _ = world.run(40);
+            assert_eq!(world.model.ahead(), None, "{by}, seed {seed}");
+            assert!(world.error().abs() < 15e-6, "{by}, seed {seed}: {}", world.error());
+        }
+    }
+}
+
+#[test]
+fn an_oscillator_that_steps_is_followed() {
+    for by in [0.3e-6, -1e-6, 3e-6] {
+        for seed in 1..=10 {
+            let mut world = World::new(seed);
+            let _ = world.run(400);
+            world.rate += by;
+            let _ = world.run(20);
+            assert_eq!(world.model.ahead(), None, "{by}, seed {seed}");
+            assert!(world.error().abs() < 40e-6, "{by}, seed {seed}: {}", world.error());
+            let _ = world.run(200);
+            assert!(world.error().abs() < 10e-6, "{by}, seed {seed}: {}", world.error());
+        }
+    }
+}
+
+#[test]
+fn no_number_is_too_wild() {
+    for wild in [f64::NAN, f64::INFINITY, f64::MAX, -f64::MAX, f64::MIN_POSITIVE, 1e200] {
+        for at in 0..6 {
+            let mut world = World::new(1);
+            let _ = world.run(if at < 3 { 3 } else { 100 });
+            let sample = world.sample();
+            let mut above = sample.above;
+            above[at % 2] = wild;
+            world.model.predict(if at % 3 == 0 { wild } else { 16.0 });
+            let _ = world.model.take(Sample { above, ..sample }, STRAYS, true);
+            let _ = world.run(20);
+            let _ = (world.model.now(), world.model.ahead());
+        }
+    }
+}
