@@ -51,9 +51,14 @@ constants! {
     law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
+    undercut: 0.001, "1", "Probability of a packet below the floor known so far, at least: the law memory shows no rarer ones.";
+    undercut_scale: 2.0, "typical delays", "Mean of how far below.";
     blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
+    m4: -3.0, "ln", "x";
+    m5: -8.0, "ln", "x";
+    m6: -16.0, "ln", "x";
     tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";

@@ -29,8 +29,13 @@ const NEGLIGIBLE: f64 = 1e-6;
 /// Least variance of a stamp, s².
 const LEAST_NOISE: f64 = 1e-16;
 
+/// Components: the laws, and packets below the floor that was thought to be there.
+pub const PARTS: usize = SCALES + 1;
+/// The last of them.
+const UNDERCUT: usize = SCALES;
+
 /// Probability of each component.
-pub type Weights = [f64; SCALES];
+pub type Weights = [f64; PARTS];
 
 /// Law of one direction's delays.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +85,7 @@ impl Law {
     /// Typical delay of the idle path above its floor, s.
     #[must_use]
     pub fn idle(&self, c: &Constants) -> f64 {
-        let wanted = c.idle_quantile * self.long_run.iter().sum::<f64>();
+        let wanted = c.idle_quantile * self.long_run[..SCALES].iter().sum::<f64>();
         let mut below = 0.0;
         for (weight, scale) in self.long_run.iter().zip(SCALE) {
             if below + weight >= wanted {
@@ -94,18 +99,23 @@ impl Law {
     /// What a measurement `above` the mean of y says of it; y has this `variance`, and the floor
     /// is blurred by this standard deviation, s.
     #[must_use]
-    pub fn read(&self, weights: &Weights, above: f64, variance: f64, blur: f64) -> Reading {
+    pub fn read(&self, weights: &Weights, above: f64, variance: f64, blur: f64, c: &Constants) -> Reading {
         let blur = blur * blur;
-        let mut logs = [f64::NEG_INFINITY; SCALES];
-        let mut parts = [(0.0, 0.0, 0.0); SCALES];
-        for k in 0..SCALES {
+        let mut logs = [f64::NEG_INFINITY; PARTS];
+        let mut parts = [(0.0, 0.0, 0.0); PARTS];
+        for k in 0..PARTS {
             if weights[k] < NEGLIGIBLE {
                 continue;
             }
             let total = variance + self.noise + blur;
             let deviation = libm::sqrt(total);
-            let cut = Cut::new(above / deviation, deviation, SCALE[k]);
-            let by = above - deviation * cut.excess;
+            let (sign, scale) = if k == UNDERCUT {
+                (-1.0, c.undercut_scale * self.idle(c))
+            } else {
+                (1.0, SCALE[k])
+            };
+            let cut = Cut::new(sign * above / deviation, deviation, scale);
+            let by = above - sign * deviation * cut.excess;
             let (gain, share) = (variance / total, self.noise / total);
             logs[k] = libm::log(weights[k]) + cut.log_density;
             parts[k] = (
@@ -133,10 +143,16 @@ impl Law {
     pub fn learn(&mut self, weights: &Weights, noise: f64, c: &Constants) {
         self.count += 1.0;
         let gain = (1.0 / (self.count + 1.0)).max(1.0 / c.law_memory);
-        self.now = *weights;
         for (long_run, new) in self.long_run.iter_mut().zip(weights) {
             *long_run = (*long_run + gain * (new - *long_run)).max(c.law_least);
         }
+        let rare = &mut self.long_run[UNDERCUT];
+        *rare = rare.max(c.undercut);
+        // One packet below the floor foretells no other: what was in force before it is not known.
+        let sum: f64 = self.long_run.iter().sum();
+        let lost = (weights[UNDERCUT] - self.long_run[UNDERCUT] / sum) / (sum - self.long_run[UNDERCUT]);
+        self.now = core::array::from_fn(|k| weights[k] + lost * self.long_run[k]);
+        self.now[UNDERCUT] = self.long_run[UNDERCUT] / sum;
         let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
         self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
     }
@@ -145,7 +161,7 @@ impl Law {
 /// Mixture that fits some delays above their floor (expectation and maximisation). Beforehand all
 /// scales from a 300th of the round trip `rtt` (s) to the whole are as likely.
 #[must_use]
-pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64) -> Weights {
+pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64, c: &Constants) -> Weights {
     const ROUNDS: usize = 8;
     let likely = SCALE.map(|s| if s > rtt / 300.0 && s < rtt { 1.0 } else { 0.01 });
     let sum: f64 = likely.iter().sum();
@@ -165,7 +181,8 @@ pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64) -> Weights {
         }
         weights = counts.map(|count| count / (n + 1.0));
     }
-    weights
+    let rest = 1.0 - c.undercut;
+    core::array::from_fn(|k| weights.get(k).map_or(c.undercut, |w| rest * w))
 }
 
 #[cfg(test)]

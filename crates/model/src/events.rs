@@ -161,14 +161,22 @@ impl Proposal<'_> {
         }
     }
 
-    /// The path has become longer, if this exchange and those before it were all late.
+    /// The path has become longer, if this exchange and those before it were all late: four by much,
+    /// or more of them by less.
     fn too_late(&mut self) {
-        let least = [0, 1]
-            .map(|d| self.parent.late.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));
-        let late = least.map(|least| least > self.c.late * self.parent.idle(self.c));
-        if (late[0] || late[1]) && !self.seen.is_early() {
-            let each = [0, 1].map(|d| if late[d] { least[d] } else { 0.0 });
-            self.path(each, (late[0] && late[1]).then_some((least[0] + least[1]) / 2.0));
+        if self.seen.is_early() {
+            return;
+        }
+        let idle = self.parent.idle(self.c);
+        for (count, least) in [(4, self.c.late), (WINDOW, 2.0*self.c.late / WINDOW as f64)] {
+            let before = &self.parent.late[..count - 1];
+            let late = [0, 1].map(|d| before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));
+            let each = late.map(|late| if late > least * idle { late } else { 0.0 });
+            if each[0] + each[1] > 0.0 {
+                let both = each[0] > 0.0 && each[1] > 0.0;
+                self.path(each, both.then_some((each[0] + each[1]) / 2.0));
+                return;
+            }
         }
     }
 }
@@ -242,6 +250,11 @@ impl Events {
         self.quiet = if new.is_empty() { self.quiet.saturating_add(1) } else { 0 };
         self.all.append(&mut new);
         self.prune(c);
+        extern crate std;
+        if std::env::var("DBG").is_ok() {
+            std::eprintln!("z {:.1} {:.1}", 1e6*sample.above[0], 1e6*sample.above[1]);
+            for h in &self.all { let g=h.filter.now(); std::eprintln!("   {:?} age {} p {:.4} th {:.1}±{:.1} r {:.3}±{:.3}ppm D {:.0} {:.0} S {:.0} tide {:.2} blur {:.2} idle {:.1} w {}", h.event, h.age, libm::exp(h.log), 1e6*g.x[0], 1e6*libm::sqrt(g.p[0][0]), 1e6*g.x[1],1e6*libm::sqrt(g.p[1][1]), 1e6*g.x[2],1e6*g.x[3],1e6*g.x[4], h.filter.tide(), h.filter.blurred(), 1e6*h.idle(c), { let w=h.filter.weights; let mut k=0; for i in 0..15 { if w[i]>w[k] {k=i;} } k}); }
+        }
         self.path_changed()
     }
 

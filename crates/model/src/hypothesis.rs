@@ -4,7 +4,7 @@
 
 use crate::Sample;
 use crate::constants::Constants;
-use crate::delay::{Law, SCALES};
+use crate::delay::{Law, PARTS};
 use crate::gaussian::{FLOORS, Gaussian, Vector};
 use crate::oscillator::{MODES, Oscillator};
 
@@ -41,7 +41,7 @@ pub struct Hypothesis {
 }
 
 /// Exchanges that must all be late before the path is thought to be longer.
-pub const WINDOW: usize = 4;
+pub const WINDOW: usize = 16;
 
 /// Linear combinations of states that an exchange of some duration (s) measures from above.
 #[must_use]
@@ -85,13 +85,13 @@ impl Hypothesis {
         for (d, sum) in sums(sample.duration).iter().enumerate() {
             let law = &self.laws[d];
             let predicted = law.predicted(c);
-            let (mut weights, mut noise) = ([0.0; SCALES], 0.0);
+            let (mut weights, mut noise) = ([0.0; PARTS], 0.0);
             let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&mut logs);
             for (m, ((state, w), log)) in modes.enumerate() {
                 let known = state.project(sum);
                 let above = sample.above[d] - known.mean;
                 let blur = if Oscillator::is_blurred(m) { blur } else { 0.0 };
-                let reading = law.read(&predicted, above, known.variance, blur);
+                let reading = law.read(&predicted, above, known.variance, blur, c);
                 if self.event == Event::Server {
                     // What such a server says of the time is nothing to learn from.
                     state.absorb_floors(&known, reading.shift, reading.variance);

@@ -111,7 +111,7 @@ impl Model {
         let mut law = Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
         let start = Start::new(law, noise, 2.0 * floor.mean);
-        let first = Hypothesis::new(law, start.laws(rate.mean), &c);
+        let first = Hypothesis::new(law, start.laws(rate.mean, &c), &c);
         let past = Past::default();
         Model { start: Some(start), events: Events::new(first), past, noise, gap: 0.0, age: 0.0, c }
     }
@@ -248,7 +248,7 @@ impl Model {
             law.inflate(&ALIKE, floors[0].deviation * floors[0].deviation);
         }
         let start = Start::new(law, self.noise, rtt);
-        self.events = Events::new(Hypothesis::new(law, start.laws(was.x[RATE]), &self.c));
+        self.events = Events::new(Hypothesis::new(law, start.laws(was.x[RATE], &self.c), &self.c));
         self.start = Some(start);
     }
 

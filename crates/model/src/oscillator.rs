@@ -59,8 +59,9 @@ pub struct Oscillator {
 }
 
 /// Probability of each mode within its kind of floors.
-fn prior() -> [f64; MODES] {
-    let odds = MODE.map(|m| libm::exp(m.prior));
+fn prior(c: &Constants) -> [f64; MODES] {
+    let mut odds = MODE.map(|m| libm::exp(m.prior));
+    odds[4] = libm::exp(c.m4); odds[5] = libm::exp(c.m5); odds[6] = libm::exp(c.m6); odds[12] = odds[4];
     let sum = |blurred| -> f64 {
         MODE.iter().zip(odds).filter(|(m, _)| m.blurred == blurred).map(|(_, o)| o).sum()
     };
@@ -80,7 +81,7 @@ impl Oscillator {
     #[must_use]
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
         let kinds = [1.0 - c.blurred, c.blurred];
-        let prior = prior();
+        let prior = prior(c);
         let weight = |m: usize| prior[m] * kinds[usize::from(MODE[m].blurred)];
         Oscillator { modes: [law; MODES], weights: core::array::from_fn(weight), gap: 0.0 }
     }
@@ -88,7 +89,7 @@ impl Oscillator {
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
         let all = self.now();
-        let (prior, b) = (prior(), self.blurred());
+        let (prior, b) = (prior(c), self.blurred());
         for m in 0..MODES {
             let (own, other) = if MODE[m].blurred { (b, 1.0 - b) } else { (1.0 - b, b) };
             let kept = (1.0 - c.mode_change - c.kind_change) * self.weights[m];

@@ -81,7 +81,7 @@ impl Start {
     }
 
     /// Law of the delays as the round trips show it, for a counter of this rate.
-    pub fn laws(&self, rate: f64) -> [Law; 2] {
+    pub fn laws(&self, rate: f64, c: &Constants) -> [Law; 2] {
         let mut trips = [0.0; MOST];
         for (trip, sample) in trips.iter_mut().zip(&self.samples[..self.count]) {
             *trip = sample.above[0] + sample.above[1] + rate * sample.duration;
@@ -90,7 +90,7 @@ impl Start {
         trips.sort_unstable_by(f64::total_cmp);
         let least = trips.first().copied().unwrap_or(0.0);
         // The fastest is the floor, and shows nothing of what is above it.
-        let weights = fitted(trips.iter().skip(1).map(|t| (t - least) / 2.0), self.rtt);
+        let weights = fitted(trips.iter().skip(1).map(|t| (t - least) / 2.0), self.rtt, c);
         self.noise.map(|noise| Law::new(weights, self.count, noise))
     }
 
@@ -103,7 +103,7 @@ impl Start {
         if let Some(slow) = self.slow_queue(c) {
             return slow;
         }
-        let laws = self.laws(rate);
+        let laws = self.laws(rate, c);
         let stretch = self.revisit(&laws, c);
         let mut law = self.before;
         for k in 0..stretch {
@@ -133,7 +133,7 @@ impl Start {
         if self.count < FEW {
             return None;
         }
-        let weights = fitted(core::iter::empty(), self.rtt);
+        let weights = fitted(core::iter::empty(), self.rtt, c);
         let laws = self.noise.map(|noise| Law::new(weights, 0, noise));
         let mut all = Hypothesis::new(self.before, laws, c);
         for k in 0..self.count {
@@ -184,7 +184,7 @@ impl Start {
                     let variance = known.variance / left;
                     let mean = (known.mean - old.information * known.variance) / left;
                     let above = self.samples[k].above[d] - mean;
-                    let reading = laws[d].read(&weights[d], above, variance, 0.0);
+                    let reading = laws[d].read(&weights[d], above, variance, 0.0, c);
                     let after = reading.variance.min(variance).max(LEAST * variance);
                     let precision = 1.0 / after - 1.0 / variance;
                     let information = (mean + reading.shift) / after - mean / variance;
