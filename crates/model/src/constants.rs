@@ -70,6 +70,8 @@ constants! {
     sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
     early: 1.5, "standard deviations", "Innovation that makes events worth trying.";
     late: 8.0, "typical delays", "The same above the floor.";
+    record: 2.0, "1", "Power by which large records become rarer.";
+    hidden: 64.0, "exchanges", "Queues that hide the floor from the first exchange on seldom last longer.";
     path: -12.0, "ln", "Probability that the path changed since the exchange before.";
     server: -10.0, "ln", "Probability that the server's time moved.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";

@@ -77,6 +77,12 @@ impl Law {
         core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]))
     }
 
+    /// Number of exchanges that it rests on.
+    #[must_use]
+    pub fn count(&self) -> f64 {
+        self.count
+    }
+
     /// Forgets which component is in force.
     pub fn forget_now(&mut self) {
         self.now = self.long_run;

@@ -127,6 +127,17 @@ impl Proposal<'_> {
         let Innovation { by, early, trip, short, .. } = *self.seen;
         let each = [0, 1].map(|d| if early[d] || short { by[d] } else { 0.0 });
         self.path(each, (short || early[0] && early[1]).then_some(trip / 2.0));
+        // A record: one in so many packets is one by chance, and mostly by little.
+        let idle = self.parent.idle(self.c);
+        for d in 0..2 {
+            if early[d] && !early[1 - d] {
+                let n = self.parent.laws[d].count();
+                let cost = -libm::log(n) - n / self.c.hidden - self.c.record * libm::log(1.0 - by[d] / idle);
+                let mut hidden = ALIKE.map(|x| x / 2.0);
+                hidden[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
+                self.add(Event::Floor, cost, |law| law.inflate(&hidden, by[d] * by[d]));
+            }
+        }
         // Neither a clock nor a server makes a round trip shorter.
         if short {
             return;

@@ -15,6 +15,8 @@ pub enum Event {
     None,
     /// The path became longer or shorter, in one direction or both.
     Path,
+    /// The floor had been hidden by queues so far.
+    Floor,
     /// The server's time moved.
     Server,
     /// The oscillator changed.

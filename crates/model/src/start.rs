@@ -17,6 +17,8 @@ use crate::hypothesis::{Hypothesis, sums};
 const MOST: usize = 32;
 /// ... and at least.
 const FEW: usize = 16;
+/// Exchanges that may show a slow queue, at least.
+const FEWEST: usize = 4;
 /// Stretch within which the rate hardly walks, s.
 const STRETCH: f64 = 128.0;
 /// Random walk of the rate after it, 1/√s: quartz in still air.
@@ -130,7 +132,7 @@ impl Start {
 
     /// What all of them say if both queues have been growing or draining slowly, if that is likely.
     fn slow_queue(&self, c: &Constants) -> Option<Hypothesis> {
-        if self.count < FEW {
+        if self.count < FEWEST {
             return None;
         }
         let weights = fitted(core::iter::empty(), self.rtt, c);
