@@ -58,6 +58,8 @@ const MAX_WANDER_PPM: f64 = 0.5;
 const AT_EACH: u64 = 4;
 /// The first of these intervals, s.
 const DOUBLED: u32 = 16;
+/// A request may be early by this part of the interval.
+const EARLY: f64 = 64.0;
 
 /// A kind of path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -284,6 +286,7 @@ impl Day {
             host: Host::new(&host, &oscillator, self.own_seed),
             stamping,
             random: d.stream("server"),
+            polls: d.stream("polls"),
             residence,
         };
         let (exchanges, stated) = world.run(self);
@@ -368,6 +371,7 @@ struct World {
     host: Host,
     stamping: Stamping,
     random: Random,
+    polls: Random,
     /// Least residence in the server and mean of what comes on top, s.
     residence: [f64; 2],
 }
@@ -381,7 +385,7 @@ impl World {
         for number in 0.. {
             let t = self.host.wakes_at(due);
             let sent = self.host.send(number, t);
-            let gap = Span::from_secs(interval(number, day.poll).into());
+            let gap = self.gap(number, day.poll);
             due = self.host.time_of(sent.stamp.count + period.counts(gap), t);
             if due >= day.seconds {
                 break;
@@ -394,6 +398,14 @@ impl World {
             }
         }
         (all, stated)
+    }
+
+    /// Time from this request to the next one: up to a 64th of the interval early, as the engine has
+    /// it, so that requests keep no step with what the path does periodically.
+    fn gap(&mut self, number: u64, poll: u32) -> Span {
+        self.polls.seek(number);
+        let interval = f64::from(interval(number, poll));
+        span(interval * (1.0 - self.polls.uniform() / EARLY))
     }
 
     /// The exchange of this number and the error stated of its arrival; `None` if it was lost.
