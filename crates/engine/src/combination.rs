@@ -19,7 +19,8 @@
 
 mod verdict;
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Span};
@@ -326,7 +327,7 @@ impl Put {
 
     /// Standard deviation of how far it is from what it was used to.
     fn restless(&self) -> f64 {
-        (self.quick.max(self.mean) + self.unlearnt()).sqrt()
+        libm::sqrt(self.quick.max(self.mean) + self.unlearnt())
     }
 
     fn news_weight(&self) -> f64 {

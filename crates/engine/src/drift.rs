@@ -11,6 +11,8 @@
 //! its round trip has changed. What keeps the round trip, one direction longer and the other
 //! shorter by as much for a majority of the sources alike, looks as if the others had drifted.
 
+use alloc::vec::Vec;
+
 use truechimer_feedforward::number::span;
 
 use crate::select::{Claim, agreement};

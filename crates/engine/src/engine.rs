@@ -8,8 +8,13 @@ mod likeness;
 mod publication;
 mod reckoning;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};

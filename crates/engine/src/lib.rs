@@ -2,7 +2,11 @@
 //!
 //! The [`Engine`] is the one glue between packets and the published clock. The daemon feeds it
 //! from sockets, a simulator from a model, a replay from a log; none of them decides anything.
+#![no_std]
 #![forbid(unsafe_code)]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod bar;
 mod cause;

@@ -3,7 +3,8 @@
 mod filter;
 mod trust;
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 
 use truechimer_feedforward::{Accepted, Estimate};
 use truechimer_time::{Count, Instant, Rate, Span};

@@ -6,6 +6,11 @@
 //! whole seconds off (see `selection.rs`). Seconds are counted on the leap-free scale: a leap second
 //! is a second like any other.
 
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
 use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 

@@ -5,6 +5,8 @@
 //! (Marzullo; RFC 5905 §11.2.1). A source whose interval does not reach there is a falseticker and
 //! has no say. Where nothing overlaps that much there is no majority, and no guess.
 
+use alloc::vec::Vec;
+
 /// An interval on any common scale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {

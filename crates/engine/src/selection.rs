@@ -8,6 +8,10 @@
 //! second begins, not which one that is: if both what was known and those samples fit, the interval
 //! covers both.
 
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 

@@ -10,7 +10,9 @@ mod resolver;
 mod row;
 mod schedule;
 
-use std::net::SocketAddr;
+use alloc::format;
+use alloc::string::String;
+use core::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior, Settings, TimePrior};
 use truechimer_ntp::{Association, LeapIndicator, Reply};

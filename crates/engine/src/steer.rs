@@ -6,6 +6,9 @@
 //! second on ours, less what it was made to gain, is its own error. So there is nothing to wind up,
 //! and no overshoot.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::config::StepPolicy;
@@ -72,7 +75,7 @@ impl Servo {
     ) -> Vec<Steer> {
         let Reading { count, system, ours, period, applied } = *reading;
         let offset = system - ours;
-        let first = !std::mem::replace(&mut self.begun, true);
+        let first = !core::mem::replace(&mut self.begun, true);
         if first && let Some(applied) = applied {
             // What an earlier run, or another daemon, has found: better than to begin with none.
             (self.frequency, self.applied) = (clamp(applied.0.into()), Some(applied));

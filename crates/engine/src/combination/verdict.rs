@@ -1,6 +1,8 @@
 //! Whose fault it is that a source is not where it should be: its own, our oscillator's, or that of
 //! whoever it is measured by.
 
+use alloc::vec::Vec;
+
 use truechimer_time::Count;
 
 use super::{ALIKE, Outvoted, Put};

@@ -1,5 +1,10 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use truechimer_feedforward::{Estimator, Exchange};
 use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Rate, Span, Utc};

@@ -8,6 +8,10 @@
 //! witnesses: the release date of the program, the real-time clock, the saved state, and after a
 //! break of the counter the kernel's clocks. Only the user's word overrules all that.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use truechimer_time::{Count, Instant, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -442,7 +446,7 @@ impl Engine {
         for peer in peers.filter(|peer| peer.trust.agrees()) {
             peer.trust.set(SourceStatus::Truechimer, Some(Cause::Limit(bar, by)));
         }
-        let mut change_log = std::mem::take(&mut self.change_log);
+        let mut change_log = core::mem::take(&mut self.change_log);
         change_log.look(self.peers(), self.follows_one(), at);
         self.change_log = change_log;
     }

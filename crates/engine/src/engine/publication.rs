@@ -1,7 +1,11 @@
 //! From what the sources say to the hand that is published.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior};
 use truechimer_time::{Count, Instant, Span};
@@ -246,7 +250,7 @@ impl Engine {
     /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised
     /// before.
     pub(super) fn tell_changes(&mut self, first: bool, at: Count, actions: &mut Vec<Action>) {
-        let mut change_log = std::mem::take(&mut self.change_log);
+        let mut change_log = core::mem::take(&mut self.change_log);
         change_log.look(self.peers(), self.follows_one(), at);
         for (level, text) in change_log.lines(self.peers(), first, at, self.settings.nominal) {
             note(actions, level, text);
@@ -266,7 +270,7 @@ impl Engine {
 
     /// No source is fit to follow: hold what was published last.
     pub(super) fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let mut change_log = std::mem::take(&mut self.change_log);
+        let mut change_log = core::mem::take(&mut self.change_log);
         change_log.look(self.peers(), self.follows_one(), at);
         self.change_log = change_log;
         let votes = self.votes(at);

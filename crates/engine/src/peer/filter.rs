@@ -1,5 +1,7 @@
 //! The filter of a source: its estimator, and the newest samples.
 
+use alloc::boxed::Box;
+
 use truechimer_feedforward::{
     Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
 };

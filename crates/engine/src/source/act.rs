@@ -1,6 +1,11 @@
 //! What a server's schedule has due: a look-up, a request, another address.
 
-use std::net::SocketAddr;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use truechimer_ntp::Association;
 use truechimer_time::Count;

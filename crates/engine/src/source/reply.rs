@@ -1,6 +1,7 @@
 //! What a datagram from the server comes to.
 
-use std::net::SocketAddr;
+use alloc::string::{String, ToString};
+use core::net::SocketAddr;
 
 use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{Accepted, Exchange, Refusal as Rejected};

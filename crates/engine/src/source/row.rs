@@ -1,5 +1,9 @@
 //! What the user is told of a server: its row in `sources`, and what is wrong with it.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+
 use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::Source;

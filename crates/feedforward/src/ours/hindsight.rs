@@ -7,7 +7,7 @@
 //! that by chance. So what the clock was is kept for an hour, and a server that comes back is
 //! believed at once.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use truechimer_time::Count;
 

@@ -7,7 +7,7 @@
 //! is broken or the server is wrong, and one server's stamps cannot tell which: the bound covers
 //! both until it has lasted, and a server that comes back is believed at once.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use truechimer_time::Count;
 
