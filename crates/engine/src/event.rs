@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, Stamp};
 use truechimer_timehands::Hand;
 
@@ -219,7 +220,8 @@ pub enum Action {
         /// Where to.
         to: SocketAddr,
         /// The datagram.
-        packet: Vec<u8>,
+        #[serde(with = "crate::request")]
+        packet: [u8; HEADER_LEN],
     },
     /// Open the pulse at `path`, which may be open, and report its edges ([`Event::Edge`]).
     Watch {

@@ -112,8 +112,8 @@ impl Source {
     }
 
     /// What the user calls it: host and port.
-    pub(crate) fn name(&self) -> String {
-        self.peer.name.clone()
+    pub(crate) fn name(&self) -> &str {
+        &self.peer.name
     }
 
     /// What its filter knows at `at`, if anything.
@@ -207,7 +207,7 @@ impl Source {
 
     /// It turned out to be the server that `other` is already.
     pub(crate) fn is_the_same_as(&mut self, other: &str) {
-        self.peer.trouble = Some(self.peer.trust.is_the_same_as(other));
+        self.peer.trouble = Some(self.peer.trust.is_the_same_as(other).into());
     }
 
     /// No other is asked at its address.

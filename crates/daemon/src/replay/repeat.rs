@@ -273,7 +273,7 @@ impl Requests {
     fn sent(&mut self, action: &Action) {
         match action {
             Action::Send { source, packet, .. } => {
-                self.0.entry(*source).or_default().ours.clone_from(packet);
+                self.0.entry(*source).or_default().ours = packet.to_vec();
             }
             Action::Close { source } => {
                 self.0.remove(source);
@@ -287,7 +287,7 @@ impl Requests {
         if let Action::Send { source, packet, .. } = action
             && let Some(request) = self.0.get_mut(source)
         {
-            request.logged = Some(packet.clone());
+            request.logged = Some(packet.to_vec());
         }
     }
 

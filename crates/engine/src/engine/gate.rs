@@ -8,6 +8,7 @@
 //! witnesses: the release date of the program, the real-time clock, the saved state, and after a
 //! break of the counter the kernel's clocks. Only the user's word overrules all that.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -173,7 +174,7 @@ impl Engine {
             None => Some(self.hand).filter(|hand| hand.status.bound_holds()),
         };
         let told_by = &self.gate.told_by;
-        let teller = |s: &Source| s.votes() && told_by.contains(&s.name());
+        let teller = |s: &Source| s.votes() && told_by.iter().any(|name| name == s.name());
         let asked = told_by.is_empty() || self.sources.iter().any(teller);
         stands.filter(|_| asked)
     }
@@ -491,10 +492,10 @@ impl Engine {
         }
         (self.gate.accepted, self.gate.stepped) = (false, false);
         let agrees = |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.agrees();
-        let told_by: Vec<String> = self.sources.iter().filter(agrees).map(Source::name).collect();
+        let tellers = || self.sources.iter().filter(agrees).map(Source::name);
         // Where all are held off it is what they said before.
-        if !told_by.is_empty() {
-            self.gate.told_by = told_by;
+        if tellers().next().is_some() && !tellers().eq(&self.gate.told_by) {
+            self.gate.told_by = tellers().map(str::to_owned).collect();
         }
         let (hand, wander, nominal) = (self.hand, self.settings.max_wander, self.settings.nominal);
         let course = self.gate.course;
@@ -569,7 +570,7 @@ impl Engine {
             source.peer.trust.overruled = !with_it && source.id() != id;
             source.is_not_waited_for();
             if source.id() == id {
-                name = source.name();
+                name = source.name().to_owned();
             }
         }
         self.servo.interrupt();

@@ -80,7 +80,6 @@ impl Source {
             }
             None => {}
         }
-        let trouble = refusal.to_string();
         match refusal {
             // Anybody can send these: shown where there is nothing better to show, but not worth a
             // line in the log each.
@@ -92,13 +91,13 @@ impl Source {
             | Refusal::Duplicate
             | Refusal::Late => {
                 if self.peer.tally.reach == 0 {
-                    self.peer.trouble = Some(trouble);
+                    self.peer.trouble = Some(refusal.to_string().into());
                 }
                 None
             }
             _ => {
                 self.schedule.answered = true;
-                self.peer.note_trouble(trouble)
+                self.peer.note_trouble(refusal.to_string())
             }
         }
     }
