@@ -151,10 +151,10 @@ impl Promise {
                 return;
             }
         }
-        self.past.push_back(memory);
-        if self.past.len() > MOST {
+        if self.past.len() >= MOST {
             self.past.pop_front();
         }
+        self.past.push_back(memory);
     }
 
     /// Whether the exchanges have left it for so long that it counts as broken for good: for
