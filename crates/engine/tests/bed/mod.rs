@@ -1,5 +1,5 @@
 //! The engine beside made-up servers, in simulated time and by whole numbers alone: the same on
-//! every machine, also on one without an operating system (`examples/bare`).
+//! every machine, also on one without an operating system (`examples/follow`).
 
 #![allow(dead_code)]
 
@@ -281,6 +281,25 @@ impl Bed {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
+}
+
+/// Digest of the hands of [`story`] with the model: the same on every machine. It changes with
+/// every change of what is published; `cargo test -p truechimer-engine --test story` says the new one.
+pub const STORY: u64 = 0xa76b_0d47_32a3_e35e;
+
+/// Follows one server for an hour and more, in which the way back becomes longer, and nobody answers
+/// for a while.
+pub fn story(method: Box<dyn Method>, watcher: &mut impl Watcher) -> Bed {
+    let mut bed = Bed::new(&[200_000], method, watcher);
+    let mut for_minutes = |bed: &mut Bed, minutes: i64| bed.run(minutes * 60, watcher);
+    for_minutes(&mut bed, 20);
+    bed.servers.iter_mut().for_each(|server| server.floors[1] += 150_000);
+    for_minutes(&mut bed, 20);
+    bed.servers.iter_mut().for_each(|server| server.up = false);
+    for_minutes(&mut bed, 5);
+    bed.servers.iter_mut().for_each(|server| server.up = true);
+    for_minutes(&mut bed, 20);
+    bed
 }
 
 fn stamp(count: Count) -> Stamp {
