@@ -14,7 +14,9 @@
 //! Format 3, of before there were pulses per second, is the same without them, and is read; so is
 //! format 4, of before there were limits to how far servers may move the time (and how few): its
 //! decisions are repeated without. Notes are the same if as many come of the same level at the same
-//! places: their wording may change from version to version.
+//! places: their wording may change from version to version. Formats 1 and 2 had other events, and are
+//! refused. Where another version decides otherwise, the error names the one that wrote the log; with another
+//! estimator asked for, any log that can be read is repeated without its decisions.
 //!
 //! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
 //! lines before it and in no start record. So it is not begun anew while the daemon runs; to rotate
@@ -42,7 +44,7 @@ mod read;
 mod repeat;
 
 pub use happened::{Happened, Heard, What};
-pub use read::ReplayError;
+pub use read::{ReplayError, Writer};
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.

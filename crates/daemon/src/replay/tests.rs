@@ -375,7 +375,7 @@ fn the_first_line_that_differs_is_named() {
             .collect();
     let error = verify((altered.join("\n") + "\n").as_bytes()).unwrap_err();
     assert!(
-        matches!(&error, ReplayError::Differs { line, field, version: None, .. }
+        matches!(&error, ReplayError::Differs { line, field, writer: None, .. }
             if *line == hand as u64 + 1 && field == "hand.base"),
         "{error}"
     );
@@ -393,7 +393,8 @@ fn the_first_line_that_differs_is_named() {
     assert_eq!(
         error,
         format!(
-            "{said}; version 0.0.1 wrote the log, this is {}, which may differ",
+            "{said}; version 0.0.1 (format 5) wrote the log, and this one, {} (format 5), may decide \
+             otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
             crate::VERSION
         )
     );
@@ -428,7 +429,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known are 3 to 5; version \"9\" wrote it",
+            "its format is 1, known are 3 to 5: repeat it with version \"9\", which wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),
