@@ -163,7 +163,7 @@ impl Source {
 
     /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
     pub(crate) fn is_to_come(&self, at: Count) -> bool {
-        self.votes() && self.schedule.is_awaited() && self.peer.estimate(at).is_none()
+        self.votes() && self.schedule.is_awaited() && !self.peer.filter.knows(at)
     }
 
     /// The others do not wait for its first reply.
@@ -200,9 +200,9 @@ impl Source {
     /// time-out. Whoever is held off is heard.
     pub(crate) fn is_silent_for(&self, at: Count, most: Span) -> Option<Span> {
         let filter = &self.peer.filter;
-        self.peer.estimate(at)?;
         let age = filter.span(at - filter.newest?.exchange.received.count);
-        (self.peer.is_proven() && age > most.max(filter.reach_timeout())).then_some(age)
+        (self.peer.is_proven() && filter.knows(at) && age > most.max(filter.reach_timeout()))
+            .then_some(age)
     }
 
     /// It turned out to be the server that `other` is already.

@@ -248,6 +248,11 @@ pub trait Estimator: Any + fmt::Debug + Send {
     /// first.
     fn estimate(&self, at: Count) -> Option<Estimate>;
 
+    /// Whether anything is known at `at`: whether there is an estimate.
+    fn knows(&self, at: Count) -> bool {
+        self.estimate(at).is_some()
+    }
+
     /// The counter lost its continuity: counts before and after have nothing to do with each
     /// other. Forgets all but a rough idea of the rate.
     fn new_epoch(&mut self);

@@ -76,7 +76,7 @@ impl Engine {
         }
         // What is held against those that go, or have yet to answer, is not lost.
         let answered =
-            |name: &str| self.sources.iter().any(|s| s.name() == name && s.estimate(at).is_some());
+            |name: &str| self.sources.iter().any(|s| s.name() == name && s.peer.filter.knows(at));
         self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
         lost_selected |= old.values().any(led);
         actions.extend(old.values().map(|s| Action::Close { source: s.id() }));

@@ -333,7 +333,7 @@ impl Engine {
         let says = move |s: &&Source| {
             let trust = &s.peer.trust;
             let may = s.votes() && !trust.overruled && trust.same_server().is_none();
-            may && s.estimate(at).is_some()
+            may && s.peer.filter.knows(at)
         };
         let timed_out = self.timed_out(at);
         let spoken =
@@ -480,7 +480,7 @@ impl Engine {
         let timed_out = self.timed_out(at);
         // Those that smear are not mixed with those that do not.
         let plain = |(source, timed_out): (&Source, &Option<Span>)| {
-            let says = timed_out.is_none() && source.estimate(at).is_some();
+            let says = timed_out.is_none() && source.peer.filter.knows(at);
             says && source.votes() && !source.smears()
         };
         let unmixed = self.sources.iter().zip(&timed_out).any(plain);

@@ -120,6 +120,11 @@ impl Filter {
         self.estimator.estimate(at)
     }
 
+    /// Whether there is an estimate at `at`.
+    pub(crate) fn knows(&self, at: Count) -> bool {
+        self.estimator.knows(at)
+    }
+
     /// The newest samples, if they contradict what is known and are held off.
     pub(crate) fn hold_off(&self, at: Count) -> Option<HoldOff> {
         self.estimator.doubt(at)
