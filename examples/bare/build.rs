@@ -1,6 +1,8 @@
 //! Tells the linker where the machine's memory is.
 
 fn main() {
-    println!("cargo:rustc-link-arg=-T{}/link.ld", env!("CARGO_MANIFEST_DIR"));
-    println!("cargo:rerun-if-changed=link.ld");
+    for script in ["lm3s6965.ld", "sections.ld"] {
+        println!("cargo:rustc-link-arg=-T{}/{script}", env!("CARGO_MANIFEST_DIR"));
+        println!("cargo:rerun-if-changed={script}");
+    }
 }

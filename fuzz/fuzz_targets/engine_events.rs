@@ -78,8 +78,7 @@ impl World {
                     self.happens(Event::Resolved { source, result });
                 }
                 Action::Send { source, to, packet } => {
-                    assert_eq!(packet.len(), 48);
-                    self.requests.insert(source, (to, packet, self.at));
+                    self.requests.insert(source, (to, packet.to_vec(), self.at));
                 }
                 Action::Watch { .. } => {}
                 Action::Close { source } => {

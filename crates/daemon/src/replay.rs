@@ -5,7 +5,7 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":5,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":6,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
@@ -13,8 +13,11 @@
 //!
 //! Format 3, of before there were pulses per second, is the same without them, and is read; so is
 //! format 4, of before there were limits to how far servers may move the time (and how few): its
-//! decisions are repeated without. Notes are the same if as many come of the same level at the same
-//! places: their wording may change from version to version.
+//! decisions are repeated without. Format 5 has the same lines: the number rises as well when the engine comes
+//! to decide otherwise. Notes are the same if as many come of the same level at the same
+//! places: their wording may change from version to version. Formats 1 and 2 had other events, and are
+//! refused. Where another version decides otherwise, the error names the one that wrote the log; with another
+//! estimator asked for, any log that can be read is repeated without its decisions.
 //!
 //! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
 //! lines before it and in no start record. So it is not begun anew while the daemon runs; to rotate
@@ -42,11 +45,11 @@ mod read;
 mod repeat;
 
 pub use happened::{Happened, Heard, What};
-pub use read::ReplayError;
+pub use read::{ReplayError, Writer};
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// The oldest one that is read.
 const OLDEST: u32 = 3;
 /// Only the owner may read: the seed is in it.

@@ -15,7 +15,7 @@ pub(crate) use libc::{POLLIN, POLLNVAL, POLLOUT, pollfd};
 const MAX_FREQUENCY: i128 = 500 << 16;
 const NANOS: i128 = 1_000_000_000;
 /// A time that no clock is set to: in 2200, s since 1970.
-const FAR: libc::time_t = 7_258_118_400;
+const FAR: i64 = 7_258_118_400;
 
 /// Waits until something happens on one of `fds` or `timeout_ms` have passed, and says whether
 /// anything did.

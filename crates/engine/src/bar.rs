@@ -1,6 +1,8 @@
 //! Reasons why the clock does not go where servers put it.
 
-use std::fmt;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
 
 use truechimer_time::Span;
 

@@ -1,6 +1,7 @@
 //! Why a source has its status: what selection, the gate and the schedule found, in detail.
 
-use std::fmt;
+use alloc::string::String;
+use core::fmt;
 
 use truechimer_time::{Rate, Span};
 

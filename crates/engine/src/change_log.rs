@@ -4,7 +4,11 @@
 //! A source that comes and goes with every reply must not fill the log: each has a few lines to
 //! spend, and gets a new one every quarter of an hour. What it did meanwhile is counted.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use truechimer_time::{Count, Period, Span};
 
@@ -64,7 +68,7 @@ impl Lines {
 
     /// What to say of those that could not be told.
     fn untold(&mut self) -> String {
-        match std::mem::take(&mut self.untold) {
+        match core::mem::take(&mut self.untold) {
             0 => String::new(),
             1 => " (and one change before, which was not logged)".into(),
             n => format!(" (and {n} changes before, which were not logged)"),
@@ -392,7 +396,7 @@ mod tests {
             (4, Status::Falseticker, Cause::Outvoted(ms(3)), 4),
         ] {
             peer.trust.set(status, Some(cause));
-            change_log.look(std::iter::once(&peer), false, Count(at));
+            change_log.look(core::iter::once(&peer), false, Count(at));
             assert_eq!(change_log.since(1), Some(Count(since)));
         }
     }

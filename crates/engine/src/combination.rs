@@ -19,7 +19,7 @@
 
 mod verdict;
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Span};
@@ -28,6 +28,7 @@ use truechimer_feedforward::number::{fraction, rate, seconds, span};
 
 use self::verdict::{judge, vote};
 use crate::drift::{Movement, Path};
+use crate::few::Few;
 
 /// Standard deviation of a lean, as a share of the path's part of the bound. RADclock takes 0.2 of
 /// the round trip for the worst asymmetry there is; the bound has half of the round trip.
@@ -86,9 +87,9 @@ pub(crate) struct Combined {
     pub(crate) period: Period,
     pub(crate) difference: Period,
     /// The parts' shares in where the time stands, in their order; they add up to 1.
-    pub(crate) weights: Vec<f64>,
+    pub(crate) weights: Few<f64>,
     /// By how much they have moved against the majority of the others, if they are left out for it.
-    pub(crate) outvoted: Vec<Option<Span>>,
+    pub(crate) outvoted: Few<Option<Span>>,
 }
 
 /// What is remembered from one combination to the next.
@@ -194,7 +195,7 @@ impl Combination {
         let origin = foretold.unwrap_or(first.estimate.time);
         let dt = self.level.map_or(0.0, |l| since(l.at, l.period));
         let age = self.level.map_or(0.0, |l| since(l.begun, l.period));
-        let mut put: Vec<Put> = parts.iter().map(|part| self.put(part, origin)).collect();
+        let mut put: Few<Put> = parts.iter().map(|part| self.put(part, origin)).collect();
         let elapsed = |count: Count| self.level.map_or(0.0, |l| since(count, l.period));
         if self.level.is_some() && age >= YOUNG {
             vote(&mut put, at, elapsed);
@@ -239,7 +240,7 @@ impl Combination {
             p.learn(stands + pushed, dt, grown.is_none());
             self.members.insert(p.id, p.member);
         }
-        let share = |weight: &dyn Fn(&Put) -> f64| -> Vec<f64> {
+        let share = |weight: &dyn Fn(&Put) -> f64| -> Few<f64> {
             let total: f64 = put.iter().map(weight).sum();
             put.iter().map(|p| weight(p) / total).collect()
         };
@@ -326,7 +327,7 @@ impl Put {
 
     /// Standard deviation of how far it is from what it was used to.
     fn restless(&self) -> f64 {
-        (self.quick.max(self.mean) + self.unlearnt()).sqrt()
+        libm::sqrt(self.quick.max(self.mean) + self.unlearnt())
     }
 
     fn news_weight(&self) -> f64 {

@@ -1,5 +1,9 @@
 //! The part of the configuration that decides what the clock does.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 use truechimer_time::{Rate, Span};
 
@@ -88,7 +92,7 @@ pub struct SourceConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
     /// It is asked and shown, and has no vote and no part in the time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub no_select: bool,
 }
 

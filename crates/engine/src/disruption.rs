@@ -1,5 +1,8 @@
 //! Has the counter lost its continuity? Judged from the host's own clocks.
 
+use alloc::format;
+use alloc::string::String;
+
 use truechimer_time::{Count, Period, Rate, Span};
 use truechimer_timehands::{Allowed, Break, Passed};
 

@@ -13,6 +13,7 @@
 
 use truechimer_feedforward::number::span;
 
+use crate::few::Few;
 use crate::select::{Claim, agreement};
 
 /// So many deviations off ...
@@ -49,11 +50,11 @@ impl Movement {
 }
 
 /// Who of them has moved by itself.
-pub(crate) fn outvoted(all: &[Movement]) -> Vec<bool> {
+pub(crate) fn outvoted(all: &[Movement]) -> Few<bool> {
     let is_out = |one: usize| {
         // Its own path is no excuse: then it is its path that has changed.
         let claim = |(i, m): (usize, &Movement)| m.claim(if i == one { 0.0 } else { m.hidden });
-        let claims: Vec<Claim> = all.iter().enumerate().map(claim).collect();
+        let claims: Few<Claim> = all.iter().enumerate().map(claim).collect();
         let (most, own) = (agreement(&claims, 0), claims.get(one));
         most.zip(own).is_some_and(|(most, own)| !own.meets(&most))
     };
@@ -113,23 +114,23 @@ mod tests {
     #[test]
     fn the_one_that_moves_alone_has_drifted_however_near_it_is() {
         let (near, mid, far) = (moved(0.0, 1.0), moved(-150.0, 4.0), moved(-160.0, 20.0));
-        assert_eq!(outvoted(&[near, mid, far]), [true, false, false]);
-        assert_eq!(outvoted(&[far, near, mid]), [false, true, false]);
-        assert_eq!(outvoted(&[near, mid]), [false, false], "two are no crowd");
+        assert_eq!(*outvoted(&[near, mid, far]), [true, false, false]);
+        assert_eq!(*outvoted(&[far, near, mid]), [false, true, false]);
+        assert_eq!(*outvoted(&[near, mid]), [false, false], "two are no crowd");
         let still = moved(-5.0, 20.0);
-        assert_eq!(outvoted(&[near, mid, still]), [false, true, false]);
+        assert_eq!(*outvoted(&[near, mid, still]), [false, true, false]);
         let vague = moved(-100.0, 30.0);
-        assert_eq!(outvoted(&[near, mid, vague]), [false; 3], "it agrees with both");
+        assert_eq!(*outvoted(&[near, mid, vague]), [false; 3], "it agrees with both");
     }
 
     #[test]
     fn two_that_moved_with_their_round_trips_outvote_nobody() {
         let (near, far) = (moved(0.0, 1.0), moved(-500.0, 20.0));
-        assert_eq!(outvoted(&[near, far, far]), [true, false, false]);
+        assert_eq!(*outvoted(&[near, far, far]), [true, false, false]);
         let hidden = Movement { hidden: 1e-3, ..far };
-        assert_eq!(outvoted(&[near, hidden, hidden]), [false; 3]);
+        assert_eq!(*outvoted(&[near, hidden, hidden]), [false; 3]);
         let excuse = Movement { hidden: 1e-3, ..near };
-        assert_eq!(outvoted(&[excuse, far, far]), [true, false, false], "its own is none");
+        assert_eq!(*outvoted(&[excuse, far, far]), [true, false, false], "its own is none");
     }
 
     #[test]

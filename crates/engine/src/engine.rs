@@ -8,13 +8,18 @@ mod likeness;
 mod publication;
 mod reckoning;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use truechimer_feedforward::{Disputed, RatePrior, Settings, TimePrior};
-use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span};
+use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span, Stamp};
 use truechimer_timehands::{Hand, Status};
 
 use crate::change_log::ChangeLog;
@@ -212,118 +217,138 @@ impl Engine {
     #[must_use]
     pub fn handle(&mut self, at: Count, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.handle_into(at, &event, &mut actions);
+        actions
+    }
+
+    /// The same for callers that keep event and list from one time to the next, and so allocate
+    /// nothing: adds what is to be done to `actions`.
+    pub fn handle_into(&mut self, at: Count, event: &Event, actions: &mut Vec<Action>) {
         let tells = matches!(event, Event::Check(_) | Event::Disruption { .. });
         if !tells && self.watch.is_before(at, self.settings.nominal) {
-            self.disrupt("the counter went back".into(), at, &mut actions);
+            self.disrupt("the counter went back".into(), at, actions);
             self.watch = Watch::default();
         }
         self.last_at = at;
         let to_come = self.to_come(at);
+        self.take_in(event, at, actions);
+        if matches!(event, Event::Stop) {
+            return;
+        }
+        self.act(at, actions);
+        // Whoever has had its chance no longer keeps the others waiting.
+        if self.to_come(at) < to_come && self.hand.base != at {
+            self.publish(at, actions);
+        }
+        self.renew(at, actions);
+    }
+
+    fn take_in(&mut self, event: &Event, at: Count, actions: &mut Vec<Action>) {
         match event {
             Event::Timer => {}
-            Event::Resolved { source, result } => {
-                let others = self.sources.iter().filter(|other| other.id() != source);
-                let taken: Vec<SocketAddr> =
-                    others.filter_map(Source::address).map(canonical).collect();
-                if let Some(source) = self.source(source) {
-                    let name = source.name();
-                    // Names of a pool may have the same addresses: each source takes one of its
-                    // own.
-                    let result = result.map(|mut addresses| {
-                        addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
-                        addresses
-                    });
-                    if let Some(error) = source.resolved(result, at) {
-                        note(&mut actions, Level::Warning, format!("{name}: {error}"));
-                    }
-                }
-            }
+            Event::Resolved { source, result } => self.resolved(*source, result, at, actions),
             Event::Reply { source, from, sent, received, packet } => {
-                let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
-                let about = known.then(|| self.hand.time_at(received.count));
-                let reckoned = about.and_then(|about| self.reckoned(source, received.count, about));
-                let tells = |peer: &Peer| peer.id != source && peer.trust.is_part();
-                let others = self.peers().any(tells);
-                let id = source;
-                if let Some(source) = self.source(id) {
-                    let clock = Clock { leaps, about, reckoned, others };
-                    let smeared = source.smears();
-                    let heard = source.heard(from, sent, received, &packet, &clock);
-                    let name = source.name();
-                    if let Some(text) = source.news() {
-                        note(&mut actions, Level::Info, format!("{name}: {text}"));
-                    }
-                    if source.smears() != smeared {
-                        let text = if smeared { "no longer smears" } else { "smears" };
-                        let text = format!("{name}: {text} the leap second");
-                        note(&mut actions, Level::Warning, text);
-                    }
-                    if let Some(text) = source.news_of_straying() {
-                        note(&mut actions, Level::Warning, format!("{name}: {text}"));
-                    }
-                    if let Some(text) = source.news_of_asymmetry() {
-                        note(&mut actions, Level::Warning, format!("{name}: {text}"));
-                    }
-                    let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
-                    self.tell_intervals();
-                    self.after_reply(&name, heard, at, &mut actions);
-                    if let Some(reply) = used {
-                        self.tell_likeness(id, &reply, &mut actions);
-                    }
-                }
+                self.replied(*source, (*from, *sent, *received, packet), at, actions);
             }
             Event::Undelivered { source, error } => {
-                if let Some(source) = self.source(source)
-                    && let Some(trouble) = source.undelivered(&error)
+                if let Some(source) = self.source(*source)
+                    && let Some(trouble) = source.undelivered(error)
                 {
                     let text = format!("{}: {trouble}", source.name());
-                    note(&mut actions, Level::Warning, text);
+                    note(actions, Level::Warning, text);
                 }
             }
             Event::Edge { source, sequence, stamp } => {
                 let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
                 let rate = self.known_rate();
-                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.peer.id == source) {
-                    let name = pulse.peer.name.clone();
-                    let heard = pulse.edge(sequence, stamp, clock, (&*self.method, rate), at);
-                    self.after_reply(&name, heard, at, &mut actions);
+                let stamp = stamp.as_ref().map_err(String::as_str).copied();
+                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.peer.id == *source) {
+                    let heard = pulse.edge(*sequence, stamp, clock, (&*self.method, rate), at);
+                    self.after_reply(*source, heard, at, actions);
                 }
             }
             Event::PpsFailed { source, error } => {
-                if let Some(pulse) = self.pulse(source)
-                    && let Some(trouble) = pulse.failed(error, at)
+                if let Some(pulse) = self.pulse(*source)
+                    && let Some(trouble) = pulse.failed(error.clone(), at)
                 {
-                    note(&mut actions, Level::Warning, format!("{}: {trouble}", pulse.peer.name));
+                    note(actions, Level::Warning, format!("{}: {trouble}", pulse.peer.name));
                 }
             }
-            Event::Check(check) => self.check(check, at, &mut actions),
+            Event::Check(check) => self.check(*check, at, actions),
             Event::Disruption { reason } => {
                 // Whoever knows that much knows that counts from before cannot be compared.
                 self.watch = Watch::default();
-                self.disrupt(reason, at, &mut actions);
+                self.disrupt(reason.clone(), at, actions);
             }
-            Event::Rtc(reading) => self.rtc_read(reading, at, &mut actions),
-            Event::Accept { source } => self.accept(source, at, &mut actions),
+            Event::Rtc(reading) => self.rtc_read(*reading, at, actions),
+            Event::Accept { source } => self.accept(*source, at, actions),
             Event::Configure(config) => {
-                self.configure(config, &Known::default(), at, &mut actions);
+                self.configure(config.clone(), &Known::default(), at, actions);
             }
-            Event::Leaps(leaps) => self.learn_leaps(leaps, at, &mut actions),
-            Event::SystemClock(reading) => self.steer(reading, &mut actions),
+            Event::Leaps(leaps) => self.learn_leaps(*leaps, at, actions),
+            Event::SystemClock(reading) => self.steer(*reading, actions),
             Event::Stop => {
                 // A slew that nobody ends would run on, and a leap second that is withdrawn would
                 // come.
                 actions.extend(self.servo.rest().map(Action::Steer));
                 actions.extend(self.kernel.disarm(&self.hand, at).map(Action::Steer));
-                return actions;
             }
         }
-        self.act(at, &mut actions);
-        // Whoever has had its chance no longer keeps the others waiting.
-        if self.to_come(at) < to_come && self.hand.base != at {
-            self.publish(at, &mut actions);
+    }
+
+    fn resolved(
+        &mut self,
+        id: SourceId,
+        result: &Result<Vec<SocketAddr>, String>,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let others = self.sources.iter().filter(|other| other.id() != id);
+        let taken: Vec<SocketAddr> = others.filter_map(Source::address).map(canonical).collect();
+        let Some(source) = self.source(id) else { return };
+        // Names of a pool may have the same addresses: each source takes one of its own.
+        let result = result.clone().map(|mut addresses| {
+            addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
+            addresses
+        });
+        if let Some(error) = source.resolved(result, at) {
+            note(actions, Level::Warning, format!("{}: {error}", source.name()));
         }
-        self.renew(at, &mut actions);
-        actions
+    }
+
+    fn replied(
+        &mut self,
+        id: SourceId,
+        (from, sent, received, packet): (SocketAddr, Stamp, Stamp, &[u8]),
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
+        let about = known.then(|| self.hand.time_at(received.count));
+        let reckoned = about.and_then(|about| self.reckoned(id, received.count, about));
+        let tells = |peer: &Peer| peer.id != id && peer.trust.is_part();
+        let others = self.peers().any(tells);
+        let Some(source) = self.source(id) else { return };
+        let clock = Clock { leaps, about, reckoned, others };
+        let smeared = source.smears();
+        let heard = source.heard(from, sent, received, packet, &clock);
+        if let Some(text) = source.news() {
+            note(actions, Level::Info, format!("{}: {text}", source.name()));
+        }
+        if source.smears() != smeared {
+            let text = if smeared { "no longer smears" } else { "smears" };
+            let text = format!("{}: {text} the leap second", source.name());
+            note(actions, Level::Warning, text);
+        }
+        for text in [source.news_of_straying(), source.news_of_asymmetry()].into_iter().flatten() {
+            note(actions, Level::Warning, format!("{}: {text}", source.name()));
+        }
+        let used = matches!(heard, Heard::Used(_)).then(|| source.reply()).flatten();
+        self.tell_intervals();
+        self.after_reply(id, heard, at, actions);
+        if let Some(reply) = used {
+            self.tell_likeness(id, &reply, actions);
+        }
     }
 
     /// When [`Event::Timer`] is wanted next, if ever.
@@ -375,14 +400,14 @@ impl Engine {
                 if !due {
                     break;
                 }
-                actions.extend(source.act(at, &mut || self.random.next_u64()));
+                source.act(at, &mut || self.random.next_u64(), actions);
             }
             if let Some(text) = source.news() {
                 note(actions, Level::Info, format!("{}: {text}", source.name()));
             }
         }
         for pulse in &mut self.pulses {
-            actions.extend(pulse.act(at));
+            pulse.act(at, actions);
         }
     }
 

@@ -3,9 +3,12 @@
 //! Both sides are plain data that serde can write and read, so that a log of events replays every
 //! decision. All scheduling is in counts: the engine has no other clock.
 
-use std::net::SocketAddr;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, Stamp};
 use truechimer_timehands::Hand;
 
@@ -59,7 +62,7 @@ pub struct RtcReading {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<i64>,
     /// Nothing on the machine says that it runs in UTC: it may as well run in local time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub may_be_local: bool,
 }
 
@@ -217,7 +220,8 @@ pub enum Action {
         /// Where to.
         to: SocketAddr,
         /// The datagram.
-        packet: Vec<u8>,
+        #[serde(with = "crate::request")]
+        packet: [u8; HEADER_LEN],
     },
     /// Open the pulse at `path`, which may be open, and report its edges ([`Event::Edge`]).
     Watch {

@@ -5,7 +5,11 @@
 //! the counter that moved: a virtual machine that was migrated, say. The stamps of a single server
 //! look the same in both cases.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::{Disputed, Estimate, TimePrior};

@@ -67,7 +67,7 @@ impl Kernel {
     /// That nothing is known any more, unless it has been told.
     pub(crate) fn nothing(&mut self) -> Option<Steer> {
         self.armed = false;
-        std::mem::take(&mut self.told).then_some(Steer::Tell(KernelWord {
+        core::mem::take(&mut self.told).then_some(Steer::Tell(KernelWord {
             max_error: None,
             estimated_error: Span::MAX,
             leap: 0,

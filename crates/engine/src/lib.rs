@@ -2,7 +2,11 @@
 //!
 //! The [`Engine`] is the one glue between packets and the published clock. The daemon feeds it
 //! from sockets, a simulator from a model, a replay from a log; none of them decides anything.
+#![no_std]
 #![forbid(unsafe_code)]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod bar;
 mod cause;
@@ -13,6 +17,7 @@ mod disruption;
 mod drift;
 mod engine;
 mod event;
+mod few;
 mod hold_off;
 mod kernel;
 mod leap;
@@ -21,6 +26,7 @@ mod peer;
 mod pulse;
 mod ramp;
 mod report;
+mod request;
 mod select;
 mod selection;
 mod smear;

@@ -3,6 +3,7 @@
 //! The daemon runs [`Standard`]. Simulations and replays put others in its place: then the same
 //! engine asks the same servers, so that estimators can be compared on the same packets.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use truechimer_feedforward::{Estimator, Ours, RatePrior, Settings, TimePrior};

@@ -3,7 +3,9 @@
 mod filter;
 mod trust;
 
-use std::collections::BTreeMap;
+use alloc::borrow::{Cow, ToOwned};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 
 use truechimer_feedforward::{Accepted, Estimate};
 use truechimer_time::{Count, Instant, Rate, Span};
@@ -33,7 +35,7 @@ pub(crate) struct Peer {
     pub(crate) trust: Trust,
     pub(crate) tally: Tally,
     /// The newest trouble with it, for people.
-    pub(crate) trouble: Option<String>,
+    pub(crate) trouble: Option<Cow<'static, str>>,
     /// Its newest edge was none of a second, of a pulse.
     pub(crate) strays: bool,
 }
@@ -51,13 +53,13 @@ pub(crate) struct Tally {
     /// Requests without a reply, or edges missed.
     pub(crate) timeouts: u64,
     /// Refusals by reason; those of the protocol are in the association.
-    pub(crate) refused: BTreeMap<String, u64>,
+    pub(crate) refused: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
     /// Counts a refusal; returns how many there were of this reason.
-    pub(crate) fn refuse(&mut self, reason: &str) -> u64 {
-        let times = self.refused.entry(reason.into()).or_insert(0);
+    pub(crate) fn refuse(&mut self, reason: &'static str) -> u64 {
+        let times = self.refused.entry(reason).or_insert(0);
         *times = times.saturating_add(1);
         *times
     }
@@ -176,9 +178,9 @@ impl Peer {
 
     /// Takes note of a trouble; returns it if it is new.
     pub(crate) fn note_trouble(&mut self, trouble: String) -> Option<String> {
-        let new = self.trouble.as_ref() != Some(&trouble);
-        self.trouble = Some(trouble);
-        self.trouble.clone().filter(|_| new)
+        let new = self.trouble.as_deref() != Some(&*trouble);
+        self.trouble = Some(trouble.clone().into());
+        new.then_some(trouble)
     }
 
     /// The counter broke: nothing that was known or said before counts.
@@ -235,9 +237,9 @@ impl Peer {
             requests: self.tally.requests,
             accepted: self.tally.accepted,
             timeouts: self.tally.timeouts,
-            refused: self.tally.refused.clone(),
+            refused: self.tally.refused.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
             asymmetry: None,
-            trouble: self.trouble.clone(),
+            trouble: self.trouble.clone().map(Cow::into_owned),
         }
     }
 }

@@ -6,6 +6,10 @@
 //! whole seconds off (see `selection.rs`). Seconds are counted on the leap-free scale: a leap second
 //! is a second like any other.
 
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
 use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
@@ -123,15 +127,16 @@ impl Pulse {
         self.peer.filter.nominal()
     }
 
-    /// Its time has come: what to do.
-    pub(crate) fn act(&mut self, at: Count) -> Vec<Action> {
+    /// If its time has come, says what to do.
+    pub(crate) fn act(&mut self, at: Count, actions: &mut Vec<Action>) {
         if !at.at_or_after(self.deadline()) {
-            return Vec::new();
+            return;
         }
         match self.plan {
             Plan::Open(_) => {
                 self.plan = Plan::Miss(self.after(at, SECOND + SECOND + GRACE));
-                vec![Action::Watch { source: self.peer.id, path: self.config.path.clone() }]
+                let path = self.config.path.clone();
+                actions.push(Action::Watch { source: self.peer.id, path });
             }
             Plan::Miss(_) => {
                 self.plan = Plan::Miss(self.after(at, SECOND));
@@ -140,11 +145,10 @@ impl Pulse {
                 self.silence = self.silence.saturating_add(1);
                 self.peer.trouble =
                     Some("no edges: receiver without a fix, or wire or driver at fault".into());
-                if self.silence != SILENCE {
-                    return Vec::new();
+                if self.silence == SILENCE {
+                    let text = format!("{}: no edge for {SILENCE} seconds", self.config.name);
+                    actions.push(Action::Note { level: Level::Warning, text });
                 }
-                let text = format!("{}: no edge for {SILENCE} seconds", self.config.name);
-                vec![Action::Note { level: Level::Warning, text }]
             }
         }
     }
@@ -162,7 +166,7 @@ impl Pulse {
     pub(crate) fn edge(
         &mut self,
         sequence: u64,
-        stamp: Result<Stamp, String>,
+        stamp: Result<Stamp, &str>,
         clock: Option<Numbering>,
         (method, rate): (&dyn Method, RatePrior),
         at: Count,
@@ -260,9 +264,9 @@ impl Pulse {
 
     /// Counts it. The user hears of the 1st, 2nd, 4th, 8th … of each reason: edges come every
     /// second.
-    fn refuse(&mut self, name: &str, text: String) -> Heard {
+    fn refuse(&mut self, name: &'static str, text: String) -> Heard {
         let tell = self.peer.tally.refuse(name).is_power_of_two();
-        self.peer.trouble = Some(text.clone());
+        self.peer.trouble = Some(text.clone().into());
         Heard::Refused(tell.then_some(text))
     }
 

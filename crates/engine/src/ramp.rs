@@ -63,6 +63,7 @@ impl Ramp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     /// When requests are sent in the first so many seconds.
     fn times(steady: u32, until: u32) -> Vec<u32> {

@@ -1,7 +1,9 @@
 //! What `sources` and `status` show: a snapshot of the engine, as plain data.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use truechimer_time::{Count, Rate, Span, StampMethod};

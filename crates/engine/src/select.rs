@@ -5,6 +5,8 @@
 //! (Marzullo; RFC 5905 §11.2.1). A source whose interval does not reach there is a falseticker and
 //! has no say. Where nothing overlaps that much there is no majority, and no guess.
 
+use crate::few::Few;
+
 /// An interval on any common scale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
@@ -41,7 +43,7 @@ impl Claim {
 /// The smallest interval that holds the truth if fewer than half of the claims are false, those to
 /// come included. `None` if that cannot be, or not yet.
 pub(crate) fn agreement(claims: &[Claim], to_come: usize) -> Option<Claim> {
-    let each: Vec<&[Claim]> = claims.iter().map(core::slice::from_ref).collect();
+    let each: Few<&[Claim]> = claims.iter().map(core::slice::from_ref).collect();
     agreement_among(&each, to_come)
 }
 
@@ -68,6 +70,7 @@ mod tests {
     use super::*;
     use core::slice::from_ref;
     use proptest::prelude::*;
+    use std::vec::Vec;
 
     fn agree(edges: &[(i128, i128)]) -> Option<(i128, i128)> {
         let claims: Vec<Claim> = edges.iter().map(|&(low, high)| Claim { low, high }).collect();

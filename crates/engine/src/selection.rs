@@ -8,12 +8,16 @@
 //! second begins, not which one that is: if both what was known and those samples fit, the interval
 //! covers both.
 
+use alloc::string::String;
+
+use smallvec::smallvec;
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::cause::Cause;
 use crate::combination::{Combination, Part};
 use crate::event::SourceId;
+use crate::few::Few;
 use crate::method::Candidate;
 use crate::peer::Peer;
 use crate::report::SourceStatus as Status;
@@ -75,7 +79,7 @@ struct Agreed {
 }
 
 /// Where the truth is by one source: in one of these, if it says anything.
-type Claims<'c> = dyn Fn(&Voter<'_>) -> Option<Vec<Claim>> + 'c;
+type Claims<'c> = dyn Fn(&Voter<'_>) -> Option<Few<Claim>> + 'c;
 
 /// What an estimate claims, on the scale that begins at `origin`.
 fn claim(estimate: &Estimate, origin: Instant) -> Claim {
@@ -87,7 +91,7 @@ fn claim(estimate: &Estimate, origin: Instant) -> Claim {
 /// Where a majority of these servers puts the time: its middle, and how far it may be off.
 pub(crate) fn vouched(estimates: &[Option<Estimate>], to_come: usize) -> Option<(Instant, Span)> {
     let origin = estimates.iter().flatten().map(|e| e.time).next()?;
-    let claims: Vec<Claim> = estimates.iter().flatten().map(|e| claim(e, origin)).collect();
+    let claims: Few<Claim> = estimates.iter().flatten().map(|e| claim(e, origin)).collect();
     let Claim { low, high } = agreement(&claims, to_come)?;
     let half = high.saturating_sub(low) / 2;
     Some((origin + Span(low.saturating_add(half)), Span(half.saturating_add(1))))
@@ -129,8 +133,8 @@ pub(crate) fn choose(
     let held = || agree(&|voter| known(voter, origin, at)).1;
     let held =
         if voters.iter().any(|voter| voter.peer.known(at).is_some()) { held() } else { None };
-    let apart = if agreed.is_none() { apart(voters, origin, at) } else { Vec::new() };
-    let mut parted = Vec::with_capacity(voters.len());
+    let apart = if agreed.is_none() { apart(voters, origin, at) } else { Few::new() };
+    let mut parted = Few::with_capacity(voters.len());
     for (place, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
         let (part, why) = match estimate {
             None => (Status::Unreachable, None),
@@ -235,12 +239,12 @@ fn parts(
     crowd: usize,
     origin: Instant,
     at: Count,
-) -> Vec<usize> {
+) -> Few<usize> {
     let agrees = |voter: &Voter<'_>| {
         matches!(voter.peer.trust.status(), Status::Truechimer | Status::Selected)
     };
     let all = voters.iter().enumerate().filter(|(_, voter)| agrees(voter));
-    let mut parts: Vec<usize> = all.map(|(index, _)| index).collect();
+    let mut parts: Few<usize> = all.map(|(index, _)| index).collect();
     let age = |voter: &Voter<'_>| voter.estimate.map(|e| voter.peer.age(&e, at));
     let stale =
         |voter: &Voter<'_>| age(voter).is_some_and(|age| age > voter.peer.filter.reach_timeout());
@@ -256,7 +260,7 @@ fn parts(
         let was = parted.get(*place).copied().unwrap_or(false);
         !was && voters.get(*place).is_some_and(|voter| voter.peer.newest(at).is_some())
     };
-    let (mut stepped, others): (Vec<usize>, Vec<usize>) = parts.iter().copied().partition(stepped);
+    let (mut stepped, others): (Few<usize>, Few<usize>) = parts.iter().copied().partition(stepped);
     if others.is_empty() {
         stepped.clear();
     } else {
@@ -270,13 +274,13 @@ fn parts(
     let leader = leader(voters, parted, &parts, origin);
     let servers = parts.iter().filter_map(|p| Some((*p, voters.get(*p)?)));
     let servers = servers.filter(|(_, voter)| !voter.peer.is_pulse);
-    let claims: Vec<Claim> = servers
+    let claims: Few<Claim> = servers
         .filter_map(|(place, voter)| Some(probable(place, voter, &voter.estimate?)))
         .collect();
     let most = if claims.len() >= crowd { agreement(&claims, 0) } else { None };
     let rates = rates(voters, &parts, crowd);
     let mut leave = |why: &dyn Fn(usize, &Voter<'_>) -> Option<Cause>| {
-        let reasons: Vec<Option<Cause>> =
+        let reasons: Few<Option<Cause>> =
             parts.iter().map(|p| voters.get(*p).and_then(|voter| why(*p, voter))).collect();
         if reasons.iter().all(Option::is_some) {
             return;
@@ -319,16 +323,16 @@ fn rates(
     voters: &[Voter<'_>],
     parts: &[usize],
     crowd: usize,
-) -> Option<(Vec<(usize, Claim)>, Claim)> {
+) -> Option<(Few<(usize, Claim)>, Claim)> {
     let servers = parts.iter().filter_map(|p| Some((*p, voters.get(*p)?)));
     let servers = servers.filter(|(_, voter)| !voter.peer.is_pulse);
-    let each: Vec<(usize, Estimate)> =
+    let each: Few<(usize, Estimate)> =
         servers.filter_map(|(place, voter)| Some((place, voter.estimate?))).collect();
     let first = each.first()?.1.period;
     let claim =
         |e: &Estimate| Claim::around(e.period.relative_to(first).0.into(), e.growth.0.into());
-    let claims: Vec<(usize, Claim)> = each.iter().map(|(place, e)| (*place, claim(e))).collect();
-    let only: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
+    let claims: Few<(usize, Claim)> = each.iter().map(|(place, e)| (*place, claim(e))).collect();
+    let only: Few<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
     let most = agreement(&only, 0).filter(|_| only.len() >= crowd)?;
     Some((claims, most))
 }
@@ -343,7 +347,7 @@ fn leader(
     origin: Instant,
 ) -> Option<(String, Claim)> {
     let of = |place: &usize| Some((*place, claim(&voters.get(*place)?.estimate?, origin)));
-    let claims: Vec<(usize, Claim)> = parts.iter().filter_map(of).collect();
+    let claims: Few<(usize, Claim)> = parts.iter().filter_map(of).collect();
     let met = |one: &Claim| claims.iter().filter(|(_, other)| other.meets(one)).count();
     if claims.iter().all(|(_, one)| met(one) == claims.len()) {
         return None;
@@ -379,7 +383,7 @@ fn combined(
         let rtt = voter.peer.filter.rtt();
         Some(Part { id, estimate, root_distance, lean, silent, rtt })
     };
-    let taking: Vec<Part> = parts.iter().filter_map(of).collect();
+    let taking: Few<Part> = parts.iter().filter_map(of).collect();
     let within = (origin + Span(all.low), origin + Span(all.high));
     let done = combination.combine(&taking, at, within)?;
     let mut heaviest: Option<(f64, usize)> = None;
@@ -429,7 +433,7 @@ fn vouchers(
     to_come: usize,
     claim: impl Fn(&Estimate) -> Claim,
 ) -> Option<Claim> {
-    let of = |pulses: bool| -> Vec<Claim> {
+    let of = |pulses: bool| -> Few<Claim> {
         let voter = voters.iter().filter(|voter| voter.peer.is_pulse == pulses);
         let believed = voter.filter(|voter| !pulses || voter.peer.trust.agrees());
         believed.filter_map(|voter| voter.estimate).map(|e| claim(&e)).collect()
@@ -457,53 +461,53 @@ fn reach(voters: &[Voter<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Clai
 #[allow(clippy::option_option)]
 fn vouched_by(voters: &[Voter<'_>], claims: &Claims<'_>, to_come: usize) -> Option<Option<Claim>> {
     let servers = voters.iter().filter(|voter| !voter.peer.is_pulse);
-    let claims: Vec<Vec<Claim>> = servers.filter_map(claims).collect();
+    let claims: Few<Few<Claim>> = servers.filter_map(claims).collect();
     if claims.is_empty() && to_come == 0 {
         return Some(None);
     }
-    let each: Vec<&[Claim]> = claims.iter().map(Vec::as_slice).collect();
+    let each: Few<&[Claim]> = claims.iter().map(Few::as_slice).collect();
     agreement_among(&each, to_come).map(Some)
 }
 
 /// Where the truth is by one server: where it says, and if its time has stepped, either where it
 /// was or where it is, but not between.
-fn claims(voter: &Voter<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
+fn claims(voter: &Voter<'_>, origin: Instant, at: Count) -> Option<Few<Claim>> {
     let all = claim(&voter.estimate?, origin);
-    let Some(ends) = voter.peer.before_and_after(at) else { return Some(vec![all]) };
+    let Some(ends) = voter.peer.before_and_after(at) else { return Some(smallvec![all]) };
     let [one, other] = ends.map(|(from, to)| {
         let (low, high) = ((from - origin).0, (to - origin).0);
         let more = (high.saturating_sub(low) / 64).saturating_add(ROUNDED.0);
         Claim { low: low.saturating_sub(more), high: high.saturating_add(more) }
     });
-    Some(if one.meets(&other) { vec![all] } else { vec![one, other] })
+    Some(if one.meets(&other) { smallvec![all] } else { smallvec![one, other] })
 }
 
 /// Where the truth is by what a source is known by: where it says, or where it was before its
 /// newest samples came to be held off.
-fn known(voter: &Voter<'_>, origin: Instant, at: Count) -> Option<Vec<Claim>> {
+fn known(voter: &Voter<'_>, origin: Instant, at: Count) -> Option<Few<Claim>> {
     let all = claim(&voter.estimate?, origin);
     let held = |(from, to): (Instant, Instant)| Claim {
         low: (from - ROUNDED - origin).0,
         high: (to + ROUNDED - origin).0,
     };
-    Some(vec![voter.peer.known(at).map_or(all, held)])
+    Some(smallvec![voter.peer.known(at).map_or(all, held)])
 }
 
 /// How far each is from the nearest of those that it contradicts.
-fn apart(voters: &[Voter<'_>], origin: Instant, at: Count) -> Vec<Option<Span>> {
-    let all: Vec<Vec<Claim>> =
+fn apart(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Option<Span>> {
+    let all: Few<Few<Claim>> =
         voters.iter().map(|voter| claims(voter, origin, at).unwrap_or_default()).collect();
     let gap = |one: &[Claim], other: &[Claim]| {
         one.iter().flat_map(|one| other.iter().map(|other| one.gap(other))).min()
     };
-    let nearest = |one: &Vec<Claim>| {
+    let nearest = |one: &Few<Claim>| {
         all.iter().filter_map(|other| gap(one, other)).filter(|gap| *gap > 0).min().map(Span)
     };
     all.iter().map(nearest).collect()
 }
 
 /// Where servers put the time by what is held off.
-fn news(voters: &[Voter<'_>], origin: Instant, at: Count) -> Vec<Claim> {
+fn news(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Claim> {
     let speaks = voters.iter().filter(|voter| voter.estimate.is_some() && !voter.peer.is_pulse);
     let claim = |(from, to): (Instant, Instant)| Claim {
         low: (from - ROUNDED - origin).0,
@@ -533,14 +537,14 @@ fn narrowed(
     let within = |claim: &Claim| servers.as_ref().is_none_or(|servers| servers.meets(claim));
     let fits = |voter: &&Voter<'_>| news.is_empty() || !voter.peer.strays;
     let pulses = voters.iter().filter(|voter| voter.peer.is_pulse).filter(fits);
-    let in_seconds = |own: Vec<Claim>| -> Vec<Claim> {
+    let in_seconds = |own: Few<Claim>| -> Few<Claim> {
         let away = own.iter().flat_map(|own| news.iter().filter_map(|n| seconds_away(own, n)));
-        let away: Vec<Claim> = away.collect();
+        let away: Few<Claim> = away.collect();
         own.into_iter().chain(away).filter(within).collect()
     };
-    let claims: Vec<Vec<Claim>> = pulses.filter_map(claims).map(in_seconds).collect();
-    let each: Vec<&[Claim]> =
-        claims.iter().filter(|claims| !claims.is_empty()).map(Vec::as_slice).collect();
+    let claims: Few<Few<Claim>> = pulses.filter_map(claims).map(in_seconds).collect();
+    let each: Few<&[Claim]> =
+        claims.iter().filter(|claims| !claims.is_empty()).map(Few::as_slice).collect();
     match (agreement_among(&each, 0), servers) {
         (Some(pulses), None) => Some(Agreed { all: pulses, narrowed: true }),
         (Some(pulses), Some(servers)) if pulses.meets(servers) => {

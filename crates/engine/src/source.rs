@@ -10,7 +10,9 @@ mod resolver;
 mod row;
 mod schedule;
 
-use std::net::SocketAddr;
+use alloc::format;
+use alloc::string::String;
+use core::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior, Settings, TimePrior};
 use truechimer_ntp::{Association, LeapIndicator, Reply};
@@ -110,8 +112,8 @@ impl Source {
     }
 
     /// What the user calls it: host and port.
-    pub(crate) fn name(&self) -> String {
-        self.peer.name.clone()
+    pub(crate) fn name(&self) -> &str {
+        &self.peer.name
     }
 
     /// What its filter knows at `at`, if anything.
@@ -161,7 +163,7 @@ impl Source {
 
     /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
     pub(crate) fn is_to_come(&self, at: Count) -> bool {
-        self.votes() && self.schedule.is_awaited() && self.peer.estimate(at).is_none()
+        self.votes() && self.schedule.is_awaited() && !self.peer.filter.knows(at)
     }
 
     /// The others do not wait for its first reply.
@@ -198,14 +200,14 @@ impl Source {
     /// time-out. Whoever is held off is heard.
     pub(crate) fn is_silent_for(&self, at: Count, most: Span) -> Option<Span> {
         let filter = &self.peer.filter;
-        self.peer.estimate(at)?;
         let age = filter.span(at - filter.newest?.exchange.received.count);
-        (self.peer.is_proven() && age > most.max(filter.reach_timeout())).then_some(age)
+        (self.peer.is_proven() && filter.knows(at) && age > most.max(filter.reach_timeout()))
+            .then_some(age)
     }
 
     /// It turned out to be the server that `other` is already.
     pub(crate) fn is_the_same_as(&mut self, other: &str) {
-        self.peer.trouble = Some(self.peer.trust.is_the_same_as(other));
+        self.peer.trouble = Some(self.peer.trust.is_the_same_as(other).into());
     }
 
     /// No other is asked at its address.

@@ -6,10 +6,12 @@
 //! second on ours, less what it was made to gain, is its own error. So there is nothing to wind up,
 //! and no overshoot.
 
+use smallvec::smallvec;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use crate::config::StepPolicy;
 use crate::event::Steer;
+use crate::few::Few;
 
 /// An offset up to this, such as each correction of our own clock leaves, is slewed away within
 /// seconds;
@@ -69,10 +71,10 @@ impl Servo {
         reading: &Reading,
         policy: StepPolicy,
         above: Span,
-    ) -> Vec<Steer> {
+    ) -> Few<Steer> {
         let Reading { count, system, ours, period, applied } = *reading;
         let offset = system - ours;
-        let first = !std::mem::replace(&mut self.begun, true);
+        let first = !core::mem::replace(&mut self.begun, true);
         if first && let Some(applied) = applied {
             // What an earlier run, or another daemon, has found: better than to begin with none.
             (self.frequency, self.applied) = (clamp(applied.0.into()), Some(applied));
@@ -84,12 +86,12 @@ impl Servo {
         };
         if may_step && offset.abs() > above {
             (self.applied, self.last) = (Some(self.frequency), None);
-            return vec![Steer::Step(-offset), Steer::Frequency(self.frequency)];
+            return smallvec![Steer::Step(-offset), Steer::Frequency(self.frequency)];
         }
         if let (Some(applied), Some((then, before))) = (self.applied, self.last) {
             let interval = period.span(count - then);
             if interval < MIN_INTERVAL {
-                return Vec::new();
+                return Few::new();
             }
             if interval <= MAX_INTERVAL {
                 // Gained on the rate of our time, that is: a correction of our time is none of its
@@ -101,7 +103,7 @@ impl Servo {
         self.last = Some((count, system));
         let frequency = clamp(i128::from(self.frequency.0) - slew(offset));
         self.applied = Some(frequency);
-        vec![Steer::Frequency(frequency)]
+        smallvec![Steer::Frequency(frequency)]
     }
 
     /// Takes in the frequency that would have cancelled the clock's error lately.
@@ -163,6 +165,7 @@ fn clamp(rate: i128) -> Rate {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::vec::Vec;
 
     const ABOVE: Span = Span::from_millis(1);
 

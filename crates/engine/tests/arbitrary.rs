@@ -284,7 +284,7 @@ impl World {
                     self.event(Event::Resolved { source, result: Ok(vec![address(n + 1)]) });
                 }
                 Action::Send { source, to, packet } => {
-                    self.requests.insert(source, (to, packet, self.now));
+                    self.requests.insert(source, (to, packet.to_vec(), self.now));
                 }
                 Action::Watch { .. } => {}
                 Action::Close { source } => {

@@ -8,6 +8,9 @@
 //! from exchange to exchange; what a path does stays, and shows in round trips. So one account soon
 //! stands alone.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use crate::bank::{Bank, Belief, Seen};
 
 /// So many are kept at most: each further early packet may add some to every one of them.

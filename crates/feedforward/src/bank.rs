@@ -4,7 +4,8 @@
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::delay::{Law, Weights, read};
 use crate::filter::{FLOORS, Filter, Known, RATE, THETA, Vector, sums};

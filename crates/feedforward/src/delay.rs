@@ -174,6 +174,7 @@ pub(crate) fn fitted(delays: &[f64], rtt: f64) -> Weights {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     #[test]
     fn delays_show_their_scale() {

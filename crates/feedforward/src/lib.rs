@@ -8,7 +8,11 @@
 //! An estimator knows no packets, no sockets and no clock of its own: the same exchanges give the
 //! same estimates to the last bit, on every machine (floating point is used, but only the
 //! operations that IEEE 754 defines exactly, and `libm` for the square root).
+#![no_std]
 #![forbid(unsafe_code)]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod accounts;
 mod bank;
@@ -243,6 +247,11 @@ pub trait Estimator: Any + fmt::Debug + Send {
     /// What is known at `at`, which may lie before or after the last exchange. `None` before the
     /// first.
     fn estimate(&self, at: Count) -> Option<Estimate>;
+
+    /// Whether anything is known at `at`: whether there is an estimate.
+    fn knows(&self, at: Count) -> bool {
+        self.estimate(at).is_some()
+    }
 
     /// The counter lost its continuity: counts before and after have nothing to do with each
     /// other. Forgets all but a rough idea of the rate.

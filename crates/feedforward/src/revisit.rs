@@ -94,6 +94,8 @@ pub(crate) fn revisit(stamps: &mut [Stamped], mut filter: Filter, laws: &[Law; 2
 mod tests {
     use super::*;
     use crate::filter::{Known, RATE, THETA};
+    use std::println;
+    use std::vec::Vec;
 
     /// The mean of the delays, s: that of one of the laws.
     const SCALE: f64 = 0.25e-6 * 4096.0;

@@ -11,7 +11,7 @@
 //!   interval, whatever the path did, so that the mean rate between them is confined too. It bounds
 //!   how wrong the filter's rate can be, and so how fast the error bound must grow.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use truechimer_time::Count;
 

@@ -5,6 +5,8 @@
 //! an early exchange said was understood with a wrong law. The round trips alone show the law,
 //! whatever the clock: so the filter begins anew with what they show by now.
 
+use alloc::vec::Vec;
+
 use crate::bank::{Bank, Seen};
 use crate::delay::{Law, fitted};
 use crate::filter::{Filter, RATE, THETA, sums};

@@ -1,5 +1,7 @@
 //! Statistics in use: the panel of banks, or the model that is to replace it.
 
+use alloc::boxed::Box;
+
 use truechimer_model::{Constants, Known as ModelKnown, Model, Sample};
 
 use crate::bank::{Belief, Seen};

@@ -7,6 +7,8 @@
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
+use alloc::vec::Vec;
+
 use crate::bank::{Bank, Seen};
 use crate::filter::{BOTH_FLOORS, FLOORS, STATES, sums};
 

@@ -111,8 +111,8 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
         Ok(summary) if summary.events == 0 => (Answer::Empty(summary), false),
         Ok(summary) if summary.estimator.is_some() => (Answer::Other { summary, logged }, true),
         Ok(summary) => (Answer::Same(summary), true),
-        Err(ReplayError::Differs { line, field, logged, decided, version }) => {
-            let version = version.as_deref();
+        Err(ReplayError::Differs { line, field, logged, decided, writer }) => {
+            let version = writer.as_ref().map(|writer| writer.version.as_str());
             (Answer::Differs { line: *line, field, logged, decided, version }, false)
         }
         Err(ReplayError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {

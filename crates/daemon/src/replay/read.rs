@@ -6,10 +6,33 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use truechimer_engine::Action;
 
+use super::FORMAT;
 use super::difference::Difference;
 
 /// The longest line that is read, in bytes.
 const MAX_LINE: u64 = 4 << 20;
+
+/// The program that wrote a log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Writer {
+    /// Its version.
+    pub version: String,
+    /// The version of the format.
+    pub format: u32,
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (format {})", self.version, self.format)
+    }
+}
+
+impl Writer {
+    /// This program.
+    pub(super) fn this() -> Writer {
+        Writer { version: crate::VERSION.into(), format: FORMAT }
+    }
+}
 
 /// Why a log could not be repeated.
 #[derive(Debug)]
@@ -37,8 +60,8 @@ pub enum ReplayError {
         logged: String,
         /// What the engine decided now.
         decided: String,
-        /// The version of the program that wrote the log, if it is not this one.
-        version: Option<String>,
+        /// Who wrote the log, unless it was this version of the program in this format.
+        writer: Option<Writer>,
     },
     /// Whoever takes what happened takes no more.
     Output(io::Error),
@@ -55,11 +78,15 @@ impl fmt::Display for ReplayError {
             ReplayError::Line { line, column: Some(column), why } => {
                 write!(f, "line {line}, column {column}: {why}")
             }
-            ReplayError::Differs { line, field, logged, decided, version } => {
+            ReplayError::Differs { line, field, logged, decided, writer } => {
                 write!(f, "line {line}: {field} differs: logged {logged}, decided {decided}")?;
-                let Some(version) = version else { return Ok(()) };
-                let this = crate::VERSION;
-                write!(f, "; version {version} wrote the log, this is {this}, which may differ")
+                let Some(writer) = writer else { return Ok(()) };
+                write!(
+                    f,
+                    "; version {writer} wrote the log, and this one, {}, may decide otherwise: repeat it \
+                     with that version, or leave its decisions aside (--estimator)",
+                    Writer::this()
+                )
             }
             ReplayError::Output(why) => why.fmt(f),
         }
@@ -121,11 +148,11 @@ impl<R: BufRead> Lines<R> {
         &self,
         logged: Option<&Action>,
         decided: Option<&Action>,
-        version: &str,
+        writer: &Writer,
     ) -> ReplayError {
         let Difference { field, logged, decided } = Difference::between(logged, decided);
-        let version = (version != crate::VERSION).then(|| version.to_owned());
-        ReplayError::Differs { line: self.number, field, logged, decided, version }
+        let writer = Some(writer.clone()).filter(|writer| *writer != Writer::this());
+        ReplayError::Differs { line: self.number, field, logged, decided, writer }
     }
 }
 

@@ -10,7 +10,7 @@ use truechimer_time::Count;
 use truechimer_timehands::{Hand, Status};
 
 use super::happened::{Before, said};
-use super::read::{Lines, parse};
+use super::read::{Lines, Writer, parse};
 use super::{Beginning, FORMAT, Happened, Header, Line, OLDEST, ReplayError, What};
 
 /// How to repeat a log.
@@ -79,6 +79,8 @@ type Each<'a> = &'a mut dyn FnMut(&Happened) -> io::Result<()>;
 /// A repetition under way.
 struct Repeat<'a, R> {
     lines: Lines<R>,
+    /// The version of the log's format.
+    format: u32,
     method: Option<Box<dyn Method>>,
     /// Whether the decisions are compared with those in the log.
     compares: bool,
@@ -97,6 +99,7 @@ impl<'a, R: BufRead> Repeat<'a, R> {
         let estimator = options.method.as_ref().map(|method| method.name().to_owned());
         Repeat {
             lines: Lines::new(reader),
+            format: FORMAT,
             compares: estimator.is_none(),
             method: options.method,
             each,
@@ -127,11 +130,13 @@ impl<'a, R: BufRead> Repeat<'a, R> {
             })?;
         if !(OLDEST..=FORMAT).contains(&header.format) {
             let why = format!(
-                "its format is {}, known are {OLDEST} to {FORMAT}; version {:?} wrote it",
+                "its format is {}, known are {OLDEST} to {FORMAT}: repeat it with version {:?}, which \
+                 wrote it",
                 header.format, header.version
             );
             return Err(ReplayError::NotALog(why));
         }
+        self.format = header.format;
         self.summary.version = header.version;
         let Some(text) = self.lines.next()? else {
             self.summary.truncated = true;
@@ -182,7 +187,8 @@ impl<'a, R: BufRead> Repeat<'a, R> {
     }
 
     fn differs(&self, logged: Option<&Action>, decided: Option<&Action>) -> ReplayError {
-        self.lines.differs(logged, decided, &self.summary.version)
+        let writer = Writer { version: self.summary.version.clone(), format: self.format };
+        self.lines.differs(logged, decided, &writer)
     }
 
     /// The engine's decisions wait to be compared, or stand for themselves.
@@ -273,7 +279,7 @@ impl Requests {
     fn sent(&mut self, action: &Action) {
         match action {
             Action::Send { source, packet, .. } => {
-                self.0.entry(*source).or_default().ours.clone_from(packet);
+                self.0.entry(*source).or_default().ours = packet.to_vec();
             }
             Action::Close { source } => {
                 self.0.remove(source);
@@ -287,7 +293,7 @@ impl Requests {
         if let Action::Send { source, packet, .. } = action
             && let Some(request) = self.0.get_mut(source)
         {
-            request.logged = Some(packet.clone());
+            request.logged = Some(packet.to_vec());
         }
     }
 

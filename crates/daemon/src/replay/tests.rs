@@ -242,7 +242,7 @@ fn log_with_a_pulse() -> String {
 #[test]
 fn a_pulse_repeats_like_a_server() {
     let log = log_with_a_pulse();
-    assert!(log.starts_with("{\"truechimer-replay\":5,") && log.contains("\"watch\":"));
+    assert!(log.starts_with("{\"truechimer-replay\":6,") && log.contains("\"watch\":"));
     let (summary, all) = happens(&log, Options::default());
     assert_eq!(summary.refused.get("no-stamp"), Some(&5), "{summary:?}");
     let edges: Vec<_> =
@@ -270,9 +270,28 @@ fn a_pulse_repeats_like_a_server() {
 #[test]
 fn logs_of_before_there_were_pulses_are_read() {
     let new = log();
-    let old = new.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":3,", 1);
+    let old = new.replacen("{\"truechimer-replay\":6,", "{\"truechimer-replay\":3,", 1);
     assert!(old != new && !old.contains("pps"), "without a pulse nothing else is new");
     assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
+}
+
+/// The beginnings of logs that earlier versions wrote: all that happened in them is read, and where
+/// that leads to other decisions by now, the error says what to do.
+#[test]
+fn logs_of_earlier_versions_are_read_or_say_what_to_do() {
+    for (format, log) in [
+        (3, include_str!("old/format-3.log")),
+        (4, include_str!("old/format-4.log")),
+        (5, include_str!("old/format-5.log")),
+    ] {
+        let (summary, _) = happens(log, by(OURS));
+        let events = log.lines().filter(|line| line.starts_with("{\"at\":")).count() as u64;
+        assert!(events >= 8 && summary.events == events && summary.used > 0, "{summary:?}");
+        let error = verify(log.as_bytes()).unwrap_err();
+        let ReplayError::Differs { writer: Some(writer), .. } = &error else { panic!("{error}") };
+        assert_eq!(*writer, Writer { version: "0.1.0".into(), format });
+        assert!(error.to_string().contains("repeat it with that version, or leave"), "{error}");
+    }
 }
 
 #[test]
@@ -375,7 +394,7 @@ fn the_first_line_that_differs_is_named() {
             .collect();
     let error = verify((altered.join("\n") + "\n").as_bytes()).unwrap_err();
     assert!(
-        matches!(&error, ReplayError::Differs { line, field, version: None, .. }
+        matches!(&error, ReplayError::Differs { line, field, writer: None, .. }
             if *line == hand as u64 + 1 && field == "hand.base"),
         "{error}"
     );
@@ -393,7 +412,8 @@ fn the_first_line_that_differs_is_named() {
     assert_eq!(
         error,
         format!(
-            "{said}; version 0.0.1 wrote the log, this is {}, which may differ",
+            "{said}; version 0.0.1 (format 6) wrote the log, and this one, {} (format 6), may decide \
+             otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
             crate::VERSION
         )
     );
@@ -428,7 +448,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known are 3 to 5; version \"9\" wrote it",
+            "its format is 1, known are 3 to 6: repeat it with version \"9\", which wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),

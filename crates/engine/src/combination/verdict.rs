@@ -5,6 +5,7 @@ use truechimer_time::Count;
 
 use super::{ALIKE, Outvoted, Put};
 use crate::drift::{self, Movement};
+use crate::few::Few;
 
 /// So many deviations off, and the source has jumped, or the oscillator has: whoever can tell is
 /// asked …
@@ -27,7 +28,7 @@ const ELSEWHERE: f64 = 5.0;
 /// A source that is suddenly elsewhere: was it its path, or is it our clock? The others tell by
 /// their next exchange, if they are good enough.
 pub(super) fn judge(put: &mut [Put], at: Count) {
-    let before: Vec<Put> = put.to_vec();
+    let before: Few<Put> = Few::from_slice(put);
     let crowd = before.iter().filter(|p| !p.silent).count() >= drift::CROWD;
     let nobody_drifts = before.iter().all(|p| p.silent || p.speaks());
     let mass = |p: &&Put| 1.0 / (p.mean + p.unlearnt());
@@ -108,13 +109,13 @@ pub(super) fn judge(put: &mut [Put], at: Count) {
 /// comes back, or stays. `elapsed` is how long ago a count was, s.
 pub(super) fn vote(put: &mut [Put], at: Count, elapsed: impl Fn(Count) -> f64) {
     let votes = |p: &&mut Put| !p.silent && p.member.suspect.is_none() && p.member.used >= ALIKE;
-    let mut voters: Vec<&mut Put> = put.iter_mut().filter(votes).collect();
-    let movements: Vec<Movement> = voters.iter().map(|p| p.movement()).collect();
+    let mut voters: Few<&mut Put> = put.iter_mut().filter(votes).collect();
+    let movements: Few<Movement> = voters.iter().map(|p| p.movement()).collect();
     let out = drift::outvoted(&movements);
     let others = || voters.iter().zip(&out).filter(|(_, out)| !**out).map(|(p, _)| p.heard);
     let all_since = |count: Count| others().all(|heard| (heard - count).0 > 0);
     let mut fresh = false;
-    let states: Vec<Option<Outvoted>> = voters
+    let states: Few<Option<Outvoted>> = voters
         .iter()
         .zip(&out)
         .map(|(p, out)| {

@@ -1,5 +1,10 @@
 //! What the engine can say of itself: for `sources` and `status`, and for the next start.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use truechimer_feedforward::{Estimator, Exchange};
 use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Rate, Span, Utc};
@@ -22,6 +27,11 @@ pub(super) fn held_against((name, says): &(String, String)) -> String {
 }
 
 impl Engine {
+    /// The name of a source, as the user knows it.
+    pub(super) fn name_of(&self, id: SourceId) -> &str {
+        self.peers().find(|peer| peer.id == id).map_or("", |peer| &peer.name)
+    }
+
     /// What the engine knows, for `sources` and `status`.
     #[must_use]
     pub fn report(&self, now: Count) -> Report {
@@ -121,9 +131,9 @@ impl Engine {
     pub(super) fn held_off(&self, now: Count) -> Option<(String, String)> {
         let selected = self.sources.iter().find(|s| s.peer.trust.is_selected())?;
         let (held, name) = (selected.hold_off(now)?, selected.name());
-        let who = (&*name, selected.peer.trust.bar.as_ref());
+        let who = (name, selected.peer.trust.bar.as_ref());
         let says = hold_off::says(&held, who, now, self.settings.nominal, self.utc(now));
-        Some((name, says))
+        Some((name.to_owned(), says))
     }
 
     /// What the engine knows of one source, if there is such a one.
@@ -173,7 +183,7 @@ impl Engine {
                 return self.inherited.iter().find(|held| held.server == source.name()).cloned();
             };
             let hold_off = source.hold_off(now)?;
-            let (name, known) = (source.name(), source.peer.filter.estimator.known());
+            let (name, known) = (source.name().to_owned(), source.peer.filter.estimator.known());
             Some(Held::new(name, self.counter, (now, estimate.time), &hold_off, known))
         };
         let gone = self.inherited.iter().filter(|held| {
@@ -209,12 +219,12 @@ impl Engine {
             _ => (period, error),
         };
         let servers = self.agreed(now);
-        let known = |s: &Source| Some((s.name(), s.peer.filter.estimator.known()?.0));
-        let agrees = |s: &&Source| servers.contains(&s.name());
+        let known = |s: &Source| Some((s.name().to_owned(), s.peer.filter.estimator.known()?.0));
+        let agrees = |s: &&Source| servers.iter().any(|server| server == s.name());
         let since = self.sources.iter().filter(agrees).filter_map(known).collect();
         let told_by = self.gate.told_by.clone();
-        let overruled =
-            self.sources.iter().filter(|s| s.peer.trust.overruled).map(Source::name).collect();
+        let overruled = self.sources.iter().filter(|s| s.peer.trust.overruled);
+        let overruled = overruled.map(|s| s.name().to_owned()).collect();
         let agreed =
             Agreed { counter: self.counter, count: now, servers, since, told_by, overruled };
         Some(Saved {
@@ -248,7 +258,7 @@ impl Engine {
             }
             Some(_) => s.peer.trust.agrees() && s.peer.is_proven() && s.hold_off(now).is_none(),
         };
-        self.sources.iter().filter(agrees).map(Source::name).collect()
+        self.sources.iter().filter(agrees).map(|s| s.name().to_owned()).collect()
     }
 
     /// The estimator of this server, for those who compare estimators.

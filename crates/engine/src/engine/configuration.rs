@@ -1,6 +1,7 @@
 //! Taking over another configuration without losing what is known.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use truechimer_feedforward::TimePrior;
 use truechimer_time::Count;
@@ -39,7 +40,7 @@ impl Engine {
         let mut lost_selected = false;
         let held = self.held(at);
         let mut old: BTreeMap<u32, Source> =
-            std::mem::take(&mut self.sources).into_iter().map(|s| (s.id().0, s)).collect();
+            core::mem::take(&mut self.sources).into_iter().map(|s| (s.id().0, s)).collect();
         for wanted in &config.sources {
             if self.sources.iter().any(|s| s.is(wanted)) {
                 continue;
@@ -75,11 +76,11 @@ impl Engine {
         }
         // What is held against those that go, or have yet to answer, is not lost.
         let answered =
-            |name: &str| self.sources.iter().any(|s| s.name() == name && s.estimate(at).is_some());
+            |name: &str| self.sources.iter().any(|s| s.name() == name && s.peer.filter.knows(at));
         self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
         lost_selected |= old.values().any(led);
         actions.extend(old.values().map(|s| Action::Close { source: s.id() }));
-        let mut old = std::mem::take(&mut self.pulses);
+        let mut old = core::mem::take(&mut self.pulses);
         for wanted in &config.pps {
             if self.pulses.iter().any(|p| p.config.path == wanted.path) {
                 continue;

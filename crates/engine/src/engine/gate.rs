@@ -8,6 +8,11 @@
 //! witnesses: the release date of the program, the real-time clock, the saved state, and after a
 //! break of the counter the kernel's clocks. Only the user's word overrules all that.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use truechimer_time::{Count, Instant, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -169,7 +174,7 @@ impl Engine {
             None => Some(self.hand).filter(|hand| hand.status.bound_holds()),
         };
         let told_by = &self.gate.told_by;
-        let teller = |s: &Source| s.votes() && told_by.contains(&s.name());
+        let teller = |s: &Source| s.votes() && told_by.iter().any(|name| name == s.name());
         let asked = told_by.is_empty() || self.sources.iter().any(teller);
         stands.filter(|_| asked)
     }
@@ -442,7 +447,7 @@ impl Engine {
         for peer in peers.filter(|peer| peer.trust.agrees()) {
             peer.trust.set(SourceStatus::Truechimer, Some(Cause::Limit(bar, by)));
         }
-        let mut change_log = std::mem::take(&mut self.change_log);
+        let mut change_log = core::mem::take(&mut self.change_log);
         change_log.look(self.peers(), self.follows_one(), at);
         self.change_log = change_log;
     }
@@ -487,10 +492,10 @@ impl Engine {
         }
         (self.gate.accepted, self.gate.stepped) = (false, false);
         let agrees = |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.agrees();
-        let told_by: Vec<String> = self.sources.iter().filter(agrees).map(Source::name).collect();
+        let tellers = || self.sources.iter().filter(agrees).map(Source::name);
         // Where all are held off it is what they said before.
-        if !told_by.is_empty() {
-            self.gate.told_by = told_by;
+        if tellers().next().is_some() && !tellers().eq(&self.gate.told_by) {
+            self.gate.told_by = tellers().map(str::to_owned).collect();
         }
         let (hand, wander, nominal) = (self.hand, self.settings.max_wander, self.settings.nominal);
         let course = self.gate.course;
@@ -565,7 +570,7 @@ impl Engine {
             source.peer.trust.overruled = !with_it && source.id() != id;
             source.is_not_waited_for();
             if source.id() == id {
-                name = source.name();
+                name = source.name().to_owned();
             }
         }
         self.servo.interrupt();

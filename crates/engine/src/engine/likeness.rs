@@ -5,7 +5,9 @@
 //! mistake (by IPv4 and by IPv6, say) says the same at both addresses of when and by what its clock
 //! was set last, and no two others go on doing so: that is worth a warning.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
 
 use truechimer_ntp::{RefId, Reply, Timestamp};
 

@@ -1,7 +1,11 @@
 //! From what the sources say to the hand that is published.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior};
 use truechimer_time::{Count, Instant, Span};
@@ -11,7 +15,8 @@ use super::account::held_against;
 use super::gate::Until;
 use super::{Engine, MOMENT, VOID_AFTER, WORTH_SAVING, note};
 use crate::cause::Cause;
-use crate::event::{Action, Level};
+use crate::event::{Action, Level, SourceId};
+use crate::few::Few;
 use crate::hold_off::{Moved, Opinion};
 use crate::method::Candidate;
 use crate::peer::Peer;
@@ -35,12 +40,12 @@ const SHOWN: usize = 6;
 impl Engine {
     pub(super) fn after_reply(
         &mut self,
-        name: &str,
+        id: SourceId,
         heard: Heard,
         at: Count,
         actions: &mut Vec<Action>,
     ) {
-        let speaks = self.let_speak(name, at, actions);
+        let speaks = self.let_speak(id, at, actions);
         // A rejected exchange may have widened the bound; a refused datagram costs a count, no more.
         let republish = matches!(heard, Heard::Rejected(_)) && self.hand.status.bound_holds();
         match heard {
@@ -48,16 +53,15 @@ impl Engine {
                 if let Accepted::Stepped(by) = accepted {
                     self.servo.interrupt();
                     self.gate.stepped = true;
-                    note(
-                        actions,
-                        Level::Warning,
-                        format!(
-                            "{name}: its time moved by {by:+} and stayed there: taken for its time from now on"
-                        ),
+                    let text = format!(
+                        "{}: its time moved by {by:+} and stayed there: taken for its time from now on",
+                        self.name_of(id)
                     );
+                    note(actions, Level::Warning, text);
                 }
                 if let Accepted::Shifted(by) = accepted {
-                    let text = format!("{name}: the path changed: round trips {by:+}");
+                    let text =
+                        format!("{}: the path changed: round trips {by:+}", self.name_of(id));
                     note(actions, Level::Info, text);
                 }
                 self.publish(at, actions);
@@ -69,11 +73,12 @@ impl Engine {
                 if let Some(trouble) = trouble.filter(|_| !speaks) {
                     // By what the others say of it, if it is held off.
                     let held = || {
-                        let source = self.sources.iter().find(|s| s.name() == name)?;
+                        let source = self.sources.iter().find(|s| s.id() == id)?;
                         source.hold_off(at).and_then(|_| source.trouble(at, self.utc(at)))
                     };
                     let trouble = held().unwrap_or(trouble);
-                    note(actions, Level::Warning, format!("{name}: {trouble}"));
+                    let text = format!("{}: {trouble}", self.name_of(id));
+                    note(actions, Level::Warning, text);
                 }
                 if republish {
                     self.hear_vouchers(at, actions);
@@ -85,9 +90,8 @@ impl Engine {
 
     /// Servers that contradict the time of the clock page, which is not known to have been their
     /// word, speak for themselves as soon as there is another to ask. One alone is held off, as a
-    /// daemon that was never stopped would do. Returns whether the one of this name does from now
-    /// on.
-    fn let_speak(&mut self, name: &str, at: Count, actions: &mut Vec<Action>) -> bool {
+    /// daemon that was never stopped would do. Returns whether this one does from now on.
+    fn let_speak(&mut self, id: SourceId, at: Count, actions: &mut Vec<Action>) -> bool {
         let mut speaks = false;
         let misrepresented = |source: &Source| source.votes() && source.peer.is_misrepresented(at);
         if !self.sources.iter().any(misrepresented) || self.votes(at).iter().flatten().count() < 2 {
@@ -99,7 +103,7 @@ impl Engine {
             {
                 self.servo.interrupt();
                 self.gate.stepped = true;
-                speaks |= source.name() == name;
+                speaks |= source.id() == id;
                 let text = format!(
                     "{}: its time is {by:+} off what the previous daemon left, and it is not known \
                      to have agreed with that: has a vote of its own",
@@ -119,7 +123,6 @@ impl Engine {
             let due = source.peer.trust.vouched.is_some_and(|then| at.at_or_after(then));
             let Some(hold_off) = source.hold_off(at).filter(|_| due) else { continue };
             let home = self.comes_home(&hold_off, at) && !hold_off::vouched(one, &opinions);
-            let name = source.name();
             if let Some(source) = self.sources.get_mut(index)
                 && let Some(Accepted::Stepped(by)) = source.peer.believe()
             {
@@ -128,7 +131,7 @@ impl Engine {
                 self.gate.stepped = true;
                 let moved = if home { Moved::Home } else { Moved::of(one, &opinions) };
                 let text = moved.told(by, opinions.len());
-                note(actions, Level::Warning, format!("{name}: {text}"));
+                note(actions, Level::Warning, format!("{}: {text}", source.name()));
             }
         }
         self.judge_hold_offs(at);
@@ -136,14 +139,14 @@ impl Engine {
 
     /// Works out of every server whose time moved until when that is held off, or why for ever.
     /// Returns which servers say something, and what.
-    fn judge_hold_offs(&mut self, at: Count) -> Option<(Vec<usize>, Vec<Opinion>)> {
-        let hold_offs: Vec<_> = self.sources.iter().map(|source| source.hold_off(at)).collect();
+    fn judge_hold_offs(&mut self, at: Count) -> Option<(Few<usize>, Few<Opinion>)> {
+        let hold_offs: Few<_> = self.sources.iter().map(|source| source.hold_off(at)).collect();
         let votes = self.votes(at);
         for source in &mut self.sources {
             (source.peer.trust.bar, source.peer.trust.vouched) = (None, None);
         }
         let origin = votes.iter().flatten().map(|e| e.time).next()?;
-        let (mut who, mut opinions) = (Vec::new(), Vec::new());
+        let (mut who, mut opinions) = (Few::new(), Few::new());
         for (index, (vote, hold_off)) in votes.iter().zip(&hold_offs).enumerate() {
             if let Some(estimate) = vote {
                 who.push(index);
@@ -185,28 +188,33 @@ impl Engine {
             return self.hold(&chosen, why, at, actions);
         }
         let Chosen { index, estimate, disputed, others, patience } = chosen;
-        let Some(peer) = self.peers().nth(index) else { return };
-        let age = peer.age(&estimate, at);
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
-        let held = self.held_off(at).filter(|_| status == Status::Holdover);
-        let reason = match (status, peer.is_pulse, others) {
-            _ if held.is_some() => held.as_ref().map_or_else(String::new, held_against),
-            (Status::Synchronised, _, 0) => format!("following {}", peer.name),
-            (Status::Synchronised, ..) => format!("following {} and {others} more", peer.name),
-            (_, false, _) => format!("no usable reply from {} for", peer.name),
-            (_, true, _) => format!("no usable edge from {} for", peer.name),
-        };
-        let quiet = (status == Status::Holdover && held.is_none()).then(|| reason.clone());
-        let reason = if quiet.is_some() { format!("{reason} {age}") } else { reason };
+        let held = if status == Status::Holdover { self.held_off(at) } else { None };
         let smears = self.sources.get(index).is_some_and(Source::smears);
         let smears =
             if smears { "; all smear the leap second: the smear is taken off" } else { "" };
-        let reason = format!("{reason}{smears}");
+        // The text before gives its memory.
+        let mut reason = core::mem::take(&mut self.reason);
+        reason.clear();
+        let Some(peer) = self.peers().nth(index) else { return };
+        let (name, mut quiet) = (&peer.name, None);
+        let _ = match (status, held) {
+            (Status::Synchronised, _) if others == 0 => write!(reason, "following {name}"),
+            (Status::Synchronised, _) => write!(reason, "following {name} and {others} more"),
+            (_, Some(held)) => write!(reason, "{}", held_against(&held)),
+            (_, None) => {
+                let sample = if peer.is_pulse { "edge" } else { "reply" };
+                let what = format!("no usable {sample} from {name} for");
+                let written = write!(reason, "{what} {}", peer.age(&estimate, at));
+                quiet = Some(Quiet { what, since: estimate.last_used, smears });
+                written
+            }
+        };
+        reason += smears;
         // Sooner if patience ends before, so that holdover is said when it begins.
         let renew = self.method.renew_after(peer.filter.estimator.as_ref());
         (self.reason, self.others) = (reason, others);
-        self.quiet = quiet.map(|what| Quiet { what, since: estimate.last_used, smears });
-        self.unanswered = false;
+        (self.quiet, self.unanswered) = (quiet, false);
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
@@ -246,7 +254,7 @@ impl Engine {
     /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised
     /// before.
     pub(super) fn tell_changes(&mut self, first: bool, at: Count, actions: &mut Vec<Action>) {
-        let mut change_log = std::mem::take(&mut self.change_log);
+        let mut change_log = core::mem::take(&mut self.change_log);
         change_log.look(self.peers(), self.follows_one(), at);
         for (level, text) in change_log.lines(self.peers(), first, at, self.settings.nominal) {
             note(actions, level, text);
@@ -266,7 +274,7 @@ impl Engine {
 
     /// No source is fit to follow: hold what was published last.
     pub(super) fn without_source(&mut self, at: Count, actions: &mut Vec<Action>) {
-        let mut change_log = std::mem::take(&mut self.change_log);
+        let mut change_log = core::mem::take(&mut self.change_log);
         change_log.look(self.peers(), self.follows_one(), at);
         self.change_log = change_log;
         let votes = self.votes(at);
@@ -317,7 +325,7 @@ impl Engine {
         let mut said: Vec<(Instant, &Source)> = said.collect();
         said.sort_by_key(|(time, _)| *time);
         let (time, source) = said.get(said.len().checked_sub(1)? / 2)?;
-        Some((source.name(), *time))
+        Some((source.name().to_owned(), *time))
     }
 
     /// Those that say something and have a vote, be it that others are not mixed with them.
@@ -325,7 +333,7 @@ impl Engine {
         let says = move |s: &&Source| {
             let trust = &s.peer.trust;
             let may = s.votes() && !trust.overruled && trust.same_server().is_none();
-            may && s.estimate(at).is_some()
+            may && s.peer.filter.knows(at)
         };
         let timed_out = self.timed_out(at);
         let spoken =
@@ -396,9 +404,13 @@ impl Engine {
             let estimate = pulse.peer.estimate(at);
             Voter { peer: &mut pulse.peer, estimate }
         });
-        let mut voters: Vec<Voter<'_>> = servers.chain(pulses).collect();
-        let candidates: Vec<Candidate<'_>> = voters.iter().filter_map(Voter::candidate).collect();
-        if let Some(id) = self.method.prefer(&candidates, all, at, nominal) {
+        let mut voters: Few<Voter<'_>> = servers.chain(pulses).collect();
+        let preferred = {
+            let candidates: Few<Candidate<'_>> =
+                voters.iter().filter_map(Voter::candidate).collect();
+            self.method.prefer(&candidates, all, at, nominal)
+        };
+        if let Some(id) = preferred {
             let (index, estimate) = selection::follow(&mut voters, id)?;
             for voter in &mut voters {
                 voter.peer.trust.weigh(None, None);
@@ -409,6 +421,7 @@ impl Engine {
         }
         let combination = (!single).then_some(&mut self.combination);
         let chosen = selection::choose(&mut voters, combination, to_come, at);
+        drop(voters);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
         for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
@@ -452,7 +465,7 @@ impl Engine {
     /// For how long each source has been silent, if that is for so long that the others are
     /// believed without it: what it said has become ever vaguer meanwhile, and so agrees with
     /// whomever. Where that is so of all, it is so of none.
-    fn timed_out(&self, at: Count) -> Vec<Option<Span>> {
+    fn timed_out(&self, at: Count) -> Few<Option<Span>> {
         let most = self.settings.accept_step_after;
         let silent = |source: &Source| source.is_silent_for(at, most);
         let speaks =
@@ -463,29 +476,39 @@ impl Engine {
 
     /// What each source says. Two that turn out to be the same server have one vote, and one that
     /// has been silent for long has none.
-    pub(super) fn votes(&mut self, at: Count) -> Vec<Option<Estimate>> {
+    pub(super) fn votes(&mut self, at: Count) -> Few<Option<Estimate>> {
         let timed_out = self.timed_out(at);
-        let mut seen: BTreeMap<SocketAddr, String> = BTreeMap::new();
         // Those that smear are not mixed with those that do not.
         let plain = |(source, timed_out): (&Source, &Option<Span>)| {
-            let says = timed_out.is_none() && source.estimate(at).is_some();
+            let says = timed_out.is_none() && source.peer.filter.knows(at);
             says && source.votes() && !source.smears()
         };
         let unmixed = self.sources.iter().zip(&timed_out).any(plain);
-        let vote = |(source, timed_out): (&mut Source, Option<Span>)| {
+        let vote = |(source, timed_out): (&Source, Option<Span>)| {
             let heard = timed_out.is_none() && source.votes() && !source.peer.trust.overruled;
             let heard = heard && (!unmixed || !source.smears());
             let estimate = source.estimate(at).filter(|_| heard)?;
-            let address = canonical(source.address()?);
-            if let Some(first) = seen.get(&address) {
-                source.is_the_same_as(first);
-                return None;
-            }
-            source.is_itself();
-            seen.insert(address, source.name());
-            Some(estimate)
+            Some((canonical(source.address()?), estimate))
         };
-        self.sources.iter_mut().zip(timed_out).map(vote).collect()
+        let said: Few<_> = self.sources.iter().zip(timed_out).map(vote).collect();
+        let mut votes = Few::new();
+        for (index, one) in said.iter().enumerate() {
+            let same = |(address, _): &(SocketAddr, Estimate)| {
+                let is_there =
+                    |other: &Option<_>| other.is_some_and(|(there, _)| there == *address);
+                said.iter().take(index).position(is_there)
+            };
+            let first = one.as_ref().and_then(same).and_then(|first| self.sources.get(first));
+            let first = first.map(|first| first.name().to_owned());
+            if let (Some(source), true) = (self.sources.get_mut(index), one.is_some()) {
+                match &first {
+                    Some(first) => source.is_the_same_as(first),
+                    None => source.is_itself(),
+                }
+            }
+            votes.push(one.filter(|_| first.is_none()).map(|(_, estimate)| estimate));
+        }
+        votes
     }
 
     /// Renews a hand that no reply has renewed for a while.

@@ -1,5 +1,7 @@
 //! The filter of a source: its estimator, and the newest samples.
 
+use alloc::boxed::Box;
+
 use truechimer_feedforward::{
     Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
 };
@@ -116,6 +118,11 @@ impl Filter {
 
     pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
         self.estimator.estimate(at)
+    }
+
+    /// Whether there is an estimate at `at`.
+    pub(crate) fn knows(&self, at: Count) -> bool {
+        self.estimator.knows(at)
     }
 
     /// The newest samples, if they contradict what is known and are held off.

@@ -1,6 +1,10 @@
 //! How far a source is believed: its status, its share in the published time, and what is held
 //! against it.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+
 use truechimer_time::Count;
 
 use crate::bar::Bar;

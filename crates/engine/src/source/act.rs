@@ -1,6 +1,10 @@
 //! What a server's schedule has due: a look-up, a request, another address.
 
-use std::net::SocketAddr;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use truechimer_ntp::Association;
 use truechimer_time::Count;
@@ -12,23 +16,26 @@ use crate::hold_off;
 
 impl Source {
     /// Its time has come: what to do. `random` gives fresh unguessable numbers.
-    pub(crate) fn act(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
+    pub(crate) fn act(
+        &mut self,
+        at: Count,
+        random: &mut dyn FnMut() -> u64,
+        actions: &mut Vec<Action>,
+    ) {
         match self.schedule.due(at) {
             Some(Due::LookUp) => {
                 self.schedule.plan = Plan::Resolving;
                 let (host, port) = (self.config.host.clone(), self.config.port);
-                return vec![Action::Resolve { source: self.peer.id, host, port }];
+                actions.push(Action::Resolve { source: self.peer.id, host, port });
             }
-            Some(Due::Poll) => return self.poll(at, random),
+            Some(Due::Poll) => self.poll(at, random, actions),
             Some(Due::Leave) => self.turned_away(at, random),
             Some(Due::Retry) => self.look_up(at),
             None => {}
         }
-        Vec::new()
     }
 
-    fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Vec<Action> {
-        let mut notes = Vec::new();
+    fn poll(&mut self, at: Count, random: &mut dyn FnMut() -> u64, actions: &mut Vec<Action>) {
         if self.association.as_ref().is_some_and(Association::is_waiting) {
             if let Some(silence) = self.schedule.missed() {
                 self.peer.tally.miss();
@@ -37,7 +44,7 @@ impl Source {
                 if silence == CHANCE {
                     let name = &self.peer.name;
                     let text = format!("{name}: no reply to {CHANCE} requests in a row");
-                    notes.push(Action::Note { level: Level::Warning, text });
+                    actions.push(Action::Note { level: Level::Warning, text });
                 }
             }
             // A server that refuses is there: it is left only for another of its addresses. Where
@@ -46,20 +53,19 @@ impl Source {
             let elsewhere = !self.schedule.answered || self.resolver.has_next();
             if self.schedule.misses >= MISSES_PER_ADDRESS && elsewhere {
                 self.move_on(at);
-                return notes;
+                return;
             }
         }
         let Some(association) = &mut self.association else {
             self.schedule.plan = Plan::Resolve(at);
-            return notes;
+            return;
         };
-        let packet = association.request(random()).to_vec();
+        let packet = association.request(random());
         let to = association.server();
         self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
         self.peer.tally.poll();
         self.schedule.sent(at, random);
-        notes.push(Action::Send { source: self.peer.id, to, packet });
-        notes
+        actions.push(Action::Send { source: self.peer.id, to, packet });
     }
 
     /// The address in use refused service: the next one, or whatever the name leads to now, or
@@ -140,7 +146,8 @@ impl Source {
         };
         self.schedule.silence = self.schedule.silence.max(CHANCE);
         self.schedule.is_not_awaited();
-        self.peer.trouble = Some(format!("cannot look up {}: {failure}", self.config.host));
+        let trouble = format!("cannot look up {}: {failure}", self.config.host);
+        self.peer.trouble = Some(trouble.into());
         self.peer.tally.refuse("unresolvable");
         let wait = self.schedule.after(at, self.resolver.wait());
         let soon = self.schedule.after(at, self.schedule.interval());

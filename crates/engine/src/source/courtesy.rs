@@ -9,7 +9,8 @@
 //! and after twice as long each further time, up to [`LONGEST_RETRY`]: a daemon that runs for
 //! months finds out that it is let in again.
 
-use std::net::SocketAddr;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use truechimer_time::{Count, Period, Span};
 
@@ -86,7 +87,7 @@ impl Courtesy {
 
     /// The server wants fewer requests than one in so many seconds.
     pub(super) fn slow(&mut self, interval: u32) {
-        if std::mem::take(&mut self.tried) && interval <= self.too_short {
+        if core::mem::take(&mut self.tried) && interval <= self.too_short {
             self.wanted = self.wanted.saturating_mul(2).min(LONGEST_CALM);
         }
         self.too_short = interval;
@@ -116,7 +117,7 @@ impl Courtesy {
 
     /// Another server is asked: what the one before wanted of the interval is not its doing.
     pub(super) fn forget_rate(&mut self) {
-        *self = Courtesy { refusals: std::mem::take(&mut self.refusals), ..Courtesy::default() };
+        *self = Courtesy { refusals: core::mem::take(&mut self.refusals), ..Courtesy::default() };
     }
 
     /// The server at that address refuses service.
@@ -167,6 +168,7 @@ impl Courtesy {
 mod tests {
     use super::*;
     use crate::ramp::FIRST_INTERVAL;
+    use std::vec;
 
     const NS: Period = Period::NANOSECOND;
     const HOUR: i64 = 3600;

@@ -1,6 +1,8 @@
 //! The path to a server: whose it is, and how its directions differ as the user has declared.
 
-use std::net::SocketAddr;
+use alloc::format;
+use alloc::string::String;
+use core::net::SocketAddr;
 
 use truechimer_feedforward::Exchange;
 use truechimer_time::{CountSpan, Period, Span};

@@ -1,6 +1,7 @@
 //! What a datagram from the server comes to.
 
-use std::net::SocketAddr;
+use alloc::string::{String, ToString};
+use core::net::SocketAddr;
 
 use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{Accepted, Exchange, Refusal as Rejected};
@@ -79,7 +80,6 @@ impl Source {
             }
             None => {}
         }
-        let trouble = refusal.to_string();
         match refusal {
             // Anybody can send these: shown where there is nothing better to show, but not worth a
             // line in the log each.
@@ -91,13 +91,13 @@ impl Source {
             | Refusal::Duplicate
             | Refusal::Late => {
                 if self.peer.tally.reach == 0 {
-                    self.peer.trouble = Some(trouble);
+                    self.peer.trouble = Some(refusal.to_string().into());
                 }
                 None
             }
             _ => {
                 self.schedule.answered = true;
-                self.peer.note_trouble(trouble)
+                self.peer.note_trouble(refusal.to_string())
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Which address of a server is asked: the addresses that its name leads to, and the one in use.
 
-use std::net::SocketAddr;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 /// First and longest wait between look-ups that fail, s.
 const RETRY: (u32, u32) = (2, 1024);

@@ -1,5 +1,9 @@
 //! What the user is told of a server: its row in `sources`, and what is wrong with it.
 
+use alloc::borrow::{Cow, ToOwned};
+use alloc::format;
+use alloc::string::{String, ToString};
+
 use truechimer_time::{Count, Instant, Span, Utc};
 
 use super::Source;
@@ -81,7 +85,11 @@ impl Source {
             return Some(format!("{trouble}; asked again in {}", hold_off::time(wait)));
         }
         let stray = || self.stray_trouble();
-        peer.trouble.clone().or_else(stray).or_else(|| self.path.trouble(&peer.filter))
+        peer.trouble
+            .clone()
+            .map(Cow::into_owned)
+            .or_else(stray)
+            .or_else(|| self.path.trouble(&peer.filter))
     }
 
     /// What the user should know of a server whose time moves against our counter by more than an

@@ -1,7 +1,7 @@
 //! When a server is asked: at which interval, what comes of silence, and how long others wait for
 //! its first reply.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use truechimer_time::{Count, CountSpan, Period, Span};
 

@@ -7,7 +7,7 @@
 //! that by chance. So what the clock was is kept for an hour, and a server that comes back is
 //! believed at once.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use truechimer_time::Count;
 
@@ -59,10 +59,10 @@ impl Hindsight {
         if self.memories.back().is_some_and(|newest| seconds(newest.at, at) < EVERY) {
             return;
         }
-        self.memories.push_back(Memory { at, clock: *clock, causal });
-        if self.memories.len() > MOST {
+        if self.memories.len() >= MOST {
             self.memories.pop_front();
         }
+        self.memories.push_back(Memory { at, clock: *clock, causal });
     }
 
     /// θ is counted from elsewhere, or is another one, from now on.

@@ -1,5 +1,7 @@
 //! An exchange, in the notation of the estimator.
 
+use alloc::boxed::Box;
+
 use truechimer_model::Constants;
 use truechimer_time::Count;
 

@@ -332,6 +332,10 @@ impl Estimator for Ours {
         })
     }
 
+    fn knows(&self, _: Count) -> bool {
+        self.state.is_some()
+    }
+
     fn new_epoch(&mut self) {
         self.elsewhere = false;
         if let Some(state) = self.state.take() {

@@ -7,7 +7,7 @@
 //! is broken or the server is wrong, and one server's stamps cannot tell which: the bound covers
 //! both until it has lasted, and a server that comes back is believed at once.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use truechimer_time::Count;
 
@@ -151,10 +151,10 @@ impl Promise {
                 return;
             }
         }
-        self.past.push_back(memory);
-        if self.past.len() > MOST {
+        if self.past.len() >= MOST {
             self.past.pop_front();
         }
+        self.past.push_back(memory);
     }
 
     /// Whether the exchanges have left it for so long that it counts as broken for good: for

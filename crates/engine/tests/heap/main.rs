@@ -1,0 +1,89 @@
+//! What the engine takes of the heap: nothing while nothing happens but exchanges.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+extern crate alloc;
+
+#[path = "../bed/mod.rs"]
+mod bed;
+mod counting;
+
+use bed::{Bed, ModelMethod, SECOND, Watcher};
+use counting::{Counting, Heap};
+use truechimer_engine::{Action, Engine, Event};
+use truechimer_time::{Count, Span};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations for each reply at most: 0 as soon as the model has its hypotheses in an array.
+const MODEL_ALLOCATIONS: u64 = 16;
+/// Bytes that a model may have at once beside those that it keeps, for the same reason.
+const MODEL_BYTES: i64 = 16 * 1024;
+
+/// Counts what the engine itself asks for.
+#[derive(Default)]
+struct Meter {
+    before: Heap,
+    /// The most for one reply, and the event for which there was one too many.
+    most: u64,
+    beyond: Option<String>,
+}
+
+impl Watcher for Meter {
+    fn before(&mut self) {
+        self.before = Heap::now();
+    }
+
+    fn after(&mut self, at: Count, event: &Event, actions: &[Action]) {
+        let new = Heap::now().allocations - self.before.allocations;
+        let reply = matches!(event, Event::Reply { .. });
+        self.most = self.most.max(new);
+        if new > if reply { MODEL_ALLOCATIONS } else { 0 } {
+            let hours = at.0 as f64 / 3600.0 / SECOND as f64;
+            self.beyond = Some(format!("{new} after {hours:.2} h: {event:?}: {actions:?}"));
+        }
+    }
+}
+
+/// Hours with all that a path may bring: both directions longer, an outage, and back.
+fn warmed(away: &[i64]) -> Bed {
+    let mut bed = Bed::new(away, Box::new(ModelMethod), &mut ());
+    bed.run(3 * 3600, &mut ());
+    bed.servers[0].floors[1] += away[0];
+    bed.run(3600, &mut ());
+    bed.servers.iter_mut().for_each(|server| server.up = false);
+    bed.run(1800, &mut ());
+    bed.servers.iter_mut().for_each(|server| server.up = true);
+    bed.run(3 * 3600, &mut ());
+    bed
+}
+
+#[test]
+fn an_hour_of_exchanges_allocates_nothing() {
+    for away in [&[200_000][..], &[200_000, 300_000, 5_000_000]] {
+        let mut bed = warmed(away);
+        let (replies, hands) = (bed.replies, bed.hands);
+        let mut meter = Meter::default();
+        bed.run(3600, &mut meter);
+        assert!((bed.replies - replies) as usize >= 220 * away.len(), "{} replies", bed.replies);
+        assert!(bed.hands > hands && bed.error().abs() < Span::from_millis(1), "{}", bed.error());
+        println!("{} servers: {} allocations for a reply at most", away.len(), meter.most);
+        assert_eq!(meter.beyond, None, "{} servers", away.len());
+    }
+}
+
+/// The engine in all: what it has on the heap, at most and while a path changes, and itself.
+#[test]
+fn one_source_takes_less_than_64_kib() {
+    let begun = Heap::now();
+    let bed = warmed(&[200_000]);
+    let heap = Heap::now();
+    let engine = size_of::<Engine>() as i64;
+    let (live, most) = (heap.live - begun.live + engine, heap.most - begun.live + engine);
+    println!(
+        "{} hands; bytes: the engine {engine}, with its heap {live}, at most {most}",
+        bed.hands
+    );
+    assert!(live <= 64 * 1024 && most <= 64 * 1024 + MODEL_BYTES, "{live} bytes, at most {most}");
+}

@@ -1,0 +1,15 @@
+//! The same events lead to the same hands, to the last bit, on every machine.
+
+extern crate alloc;
+
+mod bed;
+
+use bed::{Bed, ModelMethod, STORY, story};
+use truechimer_time::Span;
+
+#[test]
+fn the_hands_are_those_of_a_microcontroller() {
+    let bed: Bed = story(Box::new(ModelMethod), &mut ());
+    assert!(bed.error().abs() < Span::from_millis(1), "{}", bed.error());
+    assert_eq!(bed.digest, STORY, "now {:#018x}; see tests/bed", bed.digest);
+}

@@ -1,0 +1,8 @@
+//! Tells the linker where the machine's memory is.
+
+fn main() {
+    for script in ["an385.ld", "../bare/sections.ld"] {
+        println!("cargo:rustc-link-arg=-T{}/{script}", env!("CARGO_MANIFEST_DIR"));
+        println!("cargo:rerun-if-changed={script}");
+    }
+}
