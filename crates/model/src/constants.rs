@@ -56,9 +56,6 @@ constants! {
     blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
-    m4: -3.0, "ln", "x";
-    m5: -8.0, "ln", "x";
-    m6: -16.0, "ln", "x";
     tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";

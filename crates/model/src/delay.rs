@@ -24,8 +24,6 @@ const SCALE: [f64; SCALES] = {
 };
 /// ln 4.
 const LN_STEP: f64 = 1.386_294_361_119_890_6;
-/// Weight below which a component is not looked at.
-const NEGLIGIBLE: f64 = 1e-6;
 /// Least variance of a stamp, s².
 const LEAST_NOISE: f64 = 1e-16;
 
@@ -36,6 +34,14 @@ const UNDERCUT: usize = SCALES;
 
 /// Probability of each component.
 pub type Weights = [f64; PARTS];
+
+/// Components of a law for the packet to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    probability: Weights,
+    /// Mean of how far below the floor a packet is that is below it, s.
+    undercut: f64,
+}
 
 /// Law of one direction's delays.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +77,12 @@ impl Law {
         Law { now: weights, long_run: weights, count: count as f64, noise: noise * noise }
     }
 
-    /// Probability of each component for the next packet.
+    /// Components for the next packet.
     #[must_use]
-    pub fn predicted(&self, c: &Constants) -> Weights {
-        core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]))
+    pub fn expected(&self, c: &Constants) -> Expected {
+        let probability =
+            core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]));
+        Expected { probability, undercut: c.undercut_scale * self.idle(c) }
     }
 
     /// Number of exchanges that it rests on.
@@ -105,44 +113,38 @@ impl Law {
     /// What a measurement `above` the mean of y says of it; y has this `variance`, and the floor
     /// is blurred by this standard deviation, s.
     #[must_use]
-    pub fn read(&self, weights: &Weights, above: f64, variance: f64, blur: f64, c: &Constants) -> Reading {
-        let blur = blur * blur;
-        let mut logs = [f64::NEG_INFINITY; PARTS];
-        let mut parts = [(0.0, 0.0, 0.0); PARTS];
-        for k in 0..PARTS {
-            if weights[k] < NEGLIGIBLE {
-                continue;
-            }
-            let total = variance + self.noise + blur;
-            let deviation = libm::sqrt(total);
-            let (sign, scale) = if k == UNDERCUT {
-                (-1.0, c.undercut_scale * self.idle(c))
-            } else {
-                (1.0, SCALE[k])
-            };
-            let cut = Cut::new(sign * above / deviation, deviation, scale);
-            let by = above - sign * deviation * cut.excess;
-            let (gain, share) = (variance / total, self.noise / total);
-            logs[k] = libm::log(weights[k]) + cut.log_density;
-            parts[k] = (
-                gain * by,
-                variance * (1.0 - gain * (1.0 - cut.variance)),
-                self.noise * (1.0 - share) + share * share * (total * cut.variance + by * by),
-            );
+    pub fn read(&self, expected: &Expected, above: f64, variance: f64, blur: f64) -> Reading {
+        let total = variance + self.noise + blur * blur;
+        let deviation = libm::sqrt(total);
+        let distance = above / deviation;
+        let (gain, share) = (variance / total, self.noise / total);
+        let cuts: [Cut; PARTS] = core::array::from_fn(|k| match SCALE.get(k) {
+            Some(scale) => Cut::new(distance, deviation, *scale),
+            None => Cut::new(-distance, deviation, expected.undercut),
+        });
+        let top = cuts.iter().fold(f64::NEG_INFINITY, |top, cut| top.max(cut.exponent));
+        let mut weights = expected.probability;
+        for (weight, cut) in weights.iter_mut().zip(&cuts) {
+            let less = cut.exponent - top;
+            *weight *= cut.density * if less == 0.0 { 1.0 } else { libm::exp(less) };
         }
-        let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let shares = logs.map(|log| if log > top - 40.0 { libm::exp(log - top) } else { 0.0 });
-        let sum: f64 = shares.iter().sum();
-        let weights = shares.map(|share| share / sum);
+        let sum: f64 = weights.iter().sum();
         let (mut shift, mut square, mut noise) = (0.0, 0.0, 0.0);
-        for (w, (by, variance, squared)) in weights.iter().zip(parts) {
-            shift += w * by;
-            square += w * (variance + by * by);
-            noise += w * squared;
+        for (k, (weight, cut)) in weights.iter_mut().zip(&cuts).enumerate() {
+            *weight /= sum;
+            let excess = if k == UNDERCUT { -cut.excess } else { cut.excess };
+            let by = above - deviation * excess;
+            shift += *weight * gain * by;
+            square += *weight * (gain * by * gain * by - gain * variance * (1.0 - cut.variance));
+            noise += *weight * (share * share * (total * cut.variance + by * by));
         }
-        let left = (square - shift * shift).max(1e-9 * variance);
-        let log_density = top + libm::log(sum);
-        Reading { log_density, shift, variance: left, noise, weights }
+        Reading {
+            log_density: top + libm::log(sum),
+            shift,
+            variance: (variance + square - shift * shift).max(1e-9 * variance),
+            noise: noise + self.noise * (1.0 - share),
+            weights,
+        }
     }
 
     /// Learns from a packet which component it followed, and the square of its noise, s².
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     fn weights(parts: &[(usize, f64)]) -> Weights {
-        let mut all = [0.0; SCALES];
+        let mut all = [0.0; PARTS];
         for (k, w) in parts {
             all[*k] = *w;
         }
@@ -235,7 +237,8 @@ mod tests {
         let law = Law::new(w, 1, 2e-6);
         for above in [-8e-6, 0.0, 5e-6, 40e-6, 300e-6] {
             for blur in [0.0, 8e-6] {
-                let read = law.read(&w, above, 36e-12, blur);
+                let expected = Expected { probability: w, undercut: 1e-6 };
+                let read = law.read(&expected, above, 36e-12, blur);
                 let [log, mean, variance] = summed(&law, &w, above, 36e-12, blur);
                 assert!((read.log_density - log).abs() < 0.01, "{above} {blur}: {read:?} {log}");
                 assert!((read.shift - mean).abs() < 0.05e-6, "{above} {blur}: {read:?} {mean}");
@@ -248,7 +251,7 @@ mod tests {
     fn the_mixture_is_found_again() {
         // A hundred quantiles of an exponential law of 16 µs.
         let delays = (0..100).map(|i| -16e-6 * libm::log((f64::from(i) + 0.5) / 100.0));
-        let w = fitted(delays, 2e-3);
+        let w = fitted(delays, 2e-3, &Constants::DEFAULT);
         assert!(w[2] + w[3] + w[4] > 0.95, "{w:?}");
         assert!(w[3] > 0.6, "{w:?}");
     }

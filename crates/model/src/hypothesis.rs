@@ -86,14 +86,14 @@ impl Hypothesis {
         let blur = c.blur * self.idle(c);
         for (d, sum) in sums(sample.duration).iter().enumerate() {
             let law = &self.laws[d];
-            let predicted = law.predicted(c);
+            let expected = law.expected(c);
             let (mut weights, mut noise) = ([0.0; PARTS], 0.0);
             let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&mut logs);
             for (m, ((state, w), log)) in modes.enumerate() {
                 let known = state.project(sum);
                 let above = sample.above[d] - known.mean;
                 let blur = if Oscillator::is_blurred(m) { blur } else { 0.0 };
-                let reading = law.read(&predicted, above, known.variance, blur, c);
+                let reading = law.read(&expected, above, known.variance, blur);
                 if self.event == Event::Server {
                     // What such a server says of the time is nothing to learn from.
                     state.absorb_floors(&known, reading.shift, reading.variance);

@@ -21,30 +21,30 @@ struct Mode {
     tide: usize,
     /// Floors are blurred.
     blurred: bool,
-    /// Logarithm of how likely it is beforehand, within its kind of floors.
-    prior: f64,
+    /// Odds beforehand, within its kind of floors.
+    odds: f64,
 }
 
-const fn mode(rate: f64, tide: usize, blurred: bool, prior: f64) -> Mode {
-    Mode { rate, tide, blurred, prior }
+const fn mode(rate: f64, tide: usize, blurred: bool, odds: f64) -> Mode {
+    Mode { rate, tide, blurred, odds }
 }
 
 const MODE: [Mode; MODES] = [
-    mode(1e-10, 0, false, -1.0),
-    mode(4e-10, 0, false, 0.0),
-    mode(1.6e-9, 0, false, 0.0),
-    mode(6.4e-9, 0, false, 0.0),
-    mode(2.56e-8, 0, false, -1.0),
-    mode(1.024e-7, 0, false, -3.0),
-    mode(4.096e-7, 0, false, -14.0),
-    mode(1.6e-9, 1, false, -5.0),
-    mode(1.6e-9, 2, false, -7.0),
-    mode(4e-10, 0, true, 0.0),
-    mode(1.6e-9, 0, true, 0.0),
-    mode(6.4e-9, 0, true, 0.0),
-    mode(2.56e-8, 0, true, -1.0),
-    mode(1.6e-9, 1, true, -5.0),
-    mode(1.6e-9, 2, true, -7.0),
+    mode(1e-10, 0, false, 0.4),
+    mode(4e-10, 0, false, 1.0),
+    mode(1.6e-9, 0, false, 1.0),
+    mode(6.4e-9, 0, false, 1.0),
+    mode(2.56e-8, 0, false, 0.05),
+    mode(1.024e-7, 0, false, 3e-4),
+    mode(4.096e-7, 0, false, 1e-7),
+    mode(1.6e-9, 1, false, 0.007),
+    mode(1.6e-9, 2, false, 0.001),
+    mode(4e-10, 0, true, 1.0),
+    mode(1.6e-9, 0, true, 1.0),
+    mode(6.4e-9, 0, true, 1.0),
+    mode(2.56e-8, 0, true, 0.05),
+    mode(1.6e-9, 1, true, 0.007),
+    mode(1.6e-9, 2, true, 0.001),
 ];
 
 /// Filter bank of one hypothesis.
@@ -59,15 +59,19 @@ pub struct Oscillator {
 }
 
 /// Probability of each mode within its kind of floors.
-fn prior(c: &Constants) -> [f64; MODES] {
-    let mut odds = MODE.map(|m| libm::exp(m.prior));
-    odds[4] = libm::exp(c.m4); odds[5] = libm::exp(c.m5); odds[6] = libm::exp(c.m6); odds[12] = odds[4];
-    let sum = |blurred| -> f64 {
-        MODE.iter().zip(odds).filter(|(m, _)| m.blurred == blurred).map(|(_, o)| o).sum()
-    };
-    let sums = [sum(false), sum(true)];
-    core::array::from_fn(|m| odds[m] / sums[usize::from(MODE[m].blurred)])
-}
+const PRIOR: [f64; MODES] = {
+    let (mut sums, mut prior) = ([0.0; 2], [0.0; MODES]);
+    let mut m = 0;
+    while m < MODES {
+        sums[MODE[m].blurred as usize] += MODE[m].odds;
+        m += 1;
+    }
+    while m > 0 {
+        m -= 1;
+        prior[m] = MODE[m].odds / sums[MODE[m].blurred as usize];
+    }
+    prior
+};
 
 /// Random walks of a mode; `idle` is the typical delay, s.
 fn walks(m: usize, idle: f64, c: &Constants) -> Walks {
@@ -81,19 +85,18 @@ impl Oscillator {
     #[must_use]
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
         let kinds = [1.0 - c.blurred, c.blurred];
-        let prior = prior(c);
-        let weight = |m: usize| prior[m] * kinds[usize::from(MODE[m].blurred)];
+        let weight = |m: usize| PRIOR[m] * kinds[usize::from(MODE[m].blurred)];
         Oscillator { modes: [law; MODES], weights: core::array::from_fn(weight), gap: 0.0 }
     }
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
         let all = self.now();
-        let (prior, b) = (prior(c), self.blurred());
+        let b = self.blurred();
         for m in 0..MODES {
             let (own, other) = if MODE[m].blurred { (b, 1.0 - b) } else { (1.0 - b, b) };
             let kept = (1.0 - c.mode_change - c.kind_change) * self.weights[m];
-            self.weights[m] = kept + prior[m] * (c.mode_change * own + c.kind_change * other);
+            self.weights[m] = kept + PRIOR[m] * (c.mode_change * own + c.kind_change * other);
             let own = kept / self.weights[m];
             if own < c.mix {
                 self.modes[m] = self.modes[m].mixed(own, &all);

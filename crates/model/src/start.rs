@@ -159,7 +159,7 @@ impl Start {
             (*time, n) = (at, n + 1);
         }
         let end = times[n.saturating_sub(1)];
-        let weights = [laws[0].predicted(c), laws[1].predicted(c)];
+        let expected = [laws[0].expected(c), laws[1].expected(c)];
         let mut law = self.before;
         still(end, 0.0)(&mut law);
         let sum = |k: usize, d: usize, samples: &[Sample; MOST]| {
@@ -186,7 +186,7 @@ impl Start {
                     let variance = known.variance / left;
                     let mean = (known.mean - old.information * known.variance) / left;
                     let above = self.samples[k].above[d] - mean;
-                    let reading = laws[d].read(&weights[d], above, variance, 0.0, c);
+                    let reading = laws[d].read(&expected[d], above, variance, 0.0);
                     let after = reading.variance.min(variance).max(LEAST * variance);
                     let precision = 1.0 / after - 1.0 / variance;
                     let information = (mean + reading.shift) / after - mean / variance;
