@@ -154,13 +154,14 @@ impl Law {
         for (long_run, new) in self.long_run.iter_mut().zip(weights) {
             *long_run = (*long_run + gain * (new - *long_run)).max(c.law_least);
         }
-        let rare = &mut self.long_run[UNDERCUT];
-        *rare = rare.max(c.undercut);
-        // One packet below the floor foretells no other: what was in force before it is not known.
-        let sum: f64 = self.long_run.iter().sum();
-        let lost = (weights[UNDERCUT] - self.long_run[UNDERCUT] / sum) / (sum - self.long_run[UNDERCUT]);
-        self.now = core::array::from_fn(|k| weights[k] + lost * self.long_run[k]);
-        self.now[UNDERCUT] = self.long_run[UNDERCUT] / sum;
+        self.long_run[UNDERCUT] = self.long_run[UNDERCUT].max(c.undercut);
+        // One packet below the floor foretells no other, and hides which law is in force.
+        let all: f64 = self.long_run.iter().sum();
+        let rare = self.long_run[UNDERCUT] / all;
+        let hidden = weights[UNDERCUT] / (all - self.long_run[UNDERCUT]);
+        self.now =
+            core::array::from_fn(|k| (1.0 - rare) * (weights[k] + hidden * self.long_run[k]));
+        self.now[UNDERCUT] = rare;
         let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
         self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
     }

@@ -8,7 +8,7 @@
 
 #![allow(clippy::indexing_slicing)] // Directions are 0 and 1; there is always one hypothesis.
 
-use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 
 use crate::Sample;
 use crate::constants::Constants;
@@ -32,10 +32,24 @@ pub struct Circumstances {
     pub server: bool,
 }
 
-/// Hypotheses of one source, the likeliest first. There is always one.
+/// Hypotheses, the likeliest first.
+type Hypotheses = ArrayVec<Hypothesis, MOST>;
+
+/// Adds one, if it is among the likeliest.
+fn insert(all: &mut Hypotheses, one: Hypothesis) {
+    let place = all.iter().position(|other| one.log > other.log).unwrap_or(all.len());
+    if place < MOST {
+        if all.is_full() {
+            all.pop();
+        }
+        all.insert(place, one);
+    }
+}
+
+/// Hypotheses of one source. There is always one.
 #[derive(Clone, Debug)]
 pub struct Events {
-    all: Vec<Hypothesis>,
+    all: Hypotheses,
     /// Exchanges since anything was proposed.
     quiet: u32,
 }
@@ -88,7 +102,7 @@ struct Proposal<'a> {
     sample: &'a Sample,
     seen: &'a Innovation,
     c: &'a Constants,
-    new: &'a mut Vec<Hypothesis>,
+    new: &'a mut Hypotheses,
 }
 
 impl Proposal<'_> {
@@ -106,7 +120,7 @@ impl Proposal<'_> {
         }
         child.log += cost;
         child.update(self.sample, self.c);
-        self.new.push(child);
+        insert(self.new, child);
     }
 
     /// Floors have changed by about these, s, each by itself; or both alike.
@@ -195,7 +209,7 @@ impl Proposal<'_> {
 impl Events {
     /// Nothing has happened yet.
     pub fn new(first: Hypothesis) -> Events {
-        Events { all: alloc::vec![first], quiet: 0 }
+        Events { all: [first].into_iter().collect(), quiet: 0 }
     }
 
     /// The likeliest.
@@ -224,7 +238,7 @@ impl Events {
         if let [one] = self.all.as_slice() {
             return one.filter.now();
         }
-        let laws: Vec<(f64, Gaussian)> =
+        let laws: ArrayVec<(f64, Gaussian), MOST> =
             self.all.iter().map(|h| (libm::exp(h.log), h.filter.now())).collect();
         Gaussian::mixture(laws.iter().map(|(w, law)| (*w, law)))
     }
@@ -243,7 +257,7 @@ impl Events {
     /// that the path has changed.
     pub fn take(&mut self, sample: &Sample, now: Circumstances, c: &Constants) -> Option<f64> {
         let young = self.all.iter().any(|h| h.event == Event::Path && h.age < SETTLING);
-        let mut new = Vec::new();
+        let mut new = Hypotheses::new();
         for parent in &mut self.all {
             let seen = Innovation::of(parent, sample, c);
             let mut proposal = Proposal { parent, sample, seen: &seen, c, new: &mut new };
@@ -259,13 +273,9 @@ impl Events {
             parent.update(sample, c);
         }
         self.quiet = if new.is_empty() { self.quiet.saturating_add(1) } else { 0 };
-        self.all.append(&mut new);
+        self.sort();
+        new.into_iter().for_each(|one| insert(&mut self.all, one));
         self.prune(c);
-        extern crate std;
-        if std::env::var("DBG").is_ok() {
-            std::eprintln!("z {:.1} {:.1}", 1e6*sample.above[0], 1e6*sample.above[1]);
-            for h in &self.all { let g=h.filter.now(); std::eprintln!("   {:?} age {} p {:.4} th {:.1}±{:.1} r {:.3}±{:.3}ppm D {:.0} {:.0} S {:.0} tide {:.2} blur {:.2} idle {:.1} w {}", h.event, h.age, libm::exp(h.log), 1e6*g.x[0], 1e6*libm::sqrt(g.p[0][0]), 1e6*g.x[1],1e6*libm::sqrt(g.p[1][1]), 1e6*g.x[2],1e6*g.x[3],1e6*g.x[4], h.filter.tide(), h.filter.blurred(), 1e6*h.idle(c), { let w=h.filter.weights; let mut k=0; for i in 0..15 { if w[i]>w[k] {k=i;} } k}); }
-        }
         self.path_changed()
     }
 
@@ -286,9 +296,10 @@ impl Events {
 
     /// Leaves those that are not out of the question, and lets them be certain together.
     fn prune(&mut self, c: &Constants) {
-        self.sort();
         let top = self.all[0].log;
-        self.all.truncate(if f64::from(self.quiet) >= c.patience { 1 } else { MOST });
+        if f64::from(self.quiet) >= c.patience {
+            self.all.truncate(1);
+        }
         // The likeliest stays even if it is no number: the estimator begins again then.
         let mut first = true;
         self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
@@ -308,20 +319,26 @@ impl Events {
 
     /// Makes one of those that differ in nothing that matters.
     fn merge(&mut self) {
-        let mut kept: Vec<(Hypothesis, Gaussian)> = Vec::with_capacity(MOST);
-        for h in self.all.drain(..) {
-            let law = h.filter.now();
-            match kept.iter_mut().find(|(_, other)| are_alike(other, &law)) {
-                Some((one, _)) => one.log = either(one.log, h.log),
-                None => kept.push((h, law)),
+        let mut laws: ArrayVec<Gaussian, MOST> = ArrayVec::new();
+        let mut k = 0;
+        while k < self.all.len() {
+            let law = self.all[k].filter.now();
+            match laws.iter().position(|other| are_alike(other, &law)) {
+                Some(one) => {
+                    self.all[one].log = either(self.all[one].log, self.all[k].log);
+                    self.all.remove(k);
+                }
+                None => {
+                    laws.push(law);
+                    k += 1;
+                }
             }
         }
-        self.all.extend(kept.into_iter().map(|(h, _)| h));
         self.sort();
     }
 
     fn sort(&mut self) {
-        self.all.sort_by(|a, b| b.log.total_cmp(&a.log));
+        self.all.sort_unstable_by(|a, b| b.log.total_cmp(&a.log));
     }
 }
 

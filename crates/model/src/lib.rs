@@ -27,7 +27,6 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
-extern crate alloc;
 
 mod constants;
 mod delay;
