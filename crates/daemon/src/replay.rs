@@ -5,7 +5,7 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":5,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":6,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
@@ -13,7 +13,8 @@
 //!
 //! Format 3, of before there were pulses per second, is the same without them, and is read; so is
 //! format 4, of before there were limits to how far servers may move the time (and how few): its
-//! decisions are repeated without. Notes are the same if as many come of the same level at the same
+//! decisions are repeated without. Hands of format 5 and before have one width to either side, and
+//! nothing likely: they are compared without. Notes are the same if as many come of the same level at the same
 //! places: their wording may change from version to version.
 //!
 //! A log repeats from its beginning only: what the engine has learnt by a later line is in all the
@@ -46,7 +47,9 @@ pub use read::ReplayError;
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
+/// Since this one hands say how far they reach to either side, and what is likely.
+const TWO_SIDES: u32 = 6;
 /// The oldest one that is read.
 const OLDEST: u32 = 3;
 /// Only the owner may read: the seed is in it.

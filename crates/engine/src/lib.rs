@@ -16,6 +16,7 @@ mod event;
 mod hold_off;
 mod kernel;
 mod leap;
+mod likely;
 mod method;
 mod peer;
 mod pulse;

@@ -74,7 +74,7 @@ fn lasts(history: f64) -> f64 {
 fn broken(scenario: &Scenario, seed: u64) -> (usize, f64) {
     let run = simulate(scenario, &Options { seed, ..Options::default() }).unwrap();
     let promised = run.trace.samples.iter().filter(|s| s.status.bound_holds());
-    let beyond = promised.map(|s| s.error.abs() - s.bound).filter(|beyond| *beyond > 0.0);
+    let beyond = promised.map(|s| s.error.abs() - s.reach()).filter(|beyond| *beyond > 0.0);
     beyond.fold((0, 0.0), |(seconds, most), by| (seconds + 1, f64::max(most, by / US)))
 }
 

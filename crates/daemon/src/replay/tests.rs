@@ -242,7 +242,7 @@ fn log_with_a_pulse() -> String {
 #[test]
 fn a_pulse_repeats_like_a_server() {
     let log = log_with_a_pulse();
-    assert!(log.starts_with("{\"truechimer-replay\":5,") && log.contains("\"watch\":"));
+    assert!(log.starts_with("{\"truechimer-replay\":6,") && log.contains("\"watch\":"));
     let (summary, all) = happens(&log, Options::default());
     assert_eq!(summary.refused.get("no-stamp"), Some(&5), "{summary:?}");
     let edges: Vec<_> =
@@ -270,9 +270,23 @@ fn a_pulse_repeats_like_a_server() {
 #[test]
 fn logs_of_before_there_were_pulses_are_read() {
     let new = log();
-    let old = new.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":3,", 1);
+    let old = new.replacen("{\"truechimer-replay\":6,", "{\"truechimer-replay\":3,", 1);
     assert!(old != new && !old.contains("pps"), "without a pulse nothing else is new");
     assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
+}
+
+#[test]
+fn logs_of_before_hands_had_two_sides_are_read() {
+    let new = log();
+    let mut old = new.replacen("{\"truechimer-replay\":6,", "{\"truechimer-replay\":5,", 1);
+    while let Some(at) = old.find("\"imbalance\":") {
+        let end = at + old[at..].find(',').unwrap() + 1;
+        old.replace_range(at..end, "");
+    }
+    assert!(!old.contains("imbalance") && new.contains("\"imbalance\":"));
+    assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
+    let claimed = old.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":6,", 1);
+    assert!(verify(claimed.as_bytes()).is_err(), "a log of now has them");
 }
 
 #[test]

@@ -184,7 +184,7 @@ impl Engine {
         if let Err(why) = self.admit(&chosen, at) {
             return self.hold(&chosen, why, at, actions);
         }
-        let Chosen { index, estimate, disputed, others, patience } = chosen;
+        let Chosen { index, estimate, likely, disputed, others, patience } = chosen;
         let Some(peer) = self.peers().nth(index) else { return };
         let age = peer.age(&estimate, at);
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
@@ -228,6 +228,8 @@ impl Engine {
             statistical_bound: estimate.bound - estimate.path_bound,
             disputed,
             growth: estimate.growth,
+            imbalance: estimate.imbalance,
+            likely: likely.filter(|_| disputed == Span::ZERO),
             status,
             leaps: self.leaps,
             void_after: at + estimate.period.counts(VOID_AFTER),
@@ -286,7 +288,7 @@ impl Engine {
         let split = usable > 0 && !waits;
         if self.hand.status == Status::Synchronised {
             let before = self.hand.status;
-            self.hand.status = Status::Holdover;
+            (self.hand.status, self.hand.likely) = (Status::Holdover, None);
             self.announce(before, actions);
             actions.push(Action::Publish(self.hand));
         } else if split && !self.split_told {
@@ -389,7 +391,7 @@ impl Engine {
         let votes = self.votes(at);
         let to_come = self.to_come(at);
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
-        let single = self.follows_one();
+        let (single, doubt) = (self.follows_one(), self.config.likely_doubt);
         let servers = self.sources.iter_mut().zip(votes);
         let servers = servers.map(|(source, estimate)| Voter { peer: &mut source.peer, estimate });
         let pulses = self.pulses.iter_mut().map(|pulse| {
@@ -405,10 +407,10 @@ impl Engine {
             }
             let patience = voters.get(index)?.peer.left(&estimate, at);
             let disputed = Span::ZERO;
-            return Some(Chosen { index, estimate, disputed, others: 0, patience });
+            return Some(Chosen { index, estimate, likely: None, disputed, others: 0, patience });
         }
         let combination = (!single).then_some(&mut self.combination);
-        let chosen = selection::choose(&mut voters, combination, to_come, at);
+        let chosen = selection::choose(&mut voters, combination, to_come, doubt, at);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
         for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
