@@ -445,7 +445,7 @@ pub struct Simulate {
     #[command(subcommand)]
     pub study: Option<crate::simulate::Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end, ablation and sensitivity
+    /// case, accuracy, outage-end, ablation, sensitivity and bound
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is

@@ -128,7 +128,7 @@ mod tests {
         let nearest =
             Spread { route: Span::from_micros(10), access: Span::from_millis(1), ..SPREAD };
         let (shared, own) = SPREAD.shared_with(&nearest);
-        assert_eq!((shared.route, own.route), (Span::from_micros(10), Span::from_micros(90)));
+        assert_eq!((shared.route, shared.route + own.route), (nearest.route, SPREAD.route));
         assert_eq!((shared.access, own.access), (SPREAD.access, Span::ZERO));
         assert_eq!((shared.server, own.server), (Span::ZERO, SPREAD.server));
         let (shared, own) = nearest.shared_with(&nearest);

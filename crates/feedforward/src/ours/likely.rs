@@ -72,11 +72,11 @@ impl Waits {
     /// three quarters of them wait at least, and what came too early.
     fn unevenness(&self) -> f64 {
         let of = |waits: &[f64; KEPT]| {
-            let mut sorted = *waits;
-            sorted.sort_unstable_by(f64::total_cmp);
-            let at = |place: usize| sorted.get(place).copied().unwrap_or(0.0);
+            let mut parted = *waits;
+            let (first, quarter, _) = parted.select_nth_unstable_by(QUARTER, f64::total_cmp);
+            let (_, earliest, _) = first.select_nth_unstable_by(EARLIEST, f64::total_cmp);
             let mean = waits.iter().map(|wait| wait.max(0.0)).sum::<f64>() / KEPT as f64;
-            (mean, at(QUARTER).abs() + EARLY * (-at(EARLIEST)).max(0.0))
+            (mean, quarter.abs() + EARLY * (-*earliest).max(0.0))
         };
         let [(there, hidden_there), (back, hidden_back)] =
             [0, 1].map(|way| self.newest.get(way).map_or((0.0, 0.0), of));
@@ -116,5 +116,26 @@ impl Ours {
             server: span(state.root_distance + known),
             rate: rate((libm::sqrt(now.rate_var) + walk) / EXPONENTIAL),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_that_differ_are_uneven_and_those_that_are_too_early_more_so() {
+        let uneven = |there: fn(usize) -> f64, back: fn(usize) -> f64| {
+            let newest = [core::array::from_fn(there), core::array::from_fn(back)];
+            Waits { newest, count: KEPT, uneven: None }.unevenness()
+        };
+        let (mean, quarter) = (31.5, 16.0);
+        // In any order.
+        let alike = uneven(|n| n as f64, |n| (KEPT - 1 - n) as f64);
+        assert_eq!(alike, 2.0 * quarter);
+        assert_eq!(uneven(|n| n as f64, |_| 0.0), mean + quarter);
+        // Four of 64 are the twentieth part, but for one in that place.
+        let early = |n: usize| if n < 4 { -1.0 } else { 0.0 };
+        assert_eq!(uneven(early, |_| 0.0), EARLY);
     }
 }
