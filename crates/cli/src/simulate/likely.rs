@@ -193,7 +193,7 @@ fn far(servers: usize) -> Result<Scenario, String> {
     for (name, forward, backward) in FAR_SERVERS.iter().take(servers) {
         toml += &format!("[[server]]\nname = \"{name}\"\n");
         for (way, ms) in [("forward", forward), ("backward", backward)] {
-            toml += &format!("{way}.delay-ms = {ms}\n{way}.{queue}\n");
+            toml += &format!("{way}.floor-ms = {ms}\n{way}.{queue}\n");
         }
     }
     Scenario::from_toml(&toml).map_err(|why| why.to_string())

@@ -35,10 +35,10 @@ warm-up-hours = 0.02
 poll = 2
 [[server]]
 name = \"a\"
-forward.delay-ms = 0.31
+forward.floor-ms = 0.31
 forward.queue = [{ law.exponential.mean-ms = 0.01 }]
 forward.shift = [{ at-s = 360, by-ms = 0.4 }]
-backward.delay-ms = 0.31
+backward.floor-ms = 0.31
 backward.queue = [{ law.exponential.mean-ms = 0.01 }]
 backward.shift = [{ at-s = 360, by-ms = 0.4 }]
 ";
