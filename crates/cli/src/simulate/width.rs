@@ -27,9 +27,9 @@ const SCENARIOS: [(&str, u32); 14] = [
     (BED, 2),
 ];
 /// The path of `docs/compare.md`, whose route grows both ways after five minutes.
-const BED: &str = "route-both of the bed";
+const BED: &str = "route-both-of-the-bed";
 const BED_TOML: &str = "
-name = \"route-both of the bed\"
+name = \"route-both-of-the-bed\"
 hours = 0.5
 warm-up-hours = 0.02
 poll = 2
