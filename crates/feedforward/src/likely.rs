@@ -44,7 +44,8 @@ impl Spread {
     /// grows. `None` if statistics may not say anything, or `doubt` is no probability.
     #[must_use]
     pub fn within(&self, doubt: f64) -> Option<(Span, Rate)> {
-        if !self.is_known || !(doubt > 0.0 && doubt < 1.0) {
+        let is_probability = doubt > 0.0 && doubt < 1.0;
+        if !self.is_known || !is_probability {
             return None;
         }
         let exponent = -libm::log(doubt);

@@ -23,7 +23,9 @@ pub struct Coverage {
 /// Likely intervals at one doubt.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct AtDoubt {
-    /// Seconds with the truth outside.
+    /// Seconds that were read.
+    seconds: usize,
+    /// Of these, those with the truth outside.
     pub outside: usize,
     /// The largest error there, in half-widths; 0 if there was none.
     pub most: f64,
@@ -33,6 +35,7 @@ pub struct AtDoubt {
 
 impl AtDoubt {
     fn read(&mut self, error: f64, half: f64, bound: f64) {
+        self.seconds += 1;
         if error.abs() > half {
             self.outside += 1;
             self.most = self.most.max(error.abs() / half);
@@ -75,11 +78,18 @@ impl Coverage {
         self.seconds += other.seconds;
         self.silent += other.silent;
         for (at, other) in self.at.iter_mut().zip(&other.at) {
+            at.seconds += other.seconds;
             at.outside += other.outside;
             at.most = at.most.max(other.most);
             at.narrower += other.narrower;
         }
         self
+    }
+
+    /// Whether anything was read at the how manyth of [`DOUBTS`].
+    #[must_use]
+    pub fn is_read(&self, which: usize) -> bool {
+        self.at.get(which).is_some_and(|at| at.seconds > 0)
     }
 
     /// The share of the seconds with the truth outside, at the how manyth of [`DOUBTS`].

@@ -219,9 +219,13 @@ fn table<'r>(
     for (name, row) in rows {
         let hours = row.seconds as f64 / 3600.0;
         let none = 100.0 * row.silent as f64 / row.seconds.max(1) as f64;
-        let outside = (0..DOUBTS.len()).map(|k| share(row.outside(k))).collect::<Vec<_>>();
-        let narrower =
-            (0..DOUBTS.len()).map(|k| format!("{:.1} ×", row.narrower(k))).collect::<Vec<_>>();
+        // A published clock has one confidence.
+        let cell = |k: usize, text: String| if row.is_read(k) { text } else { "–".into() };
+        let of = |text: &dyn Fn(usize) -> String| -> Vec<String> {
+            (0..DOUBTS.len()).map(|k| cell(k, text(k))).collect()
+        };
+        let outside = of(&|k| share(row.outside(k)));
+        let narrower = of(&|k| format!("{:.1} ×", row.narrower(k)));
         let most = row.at.last().map_or(0.0, |at| at.most);
         let most = if most > 0.0 { format!("{most:.2}") } else { "–".into() };
         writeln!(
