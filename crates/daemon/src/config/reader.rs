@@ -378,9 +378,11 @@ impl Reader<'_> {
             self.kind(KEY, value, "a probability, as in 0.999999");
             return None;
         };
-        let doubt = x.as_str().parse::<f64>().map(|confidence| rate(1.0 - confidence));
-        match doubt {
-            Ok(doubt) if (LEAST_DOUBT..=MOST_DOUBT).contains(&doubt) => return Some(doubt),
+        match x.as_str().parse::<f64>() {
+            Ok(confidence) if (0.5..=MOST_CONFIDENT).contains(&confidence) => {
+                // As the user has written it, without what a float adds to that.
+                return Some(rate(((1.0 - confidence) * 1e12).round() / 1e12));
+            }
             _ => self.wrong(KEY, value, &"must be 0.5 to 0.999999999"),
         }
         None
@@ -449,10 +451,8 @@ impl Reader<'_> {
 const MIN_WANDER: Rate = Rate::from_ppb(1);
 const MAX_WANDER: Rate = Rate(Rate::from_ppb(100_000).0 + 1);
 
-/// Limits of what `likely-confidence` leaves to doubt, with room for rounding: no prior is good
-/// for more.
-const LEAST_DOUBT: Rate = Rate(Rate::from_ppb(1).0 - (1 << 12));
-const MOST_DOUBT: Rate = Rate(i64::MAX);
+/// The most that `likely-confidence` may be: no prior is good for more.
+const MOST_CONFIDENT: f64 = 0.999_999_999;
 
 /// A whole number in any of TOML's notations.
 fn integer(value: &Value<'_>) -> Option<i128> {
