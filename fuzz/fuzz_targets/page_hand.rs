@@ -68,6 +68,8 @@ impl Input<'_> {
             statistical_bound: self.span(),
             disputed: Span(i128::from(self.byte()) << 32),
             growth: Rate(self.word() as i64 & i64::MAX),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::from_u8(self.byte()).unwrap_or_default(),
             leaps: Leaps {
                 tai_offset: self.word() as i32,
@@ -99,7 +101,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 
     // Whatever the words, a glance at them does not panic.
     let cells: [Word; WORDS] = words.map(Word::new);
-    let glance = Glance(&cells);
+    let glance = Glance(&cells, None);
     let _ =
         (glance.stands_at(count, heartbeat), glance.status(), glance.elapsed(count - made.count));
     let (time, bound) = glance.at(count);

@@ -72,6 +72,8 @@ impl Input<'_> {
             statistical_bound: Span(self.long()),
             disputed: Span(self.long()),
             growth: Rate(self.word() as i64),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::from_u8(self.byte() & 3).unwrap_or_default(),
             leaps: Leaps {
                 tai_offset: self.word() as i32,

@@ -122,6 +122,8 @@ fn hand(counter: Counter) -> Result<(Hand, Made), Box<dyn Error>> {
         statistical_bound: Span::from_micros(5),
         disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
+        imbalance: Span::ZERO,
+        likely: None,
         status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
         void_after: host.count + period.counts(Span::from_secs(1000)),

@@ -76,6 +76,8 @@ impl Daemon {
             disputed: Span::ZERO,
             // The system clock may be steered meanwhile.
             growth: Rate::from_ppb(2_000_000),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::Synchronised,
             leaps: Leaps::default(),
             void_after: host.count + period.counts(Span::from_secs(1000)),

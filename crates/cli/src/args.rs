@@ -205,6 +205,9 @@ While a server is held off, as its time has moved by more than it may, the bound
 both what was known and what it says now: 'disputed' is what is there for that only. Of the JSON
 it is disputed_bound_ns, which is contained in statistical_bound_ns; 0 if nothing is disputed.
 
+'likely' (likely_ns) is how far best is likely to be off, by statistics and a prior for asymmetry,
+at likely-confidence. It promises nothing: who waits until a time is over goes by the bound.
+
 Exit status: 0 the bound holds, 1 the status says that it does not (unknown, disrupted),
 2 error (no clock page, say).")]
 pub struct Now {
@@ -226,7 +229,7 @@ Without the daemon's control socket the clock page alone is shown, which says so
 Of the JSON, daemon.reason says why the clock does not go along with the server that is selected,
 as 'truechimer sources --help' explains; null if it does. While it is held off, the bound covers
 what it says as well: disputed_bound_ns is what of statistical_bound_ns is there for that,
-0 if nothing is.
+0 if nothing is. likely_ns is how far the time is likely to be off, which is no promise.
 
 Exit status: 0 the bound holds, 1 the status says that it does not, 2 error.")]
 pub struct Status {
@@ -442,7 +445,7 @@ pub struct Simulate {
     #[command(subcommand)]
     pub study: Option<crate::simulate::Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end, ablation and sensitivity
+    /// case, accuracy, outage-end, ablation, sensitivity and bound
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is

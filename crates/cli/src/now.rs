@@ -73,6 +73,7 @@ impl Scale {
             statistical_bound_ns: parts.as_ref().map(|p| p.statistical.as_nanos_i64()),
             disputed_bound_ns: parts.as_ref().map(|p| p.disputed.as_nanos_i64()),
             growth_bound_ns: parts.as_ref().map(|p| p.growth.as_nanos_i64()),
+            likely_ns: view.likely().map(Span::as_nanos_up),
             count: reading.count.0,
             counter: view.hand.counter.kind.name(),
             counter_read_by: view.read_by.name(),
@@ -169,6 +170,9 @@ fn write_text(
                 parts.growth
             ),
         )?;
+        if let Some(likely) = view.likely() {
+            line("likely", &format!("± {}, by statistics; no promise", likely.rounded_up()))?;
+        }
     } else {
         let best = scale.text(reading.best);
         let best = if was_set(view) { best + " (nothing is promised)" } else { "not known".into() };
@@ -219,6 +223,9 @@ struct Common {
     /// What of the statistical part covers words that are held off.
     disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
+    /// How far `best` is likely to be off, which is no promise; null if nothing but the bound is
+    /// known.
+    likely_ns: Option<i64>,
     count: u64,
     counter: &'static str,
     counter_read_by: &'static str,
@@ -241,7 +248,7 @@ pub mod tests {
     use super::*;
     use truechimer::{Count, CountSpan, ReadBy};
     use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Leaps, Period, Rate};
-    use truechimer_timehands::{Hand, Made};
+    use truechimer_timehands::{Hand, Likely, Made};
 
     const US: fn(i64) -> Span = Span::from_micros;
 
@@ -259,6 +266,8 @@ pub mod tests {
             statistical_bound: US(7) + disputed,
             disputed,
             growth: Rate::from_ppb(1000),
+            imbalance: Span::ZERO,
+            likely: None,
             status,
             leaps: Leaps::default(),
             void_after: base + CountSpan(4_096_000_000_000),
@@ -306,5 +315,44 @@ pub mod tests {
         assert_eq!(json["disputed_bound_ns"], 0);
         let (text, json) = told(Status::Unknown, Span::ZERO);
         assert!(!text.contains("disputed") && json["disputed_bound_ns"].is_null(), "{text}");
+    }
+
+    #[test]
+    fn what_is_likely_stands_beside_the_bound() {
+        let (text, json) = told(Status::Synchronised, Span::ZERO);
+        assert!(!text.contains("likely") && json["likely_ns"].is_null(), "{text}");
+        let mut view = view(Status::Synchronised, Span::ZERO);
+        view.hand.likely = Some(Likely { half: US(10), growth: Rate::from_ppb(100) });
+        let tell = |view: &View| {
+            let reading = view.reading(view.count, view.status);
+            let scale = Scale::Utc(reading.leaps());
+            let mut text = Vec::new();
+            write_text(&scale, &reading, view, &mut text).unwrap();
+            let json: serde_json::Value =
+                serde_json::from_str(&scale.json(&reading, view).unwrap()).unwrap();
+            (String::from_utf8(text).unwrap(), json)
+        };
+        let (text, json) = tell(&view);
+        assert!(text.contains("likely    ± 10.100 µs, by statistics; no promise\n"), "{text}");
+        let ns = json["likely_ns"].as_i64().unwrap();
+        assert!((10_100..10_105).contains(&ns), "{json}");
+        // Never wider than the bound, and nothing where nothing is promised.
+        view.hand.likely = Some(Likely { half: US(500), growth: Rate::ZERO });
+        assert!(tell(&view).1["likely_ns"].is_null());
+        view.hand.likely = Some(Likely { half: US(10), growth: Rate::ZERO });
+        view.status = Status::Disrupted;
+        assert!(tell(&view).1["likely_ns"].is_null());
+    }
+
+    #[test]
+    fn the_interval_reaches_as_far_as_it_does_on_either_side() {
+        let mut view = view(Status::Synchronised, Span::ZERO);
+        view.hand.imbalance = US(-40);
+        let reading = view.reading(view.count, view.status);
+        // 108 µs by the second that has passed.
+        assert_eq!((reading.best - reading.earliest).rounded_up(), US(108).rounded_up());
+        let after = (reading.latest - reading.best).as_nanos_i64();
+        assert!((67_990..68_010).contains(&after), "{after}");
+        assert_eq!(reading.bound(), Some(reading.best - reading.earliest));
     }
 }

@@ -231,7 +231,10 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         ("status", status(source)),
         ("server", server(source)),
         ("replies", format!("last {last}; poll {} s, reach {:o}", source.poll, source.reach)),
-        ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
+        (
+            "offset",
+            format!("{offset} ({}deviation {})", likely(source), optional(source.deviation)),
+        ),
         ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),
         ("round trip", format!("{}, floor {}", optional(source.rtt), optional(source.rtt_floor))),
         ("stamps", stamps),
@@ -256,6 +259,11 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// How far its estimate is likely to be off, if that is less than its bound.
+fn likely(source: &SourceReport) -> String {
+    source.likely.map_or_else(String::new, |likely| format!("likely ± {}, ", likely.rounded_up()))
+}
+
 /// The rest of a pulse per second.
 fn write_pulse(
     source: &SourceReport,
@@ -268,7 +276,10 @@ fn write_pulse(
     let mut lines = vec![
         ("status", status(source)),
         ("edges", format!("last {last}; reach {:o}", source.reach)),
-        ("offset", format!("{offset} (deviation {})", optional(source.deviation))),
+        (
+            "offset",
+            format!("{offset} ({}deviation {})", likely(source), optional(source.deviation)),
+        ),
         ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),
         ("latency", format!("{} at most, as configured", optional(source.rtt))),
         ("stamps", format!("{stamped}, to ± {}", optional(error))),

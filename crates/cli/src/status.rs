@@ -61,6 +61,10 @@ impl State<'_> {
             lines.push(("time", time(reading, view)));
             if let Some(parts) = Parts::of(reading, view) {
                 lines.extend(bound(&parts, view, &self.held_off()));
+                lines.extend(view.likely().map(|likely| {
+                    let half = likely.rounded_up();
+                    ("likely", format!("± {half}, by statistics and a prior; no promise"))
+                }));
             }
             lines.push(("counter", self.counter(view)));
             lines.push(("rate", self.rate(view)));
@@ -139,6 +143,7 @@ impl State<'_> {
             statistical_bound_ns: parts.as_ref().map(|p| ns(p.statistical)),
             disputed_bound_ns: parts.as_ref().map(|p| ns(p.disputed)),
             growth_bound_ns: parts.as_ref().map(|p| ns(p.growth)),
+            likely_ns: view.and_then(|v| v.likely()).map(Span::as_nanos_up),
             growth_ppb: view.map(|v| show::ppb(v.hand.growth)),
             counter: view.map(|v| v.hand.counter.kind.name()),
             counter_read_by: view.map(|v| v.read_by.name()),
@@ -306,6 +311,8 @@ struct Json<'a> {
     /// What of the statistical part covers words that are held off.
     disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
+    /// How far the time is likely to be off; null if nothing but the bound is known.
+    likely_ns: Option<i64>,
     growth_ppb: Option<f64>,
     counter: Option<&'static str>,
     counter_read_by: Option<&'static str>,

@@ -350,7 +350,7 @@ impl Clock {
         if look.generation() != readable.vetted.load(Relaxed) {
             return None;
         }
-        let (hand, heartbeat) = (Glance(look.words()), ring.heartbeat());
+        let (hand, heartbeat) = (Glance(look.words(), look.beside()), ring.heartbeat());
         let count = read();
         let told = tell(&hand, count, readable);
         if hand.stands_at(count, heartbeat) && ring.stands(&look) { told } else { None }
@@ -467,12 +467,12 @@ impl<T, F: Fn(&Glance<'_, Word>, Count, &Readable) -> Option<T>> Tell<T> for F {
 
 #[inline(always)]
 fn now(hand: &Glance<'_, Word>, count: Count, _: &Readable) -> Option<Reading> {
-    let (best, bound) = hand.at(count);
+    let (best, [before, after]) = hand.between(count);
     Some(Reading {
         count,
-        earliest: Instant(best.0.wrapping_sub(bound.0)),
+        earliest: Instant(best.0.wrapping_sub(before.0)),
         best,
-        latest: Instant(best.0.wrapping_add(bound.0)),
+        latest: Instant(best.0.wrapping_add(after.0)),
         status: hand.status(),
         leaps: hand.leaps(),
     })

@@ -82,6 +82,8 @@ mod tests {
             statistical_bound: Span::from_micros(5),
             disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
+            imbalance: Span::ZERO,
+            likely: None,
             status,
             leaps: Leaps::default(),
             void_after: count + CountSpan(100 * S),

@@ -82,6 +82,8 @@ pub use truechimer_counter::CounterError;
 pub use truechimer_time::{
     Count, CountSpan, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span, Utc,
 };
-pub use truechimer_timehands::{Corrupt, Hand, Made, PageError, PageReader, Status, places};
+pub use truechimer_timehands::{
+    Corrupt, Hand, Likely, Made, PageError, PageReader, Status, places,
+};
 pub use view::View;
 pub use wait::WaitError;

@@ -43,9 +43,9 @@ impl View {
     /// The same of a count that is known to within `error`.
     pub(crate) fn reading_within(&self, count: Count, error: CountSpan, status: Status) -> Reading {
         let best = self.hand.time_at(count);
-        let bound = self.hand.bound_at(count) + self.lasts(error);
+        let [before, after] = self.hand.reach_at(count).map(|reach| reach + self.lasts(error));
         let (earliest, latest) = if status.bound_holds() {
-            (best - bound, best + bound)
+            (best - before, best + after)
         } else {
             (Instant(i128::MIN), Instant(i128::MAX))
         };
@@ -66,6 +66,30 @@ impl View {
     #[must_use]
     pub fn disputed(&self) -> Option<Span> {
         self.status.bound_holds().then_some(self.hand.disputed)
+    }
+
+    /// How far `best` of a [`Reading`] is likely to be from true time, either way, at the confidence
+    /// that the daemon was told (`likely-confidence`, 1 − 10⁻⁶ unless set). `None` where nothing
+    /// but the bound is known: nothing is promised, a word is held off, the sources have hardly
+    /// been heard, or not for long, or statistics say no more than the bound.
+    ///
+    /// **This is no bound.** It is what statistics say if the path is as paths mostly are and the
+    /// servers are right: what the filter knows of the noise, and a prior for what no exchange can
+    /// show, how the round trip is shared between there and back. It is mostly narrower than the
+    /// bound, and never wider. Code that is wrong if true time is outside (leases, ordering,
+    /// anything that waits out an uncertainty) has to go by `earliest` and `latest`. It is for
+    /// those who weigh, compare or show times. `docs/bound.md` says what it was calibrated on.
+    #[must_use]
+    pub fn likely(&self) -> Option<Span> {
+        self.likely_at(self.count)
+    }
+
+    /// The same for another count by this hand.
+    #[must_use]
+    pub fn likely_at(&self, count: Count) -> Option<Span> {
+        let likely = self.hand.likely_at(count).filter(|_| self.status.bound_holds())?;
+        let bound = self.hand.bound_at(count);
+        Some(likely + self.lasts(self.error)).filter(|likely| *likely < bound)
     }
 
     /// What the clock is worth for a moment in the past or to come: a hand that is void by now

@@ -31,6 +31,8 @@ fn no_reading_mixes_two_hands() {
             statistical_bound: Span::ZERO,
             disputed: Span::ZERO,
             growth: Rate::ZERO,
+            imbalance: Span::ZERO,
+            likely: None,
             ..first
         }
     };

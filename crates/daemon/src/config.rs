@@ -11,6 +11,7 @@
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
 //! max-step = "1000s"            # how far servers may move the time without the user's word, or "none"
 //! # min-sources = 2             # how many must agree; 2 if three or more are configured, else 1
+//! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
 //!
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
@@ -275,6 +276,16 @@ mod tests {
     }
 
     #[test]
+    fn a_confidence_leaves_a_doubt() {
+        for (text, doubt) in [("0.99", 1e-2), ("0.5", 0.5), ("0.999999999", 1e-9)] {
+            let settings = parse(&format!("likely-confidence = {text}"), "t").unwrap();
+            let found = truechimer_feedforward::number::fraction(settings.engine.likely_doubt);
+            assert!((found - doubt).abs() < 1e-15, "{found}");
+        }
+        assert_eq!(parse("", "t").unwrap().engine.likely_doubt, Config::default().likely_doubt);
+    }
+
+    #[test]
     fn pulses_stand_among_the_sources() {
         let text = r#"
             [[source]]
@@ -432,6 +443,14 @@ mod tests {
             ),
             ("max-wander-ppm = 0", "t:1: `max-wander-ppm` = 0: must be 0.001 to 100"),
             ("max-wander-ppm = -1", "must be 0.001 to 100"),
+            (
+                "likely-confidence = 1.0",
+                "t:1: `likely-confidence` = 1.0: must be 0.5 to 0.999999999",
+            ),
+            ("likely-confidence = 0.4", "must be 0.5 to 0.999999999"),
+            ("likely-confidence = nan", "must be 0.5 to 0.999999999"),
+            ("likely-confidence = 99", "`likely-confidence` must be a probability, as in 0.999999"),
+            ("likely-confidence = \"1e-6\"", "must be a probability, as in 0.999999, not string"),
             ("max-wander-ppm = nan", "t:1: `max-wander-ppm` = nan: not a decimal number"),
             (
                 "max-wander-ppm = true",

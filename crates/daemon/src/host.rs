@@ -368,6 +368,8 @@ mod tests {
             statistical_bound: Span::from_micros(20),
             disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::Synchronised,
             leaps: Leaps::default(),
             void_after: Count(1 << 60),

@@ -13,8 +13,9 @@
 //!
 //! Format 3, of before there were pulses per second, is the same without them, and is read; so is
 //! format 4, of before there were limits to how far servers may move the time (and how few): its
-//! decisions are repeated without. Format 5 has the same lines: the number rises as well when the engine comes
-//! to decide otherwise. Notes are the same if as many come of the same level at the same
+//! decisions are repeated without. Hands of format 5 and before have one width to either side, and
+//! nothing likely: they are compared without. The number rises as well when the engine comes to decide
+//! otherwise. Notes are the same if as many come of the same level at the same
 //! places: their wording may change from version to version. Formats 1 and 2 had other events, and are
 //! refused. Where another version decides otherwise, the error names the one that wrote the log; with another
 //! estimator asked for, any log that can be read is repeated without its decisions.
@@ -50,6 +51,8 @@ pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
 const FORMAT: u32 = 6;
+/// Since this one hands say how far they reach to either side, and what is likely.
+const TWO_SIDES: u32 = 6;
 /// The oldest one that is read.
 const OLDEST: u32 = 3;
 /// Only the owner may read: the seed is in it.

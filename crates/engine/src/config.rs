@@ -5,6 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use truechimer_feedforward::LIKELY_DOUBT;
+use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
 /// Limits of the poll interval in seconds.
@@ -40,6 +42,9 @@ pub struct Config {
     /// two if three or more have a vote, else one.
     #[serde(default = "one")]
     pub min_sources: Option<u32>,
+    /// One less the confidence of likely intervals, above 0.
+    #[serde(default = "likely_doubt")]
+    pub likely_doubt: Rate,
     /// Whether to steer the system clock.
     pub discipline: bool,
     /// When the system clock may be stepped instead of slewed.
@@ -143,11 +148,16 @@ impl Default for Config {
             accept_step_after: accept_step_after(),
             max_step: Some(DEFAULT_MAX_STEP),
             min_sources: None,
+            likely_doubt: likely_doubt(),
             discipline: false,
             step: StepPolicy::default(),
             step_above: DEFAULT_STEP_ABOVE,
         }
     }
+}
+
+fn likely_doubt() -> Rate {
+    rate(LIKELY_DOUBT)
 }
 
 fn accept_step_after() -> Span {

@@ -142,7 +142,7 @@ impl Engine {
         let warm = warm.filter(|w| w.void_after.at_or_after(start.at));
         let hand = match warm {
             // The old word stands until there is a new one, but nobody tends it yet.
-            Some(warm) => Hand { status: Status::Holdover, ..warm },
+            Some(warm) => Hand { status: Status::Holdover, likely: None, ..warm },
             None => unknown_hand(&start, rate_prior),
         };
         let mut engine = Engine {
@@ -563,6 +563,8 @@ fn unknown_hand(start: &Start, rate: RatePrior) -> Hand {
         statistical_bound: Span::ZERO,
         disputed: Span::ZERO,
         growth: rate.error,
+        imbalance: Span::ZERO,
+        likely: None,
         status: Status::Unknown,
         leaps: start.leaps,
         void_after: start.at + period.counts(VOID_AFTER),

@@ -203,6 +203,7 @@ pub struct SystemReading {
 /// Something the engine wants done.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(clippy::large_enum_variant)] // They are few, and none is kept for long.
 pub enum Action {
     /// Look up `host` and answer with [`Event::Resolved`].
     Resolve {

@@ -21,6 +21,7 @@ mod few;
 mod hold_off;
 mod kernel;
 mod leap;
+mod likely;
 mod method;
 mod peer;
 mod pulse;

@@ -227,6 +227,7 @@ impl Peer {
             offset: says.zip(reference).map(|(says, (reference, _))| *reference - says.0),
             offset_to: reference.filter(|_| says.is_some()).and_then(|(_, name)| name.clone()),
             bound: says.map(|says| says.1),
+            likely: None,
             deviation: estimate.map(|e| e.deviation),
             skew: estimate.map(|e| self.skew(e)),
             sent_method: None,
@@ -248,7 +249,7 @@ impl Peer {
 mod tests {
     use super::*;
     use crate::method::{Beginning, Standard};
-    use truechimer_feedforward::{RatePrior, Settings};
+    use truechimer_feedforward::{RatePrior, Settings, Spread};
     use truechimer_time::{CountSpan, Period};
 
     /// What a source knows from an earlier daemon only is never fresh.
@@ -275,10 +276,12 @@ mod tests {
             difference_error: error,
             difference_deviation: error,
             bound: Span::ZERO,
+            imbalance: Span::ZERO,
             path_bound: Span::ZERO,
             growth: error,
             deviation: Span::ZERO,
             rtt_floor: Span::ZERO,
+            spread: Spread::default(),
             last_used: at(99),
         };
         assert!(!peer.is_proven() && peer.left(&estimate, at(100)).is_negative());

@@ -132,6 +132,10 @@ pub struct SourceReport {
     pub offset_to: Option<String>,
     /// Bound of this source's own estimate now; if what it says now is held off, of that.
     pub bound: Option<Span>,
+    /// How far this source's own estimate is likely to be off, at `likely-confidence`: statistics
+    /// with a prior, which promise nothing. `None` if they say no less than the bound.
+    #[serde(default)]
+    pub likely: Option<Span>,
     /// Standard uncertainty of this source's own estimate (statistical only).
     pub deviation: Option<Span>,
     /// Skew of the counter by this source; positive: the counter is fast.

@@ -13,11 +13,13 @@ use alloc::string::String;
 use smallvec::smallvec;
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
+use truechimer_timehands::Likely;
 
 use crate::cause::Cause;
 use crate::combination::{Combination, Part};
 use crate::event::SourceId;
 use crate::few::Few;
+use crate::likely::{Place, likely};
 use crate::method::Candidate;
 use crate::peer::Peer;
 use crate::report::SourceStatus as Status;
@@ -84,8 +86,8 @@ type Claims<'c> = dyn Fn(&Voter<'_>) -> Option<Few<Claim>> + 'c;
 /// What an estimate claims, on the scale that begins at `origin`.
 fn claim(estimate: &Estimate, origin: Instant) -> Claim {
     let middle = (estimate.time - origin).0;
-    let bound = estimate.bound.0;
-    Claim { low: middle.saturating_sub(bound), high: middle.saturating_add(bound) }
+    let [Span(before), Span(after)] = estimate.reach();
+    Claim { low: middle.saturating_sub(before), high: middle.saturating_add(after) }
 }
 
 /// Where a majority of these servers puts the time: its middle, and how far it may be off.
@@ -103,6 +105,8 @@ pub(crate) struct Chosen {
     pub(crate) index: usize,
     /// The time, with a bound that holds whoever of the majority is right.
     pub(crate) estimate: Estimate,
+    /// How far the time is likely to be off.
+    pub(crate) likely: Option<Likely>,
     /// What of that bound is there only because it covers samples that are held off.
     pub(crate) disputed: Span,
     /// How many others have a part in it that is worth mentioning.
@@ -119,6 +123,7 @@ pub(crate) fn choose(
     voters: &mut [Voter<'_>],
     combination: Option<&mut Combination>,
     to_come: usize,
+    likely_doubt: Rate,
     at: Count,
 ) -> Option<Chosen> {
     let estimates = voters.iter().filter_map(|voter| voter.estimate);
@@ -175,6 +180,8 @@ pub(crate) fn choose(
     (estimate.time, estimate.period, estimate.difference) =
         (origin + Span(place), period, difference);
     estimate.bound = Span(all.reach(place));
+    let (before, after) = (place.saturating_sub(all.low), all.high.saturating_sub(place));
+    estimate.imbalance = Span(after.saturating_sub(before));
     let claims = |half: fn(&Estimate) -> Span| {
         move |e: &Estimate| Claim::around((e.time - origin).0, half(e).0)
     };
@@ -193,7 +200,29 @@ pub(crate) fn choose(
     estimate.difference_deviation = Rate(deviation).min(estimate.difference_error);
     let disputed = known.map_or(Span::ZERO, |known| estimate.bound - known);
     let disputed = disputed.min(estimate.bound - estimate.path_bound).max(Span::ZERO);
-    Some(Chosen { index, estimate, disputed, others, patience })
+    let likely = likely_of(voters, &parts, &estimate, likely_doubt);
+    Some(Chosen { index, estimate, likely, disputed, others, patience })
+}
+
+/// How far the chosen time is likely to be off: by the pulses that have a part, or else by the
+/// servers.
+fn likely_of(
+    voters: &[Voter<'_>],
+    parts: &[usize],
+    chosen: &Estimate,
+    doubt: Rate,
+) -> Option<Likely> {
+    let Estimate { time, period, bound, .. } = *chosen;
+    let place = Place { time, period, bound };
+    let pulses = parts.iter().filter_map(|part| voters.get(*part));
+    let pulses = pulses.filter(|voter| voter.peer.is_pulse);
+    let pulses: Few<Estimate> = pulses.filter_map(|voter| voter.estimate).collect();
+    if !pulses.is_empty() {
+        return likely(&pulses, &place, doubt);
+    }
+    let servers = voters.iter().filter(|voter| !voter.peer.is_pulse);
+    let servers: Few<Estimate> = servers.filter_map(|voter| voter.estimate).collect();
+    likely(&servers, &place, doubt)
 }
 
 /// What part a source has, and why none.

@@ -218,6 +218,8 @@ fn start() -> impl Strategy<Value = Start> {
                 statistical_bound: Span::from_nanos(i64::from(bound)),
                 disputed: Span::from_nanos(i64::from(bound.min(growth))),
                 growth: Rate(i64::from(growth) << 20),
+                imbalance: Span::ZERO,
+                likely: None,
                 status: Status::from_u8(status).unwrap(),
                 leaps,
                 void_after: Count(at.wrapping_add(1 << 40)),

@@ -44,9 +44,10 @@ impl Corridor {
         theta.max(self.low).min(self.high)
     }
 
-    /// The largest distance of an allowed value from `theta`.
-    pub(crate) fn reach(&self, theta: f64) -> f64 {
-        (self.high - theta).max(theta - self.low)
+    /// The smallest interval that holds both.
+    #[must_use]
+    pub(crate) fn hull(&self, other: &Corridor) -> Corridor {
+        Corridor { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 }
 
@@ -61,6 +62,6 @@ mod tests {
         assert_eq!(a.intersection(&b), Some(Corridor { low: 1.0, high: 2.0 }));
         assert_eq!(a.intersection(&Corridor { low: 2.5, high: 3.0 }), None);
         assert_eq!(a.later(10.0, 0.5, 0.1), Corridor { low: 4.0, high: 8.0 });
-        assert_eq!((a.clamp(5.0), a.reach(0.5)), (2.0, 1.5));
+        assert_eq!((a.clamp(5.0), a.hull(&b)), (2.0, Corridor { low: 0.0, high: 3.0 }));
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! An estimator knows no packets, no sockets and no clock of its own: the same exchanges give the
 //! same estimates to the last bit, on every machine (floating point is used, but only the
-//! operations that IEEE 754 defines exactly, and `libm` for the square root).
+//! operations that IEEE 754 defines exactly, and `libm` for square roots and logarithms).
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -22,6 +22,7 @@ mod delay;
 mod even;
 mod filter;
 mod floor;
+mod likely;
 mod moved;
 pub mod number;
 mod ours;
@@ -43,6 +44,7 @@ use core::fmt;
 
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
+pub use likely::{LIKELY_DOUBT, Spread, doubt_of_each};
 pub use ours::Ours;
 pub use parts::Parts;
 
@@ -216,6 +218,9 @@ pub struct Estimate {
     pub difference_deviation: Rate,
     /// Bound of |`time` − true time|, all in all.
     pub bound: Span,
+    /// How much farther true time may be after `time` than before it; negative: than after it.
+    /// `bound` is the larger of the two. At most twice `bound`, either way.
+    pub imbalance: Span,
     /// The part of `bound` that no filtering removes: half the smallest round trip and the
     /// server's root distance. At most `bound`.
     pub path_bound: Span,
@@ -225,8 +230,19 @@ pub struct Estimate {
     pub deviation: Span,
     /// The smallest round trip of the recent past, less the server's residence time.
     pub rtt_floor: Span,
+    /// What the likely error is made of beside `deviation`.
+    pub spread: Spread,
     /// When the newest exchange that was used arrived.
     pub last_used: Count,
+}
+
+impl Estimate {
+    /// How far true time may be before `time` and after it, at `base`.
+    #[must_use]
+    pub fn reach(&self) -> [Span; 2] {
+        let Span(imbalance) = self.imbalance;
+        [imbalance, imbalance.saturating_neg()].map(|by| self.bound - Span(by.max(0)))
+    }
 }
 
 /// Turns the exchanges with one server into time.

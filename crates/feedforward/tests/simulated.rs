@@ -136,13 +136,15 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
                 let error = (e.time - instant(world.now)).0 as f64 / 2f64.powi(64);
                 let bound = e.bound.0 as f64 / 2f64.powi(64);
                 samples += 1;
-                outside += usize::from(error.abs() > bound);
+                let [before, after] = e.reach().map(|span| span.0 as f64 / 2f64.powi(64));
+                outside += usize::from(error > before || -error > after);
                 // And as a reader sees it, by the hand of the last exchange and its growth.
                 if let Some(hand) = held {
                     let span = hand.period.span(world.count() - hand.base);
                     let error = hand.time + span - instant(world.now);
-                    let bound = hand.bound + hand.growth.over(span);
-                    outside += usize::from(error.abs() > bound);
+                    let more = hand.growth.over(span);
+                    let [before, after] = hand.reach().map(|reach| reach + more);
+                    outside += usize::from(error > before || -error > after);
                 }
                 let true_period = Period::from_hz(HZ).scaled(Rate::from_ppb(
                     (-(world.skew + (world.temperature)(world.now)) * 1e9) as i64,

@@ -12,9 +12,9 @@
 
 use truechimer_feedforward::number::{fraction, rate, seconds, span};
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, Spread, TimePrior,
 };
-use truechimer_time::{Count, Instant, Rate};
+use truechimer_time::{Count, Instant, Rate, Span};
 
 use crate::Compared;
 use crate::steered::Steered;
@@ -149,10 +149,12 @@ impl Estimator for Pi {
             difference_error: rate(self.error.abs()),
             difference_deviation: rate(self.error.abs()),
             bound: span(bound),
+            imbalance: Span::ZERO,
             path_bound: span(path.min(bound)),
             growth: self.settings.max_wander,
             deviation: span(offset),
             rtt_floor: span(state.least_delay),
+            spread: Spread::default(),
             last_used: state.last,
         })
     }

@@ -14,7 +14,7 @@
 use core::f64::consts::FRAC_1_SQRT_2;
 
 use truechimer_feedforward::number::{rate, seconds, span};
-use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings, Spread};
 use truechimer_time::{Count, Instant, Rate, Span};
 
 /// Standard deviations of what it does not know before the first exchange: offset, s, and rate.
@@ -248,10 +248,12 @@ impl Estimator for Told {
             difference_error: rate_error,
             difference_deviation: rate_error,
             bound: deviation,
+            imbalance: Span::ZERO,
             path_bound: Span::ZERO,
             growth: Rate::ZERO,
             deviation,
             rtt_floor: span(self.truth.floors.iter().sum()),
+            spread: Spread::default(),
             last_used: self.at,
         })
     }

@@ -146,7 +146,9 @@ impl Proposal<'_> {
         for d in 0..2 {
             if early[d] && !early[1 - d] {
                 let n = self.parent.laws[d].count();
-                let cost = -libm::log(n) - n / self.c.hidden - self.c.record * libm::log(1.0 - by[d] / idle);
+                let cost = -libm::log(n)
+                    - n / self.c.hidden
+                    - self.c.record * libm::log(1.0 - by[d] / idle);
                 let mut hidden = ALIKE.map(|x| x / 2.0);
                 hidden[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
                 self.add(Event::Floor, cost, |law| law.inflate(&hidden, by[d] * by[d]));
@@ -193,9 +195,10 @@ impl Proposal<'_> {
             return;
         }
         let idle = self.parent.idle(self.c);
-        for (count, least) in [(4, self.c.late), (WINDOW, 2.0*self.c.late / WINDOW as f64)] {
+        for (count, least) in [(4, self.c.late), (WINDOW, 2.0 * self.c.late / WINDOW as f64)] {
             let before = &self.parent.late[..count - 1];
-            let late = [0, 1].map(|d| before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));
+            let late =
+                [0, 1].map(|d| before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));
             let each = late.map(|late| if late > least * idle { late } else { 0.0 });
             if each[0] + each[1] > 0.0 {
                 let both = each[0] > 0.0 && each[1] > 0.0;

@@ -178,7 +178,10 @@ mod tests {
         ] {
             let cut = Cut::new(distance, deviation, scale);
             let (log, mean, variance) = summed(distance, deviation, scale);
-            assert!((cut.exponent + libm::log(cut.density) - log).abs() < 1e-4, "{distance}: {cut:?} {log}");
+            assert!(
+                (cut.exponent + libm::log(cut.density) - log).abs() < 1e-4,
+                "{distance}: {cut:?} {log}"
+            );
             assert!((cut.excess / mean - 1.0).abs() < 1e-4, "{distance}: {cut:?} {mean}");
             assert!((cut.variance / variance - 1.0).abs() < 1e-3, "{distance}: {cut:?} {variance}");
         }

@@ -6,11 +6,13 @@
 
 use truechimer_engine::Beginning;
 use truechimer_feedforward::{
-    ACCEPT_STEP_AFTER, Accepted, Estimator, Exchange, RatePrior, Refusal, Settings,
+    ACCEPT_STEP_AFTER, Accepted, Estimate, Estimator, Exchange, LIKELY_DOUBT, RatePrior, Refusal,
+    Settings,
 };
 use truechimer_time::{Count, CountSpan, Instant, Rate, Span, Stamp, StampMethod};
 use truechimer_timehands::Status;
 
+use crate::coverage::Coverage;
 use crate::host::Host;
 use crate::scenario::Scenario;
 use crate::stamps::{Declared, Stamped};
@@ -158,24 +160,47 @@ impl Packets {
         self.run_heard(estimator, |_, _| {})
     }
 
-    /// The same; `heard` gets the true time of each arrival and what became of the exchange.
+    /// Runs it over the packets and reads it once a second: `read` gets the how manyth reading it
+    /// is, the error in s and the estimate, and `heard` the true time of each arrival and what became
+    /// of the exchange.
+    pub fn read(
+        &self,
+        estimator: &mut dyn Estimator,
+        mut heard: impl FnMut(f64, Result<Accepted, Refusal>),
+        mut read: impl FnMut(usize, f64, &Estimate),
+    ) {
+        let mut exchanges = self.exchanges.iter().peekable();
+        for (k, (t, count)) in self.readings.iter().enumerate() {
+            while let Some((arrival, exchange)) = exchanges.next_if(|(arrival, _)| arrival <= t) {
+                heard(*arrival, estimator.exchange(exchange));
+            }
+            if let Some(estimate) = estimator.estimate(*count) {
+                read(k, seconds(estimate.time - (self.origin + span(*t))), &estimate);
+            }
+        }
+    }
+
+    /// How often the truth is within its likely intervals.
+    pub fn coverage(&self, estimator: &mut dyn Estimator) -> Coverage {
+        let mut coverage = Coverage::default();
+        self.read(estimator, |_, _| {}, |_, error, estimate| coverage.read(error, estimate));
+        coverage
+    }
+
+    /// The same as [`Packets::run`]; `heard` gets the true time of each arrival and what became of the exchange.
     pub fn run_heard(
         &self,
         estimator: &mut dyn Estimator,
         mut heard: impl FnMut(f64, Result<Accepted, Refusal>),
     ) -> Trace {
         let begun = self.begun();
-        let mut exchanges = self.exchanges.iter().peekable();
         let mut samples = Vec::with_capacity(self.readings.len());
-        for (k, (t, count)) in self.readings.iter().enumerate() {
-            while let Some((arrival, exchange)) = exchanges.next_if(|(arrival, _)| arrival <= t) {
-                heard(*arrival, estimator.exchange(exchange));
-            }
-            let Some(estimate) = estimator.estimate(*count) else { continue };
+        self.read(estimator, &mut heard, |k, error, estimate| {
+            let Some((t, count)) = self.readings.get(k).copied() else { return };
             let bound = seconds(estimate.bound);
             let elapsed = |readings: usize| {
                 let (before, then) = self.readings.get(k.checked_sub(readings)?)?;
-                let measured = estimate.difference.span(*count - *then);
+                let measured = estimate.difference.span(count - *then);
                 let bound = estimate.difference_error.over(measured);
                 Some(Interval {
                     error: seconds(measured - span(t - before)),
@@ -185,8 +210,10 @@ impl Packets {
             };
             samples.push(Sample {
                 at: t - begun,
-                error: seconds(estimate.time - (self.origin + span(*t))),
+                error,
                 bound,
+                imbalance: seconds(estimate.imbalance),
+                likely: likely(estimate),
                 statistical: bound - seconds(estimate.path_bound),
                 status: Status::Synchronised,
                 rate_error: f64::NAN,
@@ -194,7 +221,13 @@ impl Packets {
                 second: elapsed(1),
                 thousand: elapsed(1000),
             });
-        }
+        });
         Trace { title: self.title.clone(), warm_up: self.warm_up, samples, ..Trace::default() }
     }
+}
+
+/// Half the width of the likely interval at the confidence in use, s.
+fn likely(estimate: &Estimate) -> f64 {
+    let half = estimate.spread.within(LIKELY_DOUBT).map(|(half, _)| half.min(estimate.bound));
+    half.map_or(f64::NAN, seconds)
 }

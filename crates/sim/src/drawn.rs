@@ -32,6 +32,7 @@ use truechimer_feedforward::number::span;
 use truechimer_lab::Kind;
 use truechimer_time::{CountSpan, Instant, Span};
 
+use crate::coverage::Coverage;
 use crate::direct::{Known, Packets, first_interval};
 use crate::host::{Departure, Host};
 use crate::random::Random;
@@ -362,6 +363,16 @@ impl Realised {
         let mut estimator = self.estimator(kind, packets);
         judged::judge(self, packets, estimator.as_mut())
     }
+}
+
+/// How often the truth was within the likely intervals of this estimator on a day. `None` if not a
+/// packet came back.
+#[must_use]
+pub fn coverage(day: &Day, kind: Kind) -> Option<Coverage> {
+    let realised = day.realise();
+    let packets = realised.packets()?;
+    let mut estimator = realised.estimator(kind, &packets);
+    Some(packets.coverage(estimator.as_mut()))
 }
 
 /// Host, path and server of a day at work.

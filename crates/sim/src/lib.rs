@@ -4,6 +4,7 @@
 pub mod case;
 mod catalogue;
 mod conditions;
+mod coverage;
 pub mod direct;
 pub mod drawn;
 pub mod figures;
@@ -26,10 +27,12 @@ pub mod statistics;
 pub mod system_clock;
 pub mod told;
 pub mod trace;
+pub mod width;
 pub mod world;
 pub mod wrong;
 
 pub use catalogue::{UnknownScenario, catalogue, find};
+pub use coverage::{AtDoubt, Coverage, DOUBTS};
 pub use host::HostSpec;
 pub use oscillator::{Oscillator, OscillatorSpec};
 pub use path::{DelayError, Passage, Path, PathSpec, parse_delays};

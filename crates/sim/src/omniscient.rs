@@ -7,7 +7,7 @@
 //! others, not a clock: it believes every server.
 
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings,
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, Spread,
 };
 use truechimer_time::{Count, Instant, Rate, Span};
 
@@ -164,10 +164,12 @@ impl Estimator for Omniscient {
             difference_error: Rate::from_ppb(0),
             difference_deviation: Rate::from_ppb(0),
             bound: deviation,
+            imbalance: Span::ZERO,
             path_bound: Span::default(),
             growth: Rate::from_ppb(0),
             deviation,
             rtt_floor: span(self.delays[0].0 + self.delays[1].0),
+            spread: Spread::default(),
             last_used: self.at,
         })
     }

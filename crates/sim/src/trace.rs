@@ -66,6 +66,11 @@ pub struct Sample {
     pub error: f64,
     /// Bound of |`error`| that the clock claimed, s; infinite where it promises nothing.
     pub bound: f64,
+    /// How much farther the claimed interval reaches after the clock than before it, s; `bound` is
+    /// the larger of the two.
+    pub imbalance: f64,
+    /// Half the width of the likely interval, s; NaN where there is none.
+    pub likely: f64,
     /// The statistical part of `bound` (at the hand's base) plus its growth since, s; likewise.
     pub statistical: f64,
     /// The status as the reader sees it.
@@ -78,6 +83,22 @@ pub struct Sample {
     pub second: Option<Interval>,
     /// The last 1000 s by the difference clock.
     pub thousand: Option<Interval>,
+}
+
+impl Sample {
+    /// How far the claimed interval reaches from the clock to the side where the truth is, s.
+    #[must_use]
+    pub fn reach(&self) -> f64 {
+        // A clock that is ahead has the truth before it.
+        let shorter = if self.error > 0.0 { self.imbalance } else { -self.imbalance };
+        self.bound - shorter.max(0.0)
+    }
+
+    /// The width of the claimed interval, s.
+    #[must_use]
+    pub fn width(&self) -> f64 {
+        2.0 * self.bound - self.imbalance.abs()
+    }
 }
 
 /// A span measured by the difference clock.

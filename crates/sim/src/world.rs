@@ -238,6 +238,9 @@ impl<'s> World<'s> {
                 ),
                 max_step: Some(truechimer_feedforward::number::span(scenario.max_step_s)),
                 min_sources: scenario.min_sources,
+                likely_doubt: truechimer_feedforward::number::rate(
+                    truechimer_feedforward::LIKELY_DOUBT,
+                ),
                 discipline: scenario.system_clock.is_some(),
                 step: scenario.system_clock.as_ref().map_or_else(Default::default, |s| s.step),
                 step_above: scenario

@@ -35,7 +35,7 @@ fn runs(scenario: &Scenario) -> Vec<(u64, Run)> {
     let one = |seed| {
         let run = simulate(scenario, &Options { seed, ..Options::default() }).unwrap();
         let promised = run.trace.samples.iter().filter(|s| s.status.bound_holds());
-        let outside = promised.clone().filter(|s| s.error.abs() > s.bound).count();
+        let outside = promised.clone().filter(|s| s.error.abs() > s.reach()).count();
         assert_eq!(outside, 0, "{}, seed {seed}", scenario.name);
         let all = promised.count() as f64;
         assert!(all > 0.99 * 3600.0 * scenario.hours, "{}, seed {seed}: {all} s", scenario.name);

@@ -42,7 +42,7 @@ fn survives(scenario: &Scenario, limits: &[Limit], unseen: usize) {
         let run = simulate(scenario, &Options { seed, ..Options::default() }).unwrap();
         let promised = |s: &&Sample| s.status.bound_holds();
         let samples = &run.trace.samples;
-        let outside = samples.iter().filter(promised).filter(|s| s.error.abs() > s.bound).count();
+        let outside = samples.iter().filter(promised).filter(|s| s.error.abs() > s.reach()).count();
         let name = format!("{}, seed {seed}", scenario.name);
         assert!(outside <= unseen, "{name}: {outside} outside");
         for Limit { from, to, us } in limits {

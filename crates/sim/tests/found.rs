@@ -9,7 +9,7 @@ fn run(toml: &str, seed: u64) -> Run {
     let scenario = Scenario::from_toml(toml).unwrap_or_else(|e| panic!("{e}\n{toml}"));
     let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
     let promised = run.trace.samples.iter().filter(|s| s.status.bound_holds());
-    let outside: Vec<_> = promised.filter(|s| s.error.abs() > s.bound).collect();
+    let outside: Vec<_> = promised.filter(|s| s.error.abs() > s.reach()).collect();
     assert!(
         outside.is_empty(),
         "{}: {} outside: {:?}",

@@ -65,7 +65,7 @@ fn outcome(scenario: &Scenario, seed: u64) -> Outcome {
     let since = |t: f64| run.trace.samples.iter().filter(move |s| s.at >= t);
     let promised = |s: &&Sample| s.status.bound_holds();
     if scenario.must_hold() {
-        let outside = since(0.0).filter(promised).filter(|s| s.error.abs() > s.bound).count();
+        let outside = since(0.0).filter(promised).filter(|s| s.error.abs() > s.reach()).count();
         assert_eq!(outside, 0, "seed {seed}");
     }
     let most = |t: f64| since(t).map(|s| s.error.abs() * 1e6).fold(0.0, f64::max);
@@ -205,7 +205,7 @@ fn a_lie_that_hits_where_the_old_clock_would_be_is_covered() {
     for seed in 1..=10 {
         let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
         let outside = run.trace.samples.iter().filter(|s| s.status.bound_holds());
-        assert_eq!(outside.filter(|s| s.error.abs() > s.bound).count(), 0, "seed {seed}");
+        assert_eq!(outside.filter(|s| s.error.abs() > s.reach()).count(), 0, "seed {seed}");
         let after = run.trace.samples.iter().filter(|s| s.at > 16_260.0);
         let most = after.map(|s| s.error.abs() * 1e6).fold(0.0, f64::max);
         assert!(most < 60.0, "seed {seed}: {most} µs once it is right again");

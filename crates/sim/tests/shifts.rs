@@ -53,7 +53,7 @@ fn check(floor: f64, forward: f64, backward: f64) {
     let rest = 3000.0;
     for (seed, trace) in (1..).zip(&runs(&route(floor, forward, backward))) {
         let what = format!("{forward:+} ms there, {backward:+} ms back, seed {seed}");
-        let outside = trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
+        let outside = trace.samples.iter().filter(|s| s.error.abs() > s.reach()).count();
         assert_eq!(outside, 0, "{what}: seconds outside the bound");
         let worst = largest(after(trace, 0.0, rest).map(|s| s.error));
         assert!(worst < 30e-6, "{what}: {worst}");
@@ -84,7 +84,7 @@ fn a_shorter_route_is_no_other_clock() {
             let run = simulate_alike(&scenario, OURS, seed).unwrap();
             let worst = largest(after(&run.trace, 0.0, 3000.0).map(|s| s.error));
             assert!(worst < 20e-6, "{by} ms, seed {seed}: {worst}");
-            let outside = run.trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
+            let outside = run.trace.samples.iter().filter(|s| s.error.abs() > s.reach()).count();
             assert_eq!(outside, 0, "{by} ms, seed {seed}: seconds outside the bound");
         }
     }
@@ -103,7 +103,7 @@ fn a_slightly_shorter_route_is_no_other_clock() {
             let worst = largest(after(&run.trace, 0.0, 3000.0).map(|s| s.error));
             far += u32::from(worst > 20e-6);
             assert!(worst < 30e-6, "{by} ms, seed {seed}: {worst}");
-            let outside = run.trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
+            let outside = run.trace.samples.iter().filter(|s| s.error.abs() > s.reach()).count();
             assert_eq!(outside, 0, "{by} ms, seed {seed}: seconds outside the bound");
         }
     }

@@ -11,7 +11,7 @@ fn runs(name: &str, hours: f64, seeds: u64) -> Vec<Trace> {
     let run = |seed| simulate_alike(&scenario, OURS, seed).unwrap().trace;
     let traces: Vec<Trace> = (1..=seeds).map(run).collect();
     for trace in &traces {
-        let outside = trace.samples.iter().filter(|s| s.error.abs() > s.bound).count();
+        let outside = trace.samples.iter().filter(|s| s.error.abs() > s.reach()).count();
         assert_eq!(outside, 0, "{name}: seconds outside the bound");
     }
     traces

@@ -53,7 +53,7 @@ fn most<'s>(samples: impl Iterator<Item = &'s Sample>, value: impl Fn(&Sample) -
 fn counted(run: &Run) -> (usize, usize) {
     let samples = &run.trace.samples;
     let promised = || samples.iter().filter(|s| s.status.bound_holds());
-    (promised().count(), promised().filter(|s| s.error.abs() > s.bound).count())
+    (promised().count(), promised().filter(|s| s.error.abs() > s.reach()).count())
 }
 
 /// Largest error (µs), of the rate (ppm), and of the difference clock over 1 s and 1000 s (µs).
@@ -198,7 +198,7 @@ fn a_server_that_has_drifted_away_is_covered_until_it_is_believed() {
     for seed in 1..=3 {
         let run = run(&scenario, seed);
         let within = |s: &&Sample| s.at > NOON + 200.0 && s.at < NOON + 0.9 * HOUR;
-        let outside = settled(&run).filter(within).filter(|s| s.error.abs() > s.bound);
+        let outside = settled(&run).filter(within).filter(|s| s.error.abs() > s.reach());
         let outside: Vec<f64> = outside.map(|s| s.at - NOON).collect();
         assert!(outside.is_empty(), "seed {seed}: {outside:?}");
         let believed = settled(&run).filter(|s| s.at > NOON + 1.2 * HOUR);
@@ -264,7 +264,7 @@ fn a_step_that_stays_is_accepted_once_and_when_the_user_says() {
         assert!((end.error - by_ms * 1e-3).abs() < 30.0 * US, "{by_ms} ms: {}", end.error);
         assert!(run.trace.notes.iter().any(|n| n.text.contains("stayed there")));
         // Broken only from the acceptance on: with one server that is where physics cannot tell.
-        let broken = run.trace.samples.iter().find(|s| s.error.abs() > s.bound).unwrap();
+        let broken = run.trace.samples.iter().find(|s| s.error.abs() > s.reach()).unwrap();
         assert!((broken.at - at).abs() < 1.0, "{by_ms} ms: {} {at}", broken.at);
     }
 }
@@ -280,7 +280,7 @@ fn a_restart_in_between_does_not_help_the_liar() {
     let found = steps(&run);
     let [(at, _)] = found[..] else { panic!("one step, not {found:?}") };
     assert!((HOUR..HOUR + 40.0).contains(&(at - NOON)), "after {} s", at - NOON);
-    assert!(run.trace.samples.iter().all(|s| s.at >= at || s.error.abs() <= s.bound));
+    assert!(run.trace.samples.iter().all(|s| s.at >= at || s.error.abs() <= s.reach()));
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn several_servers_show_that_it_was_the_counter() {
         let wrong = settled(&run).filter(|s| s.error.abs() > 1e-3);
         let last = wrong.map(|s| s.at - NOON).fold(0.0, f64::max);
         assert!((1.0..60.0).contains(&last), "seed {seed}: wrong for {last} s");
-        let outside = settled(&run).filter(|s| s.error.abs() > s.bound).map(|s| s.at - NOON);
+        let outside = settled(&run).filter(|s| s.error.abs() > s.reach()).map(|s| s.at - NOON);
         assert!(outside.fold(0.0, f64::max) < 18.0, "seed {seed}: until the first reply");
         assert!(run.trace.notes.iter().any(|n| n.text.contains("the counter jumped")));
     }

@@ -80,7 +80,9 @@ fn a_daemon_that_is_away_leaves_the_page() {
     for run in [warm, cold] {
         let back = run.trace.samples.iter().filter(|s| s.at > 1862.0);
         assert!(back.clone().count() > 1700);
-        assert!(back.clone().all(|s| s.status == Status::Synchronised && s.error.abs() < s.bound));
+        assert!(
+            back.clone().all(|s| s.status == Status::Synchronised && s.error.abs() < s.reach())
+        );
         // It begins with a burst.
         let soon = run.trace.exchanges.iter().filter(|e| (1859.0..1876.0).contains(&e.at));
         assert!(soon.count() >= 7);
@@ -137,7 +139,9 @@ fn silence_is_holdover_and_then_void() {
     assert_eq!(at(990.0).status, Status::Synchronised);
     assert_eq!(at(1100.0).status, Status::Holdover);
     assert!(at(5000.0).bound > at(1100.0).bound);
-    assert!(run.trace.samples.iter().all(|s| !s.status.bound_holds() || s.error.abs() <= s.bound));
+    assert!(
+        run.trace.samples.iter().all(|s| !s.status.bound_holds() || s.error.abs() <= s.reach())
+    );
     assert!(!said(&run, "no reply").is_empty());
 }
 

@@ -6,14 +6,15 @@ use truechimer_time::{Count, CountSpan, Epoch, Instant, Span};
 
 use crate::Status;
 use crate::cell::Cell;
-use crate::hand::share;
-use crate::packed::{self, PackedLeaps, State, WORDS, join};
+use crate::hand::{reach, share};
+use crate::packed::{self, BESIDE, PackedLeaps, State, WORDS, join};
 
-/// The words of a [`crate::Hand`] where they lie, for telling the time from two cache lines.
+/// The words of a [`crate::Hand`] where they lie, for telling the time from two cache lines, and
+/// those beside them if there are any, one line more.
 ///
 /// The words are not checked. They are for use under a generation whose words
 /// [`crate::unpack`] found right; on any others nothing here panics, and sums wrap.
-pub struct Glance<'a, W>(pub &'a [W; WORDS]);
+pub struct Glance<'a, W>(pub &'a [W; WORDS], pub Option<&'a [W; BESIDE]>);
 
 // Sums and products wrap deliberately: the checks of [`crate::unpack`] keep them in range.
 impl<W: Cell> Glance<'_, W> {
@@ -65,6 +66,17 @@ impl<W: Cell> Glance<'_, W> {
         let time = self.two(packed::TIME).wrapping_add(span);
         let bound = self.two(packed::BOUND).wrapping_add(share(span, self.word(packed::GROWTH)));
         (Instant(time), Span(bound))
+    }
+
+    /// The best estimate of time at `count`, with how far true time may be before it and after it:
+    /// what [`crate::Hand::time_at`] and [`crate::Hand::reach_at`] say.
+    #[inline(always)]
+    #[must_use]
+    pub fn between(&self, count: Count) -> (Instant, [Span; 2]) {
+        let (time, Span(bound)) = self.at(count);
+        let word = self.1.and_then(|beside| beside.get(packed::IMBALANCE));
+        let imbalance = word.map_or(Span::ZERO, |cell| packed::imbalance(cell.load(Relaxed)));
+        (time, reach(bound, imbalance.0).map(Span))
     }
 
     /// How long `counts` last by the difference clock, with the bound of the error that its

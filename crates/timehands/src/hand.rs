@@ -90,12 +90,30 @@ pub struct Hand {
     pub disputed: Span,
     /// How fast the bound grows away from `base`, in either direction, ≥ 0.
     pub growth: Rate,
+    /// How much farther true time may be after `time` than before it; negative: than after it. The
+    /// bound is the larger of the two. The page keeps it to 2⁻³² s, rounded towards 0.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub imbalance: Span,
+    /// How far `time` is likely to be off, if statistics may say anything of that.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub likely: Option<Likely>,
     /// The status when the hand was made.
     pub status: Status,
     /// How to get from the leap-free scale to UTC.
     pub leaps: Leaps,
     /// After this count the hand promises nothing: readers report [`Status::Unknown`].
     pub void_after: Count,
+}
+
+/// How far a time is likely to be off: what statistics say at a confidence that the daemon was
+/// told, with a prior for what no exchange shows. It is no bound, and nothing is promised by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Likely {
+    /// Half of its width at `base`, > 0. The page keeps it to 2⁻³² s, rounded up.
+    pub half: Span,
+    /// How fast that grows away from `base`, in either direction, ≥ 0.
+    pub growth: Rate,
 }
 
 impl Hand {
@@ -127,6 +145,23 @@ impl Hand {
         self.bound() + Span(share(away, self.growth.0 as u64))
     }
 
+    /// How far true time may be before [`Hand::time_at`] and after it: the larger of the two is
+    /// [`Hand::bound_at`].
+    #[must_use]
+    pub fn reach_at(&self, count: Count) -> [Span; 2] {
+        let Span(bound) = self.bound_at(count);
+        reach(bound, self.imbalance.0).map(Span)
+    }
+
+    /// How far [`Hand::time_at`] is likely to be off, never more than its bound. `None` where
+    /// nothing but the bound is known.
+    #[must_use]
+    pub fn likely_at(&self, count: Count) -> Option<Span> {
+        let Likely { half, growth } = self.likely?;
+        let away = self.period.span(count - self.base).0;
+        Some((half + Span(share(away, growth.0 as u64))).min(self.bound_at(count)))
+    }
+
     /// How long `counts` last by the difference clock, with the bound of the error that its
     /// period makes in that.
     #[must_use]
@@ -135,6 +170,13 @@ impl Hand {
         let span = self.difference.span(counts);
         (span, Span(share(span.0, self.difference_error.0 as u64)))
     }
+}
+
+/// What a `bound` and an `imbalance` leave on either side: before, after.
+#[inline(always)]
+pub(crate) fn reach(bound: i128, imbalance: i128) -> [i128; 2] {
+    let (before, after) = (imbalance.max(0), imbalance.wrapping_neg().max(0));
+    [bound.wrapping_sub(before), bound.wrapping_sub(after)]
 }
 
 /// What |`span`| comes to at `rate` (of which there is never as much as 1), rounded down to

@@ -31,10 +31,13 @@ mod shared_words;
 
 pub use cell::{Cell, Halves, Mark, Word};
 pub use glance::Glance;
-pub use hand::{Hand, Status};
+pub use hand::{Hand, Likely, Status};
 pub use made::{ByRaw, Device, Made};
 pub use one_hand::{Counting, OneHand, TickCounter, Told, Untold};
-pub use packed::{Corrupt, PATIENCE, Packed, PackedLeaps, WORDS, pack, unpack};
+pub use packed::{
+    BESIDE, Beside, Corrupt, PATIENCE, Packed, PackedLeaps, WORDS, pack, pack_beside, unpack,
+    unpack_beside,
+};
 #[cfg(feature = "page")]
 pub use page::{Kept, PageError, PageReader, PageWriter, layout, places};
 pub use passed::{Allowed, Break, Passed};

@@ -5,13 +5,19 @@ use truechimer_time::{
     Span,
 };
 
-use crate::{ByRaw, Device, Hand, Made, Status};
+use crate::{ByRaw, Device, Hand, Likely, Made, Status};
 
 /// How many words a hand takes; those not in use are 0.
 pub const WORDS: usize = 31;
 
 /// A hand with its making, as words.
 pub type Packed = [u64; WORDS];
+
+/// How many words stand beside those of a hand, for what came to it later; those not in use are 0.
+pub const BESIDE: usize = 7;
+
+/// What stands beside the words of a hand.
+pub type Beside = [u64; BESIDE];
 
 /// How long after the writer's last look at the world readers go on without looking themselves.
 pub const PATIENCE: Span = Span::from_secs(3);
@@ -44,13 +50,18 @@ pub(crate) const RAW_ERROR: usize = 28;
 pub(crate) const RAW_PAIR: usize = 29;
 pub(crate) const DISPUTED: usize = 30;
 
+// Where each word beside them is.
+pub(crate) const IMBALANCE: usize = 0;
+pub(crate) const LIKELY: usize = 1;
+pub(crate) const LIKELY_GROWTH: usize = 2;
+
 /// Times further than this from 1970, and bounds larger than this that are said to hold, are
 /// taken for damage: 35 000 years.
 const FARTHEST: Span = Span::from_secs(1 << 40);
 /// The two periods of a hand are of one counter; further apart than this they are damage: 1 %.
 const PERIODS_APART: Rate = Rate::from_ppb(10_000_000);
-/// The disputed part of a bound is in 2⁻³² s.
-const DISPUTED_SHIFT: u32 = 32;
+/// The disputed part of a bound, its imbalance and what is likely are in 2⁻³² s.
+const COARSE: u32 = 32;
 /// No pair of count and raw clock is of use that is known no better than to this.
 const LOOSEST_PAIR: Span = Span::from_secs(1);
 
@@ -89,6 +100,8 @@ pub fn pack(hand: &Hand, made: &Made) -> Packed {
         status,
         leaps,
         void_after,
+        imbalance: _,
+        likely: _,
     } = *hand;
     let Made { count, monotonic_ns, raw_ns, suspended_ns, device } = *made;
     let mut words = [0; WORDS];
@@ -121,6 +134,49 @@ pub fn pack(hand: &Hand, made: &Made) -> Packed {
     words
 }
 
+/// What stands beside the words of a hand.
+#[must_use]
+pub fn pack_beside(hand: &Hand) -> Beside {
+    let mut words = [0; BESIDE];
+    let towards_zero = hand.imbalance.0 / (1 << COARSE);
+    // What is too large for a word is left out: the interval is the wider for it.
+    words[IMBALANCE] = i64::try_from(towards_zero).unwrap_or(0) as u64;
+    if let Some(Likely { half, growth }) = hand.likely {
+        let up = (half.0.max(1) - 1) >> COARSE;
+        let fits = u64::try_from(up).ok().and_then(|up| up.checked_add(1));
+        words[LIKELY] = fits.unwrap_or(0);
+        words[LIKELY_GROWTH] = if fits.is_some() { growth.0 as u64 } else { 0 };
+    }
+    words
+}
+
+/// The hand with what stands beside its words.
+///
+/// # Errors
+/// If that cannot be.
+pub fn unpack_beside(hand: Hand, words: &Beside) -> Result<Hand, Corrupt> {
+    let imbalance = imbalance(words[IMBALANCE]);
+    let half = Span(i128::from(words[LIKELY]) << COARSE);
+    let growth = Rate(words[LIKELY_GROWTH] as i64);
+    let checks = [
+        (imbalance.abs() <= hand.bound() || !hand.status.bound_holds(), "imbalance of the bound"),
+        (growth >= Rate::ZERO && (half > Span::ZERO || growth == Rate::ZERO), "likely interval"),
+    ];
+    match checks.into_iter().find(|(right, _)| !right) {
+        Some((_, field)) => Err(Corrupt { field }),
+        None => {
+            let likely = (half > Span::ZERO).then_some(Likely { half, growth });
+            Ok(Hand { imbalance, likely, ..hand })
+        }
+    }
+}
+
+/// The imbalance that a word is.
+#[inline(always)]
+pub(crate) fn imbalance(word: u64) -> Span {
+    Span(i128::from(word as i64) << COARSE)
+}
+
 /// The hand that the words are of.
 ///
 /// # Errors
@@ -143,11 +199,13 @@ pub fn unpack(words: &Packed) -> Result<(Hand, Made), Corrupt> {
         difference_error: Rate(words[DIFFERENCE_ERROR] as i64),
         path_bound,
         statistical_bound: bound - path_bound,
-        disputed: Span(i128::from(words[DISPUTED]) << DISPUTED_SHIFT),
+        disputed: Span(i128::from(words[DISPUTED]) << COARSE),
         growth: Rate(words[GROWTH] as i64),
         status: Status::from_u8(state.status()).ok_or(corrupt("status"))?,
         leaps: PackedLeaps([words[LEAPS], words[LAST_LEAP], words[NEXT_LEAP]]).into(),
         void_after: Count(words[VOID_AFTER]),
+        imbalance: Span::ZERO,
+        likely: None,
     };
     let apart = hand.difference.relative_to(hand.period);
     let checks = [
@@ -230,7 +288,7 @@ impl State {
 /// What is disputed, in the page's unit: rounded down, so that it is never more than there is, and
 /// what was known never less than was known; more than 2³² s is as good as that.
 fn pack_disputed(disputed: Span) -> u64 {
-    u64::try_from(disputed.0.max(0) >> DISPUTED_SHIFT).unwrap_or(u64::MAX)
+    u64::try_from(disputed.0.max(0) >> COARSE).unwrap_or(u64::MAX)
 }
 
 fn word(words: &Packed, at: usize) -> u64 {

@@ -22,6 +22,10 @@
 //! stores of the words after. `tests/loom.rs` shows that the four orderings are enough, and that
 //! each of them is needed.
 //!
+//! A record has words beside its own, in a place apart: those that came to the layout later. They
+//! are stored and loaded between the same fences, and bear the generation of their record, since a
+//! writer of before knows nothing of them.
+//!
 //! Beside the newest record stands the *heartbeat*, the count of the writer's last look at the
 //! world. For a counter that rolls over it is more than that: it is the 64-bit count from which
 //! others continue, and `kept_at` says when it was kept.
@@ -53,7 +57,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::cell::{Cell, Mark, Word};
-use crate::packed::WORDS;
+use crate::packed::{BESIDE, WORDS};
 
 /// How many hands the ring holds: a reader begins again only if this many were published while
 /// it read one.
@@ -63,13 +67,15 @@ pub const SLOTS: usize = 8;
 pub const TRIES: u32 = 1000;
 
 /// A ring of hands in memory.
-pub type HandRing = Ring<Word, Mark, SLOTS, WORDS>;
+pub type HandRing = Ring<Word, Mark, SLOTS, WORDS, BESIDE>;
 
-/// A ring of `SLOTS` records (a power of two, 2 or more) of `WORDS` words each.
+/// A ring of `SLOTS` records (a power of two, 2 or more) of `WORDS` words each, with `BESIDE` more
+/// that stand apart, under the generation that they are of: a writer that knows nothing of these
+/// leaves them to an earlier record.
 ///
 /// `W` holds a word, `M` a generation. The layout is that of `docs/clock-page.md`.
 #[repr(C, align(64))]
-pub struct Ring<W, M, const SLOTS: usize, const WORDS: usize> {
+pub struct Ring<W, M, const SLOTS: usize, const WORDS: usize, const BESIDE: usize = 0> {
     sequence: M,
     /// The count of the writer's last look at the world. Beside `sequence`, so that a reader gets
     /// both with one cache line. Seen in one piece only where `W` is a 64-bit atomic.
@@ -78,12 +84,34 @@ pub struct Ring<W, M, const SLOTS: usize, const WORDS: usize> {
     /// piece, and so of use, only where `W` is a 64-bit atomic.
     kept_at: W,
     slots: [Slot<W, M, WORDS>; SLOTS],
+    beside: [Slot<W, M, BESIDE>; SLOTS],
 }
 
 #[repr(C, align(64))]
 struct Slot<W, M, const WORDS: usize> {
     generation: M,
     words: [W; WORDS],
+}
+
+impl<W: Cell, M: Cell, const WORDS: usize> Slot<W, M, WORDS> {
+    fn new() -> Self {
+        Slot { generation: M::new(0), words: core::array::from_fn(|_| W::new(0)) }
+    }
+
+    fn store(&self, words: &[u64; WORDS], generation: u64) {
+        for (cell, word) in self.words.iter().zip(words) {
+            cell.store(*word, Relaxed);
+        }
+        self.generation.store(generation, Relaxed);
+    }
+
+    fn load(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        for (word, cell) in words.iter_mut().zip(&self.words) {
+            *word = cell.load(Relaxed);
+        }
+        words
+    }
 }
 
 /// Why there is nothing to read.
@@ -95,15 +123,17 @@ pub enum Unreadable {
     Damaged,
 }
 
-impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Default
-    for Ring<W, M, SLOTS, WORDS>
+impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize, const BESIDE: usize> Default
+    for Ring<W, M, SLOTS, WORDS, BESIDE>
 {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS, WORDS> {
+impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize, const BESIDE: usize>
+    Ring<W, M, SLOTS, WORDS, BESIDE>
+{
     const MASK: u64 = {
         assert!(SLOTS >= 2 && SLOTS.is_power_of_two());
         SLOTS as u64 - 1
@@ -116,15 +146,13 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
             sequence: M::new(0),
             heartbeat: W::new(0),
             kept_at: W::new(0),
-            slots: core::array::from_fn(|_| Slot {
-                generation: M::new(0),
-                words: core::array::from_fn(|_| W::new(0)),
-            }),
+            slots: core::array::from_fn(|_| Slot::new()),
+            beside: core::array::from_fn(|_| Slot::new()),
         }
     }
 
     /// The one writer, and the ring as its readers see it.
-    pub fn split(&mut self) -> (Writer<'_, W, M, SLOTS, WORDS>, &Self) {
+    pub fn split(&mut self) -> (Writer<'_, W, M, SLOTS, WORDS, BESIDE>, &Self) {
         let ring: &Self = self;
         (Writer { ring, generation: ring.generation() }, ring)
     }
@@ -162,13 +190,14 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
     /// A look at the newest record, if there is one.
     #[must_use]
     #[inline(always)]
-    pub fn look(&self) -> Option<Look<'_, W, M, WORDS>> {
+    pub fn look(&self) -> Option<Look<'_, W, M, WORDS, BESIDE>> {
         let generation = self.sequence.load(Relaxed);
         if generation == 0 {
             return None;
         }
         M::fence(Acquire);
-        self.slot(generation).map(|slot| Look { generation, slot })
+        let beside = self.beside.get((generation & Self::MASK) as usize)?;
+        self.slot(generation).map(|slot| Look { generation, slot, beside })
     }
 
     /// Whether the look held, and its record is the newest still: what a reader asks who takes the
@@ -177,7 +206,7 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
     /// seen the heartbeat sees the newer record here.
     #[must_use]
     #[inline(always)]
-    pub fn stands(&self, look: &Look<'_, W, M, WORDS>) -> bool {
+    pub fn stands(&self, look: &Look<'_, W, M, WORDS, BESIDE>) -> bool {
         look.held() && self.sequence.load(Relaxed) == look.generation
     }
 
@@ -186,14 +215,23 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
     /// # Errors
     /// Where nothing was published yet, or [`TRIES`] looks found nothing whole.
     pub fn newest(&self) -> Result<(u64, [u64; WORDS]), Unreadable> {
+        self.newest_with_beside().map(|(generation, words, _)| (generation, words))
+    }
+
+    /// The same with the words beside them; zeros where there are none of this record.
+    ///
+    /// # Errors
+    /// As [`Ring::newest`].
+    #[allow(clippy::type_complexity)]
+    pub fn newest_with_beside(&self) -> Result<(u64, [u64; WORDS], [u64; BESIDE]), Unreadable> {
         for _ in 0..TRIES {
             let look = self.look().ok_or(Unreadable::Empty)?;
-            let mut words = [0; WORDS];
-            for (word, cell) in words.iter_mut().zip(look.words()) {
-                *word = cell.load(Relaxed);
-            }
+            let words = look.slot.load();
+            let beside = look.beside.load();
+            let is_own = look.beside().is_some();
             if look.held() {
-                return Ok((look.generation(), words));
+                let beside = if is_own { beside } else { [0; BESIDE] };
+                return Ok((look.generation(), words, beside));
             }
         }
         Err(Unreadable::Damaged)
@@ -207,15 +245,16 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
 
     /// Publishes the record after generation `last`, and says under which generation. Only ever
     /// to be called by one writer at a time: two would mix their words.
-    pub(crate) fn publish(&self, last: u64, words: &[u64; WORDS]) -> u64 {
+    pub(crate) fn publish(&self, last: u64, words: &[u64; WORDS], beside: &[u64; BESIDE]) -> u64 {
         let generation = Self::after(last);
-        if let Some(slot) = self.slot(generation) {
+        let apart = self.beside.get((generation & Self::MASK) as usize);
+        if let (Some(slot), Some(apart)) = (self.slot(generation), apart) {
             slot.generation.store(0, Relaxed);
             M::fence(Release);
-            for (cell, word) in slot.words.iter().zip(words) {
-                cell.store(*word, Relaxed);
+            if BESIDE > 0 {
+                apart.store(beside, generation);
             }
-            slot.generation.store(generation, Relaxed);
+            slot.store(words, generation);
             self.sequence.store(generation, Release);
         }
         generation
@@ -247,12 +286,13 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Ring<W, M, SLOTS,
 
 /// A look at one record while the writer may be busy: load the words, then ask whether the look
 /// [`held`](Look::held).
-pub struct Look<'a, W, M, const WORDS: usize> {
+pub struct Look<'a, W, M, const WORDS: usize, const BESIDE: usize = 0> {
     generation: u64,
     slot: &'a Slot<W, M, WORDS>,
+    beside: &'a Slot<W, M, BESIDE>,
 }
 
-impl<'a, W, M: Cell, const WORDS: usize> Look<'a, W, M, WORDS> {
+impl<'a, W, M: Cell, const WORDS: usize, const BESIDE: usize> Look<'a, W, M, WORDS, BESIDE> {
     /// The record's generation.
     #[must_use]
     #[inline(always)]
@@ -267,6 +307,14 @@ impl<'a, W, M: Cell, const WORDS: usize> Look<'a, W, M, WORDS> {
         &self.slot.words
     }
 
+    /// The words beside them, if there are any of this record; as [`Look::words`].
+    #[must_use]
+    #[inline(always)]
+    pub fn beside(&self) -> Option<&'a [W; BESIDE]> {
+        let is_own = BESIDE > 0 && self.beside.generation.load(Relaxed) == self.generation;
+        is_own.then_some(&self.beside.words)
+    }
+
     /// Whether all that was loaded so far was of this record.
     #[must_use]
     #[inline(always)]
@@ -277,17 +325,24 @@ impl<'a, W, M: Cell, const WORDS: usize> Look<'a, W, M, WORDS> {
 }
 
 /// The one that may publish.
-pub struct Writer<'a, W, M, const SLOTS: usize, const WORDS: usize> {
-    ring: &'a Ring<W, M, SLOTS, WORDS>,
+pub struct Writer<'a, W, M, const SLOTS: usize, const WORDS: usize, const BESIDE: usize = 0> {
+    ring: &'a Ring<W, M, SLOTS, WORDS, BESIDE>,
     /// Of the newest record. Not read back from the ring each time: what the writer does depends
     /// on nothing that it shares.
     generation: u64,
 }
 
-impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize> Writer<'_, W, M, SLOTS, WORDS> {
-    /// Publishes a record, and says under which generation. Never waits.
+impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize, const BESIDE: usize>
+    Writer<'_, W, M, SLOTS, WORDS, BESIDE>
+{
+    /// Publishes a record with nothing beside it, and says under which generation. Never waits.
     pub fn publish(&mut self, words: &[u64; WORDS]) -> u64 {
-        self.generation = self.ring.publish(self.generation, words);
+        self.publish_with_beside(words, &[0; BESIDE])
+    }
+
+    /// The same with words beside it.
+    pub fn publish_with_beside(&mut self, words: &[u64; WORDS], beside: &[u64; BESIDE]) -> u64 {
+        self.generation = self.ring.publish(self.generation, words, beside);
         self.generation
     }
 

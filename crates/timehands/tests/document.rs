@@ -9,7 +9,9 @@ use std::fs;
 
 use common::{Scratch, derived};
 use truechimer_time::{Count, CountSpan, Leaps, Rate};
-use truechimer_timehands::{ByRaw, Kept, Made, PATIENCE, PageWriter, Reference, layout};
+use truechimer_timehands::{
+    ByRaw, Kept, Made, PATIENCE, PageReader, PageWriter, Reference, layout,
+};
 
 const DOCUMENT: &str = include_str!("../../../docs/clock-page.md");
 
@@ -45,6 +47,10 @@ fn hand_table() -> BTreeMap<String, Field> {
     table("### A hand: 256 bytes")
 }
 
+fn beside_table() -> BTreeMap<String, Field> {
+    table("### Beside a hand: 64 bytes")
+}
+
 /// A page, or a hand in it, to be read by a table.
 struct Bytes<'a>(&'a [u8], BTreeMap<String, Field>);
 
@@ -71,7 +77,11 @@ impl Bytes<'_> {
 
 #[test]
 fn every_byte_has_one_meaning() {
-    for (table, size) in [(file_table(), layout::HANDS_OFFSET), (hand_table(), layout::HAND_SIZE)] {
+    for (table, size) in [
+        (file_table(), layout::HANDS_OFFSET),
+        (hand_table(), layout::HAND_SIZE),
+        (beside_table(), layout::BESIDE_SIZE),
+    ] {
         let mut used = vec![false; size];
         for (name, field) in &table {
             let width = match field.kind.as_str() {
@@ -86,7 +96,12 @@ fn every_byte_has_one_meaning() {
             }
         }
     }
-    assert_eq!((file_table().len(), hand_table().len()), (12, 25));
+    assert_eq!((file_table().len(), hand_table().len(), beside_table().len()), (12, 25, 4));
+    assert!(DOCUMENT.contains(&format!(
+        "at {} + *i* · {}.",
+        layout::BESIDE_OFFSET,
+        layout::BESIDE_SIZE
+    )));
 }
 
 #[test]
@@ -131,6 +146,8 @@ fn a_page_reads_as_documented() {
     for generation in 9..=16 {
         let at = start + generation as usize % hands * step;
         documented(&bytes[at..at + step], generation);
+        let at = layout::BESIDE_OFFSET + generation as usize % hands * layout::BESIDE_SIZE;
+        documented_beside(&bytes[at..at + layout::BESIDE_SIZE], generation);
     }
 
     // Bytes that no table names are zero.
@@ -141,6 +158,10 @@ fn a_page_reads_as_documented() {
     for hand in 0..hands {
         for field in hand_table().values() {
             let at = start + hand * step + field.offset;
+            rest[at..at + field.size].fill(0);
+        }
+        for field in beside_table().values() {
+            let at = layout::BESIDE_OFFSET + hand * layout::BESIDE_SIZE + field.offset;
             rest[at..at + field.size].fill(0);
         }
     }
@@ -206,6 +227,46 @@ fn documented(bytes: &[u8], generation: u64) {
         assert_eq!(product("difference"), length.0);
         assert_eq!((length.0.abs() * get("difference-error")) >> 64, error.0);
     }
+}
+
+/// What stands beside a hand says the rest.
+fn documented_beside(bytes: &[u8], generation: u64) {
+    let hand = derived(generation).0;
+    let read = Bytes(bytes, beside_table());
+    assert_eq!(read.get("of"), generation.into());
+    assert_eq!(read.get("imbalance") << 32, hand.imbalance.0);
+    let (half, growth) = hand.likely.map_or((0, 0), |l| (l.half.0, l.growth.0));
+    assert_eq!((read.get("likely") << 32, read.get("likely-growth")), (half, growth.into()));
+    for d in [0, 1, -1, 1 << 40] {
+        let count = hand.base + CountSpan(d);
+        let (span, bound) = ((hand.time_at(count) - hand.time).0.abs(), hand.bound_at(count).0);
+        let imbalance = read.get("imbalance") << 32;
+        let [before, after] = hand.reach_at(count).map(|reach| reach.0);
+        assert_eq!((before, after), (bound - imbalance.max(0), bound - (-imbalance).max(0)));
+        let grown = (read.get("likely") << 32) + ((span * read.get("likely-growth")) >> 64);
+        let likely = hand.likely_at(count).map(|likely| likely.0);
+        assert_eq!(likely, (half > 0).then_some(grown.min(bound)));
+    }
+}
+
+/// A daemon of before there was anything beside a hand leaves there what it found: it is not taken
+/// for its own hand's.
+#[test]
+fn what_stands_beside_another_hand_does_not_count() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let (hand, made) = derived(6);
+    assert!(hand.imbalance != truechimer_time::Span::ZERO && hand.likely.is_some());
+    writer.publish(&hand, &made);
+    let beside = |reader: &PageReader| reader.read().map(|(hand, _)| (hand.imbalance, hand.likely));
+    let reader = PageReader::open(&path).unwrap();
+    assert_eq!(beside(&reader), Some((hand.imbalance, hand.likely)));
+    // As that daemon would have left it: another generation's.
+    let of = layout::BESIDE_OFFSET + layout::BESIDE_SIZE;
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &9u64.to_ne_bytes(), of as u64).unwrap();
+    assert_eq!(beside(&reader), Some((truechimer_time::Span::ZERO, None)));
 }
 
 /// The document's formula for counts by the raw clock, in exact numbers, against the code's.

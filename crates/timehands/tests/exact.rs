@@ -64,7 +64,7 @@ proptest! {
     ) {
         let (hand, made) = hand(Period::from_hz(hz), time, base);
         let count = hand.base + CountSpan(counts);
-        let packed = Glance(&cells(&hand, &made)).at(count).0;
+        let packed = Glance(&cells(&hand, &made), None).at(count).0;
         for told in [hand.time_at(count), packed] {
             let off = off(told, time, I256::from(counts), I256::from(hz));
             prop_assert!(off.abs() < tenth_of_a_nanosecond(), "{off} · 2⁻¹²⁸ s");
@@ -87,7 +87,7 @@ proptest! {
         prop_assume!(period.is_some());
         let (hand, made) = hand(period.unwrap(), time, base);
         let count = hand.base + CountSpan(counts);
-        let packed = Glance(&cells(&hand, &made)).at(count).0;
+        let packed = Glance(&cells(&hand, &made), None).at(count).0;
         for told in [hand.time_at(count), packed] {
             // The span is in 2⁻⁶⁴ s, which is taken off the dividend's scale.
             let exact = I256::from(counts) * I256::new(span.0) * (I256::ONE << 64)
@@ -111,9 +111,9 @@ proptest! {
         (hand.growth, hand.difference_error) = (Rate(growth), Rate(growth));
         let count = hand.base + CountSpan(counts);
         let cells = cells(&hand, &made);
-        let (packed, bound) = Glance(&cells).at(count);
+        let (packed, bound) = Glance(&cells, None).at(count);
         prop_assert_eq!((packed, bound), (hand.time_at(count), hand.bound_at(count)));
-        let elapsed = Glance(&cells).elapsed(CountSpan(counts));
+        let elapsed = Glance(&cells, None).elapsed(CountSpan(counts));
         prop_assert_eq!(elapsed, hand.elapsed(CountSpan(counts)));
         let off = off(packed, time, I256::from(counts), I256::from(hz));
         // A year · 2⁻⁶³ and one rounding: 3.5 ps.
@@ -137,7 +137,7 @@ proptest! {
         let cells = cells(&hand, &made);
         let at = |counts: i64| {
             let count = hand.base + CountSpan(counts);
-            (hand.time_at(count), Glance(&cells).at(count).0)
+            (hand.time_at(count), Glance(&cells, None).at(count).0)
         };
         let (first, second) = (at(counts), at(counts + further));
         prop_assert!(first.0 <= second.0 && first.1 <= second.1);
@@ -160,7 +160,7 @@ proptest! {
         writer.publish(&pack(&current, &made));
         let now = |count: Count| {
             let look = ring.look().unwrap();
-            let time = Glance(look.words()).at(count).0;
+            let time = Glance(look.words(), look.beside()).at(count).0;
             assert!(look.held());
             time
         };
@@ -187,7 +187,7 @@ proptest! {
         let (one, made) = hand(Period::from_hz(hz), time, base);
         let count = one.base + CountSpan(counts);
         let other = Hand { base: count, time: one.time_at(count) + Span(step), ..one };
-        let [before, after] = [one, other].map(|hand| Glance(&cells(&hand, &made)).at(count).0);
+        let [before, after] = [one, other].map(|hand| Glance(&cells(&hand, &made), None).at(count).0);
         prop_assert_eq!(after - before, Span(step));
     }
 }

@@ -81,7 +81,10 @@ fn a_writer_that_ends_says_so() {
     for later in [0, 1, 1 << 40, 1 << 61] {
         let count = made.count + CountSpan(later);
         let look = reader.ring().look().unwrap();
-        assert!(!Glance(look.words()).stands_at(count, reader.heartbeat().0), "{later}");
+        assert!(
+            !Glance(look.words(), look.beside()).stands_at(count, reader.heartbeat().0),
+            "{later}"
+        );
     }
     // One that says nothing itself changes nothing in that, however often.
     for _ in 0..3 {

@@ -147,6 +147,50 @@ fn reader_against_writer<P: Policy>() {
     });
 }
 
+/// The same of one word, with another beside it.
+fn reader_against_writer_beside<P: Policy>() {
+    type Beside<P> = Ring<ModelCell<P>, ModelCell<P>, SLOTS, 1, 1>;
+    fn look<P: Policy>(ring: &Beside<P>) {
+        let Some(look) = ring.look() else { return };
+        let beside = look.beside().map(|beside| beside[0].load(Relaxed));
+        let word = look.words()[0].load(Relaxed);
+        if look.held() {
+            assert_eq!((word / 10, beside), (look.generation(), Some(word + 1)), "torn");
+        }
+    }
+    check(|| {
+        let (mut writer, ring) = Box::leak(Box::new(Beside::<P>::new())).split();
+        let publish = |writer: &mut Writer<'static, _, _, SLOTS, 1, 1>, generation| {
+            let [word, beside] = words(generation);
+            writer.publish_with_beside(&[word], &[beside]);
+        };
+        publish(&mut writer, 1);
+        let thread = loom::thread::spawn(move || {
+            publish(&mut writer, 2);
+            publish(&mut writer, 3);
+        });
+        look(ring);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn words_beside_are_never_another_records() {
+    reader_against_writer_beside::<Whole>();
+}
+
+#[test]
+#[should_panic(expected = "torn")]
+fn words_beside_take_the_release_fence() {
+    reader_against_writer_beside::<NoReleaseFence>();
+}
+
+#[test]
+#[should_panic(expected = "torn")]
+fn words_beside_take_the_second_acquire_fence() {
+    reader_against_writer_beside::<NoSecondAcquireFence>();
+}
+
 #[test]
 fn nothing_torn_is_taken_for_whole() {
     reader_against_writer::<Whole>();

@@ -10,7 +10,8 @@ use truechimer_time::{
     Span,
 };
 use truechimer_timehands::{
-    ByRaw, Cell, Device, Glance, Hand, Made, PackedLeaps, Status, WORDS, Word, pack, unpack,
+    BESIDE, ByRaw, Cell, Device, Glance, Hand, Likely, Made, PackedLeaps, Status, WORDS, Word,
+    pack, pack_beside, unpack, unpack_beside,
 };
 
 /// Up to 30 000 years either way, in 2⁻⁶⁴ s.
@@ -75,6 +76,8 @@ prop_compose! {
             statistical_bound: Span(statistical),
             disputed: disputed_of(Span(statistical), disputed),
             growth: Rate(growth),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::from_u8(status).unwrap(),
             leaps,
             void_after: Count(void_after),
@@ -86,6 +89,11 @@ prop_compose! {
 fn disputed_of(statistical: Span, (share, any): (u32, bool)) -> Span {
     let part = (statistical.0 >> 16) * i128::from(share);
     Span(if any { part >> 32 << 32 } else { 0 })
+}
+
+/// A making of a hand.
+fn made_at(hand: &Hand) -> Made {
+    Made { count: hand.base, monotonic_ns: 0, raw_ns: 0, suspended_ns: 0, device: None }
 }
 
 prop_compose! {
@@ -149,6 +157,50 @@ proptest! {
         prop_assert_eq!((kept.bound(), kept.path_bound), (hand.bound(), hand.path_bound));
     }
 
+    /// What stands beside makes an interval no narrower than it is, and nothing likelier.
+    #[test]
+    fn what_stands_beside_comes_back_no_narrower(
+        hand in hand(),
+        share in -65_536i128..=65_536,
+        likely in proptest::option::of((1i128..FAR, 0..i64::MAX)),
+    ) {
+        let imbalance = Span(hand.bound().0 / 65_536 * share);
+        let likely = likely
+            .map(|(half, growth)| Likely { half: Span(half), growth: Rate(growth) });
+        let full = Hand { imbalance, likely, ..hand };
+        let kept = unpack_beside(hand, &pack_beside(&full)).unwrap();
+        for count in [hand.base, Count(hand.base.0.wrapping_add(1 << 40))] {
+            let [kept, full] = [kept, full].map(|hand| hand.reach_at(count));
+            prop_assert!(kept[0] >= full[0] && kept[1] >= full[1]);
+            prop_assert!(kept[0].max(kept[1]) == hand.bound_at(count));
+        }
+        if imbalance.abs() < Span::from_secs(1 << 30) {
+            prop_assert!((kept.imbalance - imbalance).abs() < Span(1 << 32));
+        }
+        match (kept.likely, full.likely) {
+            (Some(kept), Some(full)) => {
+                prop_assert!(kept.half >= full.half && kept.half - full.half < Span(1 << 32));
+                prop_assert!(kept.growth == full.growth);
+            }
+            (None, Some(full)) => prop_assert!(full.half > Span(i128::from(u64::MAX) << 31)),
+            (kept, full) => prop_assert!(kept == full),
+        }
+        let cells = cells(&pack(&hand, &made_at(&hand)));
+        let beside = pack_beside(&full).map(Word::new);
+        let between = Glance(&cells, Some(&beside)).between(hand.base);
+        prop_assert_eq!(between, (hand.time_at(hand.base), kept.reach_at(hand.base)));
+    }
+
+    #[test]
+    fn whatever_stands_beside_can_be_held_to(hand in hand(), words: [u64; BESIDE]) {
+        if let Ok(kept) = unpack_beside(hand, &words) {
+            let [before, after] = kept.reach_at(hand.base);
+            let holds = hand.status.bound_holds();
+            prop_assert!(!holds || before >= Span::ZERO && after >= Span::ZERO);
+            prop_assert!(kept.likely.is_none_or(|l| l.half > Span::ZERO && l.growth >= Rate::ZERO));
+        }
+    }
+
     #[test]
     fn whatever_is_let_in_can_be_held_to(words: [u64; WORDS]) {
         // Random words are practically never a hand; if they are, a sane one.
@@ -190,19 +242,19 @@ proptest! {
         let count = hand.base + CountSpan(distance >> fraction);
         prop_assume!(hand.period.span(count - hand.base).abs() < Span(FAR));
         let cells = cells(&pack(&hand, &made));
-        let (time, bound) = Glance(&cells).at(count);
+        let (time, bound) = Glance(&cells, None).at(count);
         prop_assert_eq!((time, bound), (hand.time_at(count), hand.bound_at(count)));
-        prop_assert_eq!(Glance(&cells).epoch(), hand.counter.epoch);
-        prop_assert_eq!(Leaps::from(Glance(&cells).leaps()), hand.leaps);
+        prop_assert_eq!(Glance(&cells, None).epoch(), hand.counter.epoch);
+        prop_assert_eq!(Leaps::from(Glance(&cells, None).leaps()), hand.leaps);
         if hand.status.bound_holds() {
-            prop_assert_eq!(Glance(&cells).status(), hand.status);
+            prop_assert_eq!(Glance(&cells, None).status(), hand.status);
         }
     }
 
     #[test]
     fn elapsed_at_a_glance_is_the_hands((hand, made) in both(), counts: i64) {
         let cells = cells(&pack(&hand, &made));
-        prop_assert_eq!(Glance(&cells).elapsed(CountSpan(counts)), hand.elapsed(CountSpan(counts)));
+        prop_assert_eq!(Glance(&cells, None).elapsed(CountSpan(counts)), hand.elapsed(CountSpan(counts)));
     }
 
     #[test]
@@ -217,7 +269,7 @@ proptest! {
     #[test]
     fn no_words_make_a_glance_panic(words: [u64; WORDS], count: u64, heartbeat: u64) {
         let cells = cells(&words);
-        let glance = Glance(&cells);
+        let glance = Glance(&cells, None);
         let _ = glance.at(Count(count));
         let _ = glance.elapsed(CountSpan(count as i64));
         let _ = (glance.stands_at(Count(count), heartbeat), glance.status(), glance.epoch());
@@ -265,7 +317,7 @@ fn a_hand_stands_while_it_is_tended_and_not_void() {
     let stands = |hand: &Hand, seconds: i64| {
         let cells = cells(&pack(hand, &made));
         let count = Count(beat) + CountSpan(seconds * second);
-        Glance(&cells).stands_at(count, beat)
+        Glance(&cells, None).stands_at(count, beat)
     };
     // Until it is void …
     assert!(stands(&hand, 0) && stands(&hand, 2) && !stands(&hand, 3));
@@ -281,6 +333,7 @@ fn no_bound_at_all_can_be_said_of_a_clock_that_promises_none() {
     hand.status = Status::Unknown;
     hand.statistical_bound = Span::MAX;
     hand.path_bound = Span::ZERO;
+    (hand.imbalance, hand.likely) = (Span::ZERO, None);
     assert_eq!(unpack(&pack(&hand, &made)), Ok((hand, made)));
     hand.status = Status::Synchronised;
     assert!(unpack(&pack(&hand, &made)).is_err());

@@ -8,11 +8,20 @@ use std::thread;
 
 use common::derived;
 use truechimer_timehands::{
-    Cell, Halves, HandRing, Mark, Ring, SLOTS, Unreadable, WORDS, Word, pack, unpack,
+    Cell, Halves, Hand, HandRing, Mark, Ring, SLOTS, Unreadable, WORDS, Word, pack, pack_beside,
+    unpack,
 };
 
+/// What stands beside a hand, as far as there is room.
+fn beside_of<const BESIDE: usize>(hand: &Hand) -> [u64; BESIDE] {
+    let all = pack_beside(hand);
+    std::array::from_fn(|i| all[i])
+}
+
 /// A writer as fast as it can be against three readers.
-fn stress<W: Cell + Sync, M: Cell + Sync>(mut ring: Ring<W, M, SLOTS, WORDS>) {
+fn stress<W: Cell + Sync, M: Cell + Sync, const BESIDE: usize>(
+    mut ring: Ring<W, M, SLOTS, WORDS, BESIDE>,
+) {
     let (mut writer, ring) = ring.split();
     assert_eq!(ring.newest(), Err(Unreadable::Empty));
     let done = AtomicBool::new(false);
@@ -21,20 +30,24 @@ fn stress<W: Cell + Sync, M: Cell + Sync>(mut ring: Ring<W, M, SLOTS, WORDS>) {
             scope.spawn(|| {
                 let mut last = 0;
                 while !done.load(Ordering::Relaxed) {
-                    let (generation, words) = match ring.newest() {
+                    let (generation, words, beside) = match ring.newest_with_beside() {
                         Ok(newest) => newest,
                         Err(Unreadable::Empty) if last == 0 => continue,
                         Err(why) => panic!("{why:?} after {last}"),
                     };
                     assert!(generation >= last);
-                    assert_eq!(unpack(&words), Ok(derived(generation)));
+                    let (hand, made) = derived(generation);
+                    let (main, _) = unpack(&words).unwrap();
+                    assert_eq!((main, made), unpack(&pack(&hand, &made)).unwrap());
+                    assert_eq!(beside, beside_of(&hand));
                     last = generation;
                 }
             });
         }
         for generation in 1..=100_000 {
             let (hand, made) = derived(generation);
-            assert_eq!(writer.publish(&pack(&hand, &made)), generation);
+            let published = writer.publish_with_beside(&pack(&hand, &made), &beside_of(&hand));
+            assert_eq!(published, generation);
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -48,7 +61,7 @@ fn readers_get_whole_hands() {
 
 #[test]
 fn readers_get_whole_hands_in_32_bit_words() {
-    stress(Ring::<Halves, AtomicU32, SLOTS, WORDS>::new());
+    stress(Ring::<Halves, AtomicU32, SLOTS, WORDS, 3>::new());
 }
 
 /// Cells that begin at a given value, so that a ring begins near its end.

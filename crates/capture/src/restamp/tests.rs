@@ -48,6 +48,8 @@ fn hand(at: i64, off: Span, bound: Span, epoch: u32) -> Hand {
         statistical_bound: Span::from_nanos(1),
         disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
+        imbalance: Span::ZERO,
+        likely: None,
         status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
         void_after: Count(0) + CountSpan(at + 3600 * S),

@@ -80,6 +80,8 @@ pub fn used(generation: u64) -> Used {
             statistical_bound: Span::from_micros(3),
             disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::Synchronised,
             leaps: Leaps::default(),
             void_after: Count(1 << 50),

@@ -260,7 +260,7 @@ impl Clocks {
     fn hands(&self, count: u64) -> Option<(Instant, Span)> {
         let ring = self.clock.page().ring();
         let look = ring.look()?;
-        let (hand, heartbeat) = (Glance(look.words()), ring.heartbeat());
+        let (hand, heartbeat) = (Glance(look.words(), look.beside()), ring.heartbeat());
         let count = Count(count);
         let told = hand.at(count);
         (hand.stands_at(count, heartbeat) && look.held()).then_some(told)
@@ -359,7 +359,7 @@ impl Seqlock<'_> {
             return None;
         }
         fence(Acquire);
-        let told = Glance(self.words).at(Count(count()));
+        let told = Glance(self.words, None).at(Count(count()));
         fence(Acquire);
         (self.sequence.load(Relaxed) == sequence).then_some(told)
     }

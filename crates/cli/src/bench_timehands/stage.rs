@@ -56,6 +56,8 @@ impl Hands {
             statistical_bound: Span::from_micros(5),
             disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::Synchronised,
             leaps: Leaps::default(),
             void_after: host.count + self.period.counts(Span::from_secs(3600)),

@@ -37,6 +37,8 @@ fn used(generation: u64, second: u64, off: i64) -> Used {
             statistical_bound: Span::from_nanos(3001),
             disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
+            imbalance: Span::ZERO,
+            likely: None,
             status: Status::Synchronised,
             leaps: Leaps::default(),
             void_after: Count(1 << 60),

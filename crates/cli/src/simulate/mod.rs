@@ -7,9 +7,11 @@ mod csv;
 mod drawn;
 mod figures;
 mod jobs;
+mod likely;
 mod outage;
 mod screen;
 mod sensitivity;
+mod width;
 mod wrong;
 
 use std::fs;
@@ -31,12 +33,14 @@ use crate::failure::{Ended, Failure, Outcome};
 use crate::show::json;
 
 /// What stands in place of a scenario and is a series of them.
-const STUDIES: [&str; 8] = [
+const STUDIES: [&str; 10] = [
     "case",
     "accuracy",
     "outage-end",
     "ablation",
     "sensitivity",
+    "bound",
+    "likely",
     "drawn",
     "figures",
     "wrong-servers",
@@ -49,6 +53,8 @@ pub enum Study {
     Drawn(drawn::Options),
     /// Figures of every scenario, to be kept, or beside those that were kept
     Figures(figures::Options),
+    /// How often the truth is within likely intervals
+    Likely(likely::Options),
     /// Lone servers that are wrong, and how often honest ones are held off
     WrongServers(wrong::Options),
 }
@@ -67,6 +73,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     match &args.study {
         Some(Study::Drawn(options)) => return drawn::run(options, out),
         Some(Study::Figures(options)) => return figures::run(options, out),
+        Some(Study::Likely(options)) => return likely::run(options, out),
         Some(Study::WrongServers(options)) => return wrong::run(options, out),
         None => {}
     }
@@ -79,6 +86,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         [only] if only == "accuracy" => return accuracy::run(args, out),
         [only] if only == "outage-end" => return outage::run(args, out),
         [only] if only == "ablation" => return ablation::run(args, out),
+        [only] if only == "bound" => return width::run(args, out),
         [only] if only == "sensitivity" => return sensitivity::run(args, out),
         _ => {}
     }

@@ -37,6 +37,8 @@ pub(super) struct Json<'a> {
     /// What `offset_ns` is shown against: `clock`, or the name of a server while there is no clock.
     offset_to: Option<&'a str>,
     bound_ns: Option<i64>,
+    /// How far it is likely to be off; null if statistics say no less than the bound.
+    likely_ns: Option<i64>,
     deviation_ns: Option<i64>,
     skew_ppb: Option<f64>,
     rtt_ns: Option<i64>,
@@ -149,6 +151,7 @@ impl Json<'_> {
             offset_ns: ns(source.offset),
             offset_to: source.offset.map(|_| source.offset_to.as_deref().unwrap_or("clock")),
             bound_ns: source.bound.map(Span::as_nanos_up),
+            likely_ns: source.likely.map(Span::as_nanos_up),
             deviation_ns: ns(source.deviation),
             skew_ppb: source.skew.map(ppb),
             rtt_ns: ns(source.rtt),

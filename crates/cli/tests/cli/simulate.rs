@@ -272,6 +272,30 @@ fn what_drawn_days_cannot_be_is_said() {
 }
 
 #[test]
+fn likely_intervals_are_a_table_of_coverage() {
+    let study = ["simulate", "likely"];
+    let told = truechimer(&[&study[..], &["--days", "1", "--only", "drawn"]].concat());
+    assert_eq!(told.code, 0, "{told:?}");
+    let row = told.out.lines().find(|line| line.starts_with("| ethernet |")).unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    assert_eq!((cells[2], &cells[4..7]), ("24", &["0"; 3][..]), "a day, all of it inside: {row}");
+    let narrower: f64 = cells[8].trim_end_matches(" ×").parse().unwrap();
+    assert!(narrower > 1.0, "{row}");
+    assert!(!told.out.contains("wrong"), "{}", told.out);
+
+    for (arguments, says) in [
+        (&["likely", "--only", "drawing"][..], &["--only", "wrong-servers"][..]),
+        (&["likely", "--days", "0"], &["--days"]),
+        (&["lan", "likely"], &["likely", "run it by itself"]),
+        (&["bound", "--poll", "4"], &["--poll", "'bound'"]),
+    ] {
+        let answer = truechimer(&[&["simulate"], arguments].concat());
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");
+        assert!(says.iter().all(|part| answer.err.contains(part)), "{answer:?}");
+    }
+}
+
+#[test]
 fn wrong_servers_are_tables_rows_and_single_runs() {
     let study = ["simulate", "wrong-servers"];
     let few = ["--only", "step-10ms,oscillator-30ppm", "--path", "lan", "--seeds", "2"];

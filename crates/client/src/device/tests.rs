@@ -181,6 +181,8 @@ fn hand(period: Period) -> Hand {
         statistical_bound: Span::from_micros(5),
         disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
+        imbalance: Span::ZERO,
+        likely: None,
         status: Status::Synchronised,
         leaps: Leaps::default(),
         void_after: Count(0),

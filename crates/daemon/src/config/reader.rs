@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use truechimer_engine::{Asymmetry, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy};
+use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
 use super::duration;
@@ -45,6 +46,7 @@ const TOP: &[&str] = &[
     "accept-step-after",
     "max-step",
     "min-sources",
+    "likely-confidence",
     "source",
     "system-clock",
 ];
@@ -128,6 +130,11 @@ impl Reader<'_> {
                         &"must be a whole number from 1 on, as in 2",
                     ),
                 },
+                "likely-confidence" => {
+                    if let Some(doubt) = self.likely_doubt(value) {
+                        settings.engine.likely_doubt = doubt;
+                    }
+                }
                 "source" => self.sources(value, settings),
                 "system-clock" => match value.get_ref().as_table() {
                     Some(table) => self.system_clock(table, settings),
@@ -364,6 +371,23 @@ impl Reader<'_> {
         None
     }
 
+    /// One less the confidence of likely intervals.
+    fn likely_doubt(&mut self, value: &Value<'_>) -> Option<Rate> {
+        const KEY: &str = "likely-confidence";
+        let DeValue::Float(x) = value.get_ref() else {
+            self.kind(KEY, value, "a probability, as in 0.999999");
+            return None;
+        };
+        match x.as_str().parse::<f64>() {
+            Ok(confidence) if (0.5..=MOST_CONFIDENT).contains(&confidence) => {
+                // As the user has written it, without what a float adds to that.
+                return Some(rate(((1.0 - confidence) * 1e12).round() / 1e12));
+            }
+            _ => self.wrong(KEY, value, &"must be 0.5 to 0.999999999"),
+        }
+        None
+    }
+
     fn string<'v>(&mut self, key: &str, value: &'v Value<'_>) -> Option<&'v str> {
         let text = value.get_ref().as_str();
         if text.is_none() {
@@ -426,6 +450,9 @@ impl Reader<'_> {
 /// draught.
 const MIN_WANDER: Rate = Rate::from_ppb(1);
 const MAX_WANDER: Rate = Rate(Rate::from_ppb(100_000).0 + 1);
+
+/// The most that `likely-confidence` may be: no prior is good for more.
+const MOST_CONFIDENT: f64 = 0.999_999_999;
 
 /// A whole number in any of TOML's notations.
 fn integer(value: &Value<'_>) -> Option<i128> {

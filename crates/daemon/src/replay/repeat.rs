@@ -6,12 +6,12 @@ use std::io::{self, BufRead};
 
 use serde::Serialize;
 use truechimer_engine::{Action, Engine, Event, Method, SourceId, Standard};
-use truechimer_time::Count;
+use truechimer_time::{Count, Span};
 use truechimer_timehands::{Hand, Status};
 
 use super::happened::{Before, said};
 use super::read::{Lines, Writer, parse};
-use super::{Beginning, FORMAT, Happened, Header, Line, OLDEST, ReplayError, What};
+use super::{Beginning, FORMAT, Happened, Header, Line, OLDEST, ReplayError, TWO_SIDES, What};
 
 /// How to repeat a log.
 #[derive(Debug, Default)]
@@ -138,6 +138,7 @@ impl<'a, R: BufRead> Repeat<'a, R> {
         }
         self.format = header.format;
         self.summary.version = header.version;
+        let one_width = header.format < TWO_SIDES;
         let Some(text) = self.lines.next()? else {
             self.summary.truncated = true;
             return Ok(());
@@ -178,7 +179,7 @@ impl<'a, R: BufRead> Repeat<'a, R> {
             }
             self.count(&logged);
             match decided.pop_front() {
-                Some(action) if is_same(&action, &logged) => {}
+                Some(action) if is_same(&action, &logged, one_width) => {}
                 decided => return Err(self.differs(Some(&logged), decided.as_ref())),
             }
         }
@@ -303,9 +304,12 @@ impl Requests {
 }
 
 /// Whether two decisions are the same. How a note is worded is none, and may change with a version.
-fn is_same(one: &Action, other: &Action) -> bool {
+/// Where the log's hands have `one_width`, only that counts.
+fn is_same(one: &Action, other: &Action, one_width: bool) -> bool {
+    let plain = |hand: &Hand| Hand { imbalance: Span::ZERO, likely: None, ..*hand };
     match (one, other) {
         (Action::Note { level: one, .. }, Action::Note { level: other, .. }) => one == other,
+        (Action::Publish(one), Action::Publish(other)) if one_width => plain(one) == plain(other),
         _ => one == other,
     }
 }

@@ -295,6 +295,20 @@ fn logs_of_earlier_versions_are_read_or_say_what_to_do() {
 }
 
 #[test]
+fn logs_of_before_hands_had_two_sides_are_read() {
+    let new = log();
+    let mut old = new.replacen("{\"truechimer-replay\":6,", "{\"truechimer-replay\":5,", 1);
+    while let Some(at) = old.find("\"imbalance\":") {
+        let end = at + old[at..].find(',').unwrap() + 1;
+        old.replace_range(at..end, "");
+    }
+    assert!(!old.contains("imbalance") && new.contains("\"imbalance\":"));
+    assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
+    let claimed = old.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":6,", 1);
+    assert!(verify(claimed.as_bytes()).is_err(), "a log of now has them");
+}
+
+#[test]
 fn logs_that_name_the_estimator_are_read() {
     let new = log();
     let old = new.replacen("\"max_wander\":", "\"estimator\":\"ours\",\"max_wander\":", 1);

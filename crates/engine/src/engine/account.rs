@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use truechimer_feedforward::number::fraction;
 use truechimer_feedforward::{Estimator, Exchange};
 use truechimer_ntp::RefId;
 use truechimer_time::{Count, Instant, Rate, Span, Utc};
@@ -56,7 +57,8 @@ impl Engine {
         now: Count,
     ) -> SourceReport {
         let reason = self.reason_of(&source.peer, source.unreachable(), now);
-        SourceReport { reason, ..source.report(now, self.utc(now), reference) }
+        let likely = self.likely(&source.peer, now);
+        SourceReport { reason, likely, ..source.report(now, self.utc(now), reference) }
     }
 
     fn pulse_report(
@@ -66,7 +68,15 @@ impl Engine {
         now: Count,
     ) -> SourceReport {
         let reason = self.reason_of(&pulse.peer, pulse.unreachable(), now);
-        SourceReport { reason, ..pulse.report(now, reference) }
+        let likely = self.likely(&pulse.peer, now);
+        SourceReport { reason, likely, ..pulse.report(now, reference) }
+    }
+
+    /// How far a source's own estimate is likely to be off, if that is less than its bound.
+    fn likely(&self, peer: &Peer, now: Count) -> Option<Span> {
+        let estimate = peer.estimate(now)?;
+        let (half, _) = estimate.spread.within(fraction(self.config.likely_doubt))?;
+        Some(half).filter(|half| *half < estimate.bound)
     }
 
     /// Why a source has its status: what keeps it from being selected comes first, then that its

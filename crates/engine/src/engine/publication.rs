@@ -187,7 +187,7 @@ impl Engine {
         if let Err(why) = self.admit(&chosen, at) {
             return self.hold(&chosen, why, at, actions);
         }
-        let Chosen { index, estimate, disputed, others, patience } = chosen;
+        let Chosen { index, estimate, likely, disputed, others, patience } = chosen;
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
         let held = if status == Status::Holdover { self.held_off(at) } else { None };
         let smears = self.sources.get(index).is_some_and(Source::smears);
@@ -236,6 +236,8 @@ impl Engine {
             statistical_bound: estimate.bound - estimate.path_bound,
             disputed,
             growth: estimate.growth,
+            imbalance: estimate.imbalance,
+            likely: likely.filter(|_| disputed == Span::ZERO),
             status,
             leaps: self.leaps,
             void_after: at + estimate.period.counts(VOID_AFTER),
@@ -294,7 +296,7 @@ impl Engine {
         let split = usable > 0 && !waits;
         if self.hand.status == Status::Synchronised {
             let before = self.hand.status;
-            self.hand.status = Status::Holdover;
+            (self.hand.status, self.hand.likely) = (Status::Holdover, None);
             self.announce(before, actions);
             actions.push(Action::Publish(self.hand));
         } else if split && !self.split_told {
@@ -397,7 +399,7 @@ impl Engine {
         let votes = self.votes(at);
         let to_come = self.to_come(at);
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
-        let single = self.follows_one();
+        let (single, doubt) = (self.follows_one(), self.config.likely_doubt);
         let servers = self.sources.iter_mut().zip(votes);
         let servers = servers.map(|(source, estimate)| Voter { peer: &mut source.peer, estimate });
         let pulses = self.pulses.iter_mut().map(|pulse| {
@@ -417,10 +419,10 @@ impl Engine {
             }
             let patience = voters.get(index)?.peer.left(&estimate, at);
             let disputed = Span::ZERO;
-            return Some(Chosen { index, estimate, disputed, others: 0, patience });
+            return Some(Chosen { index, estimate, likely: None, disputed, others: 0, patience });
         }
         let combination = (!single).then_some(&mut self.combination);
-        let chosen = selection::choose(&mut voters, combination, to_come, at);
+        let chosen = selection::choose(&mut voters, combination, to_come, doubt, at);
         drop(voters);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);

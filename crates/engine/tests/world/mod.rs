@@ -270,7 +270,7 @@ impl World {
 
     pub fn assert_true(&self) {
         assert_eq!(self.hand().status, Status::Synchronised);
-        let (error, bound) = (self.error(), self.hand().bound_at(self.now));
-        assert!(error.abs() <= bound, "error {error}, bound {bound}");
+        let (error, [before, after]) = (self.error(), self.hand().reach_at(self.now));
+        assert!(error <= before && -error <= after, "error {error}: -{before} +{after}");
     }
 }

@@ -2,6 +2,7 @@
 
 use truechimer_time::Span;
 
+use super::likely::Waits;
 use super::measured::Measured;
 use super::promise::Course;
 use super::state::State;
@@ -117,6 +118,7 @@ impl Ours {
         state.rtt = Floor::new();
         state.rtt.push(m.round_trip(*rate), 0.0);
         state.directions = Floor::new();
+        state.waits = Waits::new();
         state.outdated = true;
         Ok(Accepted::Shifted(span(rise)))
     }

@@ -3,6 +3,7 @@
 use truechimer_time::{Count, Span};
 
 use super::hindsight::Recalled;
+use super::likely::Waits;
 use super::measured::Measured;
 use super::promise::{Broken, Promise};
 use super::state::State;
@@ -85,6 +86,7 @@ impl Ours {
         state.quarantine = None;
         state.unproven = false;
         state.directions = Floor::new();
+        state.waits = Waits::new();
         if let Some(declared) = &mut state.declared {
             declared.forget();
         }
@@ -256,6 +258,7 @@ impl Ours {
         state.hindsight.forget();
         state.quarantine = None;
         state.directions = Floor::new();
+        state.waits = Waits::new();
         if let Some(declared) = &mut state.declared {
             declared.forget();
         }

@@ -8,6 +8,7 @@
 
 use super::Ours;
 use super::agreement::Carried;
+use super::likely::Waits;
 use super::measured::Measured;
 use super::state::State;
 use crate::RatePrior;
@@ -50,6 +51,7 @@ impl Ours {
         self.slow.change_server(state.floor_known());
         (state.rtt, state.directions) = (Floor::new(), Floor::new());
         (state.excess, state.outdated) = (rtt / 2.0, true);
+        state.waits = Waits::new();
         state.hindsight.forget();
         state.declared = self.declared();
     }

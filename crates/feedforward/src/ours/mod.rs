@@ -18,6 +18,7 @@ mod agreement;
 mod contradiction;
 mod elsewhere;
 mod hindsight;
+mod likely;
 mod measured;
 mod promise;
 mod rates;
@@ -28,6 +29,7 @@ use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use self::agreement::Carried;
 use self::hindsight::Hindsight;
+use self::likely::Waits;
 pub(crate) use self::measured::Measured;
 use self::promise::Promise;
 use self::rates::WANDER_SECONDS;
@@ -205,6 +207,7 @@ impl Ours {
             outdated: false,
             strayed: 0.0,
             excess: rtt / 2.0,
+            waits: Waits::new(),
             root_distance: m.root_distance,
             declared: self.declared(),
             hindsight: Hindsight::default(),
@@ -248,6 +251,7 @@ impl Ours {
         }
         let dt = self.seconds(state.last_used, m.received);
         state.push_width(dt);
+        state.waits.take(m, state.filter.now());
         state.root_distance = m.root_distance;
         state.last_used = m.received;
         self.learn_rate(state, m, slack);
@@ -295,17 +299,18 @@ impl Estimator for Ours {
         let newcomers = state.quarantine.filter(Quarantine::restless);
         let growth = newcomers.map_or(slack, |_| slack.max(fraction(UNKNOWN_RATE)));
         let rates = Rates { slack, ..self.rates(state, at) };
-        let reach =
-            |q: Quarantine| q.corridor(self.seconds(q.newest.received, at), rates).reach(theta);
+        let newest = |q: Quarantine| q.corridor(self.seconds(q.newest.received, at), rates);
         // Where the exchanges left what the oscillator promises, that may still be where time is.
         let promised = state.promise.broken().map(|broken| {
             let open = (broken.rate.rate - filter.rate).abs() + broken.rate.error;
-            (self.promised(state, at).reach(theta), open + self.promised_wander(state, at))
+            (self.promised(state, at), open + self.promised_wander(state, at))
         });
-        let (promised, parting) = promised.unwrap_or_default();
-        let growth = growth.max(parting);
-        let bound = corridor.reach(theta).max(state.quarantine.map_or(0.0, reach)).max(promised)
-            + seconds(self.settings.nominal.span(self.settings.resolution));
+        let growth = growth.max(promised.map_or(0.0, |(_, parting)| parting));
+        let others = [state.quarantine.map(newest), promised.map(|(promised, _)| promised)];
+        let all = others.iter().flatten().fold(corridor, |all, other| all.hull(other));
+        let [before, after] = [theta - all.low, all.high - theta]
+            .map(|side| side + seconds(self.settings.nominal.span(self.settings.resolution)));
+        let bound = before.max(after);
         let difference = self.difference_rate(state, &filter);
         let difference_error = self.difference_error(difference, at, stale);
         // Where it is in doubt what keeps its promise, the rate may be either's.
@@ -324,10 +329,12 @@ impl Estimator for Ours {
             difference_error: rate(difference_error),
             difference_deviation: rate(difference_deviation.min(difference_error)),
             bound: span(bound),
+            imbalance: span(after - before),
             path_bound: span(bound.min(state.path() + state.root_distance)),
             growth: rate(growth),
             deviation: span(libm::sqrt(filter.theta_var)),
             rtt_floor: span(state.rtt.get().unwrap_or(0.0).max(0.0)),
+            spread: self.spread(state, &filter, &all, at),
             last_used: state.last_used,
         })
     }

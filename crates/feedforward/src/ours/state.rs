@@ -3,6 +3,7 @@
 use truechimer_time::{Count, Instant};
 
 use super::hindsight::Hindsight;
+use super::likely::Waits;
 use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
@@ -41,6 +42,7 @@ pub(super) struct State {
     pub(super) strayed: f64,
     /// Mean excess over the floor of one direction, s.
     pub(super) excess: f64,
+    pub(super) waits: Waits,
     pub(super) root_distance: f64,
     pub(super) declared: Option<Declared>,
     pub(super) hindsight: Hindsight,

@@ -12,7 +12,7 @@ mod filter;
 
 use truechimer_feedforward::number::{fraction, rate, seconds, span};
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, Spread, TimePrior,
 };
 use truechimer_time::{Count, Instant, Rate, Span};
 
@@ -153,12 +153,14 @@ impl Estimator for NtpPll {
             difference_error: rate(PHI),
             difference_deviation: rate(PHI),
             bound: span(bound),
+            imbalance: Span::ZERO,
             path_bound: span(path.min(bound)),
             growth: rate(PHI),
             deviation: span(libm::sqrt(
                 filter.jitter * filter.jitter + self.discipline.jitter * self.discipline.jitter,
             )),
             rtt_floor: span(state.least_delay),
+            spread: Spread::default(),
             last_used: state.last_used,
         })
     }

@@ -25,7 +25,7 @@ mod rate;
 mod windows;
 
 use truechimer_feedforward::number::{rate, span};
-use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings, Spread};
 use truechimer_time::{Count, Period, Rate, Span};
 
 use baseline::{Baseline, Shift, Slide, Slides};
@@ -360,10 +360,12 @@ impl Estimator for Published {
             difference_error: rate(state.local.error.abs()),
             difference_deviation: rate(state.local.error.abs()),
             bound: span(state.error(at, &self.class)),
+            imbalance: Span::ZERO,
             path_bound: Span::ZERO,
             growth: rate(self.class.rate_bound),
             deviation: span(state.average.mean()),
             rtt_floor: span(clock.seconds(state.baseline.floor)),
+            spread: Spread::default(),
             last_used: state.last_used,
         })
     }

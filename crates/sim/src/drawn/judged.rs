@@ -123,7 +123,7 @@ pub(super) fn judge(
     let promised = || trace.samples.iter().filter(|s| s.bound.is_finite());
     // What is no number counts as outside.
     let beyond =
-        |s: &Sample| if s.error.is_finite() { s.error.abs() - s.bound } else { f64::INFINITY };
+        |s: &Sample| if s.error.is_finite() { s.error.abs() - s.reach() } else { f64::INFINITY };
     let exceeded: Vec<f64> = promised().map(beyond).filter(|by| *by > 0.0).collect();
     let is_longer = |c: &&Change| c.cause == Cause::Route && c.by.iter().sum::<f64>() >= SMALLEST;
     let longer: Vec<f64> = day.changes.iter().filter(is_longer).map(|c| c.at).collect();

@@ -96,7 +96,7 @@ fn longest_outside(samples: &[Sample]) -> f64 {
     let (mut since, mut longest) = (None, 0.0_f64);
     let mut before = f64::NEG_INFINITY;
     for sample in samples {
-        let inside = !sample.status.bound_holds() || sample.error.abs() <= sample.bound;
+        let inside = !sample.status.bound_holds() || sample.error.abs() <= sample.reach();
         if inside || sample.at - before > GAP {
             since = None;
         }

@@ -141,6 +141,8 @@ impl Reader {
             at: t,
             error: f64::INFINITY,
             bound: f64::INFINITY,
+            imbalance: 0.0,
+            likely: f64::NAN,
             statistical: f64::INFINITY,
             status: Status::Unknown,
             rate_error: skew,
@@ -164,6 +166,8 @@ impl Reader {
             let bound = hand.bound_at(count);
             sample.bound = seconds(bound);
             sample.statistical = seconds(bound - hand.path_bound);
+            sample.imbalance = seconds(hand.imbalance);
+            sample.likely = hand.likely_at(count).map_or(f64::NAN, seconds);
         }
         let void = !hand.void_after.at_or_after(count);
         if sample.status != Status::Disrupted && !void {

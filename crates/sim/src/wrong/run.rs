@@ -1,11 +1,12 @@
 //! One run: what an estimator makes of a case, and what of that counts.
 
 use truechimer_feedforward::number::seconds;
-use truechimer_feedforward::{Accepted, Estimator, Refusal};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Refusal};
 use truechimer_lab::Kind;
 
 use super::cases::{Case, Setup, Way};
 use super::exchanges::{Exchanges, Heard};
+use crate::coverage::Coverage;
 use crate::scenario::ScenarioError;
 use crate::stamps::{Declared, Stamped};
 
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub believed_after: Option<f64>,
     /// The longest time for which a server that was right was held off, s.
     pub held_honest: f64,
+    /// How often the truth was within the likely intervals, in the same seconds.
+    pub likely: Coverage,
     /// Whether the clock was led astray: an error beyond `right`, or, of a server that stays wrong,
     /// believed before `accept-step-after`.
     pub misled: bool,
@@ -292,15 +295,15 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// Error and bound of the clock at `t`, s.
-    fn reading(&mut self, t: f64) -> Option<(f64, f64)> {
+    /// Error of the clock at `t`, s, and what it says of itself.
+    fn reading(&mut self, t: f64) -> Option<(f64, Estimate)> {
         let count = self.exchanges.count(t);
         let estimate = self.estimator.estimate(count)?;
-        Some((seconds(estimate.time - self.exchanges.truth(t)), seconds(estimate.bound)))
+        Some((seconds(estimate.time - self.exchanges.truth(t)), estimate))
     }
 
     fn read(&mut self, t: f64) {
-        let Some((error, bound)) = self.reading(t) else { return };
+        let Some((error, estimate)) = self.reading(t) else { return };
         let Setup { until, to, stays, right, .. } = *self.setup;
         let size = error.abs();
         let outcome = &mut self.outcome;
@@ -318,7 +321,11 @@ impl<'s> Run<'s> {
         }
         // Once what a wrong server says may be believed, nothing can tell.
         let counts = t < until || stays == 0.0 && t >= to;
-        let is_outside = counts && size > bound;
+        let [before, after] = estimate.reach().map(seconds);
+        let is_outside = counts && (error > before || -error > after);
+        if counts {
+            self.outcome.likely.read(error, &estimate);
+        }
         self.outcome.outside += usize::from(is_outside);
         if is_outside != self.is_outside {
             self.is_outside = is_outside;
@@ -328,7 +335,8 @@ impl<'s> Run<'s> {
     }
 
     fn note(&mut self, t: f64, what: String) {
-        let (error, bound) = self.reading(t).unwrap_or((f64::NAN, f64::NAN));
+        let told = self.reading(t).map(|(error, e)| (error, seconds(e.bound)));
+        let (error, bound) = told.unwrap_or((f64::NAN, f64::NAN));
         self.record.events.push(Event { at: t - self.setup.from, error, bound, what });
     }
 

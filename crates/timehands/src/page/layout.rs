@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use truechimer_time::Rate;
 
 use crate::ring::HandRing;
-use crate::{Reference, SLOTS, WORDS};
+use crate::{BESIDE, Reference, SLOTS, WORDS};
 
 /// The first eight bytes, as a number in the byte order of the machine: a page of a machine with
 /// the other byte order is foreign. On little-endian machines they read `TChimer1`.
@@ -20,6 +20,11 @@ pub const SIZE: usize = 4096;
 pub const HANDS_OFFSET: usize = 128;
 /// The size of a hand with its generation, in bytes.
 pub const HAND_SIZE: usize = 8 * (WORDS + 1);
+
+/// Where what stands beside the hands begins.
+pub const BESIDE_OFFSET: usize = HANDS_OFFSET + SLOTS * HAND_SIZE;
+/// The size of what stands beside one hand, with its generation, in bytes.
+pub const BESIDE_SIZE: usize = 8 * (BESIDE + 1);
 
 /// The file as it lies in memory. Every word that can change is atomic.
 #[repr(C, align(64))]
@@ -38,13 +43,13 @@ pub(crate) struct Page {
     deviation: AtomicU64,
     reserved: AtomicU64,
     pub ring: HandRing,
-    tail: [AtomicU64; (SIZE - HANDS_OFFSET - SLOTS * HAND_SIZE) / 8],
+    tail: [AtomicU64; (SIZE - BESIDE_OFFSET - SLOTS * BESIDE_SIZE) / 8],
 }
 
 const _: () = {
     assert!(size_of::<Page>() == SIZE);
     assert!(core::mem::offset_of!(Page, ring) == 64);
-    assert!(size_of::<HandRing>() == HANDS_OFFSET - 64 + SLOTS * HAND_SIZE);
+    assert!(size_of::<HandRing>() == BESIDE_OFFSET - 64 + SLOTS * BESIDE_SIZE);
 };
 
 /// What a header says.

@@ -42,10 +42,10 @@ impl Kept {
 fn newest(
     ring: &crate::HandRing,
 ) -> Result<Option<(u64, crate::Hand, crate::Made)>, crate::Corrupt> {
-    match ring.newest() {
-        Ok((generation, words)) => {
+    match ring.newest_with_beside() {
+        Ok((generation, words, beside)) => {
             let (hand, made) = crate::unpack(&words)?;
-            Ok(Some((generation, hand, made)))
+            Ok(Some((generation, crate::unpack_beside(hand, &beside)?, made)))
         }
         Err(crate::Unreadable::Empty) => Ok(None),
         Err(crate::Unreadable::Damaged) => Err(crate::Corrupt { field: "generation" }),

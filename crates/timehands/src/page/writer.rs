@@ -16,7 +16,7 @@ use super::lock;
 use super::map::{self, Lock, Mapping};
 use super::places;
 use super::reader::directory;
-use crate::{Hand, Made, Reference, Status, pack};
+use crate::{Hand, Made, Reference, Status, pack, pack_beside};
 
 /// The one that may write a page. Nobody else can be while it lives.
 ///
@@ -115,10 +115,15 @@ impl PageWriter {
             self.mapping.ring.unkeep();
             self.counter = Some(hand.counter);
         }
-        self.generation = self.mapping.ring.publish(self.generation, &pack(hand, made));
+        self.publish_words(hand, made);
         // Not before: a fresh heartbeat vouches for the hand that is the newest then.
         self.heartbeat(made.count);
         self.generation
+    }
+
+    fn publish_words(&mut self, hand: &Hand, made: &Made) {
+        let (words, beside) = (pack(hand, made), pack_beside(hand));
+        self.generation = self.mapping.ring.publish(self.generation, &words, &beside);
     }
 
     /// Says that the daemon looked at the world at `count`: the host's clocks are in order, the
@@ -156,7 +161,7 @@ impl PageWriter {
         }
         if hand.status == Status::Synchronised {
             let hand = Hand { status: Status::Holdover, ..hand };
-            self.generation = self.mapping.ring.publish(self.generation, &pack(&hand, &made));
+            self.publish_words(&hand, &made);
         }
     }
 

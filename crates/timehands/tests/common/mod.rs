@@ -9,7 +9,7 @@ use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate,
     Span,
 };
-use truechimer_timehands::{ByRaw, Device, Hand, Made, Status};
+use truechimer_timehands::{ByRaw, Device, Hand, Likely, Made, Status};
 
 /// A hand with every field derived from its generation.
 pub fn derived(generation: u64) -> (Hand, Made) {
@@ -30,6 +30,11 @@ pub fn derived(generation: u64) -> (Hand, Made) {
         statistical_bound: Span::from_nanos(g % 77_777),
         disputed: Span((Span::from_nanos(g % 77_777).0 / 3) >> 32 << 32),
         growth: Rate(g % 333_333),
+        imbalance: Span((Span::from_nanos(g % 1_000_000).0 >> 32 << 32) * i128::from(1 - g % 3)),
+        likely: (g % 5 != 0).then_some(Likely {
+            half: Span(i128::from(1 + g % 1000) << 32),
+            growth: Rate(g % 99_999),
+        }),
         status: if g % 2 == 0 { Status::Synchronised } else { Status::Holdover },
         leaps: Leaps {
             tai_offset: g as i32,

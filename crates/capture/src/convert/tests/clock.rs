@@ -37,6 +37,8 @@ fn hand(world: &World, at: i64, off: Span, epoch: u32) -> Hand {
         statistical_bound: Span::from_nanos(2),
         disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
+        imbalance: Span::ZERO,
+        likely: None,
         status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
         void_after: world.truth(at) + CountSpan(1000 * HZ),

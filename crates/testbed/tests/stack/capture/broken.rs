@@ -34,6 +34,8 @@ fn publish(writer: &mut PageWriter, epoch: u32, hours: i64, status: Status) {
         disputed: Span::ZERO,
         // The system clock may be steered meanwhile.
         growth: Rate::from_ppb(2_000_000),
+        imbalance: Span::ZERO,
+        likely: None,
         status,
         leaps: Leaps::default(),
         void_after: host.count + period.counts(Span::from_secs(1000)),
