@@ -161,10 +161,14 @@ impl Proposal<'_> {
         if circumstances.server {
             self.server(by[0].min(by[1]));
         }
-        let (strays, dt) = (circumstances.strays, self.parent.filter.gap.max(1.0));
-        self.add(Event::Oscillator, self.c.oscillator, |law| {
-            law.inflate(&unit(RATE), strays * strays);
-            law.inflate(&unit(OFFSET), strays * strays * dt * dt / 3.0);
+        // Changes of the rate are exponential about what the oscillator promises.
+        let dt = self.parent.filter.gap.max(1.0);
+        let size = -by[0].min(by[1]) / dt;
+        let cost = self.c.oscillator - (size / circumstances.strays).max(1.0) + 1.0;
+        let by = size.max(circumstances.strays);
+        self.add(Event::Oscillator, cost, |law| {
+            law.inflate(&unit(RATE), by * by);
+            law.inflate(&unit(OFFSET), by * by * dt * dt / 3.0);
         });
     }
 

@@ -16,11 +16,6 @@ use truechimer_time::{Count, Span};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations for each reply at most: 0 as soon as the model has its hypotheses in an array.
-const MODEL_ALLOCATIONS: u64 = 16;
-/// Bytes that a model may have at once beside those that it keeps, for the same reason.
-const MODEL_BYTES: i64 = 16 * 1024;
-
 /// Counts what the engine itself asks for.
 #[derive(Default)]
 struct Meter {
@@ -37,9 +32,8 @@ impl Watcher for Meter {
 
     fn after(&mut self, at: Count, event: &Event, actions: &[Action]) {
         let new = Heap::now().allocations - self.before.allocations;
-        let reply = matches!(event, Event::Reply { .. });
         self.most = self.most.max(new);
-        if new > if reply { MODEL_ALLOCATIONS } else { 0 } {
+        if new > 0 {
             let hours = at.0 as f64 / 3600.0 / SECOND as f64;
             self.beyond = Some(format!("{new} after {hours:.2} h: {event:?}: {actions:?}"));
         }
@@ -85,5 +79,5 @@ fn one_source_takes_less_than_64_kib() {
         "{} hands; bytes: the engine {engine}, with its heap {live}, at most {most}",
         bed.hands
     );
-    assert!(live <= 64 * 1024 && most <= 64 * 1024 + MODEL_BYTES, "{live} bytes, at most {most}");
+    assert!(live <= 64 * 1024 && most <= 64 * 1024, "{live} bytes, at most {most}");
 }
