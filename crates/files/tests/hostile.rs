@@ -264,7 +264,7 @@ fn the_working_directory_need_not_be_readable() {
     fs::create_dir(&closed).unwrap();
     let before = std::env::current_dir().unwrap();
     std::env::set_current_dir(&closed).unwrap();
-    fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o0)).unwrap();
     // In a thread, as the rest of this process goes on as root where it is root.
     let made = std::thread::spawn(move || {
         if is_root() {
