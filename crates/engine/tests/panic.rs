@@ -694,29 +694,6 @@ fn neither_is_a_rate() {
     assert_eq!(world.engine.left(world.now).unwrap().moved, Span::ZERO);
 }
 
-/// Nor one that grows as slowly as an oscillator's may. (It counted towards nothing: 13 s in these
-/// six days, 37 s in ten.)
-#[test]
-fn neither_is_a_rate_that_creeps_away() {
-    let mut world = far_away(100_000);
-    world.run(7200);
-    let (mut offset, mut skew) = (Span::ZERO, 0);
-    for _ in 0..6 * 86_400 / 504 {
-        skew += 50;
-        for _ in 0..6 {
-            offset += Span::from_nanos(skew * 84);
-            all(&mut world, offset);
-            world.run(84);
-        }
-    }
-    assert!(offset > Span::from_secs(13), "{offset}");
-    assert_eq!(world.hand().status, Status::Holdover, "{}", reason(&world));
-    assert!(reason(&world).contains("max-step"), "{}", reason(&world));
-    // Beside the two seconds: what an oscillator may by itself, 8 ppm from where it was at the most.
-    let most = Span::from_secs(2) + Span::from_micros(9 * 6 * 86_400);
-    assert!(world.error().abs() < most, "{} of {offset}", world.error());
-}
-
 /// With what the daemon before has left, or with its page alone, in a hold of any age.
 #[test]
 fn a_restart_is_no_way_around_it() {

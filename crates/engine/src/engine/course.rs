@@ -80,3 +80,27 @@ impl Course {
         Rate(rate.0.saturating_sub(rate.0.clamp(self.rates.low, self.rates.high)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::gate::tests::hand;
+    use truechimer_time::CountSpan;
+
+    /// (By as much as an oscillator may each time, it could go anywhere: 85 ppm in ten days.)
+    #[test]
+    fn a_rate_that_creeps_is_left_behind() {
+        let (wander, nominal) = (Rate::from_ppb(500), Period::NANOSECOND);
+        let mut at = Count(0);
+        let mut course = Course::of(&hand(), nominal, at);
+        let mut beyond = Rate::ZERO;
+        for ppb in (0..40_000).step_by(10) {
+            at = at + CountSpan(101 * 1_000_000_000);
+            let hand = Hand { period: nominal.scaled(Rate::from_ppb(ppb)), ..hand() };
+            course = course.and(&hand, nominal, wander, at);
+            beyond = course.beyond(&hand, nominal);
+            assert!(ppb > 8_000 || beyond == Rate::ZERO, "{ppb} ppb: {beyond:?}");
+        }
+        assert!(beyond > Rate::from_ppb(30_000), "{beyond:?}");
+    }
+}
