@@ -17,7 +17,7 @@ use truechimer_serve::{Running, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 use truechimer_timehands::{PageReader, Reference, Status};
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A directory of its own, removed at the end.
 struct Scratch(PathBuf);

@@ -145,14 +145,15 @@ impl Agreed {
 const EXCHANGES: u32 = 2;
 
 /// What there is to say of a hold-off, in one line, when it is `utc` by the clock that is held.
-/// One that is `outvoted` is wrong by the others' word, also when its estimator believes it.
+/// One that has something `against` it (the others' word, or the user's) is wrong, also when its
+/// estimator believes it.
 pub(crate) fn told(
     hold_off: &HoldOff,
     (name, bar): (&str, Option<&Bar>),
     at: Count,
     nominal: Period,
     utc: Option<Utc>,
-    outvoted: bool,
+    against: Option<String>,
 ) -> String {
     let HoldOff { step, exchanges, .. } = hold_off;
     let since = time(nominal.span(at - hold_off.since));
@@ -161,10 +162,8 @@ pub(crate) fn told(
         _ => format!(", for {since} ({exchanges} replies)"),
     };
     let (suspected, moves) = if hold_off.steady { ("step", "is") } else { ("drift", "moves, now") };
-    let accepted = match outvoted {
-        true => "outvoted by the others, and no part until it agrees with them".into(),
-        false => accepted(hold_off, utc, bar) + &bar::remedies(name),
-    };
+    let believed = || accepted(hold_off, utc, bar) + &bar::remedies(name);
+    let accepted = against.unwrap_or_else(believed);
     format!(
         "{suspected} suspected: its time {moves} {step:+} off what was known{replies}: not used; {accepted}"
     )
@@ -470,7 +469,7 @@ mod tests {
             held: (here, here),
         };
         assert_eq!(
-            told(&hold_off, ("s1:123", None), count(1190), Period::NANOSECOND, None, false),
+            told(&hold_off, ("s1:123", None), count(1190), Period::NANOSECOND, None, None),
             "step suspected: its time is +150.000 ms off what was known, for 3 min 10 s \
              (12 replies): not used; accepted in 56 min 50 s, unless it goes back; to believe it \
              now: truechimer accept s1:123, or truechimer run --fresh"
@@ -489,10 +488,10 @@ mod tests {
         );
         let week = HoldOff { left: Span::from_secs(600_000), ..hold_off };
         let text =
-            told(&week, ("s1", None), count(1190), Period::NANOSECOND, utc(1_800_010_000), false);
+            told(&week, ("s1", None), count(1190), Period::NANOSECOND, utc(1_800_010_000), None);
         assert!(text.contains("accepted in 166 h 40 min, unless"), "which day? {text}");
         let first = HoldOff { exchanges: 1, steady: false, left: Span::ZERO, ..hold_off };
-        let text = told(&first, ("s1", None), count(8900), Period::NANOSECOND, None, false);
+        let text = told(&first, ("s1", None), count(8900), Period::NANOSECOND, None, None);
         assert_eq!(in_short(&first), "held off: its time moves by +150.000 ms");
         assert!(text.contains("time moves, now +150.000 ms"), "{text}");
         assert!(text.contains("off what was known (1 reply so far): not used"), "{text}");

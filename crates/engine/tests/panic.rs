@@ -775,6 +775,8 @@ fn the_users_word_holds_over_a_restart() {
     assert_eq!(selections(&warm), [Selected, Falseticker, Falseticker]);
     let why = warm.engine.report(warm.now).sources[2].reason.clone().unwrap().text;
     assert!(why.contains("contradicts the one that you have accepted"), "{why}");
+    let told = warm.engine.report(warm.now).sources[2].trouble.clone().unwrap();
+    assert!(told.contains(&why), "{told}");
     // One that agrees has its vote again, and a third daemon knows of the other.
     warm.server("s2").offset = Span::ZERO;
     warm.run(600);

@@ -25,12 +25,21 @@ const BACKLOG: i32 = 128;
 /// The umask belongs to the whole process.
 static UMASK: Mutex<()> = Mutex::new(());
 
+/// Whether the umask takes nothing from this mode, as far as the kernel tells.
+fn is_left_whole(mode: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let umask = umask.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok());
+    umask.is_some_and(|umask| umask & mode == 0)
+}
+
 impl Entry {
     /// Binds a Unix socket to this name, with exactly this mode: it never has another one, and
     /// nothing is changed by name afterwards. Nothing may be there.
     ///
-    /// The kernel makes the name with the mode of the socket's descriptor less the umask, which is
-    /// 0 for that moment: a thread that makes a file just then must say which mode it shall have.
+    /// The kernel makes the name with the mode of the socket's descriptor less the umask. Where that
+    /// would take something away it is 0 for that moment: a thread that makes a file just then must
+    /// say which mode it shall have.
     ///
     /// # Errors
     /// If something is there ([`io::ErrorKind::AddrInUse`]), if the path is too long for a socket
@@ -41,9 +50,9 @@ impl Entry {
         fs::fchmod(socket, Mode::from_raw_mode(mode))?;
         {
             let _one_at_a_time = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = umask(Mode::empty());
+            let before = (!is_left_whole(mode)).then(|| umask(Mode::empty()));
             let bound = net::bind(socket, &address);
-            umask(before);
+            before.map(umask);
             bound?;
         }
         let made = self

@@ -92,7 +92,9 @@ fn steps(path: &Path) -> impl DoubleEndedIterator<Item = Step> {
 /// Walks to the last directory of a path; missing ones are made if `make` says so.
 pub(crate) fn walk(path: &Path, last: Last, make: bool) -> io::Result<Entry> {
     let mut left: VecDeque<Step> = steps(path).collect();
-    let mut here = Folder::open(CWD, ".", OFlags::empty())?;
+    // The working directory may be one that this user cannot look into.
+    let start = if path.is_absolute() { "/" } else { "." };
+    let mut here = Folder::open(CWD, start, OFlags::empty())?;
     // Where that is, if all of the way belongs to nobody else: then the path itself is safe too.
     let mut known = path.is_absolute().then(PathBuf::new);
     let mut links = 0;

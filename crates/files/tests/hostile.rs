@@ -254,6 +254,29 @@ fn another_users_file_or_pipe_is_not_written_to() {
     }
 }
 
+/// Of an absolute path the working directory is no part. (`sudo -u ann truechimer run` in root's
+/// home: "cannot make the clock page: Permission denied".)
+#[test]
+fn the_working_directory_need_not_be_readable() {
+    let temp = Temp::new();
+    let path = temp.shared()[0].join("file");
+    let closed = temp.0.join("closed");
+    fs::create_dir(&closed).unwrap();
+    let before = std::env::current_dir().unwrap();
+    std::env::set_current_dir(&closed).unwrap();
+    fs::set_permissions(&closed, Permissions::from_mode(0o0)).unwrap();
+    // In a thread, as the rest of this process goes on as root where it is root.
+    let made = std::thread::spawn(move || {
+        if is_root() {
+            rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(OTHER)).unwrap();
+        }
+        fs::read_dir(".").unwrap_err();
+        create(&path, 0o600).map(drop)
+    });
+    made.join().unwrap().unwrap();
+    std::env::set_current_dir(before).unwrap();
+}
+
 fn pipe(path: &Path) {
     let kind = rustix::fs::FileType::Fifo;
     let mode = rustix::fs::Mode::from_raw_mode(0o600);

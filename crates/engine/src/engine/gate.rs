@@ -593,7 +593,7 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use truechimer_time::{BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period};
 
@@ -615,12 +615,10 @@ mod tests {
         }
     }
 
-    /// (In the first 84 minutes it grew as if the rate stayed where it was.)
-    #[test]
-    fn what_stands_is_worth_less_as_the_rate_strays() {
-        let wander = Rate::from_ppb(500);
-        let base = Count(0);
-        let hand = Hand {
+    /// One that promises 0.5 ppm.
+    pub(in crate::engine) fn hand() -> Hand {
+        let (wander, base) = (Rate::from_ppb(500), Count(0));
+        Hand {
             counter: CounterId { kind: CounterKind::Raw, boot: BootId::default(), epoch: Epoch(0) },
             base,
             time: Instant::default(),
@@ -636,7 +634,13 @@ mod tests {
             status: Status::Holdover,
             leaps: Leaps::default(),
             void_after: base,
-        };
+        }
+    }
+
+    /// (In the first 84 minutes it grew as if the rate stayed where it was.)
+    #[test]
+    fn what_stands_is_worth_less_as_the_rate_strays() {
+        let (hand, wander, base) = (hand(), Rate::from_ppb(500), Count(0));
         for seconds in [0, 60, 2520, 5039, 5040, 20_000, 1_000_000_000] {
             let (_, bound, growth) =
                 carried(&hand, wander, base + CountSpan(seconds * 1_000_000_000));

@@ -62,7 +62,11 @@ impl Source {
         let outvoted = peer.trust.status() == SourceStatus::Falseticker;
         if let Some(held) = peer.hold_off(at) {
             let who = (&**name, peer.trust.bar.as_ref());
-            return Some(hold_off::told(&held, who, at, peer.filter.nominal(), utc, outvoted));
+            let against = outvoted.then(|| match peer.trust.cause() {
+                Some(why @ Cause::Overruled) => format!("{why}: no part until it agrees"),
+                _ => "outvoted by the others, and no part until it agrees with them".into(),
+            });
+            return Some(hold_off::told(&held, who, at, peer.filter.nominal(), utc, against));
         }
         match peer.trust.cause() {
             Some(Cause::Limit(_, Some(by))) => {

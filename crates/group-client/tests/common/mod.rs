@@ -23,7 +23,10 @@ impl Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("tc-link-{}-{next}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        // Another test may have no umask just now, for a socket that others may use.
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+            .create(&path)
+            .unwrap();
         Scratch(path)
     }
 
