@@ -11,11 +11,9 @@ use serde_json::Value;
 /// How long anything that should happen soon may take on a busy machine.
 pub const SOON: Duration = Duration::from_secs(300);
 
-/// The command with these arguments, and nothing in its environment that it might look at. Signals
-/// that the tests were started to ignore (`nohup make test`) are not ignored by it.
+/// The command with these arguments, and nothing in its environment that it might look at.
 pub fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_truechimer")]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_truechimer"));
     command.args(arguments).stdin(Stdio::null());
     command.env_remove("TRUECHIMER_PAGE").env_remove("XDG_RUNTIME_DIR");
     command
