@@ -51,8 +51,8 @@ constants! {
     law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
-    undercut: 0.001, "1", "Probability of a packet below the floor known so far, at least: the law memory shows no rarer ones.";
-    undercut_scale: 2.0, "typical delays", "Mean of how far below.";
+    undercut: 0.001, "1", "Probability of a packet below the floor known so far, at least: a memory of 256 shows no rarer ones.";
+    undercut_scale: 2.0, "typical delays", "Mean of how far below it.";
     blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
@@ -66,13 +66,14 @@ constants! {
     // Events.
     sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
     early: 1.5, "standard deviations", "Innovation that makes events worth trying.";
-    late: 8.0, "typical delays", "The same above the floor.";
-    record: 2.0, "1", "Power by which large records become rarer.";
-    hidden: 64.0, "exchanges", "Queues that hide the floor from the first exchange on seldom last longer.";
+    late: 8.0, "typical delays", "The same above the floor, of four in a row.";
+    less_late: 1.0, "typical delays", "The same of sixteen.";
+    record: 2.0, "1", "A packet faster than all before it is so by x typical delays with (1 + x) to minus this power.";
+    hidden: 64.0, "exchanges", "A queue that hides the floor from the first exchange on seldom lasts longer.";
     path: -12.0, "ln", "Probability that the path changed since the exchange before.";
     server: -10.0, "ln", "Probability that the server's time moved.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
-    oscillator: -14.0, "ln", "Probability that the oscillator changed.";
+    oscillator: -14.0, "ln", "Probability that the oscillator changed by what it promises; e times less for each more of that.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";
     told: 5.0, "ln odds", "Hypotheses that differ by less have not been told apart.";
     patience: 64.0, "exchanges", "After so many without a surprise the likeliest is left alone.";

@@ -1,9 +1,10 @@
 //! Law of one direction's delays above their floor, learnt as packets come.
 //!
-//! A mixture of exponential laws of fixed means, four times apart. The law in force is a hidden
-//! Markov state: mostly that of the packet before, else drawn
-//! from the long run. The floor under them is sharp, or blurred where several queues in a row let hardly
-//! any packet find all of them empty; which of the two is a property of the path.
+//! A mixture of exponential laws of fixed means, four times apart, and of packets below the floor
+//! that was thought to be there. The law in force is a hidden Markov state: mostly that of the
+//! packet before, else drawn from the long run. The floor under them is sharp, or blurred where
+//! several queues in a row let hardly any packet find all of them empty; which of the two is a
+//! property of the path.
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 

@@ -17,6 +17,8 @@ use crate::hypothesis::{Event, Hypothesis, WINDOW, sums};
 
 /// Hypotheses kept at most.
 const MOST: usize = 6;
+/// Late packets in a row after which the path may be longer, if they are late by much.
+const FEW: usize = 4;
 /// Exchanges within which a path that changed is not thought to have changed again.
 const SETTLING: u32 = 16;
 /// Exchanges after which a change of the path is told, and how certain it has to be.
@@ -141,18 +143,8 @@ impl Proposal<'_> {
         let Innovation { by, early, trip, short, .. } = *self.seen;
         let each = [0, 1].map(|d| if early[d] || short { by[d] } else { 0.0 });
         self.path(each, (short || early[0] && early[1]).then_some(trip / 2.0));
-        // A record: one in so many packets is one by chance, and mostly by little.
-        let idle = self.parent.idle(self.c);
-        for d in 0..2 {
-            if early[d] && !early[1 - d] {
-                let n = self.parent.laws[d].count();
-                let cost = -libm::log(n)
-                    - n / self.c.hidden
-                    - self.c.record * libm::log(1.0 - by[d] / idle);
-                let mut hidden = ALIKE.map(|x| x / 2.0);
-                hidden[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
-                self.add(Event::Floor, cost, |law| law.inflate(&hidden, by[d] * by[d]));
-            }
+        for d in [0, 1].into_iter().filter(|d| early[*d] && !early[1 - d]) {
+            self.hidden_floor(d, by[d]);
         }
         // Neither a clock nor a server makes a round trip shorter.
         if short {
@@ -161,12 +153,27 @@ impl Proposal<'_> {
         if circumstances.server {
             self.server(by[0].min(by[1]));
         }
-        // Changes of the rate are exponential about what the oscillator promises.
+        self.oscillator(-by[0].min(by[1]), circumstances.strays);
+    }
+
+    /// Queues had hidden the floor of direction `d` so far: what was taken for it is shared by both
+    /// directions and the offset. One of n packets is the fastest by chance, and mostly by little.
+    fn hidden_floor(&mut self, d: usize, by: f64) {
+        let (n, idle) = (self.parent.laws[d].count(), self.parent.idle(self.c));
+        let large = self.c.record * libm::log(1.0 - by / idle);
+        let mut shared = ALIKE.map(|x| x / 2.0);
+        shared[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
+        let cost = -libm::log(n) - n / self.c.hidden - large;
+        self.add(Event::Floor, cost, |law| law.inflate(&shared, by * by));
+    }
+
+    /// The rate has changed so that a packet is this early, s. Changes are exponential; their mean
+    /// is what the oscillator promises.
+    fn oscillator(&mut self, early: f64, strays: f64) {
         let dt = self.parent.filter.gap.max(1.0);
-        let size = -by[0].min(by[1]) / dt;
-        let cost = self.c.oscillator - (size / circumstances.strays).max(1.0) + 1.0;
-        let by = size.max(circumstances.strays);
-        self.add(Event::Oscillator, cost, |law| {
+        let times = (early / (strays * dt)).max(1.0);
+        let by = times * strays;
+        self.add(Event::Oscillator, self.c.oscillator + 1.0 - times, |law| {
             law.inflate(&unit(RATE), by * by);
             law.inflate(&unit(OFFSET), by * by * dt * dt / 3.0);
         });
@@ -199,7 +206,7 @@ impl Proposal<'_> {
             return;
         }
         let idle = self.parent.idle(self.c);
-        for (count, least) in [(4, self.c.late), (WINDOW, 2.0 * self.c.late / WINDOW as f64)] {
+        for (count, least) in [(FEW, self.c.late), (WINDOW, self.c.less_late)] {
             let before = &self.parent.late[..count - 1];
             let late =
                 [0, 1].map(|d| before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));

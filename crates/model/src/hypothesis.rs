@@ -42,7 +42,7 @@ pub struct Hypothesis {
     pub late: [[f64; 2]; WINDOW],
 }
 
-/// Exchanges that must all be late before the path is thought to be longer.
+/// Exchanges that are looked at for whether all were late.
 pub const WINDOW: usize = 16;
 
 /// Linear combinations of states that an exchange of some duration (s) measures from above.

@@ -47,9 +47,9 @@ const FAR_SERVERS: [(&str, f64, f64); 3] =
 /// Options of `truechimer simulate likely`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Three tables in Markdown, read once a second: drawn paths (as 'truechimer simulate drawn' has them),
-lone servers that are wrong (as 'truechimer simulate wrong-servers'), and scenarios, some of them with
-several servers. Where there is no likely interval the bound counts for it.
+Three tables in Markdown, read once a second: drawn paths (as 'truechimer simulate drawn' has
+them), lone servers that are wrong (as 'truechimer simulate wrong-servers'), and scenarios, some
+of them with several servers. Where there is no likely interval the bound counts for it.
 
 Exit status: 0, 2 on an error.")]
 pub struct Options {

@@ -92,7 +92,8 @@ fn about(plan: &Plan) -> Vec<String> {
         first.map_or((0, 0, 0.0), |day: &Day| (day.seed, day.poll, day.seconds / 3600.0));
     vec![
         format!(
-            "{} path-days of seed {seed}, {hours} h each, poll {poll} s. Each is one technology, \
+            "{} path-days of seed {seed}, {hours} h each, poll {poll} s, each request up to a 64th \
+             of that early, as the daemon's. Each is one technology, \
              its parameters drawn from ranges, with an oscillator within 0.5 ppm, one server that \
              is always right, loads by the hour, changes of route, of cells and of satellites. \
              One day by itself: `truechimer simulate drawn --seed {seed} --day N`.",
