@@ -63,8 +63,8 @@ impl Coverage {
         let promised = |s: &&Sample| s.status.bound_holds() && s.at >= trace.warm_up;
         for s in trace.samples.iter().filter(promised) {
             coverage.seconds += 1;
-            coverage.silent += usize::from(s.likely.is_nan());
-            let likely = if s.likely.is_nan() { s.bound } else { s.likely };
+            coverage.silent += usize::from(s.likely.is_none());
+            let likely = s.likely.unwrap_or(s.bound);
             if let Some(at) = coverage.at.last_mut() {
                 at.read(s.error, likely, s.bound);
             }

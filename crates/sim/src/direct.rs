@@ -227,7 +227,7 @@ impl Packets {
 }
 
 /// Half the width of the likely interval at the confidence in use, s.
-fn likely(estimate: &Estimate) -> f64 {
+fn likely(estimate: &Estimate) -> Option<f64> {
     let half = estimate.spread.within(LIKELY_DOUBT).map(|(half, _)| half.min(estimate.bound));
-    half.map_or(f64::NAN, seconds)
+    half.map(seconds)
 }

@@ -361,7 +361,7 @@ mod tests {
             error: error_us * 1e-6,
             bound: 10e-6,
             imbalance: 0.0,
-            likely: f64::NAN,
+            likely: None,
             statistical: 4e-6,
             status: Status::Synchronised,
             rate_error: 0.0,

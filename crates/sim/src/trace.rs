@@ -69,8 +69,8 @@ pub struct Sample {
     /// How much farther the claimed interval reaches after the clock than before it, s; `bound` is
     /// the larger of the two.
     pub imbalance: f64,
-    /// Half the width of the likely interval, s; NaN where there is none.
-    pub likely: f64,
+    /// Half the width of the likely interval, s, where there is one.
+    pub likely: Option<f64>,
     /// The statistical part of `bound` (at the hand's base) plus its growth since, s; likewise.
     pub statistical: f64,
     /// The status as the reader sees it.

@@ -77,7 +77,7 @@ fn what_several_say_is_likely_is_true_whoever_lies() {
         assert_eq!(likely.at[2].outside, 0, "{name}: {likely:?}");
         assert!(likely.narrower(2) > 1.02, "{name}: {} times", likely.narrower(2));
         assert!(
-            run.trace.samples.iter().all(|s| s.likely.is_nan() || s.likely <= s.bound),
+            run.trace.samples.iter().all(|s| s.likely.is_none_or(|likely| likely <= s.bound)),
             "{name}"
         );
     }

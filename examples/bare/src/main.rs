@@ -22,8 +22,7 @@ use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
 };
 use truechimer_timehands::{
-    Glance, Halves, Hand, HandRing, Made, OneHand, Ring, SLOTS, Status, TickCounter, Told, WORDS,
-    pack, unpack,
+    Glance, Hand, HandRing, Made, OneHand, Status, TickCounter, Told, pack, unpack,
 };
 
 /// Counts from tick to tick.
@@ -57,6 +56,8 @@ fn hand(base: Count) -> Hand {
         statistical_bound: Span::from_micros(5),
         disputed: Span::ZERO,
         growth: Rate::from_ppb(20_000),
+        imbalance: Span::ZERO,
+        likely: None,
         status: Status::Synchronised,
         leaps: Leaps::default(),
         void_after: base + CountSpan(HZ as i64 * 3600),
@@ -71,7 +72,7 @@ fn main() {
 /// The ring of hands in words of 32 bits.
 fn a_ring() {
     // What the type is here, said in full: it holds no 64-bit atomics.
-    let mut ring: HandRing = Ring::<Halves, AtomicU32, SLOTS, WORDS>::new();
+    let mut ring: HandRing = HandRing::new();
     let (mut writer, ring) = ring.split();
     let hand = hand(Count(123_456_789_012));
     let (count, none) = (hand.base, None);
@@ -83,7 +84,7 @@ fn a_ring() {
     assert_eq!((generation, unpack(&words)), (20, Ok((hand, made))));
     let count = hand.base + CountSpan(HZ as i64 * 86_400 * 7);
     let look = ring.look().unwrap();
-    let (time, bound) = Glance(look.words()).at(count);
+    let (time, bound) = Glance(look.words(), look.beside()).at(count);
     assert!(look.held());
     assert_eq!((time, bound), (hand.time_at(count), hand.bound_at(count)));
     let off = time - (hand.time + Span::from_secs(7 * 86_400));

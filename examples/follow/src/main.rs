@@ -1,5 +1,5 @@
 //! The whole engine on a microcontroller: it follows a made-up server in simulated time, over a
-//! change of route and an outage, within 192 KiB of memory, and publishes the very hands that it
+//! change of route and an outage, within 256 KiB of memory, and publishes the very hands that it
 //! does elsewhere (`bed::STORY`).
 //!
 //! ```text

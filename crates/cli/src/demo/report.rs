@@ -67,7 +67,7 @@ impl Record {
             error: seconds(sample.error),
             bound,
             imbalance: seconds(view.hand.imbalance),
-            likely: view.likely().map_or(f64::NAN, seconds),
+            likely: view.likely().map(seconds),
             statistical: bound - seconds(view.hand.path_bound),
             status: sample.status,
             rate_error: fast.map_or(f64::NAN, |rate| rate.0 as f64 / SCALE),

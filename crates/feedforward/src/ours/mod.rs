@@ -308,8 +308,13 @@ impl Estimator for Ours {
         let growth = growth.max(promised.map_or(0.0, |(_, parting)| parting));
         let others = [state.quarantine.map(newest), promised.map(|(promised, _)| promised)];
         let all = others.iter().flatten().fold(corridor, |all, other| all.hull(other));
-        let [before, after] = [theta - all.low, all.high - theta]
+        let mut sides = [theta - all.low, all.high - theta]
             .map(|side| side + seconds(self.settings.nominal.span(self.settings.resolution)));
+        if known.is_some() {
+            // A declaration is no proof: the nearer end is not better than the farther one.
+            sides = [sides[0].max(sides[1]); 2];
+        }
+        let [before, after] = sides;
         let bound = before.max(after);
         let difference = self.difference_rate(state, &filter);
         let difference_error = self.difference_error(difference, at, stale);

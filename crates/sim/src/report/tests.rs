@@ -13,7 +13,7 @@ fn trace(seconds: u32) -> Trace {
         error: wave(n) * 4e-6,
         bound: 200e-6,
         imbalance: 0.0,
-        likely: f64::NAN,
+        likely: None,
         statistical: 10e-6,
         status: if n < 2 { Status::Unknown } else { Status::Synchronised },
         rate_error: wave(n) * 1e-9,

@@ -142,7 +142,7 @@ impl Reader {
             error: f64::INFINITY,
             bound: f64::INFINITY,
             imbalance: 0.0,
-            likely: f64::NAN,
+            likely: None,
             statistical: f64::INFINITY,
             status: Status::Unknown,
             rate_error: skew,
@@ -167,7 +167,7 @@ impl Reader {
             sample.bound = seconds(bound);
             sample.statistical = seconds(bound - hand.path_bound);
             sample.imbalance = seconds(hand.imbalance);
-            sample.likely = hand.likely_at(count).map_or(f64::NAN, seconds);
+            sample.likely = hand.likely_at(count).map(seconds);
         }
         let void = !hand.void_after.at_or_after(count);
         if sample.status != Status::Disrupted && !void {
