@@ -230,7 +230,7 @@ pub struct Estimate {
     pub deviation: Span,
     /// The smallest round trip of the recent past, less the server's residence time.
     pub rtt_floor: Span,
-    /// What the likely error is made of beside `deviation`.
+    /// Parts of the likely error beside `deviation`.
     pub spread: Spread,
     /// When the newest exchange that was used arrived.
     pub last_used: Count,

@@ -22,7 +22,7 @@ pub const LIKELY_DOUBT: f64 = 1e-6;
 /// of it is reserve.
 const RESERVE: f64 = 8.0;
 
-/// What the likely error of an estimate is made of; see the module's text.
+/// Parts of an estimate's likely error; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spread {
     /// Statistics may say anything here. Where they may not (a word is held off, hardly anything

@@ -88,7 +88,7 @@ const SMALL: ([f64; 5], [f64; 5]) = (
         2.844_236_833_439_171e3,
     ],
 );
-/// The same of exp(x²) erfc(x) by x.
+/// Coefficients of exp(x²) erfc(x) by x.
 const MIDDLE: ([f64; 9], [f64; 9]) = (
     [
         2.153_115_354_744_038_3e-8,
@@ -113,7 +113,7 @@ const MIDDLE: ([f64; 9], [f64; 9]) = (
         1.230_339_354_803_749_5e3,
     ],
 );
-/// The same of x² (1/√π − x exp(x²) erfc(x)) by 1/x².
+/// Coefficients of x² (1/√π − x exp(x²) erfc(x)) by 1/x².
 const LARGE: ([f64; 6], [f64; 6]) = (
     [
         1.631_538_713_730_209_7e-2,

@@ -172,7 +172,7 @@ impl Hand {
     }
 }
 
-/// What a `bound` and an `imbalance` leave on either side: before, after.
+/// Sides that a `bound` and an `imbalance` leave: before, after.
 #[inline(always)]
 pub(crate) fn reach(bound: i128, imbalance: i128) -> [i128; 2] {
     let (before, after) = (imbalance.max(0), imbalance.wrapping_neg().max(0));

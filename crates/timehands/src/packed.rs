@@ -16,7 +16,7 @@ pub type Packed = [u64; WORDS];
 /// How many words stand beside those of a hand, for what came to it later; those not in use are 0.
 pub const BESIDE: usize = 7;
 
-/// What stands beside the words of a hand.
+/// Words beside those of a hand.
 pub type Beside = [u64; BESIDE];
 
 /// How long after the writer's last look at the world readers go on without looking themselves.
@@ -134,7 +134,7 @@ pub fn pack(hand: &Hand, made: &Made) -> Packed {
     words
 }
 
-/// What stands beside the words of a hand.
+/// Words beside those of a hand.
 #[must_use]
 pub fn pack_beside(hand: &Hand) -> Beside {
     let mut words = [0; BESIDE];

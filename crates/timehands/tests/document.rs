@@ -229,7 +229,7 @@ fn documented(bytes: &[u8], generation: u64) {
     }
 }
 
-/// What stands beside a hand says the rest.
+/// Words beside a hand say the rest.
 fn documented_beside(bytes: &[u8], generation: u64) {
     let hand = derived(generation).0;
     let read = Bytes(bytes, beside_table());

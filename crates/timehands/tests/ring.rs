@@ -12,7 +12,7 @@ use truechimer_timehands::{
     unpack,
 };
 
-/// What stands beside a hand, as far as there is room.
+/// Words beside a hand, as far as there is room.
 fn beside_of<const BESIDE: usize>(hand: &Hand) -> [u64; BESIDE] {
     let all = pack_beside(hand);
     std::array::from_fn(|i| all[i])

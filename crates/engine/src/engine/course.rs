@@ -32,7 +32,7 @@ impl Rates {
         Rates { low: self.low.saturating_sub(by), high: self.high.saturating_add(by) }
     }
 
-    /// What both have in common.
+    /// Rates that both have in common.
     fn and(self, other: Rates) -> Option<Rates> {
         let both = Rates { low: self.low.max(other.low), high: self.high.min(other.high) };
         (both.low <= both.high).then_some(both)

@@ -1,4 +1,4 @@
-//! What the engine takes of the heap: nothing while nothing happens but exchanges.
+//! Heap that the engine takes: none while nothing happens but exchanges.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 

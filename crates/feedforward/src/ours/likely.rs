@@ -36,7 +36,7 @@ const QUARTER: usize = KEPT / 4;
 /// After so long without an exchange, s, only the bound is left: 68 minutes, as for a hand.
 const STALE: f64 = 4096.0;
 
-/// What packets waited beyond their direction's floor of late, there and back, s.
+/// Waits beyond their direction's floor of the newest packets, there and back, s.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     newest: [[f64; KEPT]; 2],
