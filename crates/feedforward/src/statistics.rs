@@ -102,6 +102,14 @@ impl Statistics {
         }
     }
 
+    /// Whether it is beyond doubt that the server is ahead.
+    pub(crate) fn has_moved(&self) -> bool {
+        match self {
+            Statistics::Panel(panel) => panel.ahead().is_some(),
+            Statistics::Model(model, _, strays) => strays.is_some() && model.has_moved(),
+        }
+    }
+
     pub(crate) fn go_ahead(&mut self, by: f64) {
         self.change(|p| p.go_ahead(by), |m| m.go_ahead(by));
     }

@@ -74,6 +74,7 @@ constants! {
     server: -10.0, "ln", "Probability that the server's time moved.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
     oscillator: -14.0, "ln", "Probability that the oscillator changed by what it promises; e times less for each more of that.";
+    hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";
     told: 5.0, "ln odds", "Hypotheses that differ by less have not been told apart.";
     patience: 64.0, "exchanges", "After so many without a surprise the likeliest is left alone.";

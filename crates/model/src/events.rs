@@ -267,6 +267,12 @@ impl Events {
         (share > 0.5).then(|| sum / share)
     }
 
+    /// Whether it is beyond doubt that the server has moved.
+    pub fn has_moved(&self, c: &Constants) -> bool {
+        let others = self.all.iter().filter(|h| h.event != Event::Server);
+        others.map(|h| libm::exp(h.log)).sum::<f64>() < libm::exp(-c.hold)
+    }
+
     /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
     /// that the path has changed.
     pub fn take(&mut self, sample: &Sample, now: Circumstances, c: &Constants) -> Option<f64> {

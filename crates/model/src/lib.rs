@@ -169,6 +169,12 @@ impl Model {
         self.events.ahead()
     }
 
+    /// Whether that is so certain that the server is to be held off.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        self.events.has_moved(&self.c)
+    }
+
     /// Time since the beginning, s.
     #[must_use]
     pub fn age(&self) -> f64 {

@@ -83,12 +83,14 @@ impl Ours {
         let is_ahead = state.filter.ahead().is_some();
         let promised = self.promised(state, m.received);
         state.at = m.received;
-        state.corridor = if is_ahead { *before } else { both };
+        // Nothing is learnt of what has probably moved.
+        let both = if is_ahead { *before } else { both };
+        state.corridor = both;
         if let Some(declared) = &mut state.declared {
             let carry = |known: &Corridor| known.later(*since, *rate, *slack);
             declared.take(m.round_trip(*rate), state.excess, &state.corridor, carry);
         }
-        if is_ahead {
+        if is_ahead && (state.quarantine.is_some() || state.filter.has_moved()) {
             state.likely = likely;
             return self.quarantine(state, m, *own, *before).map(Accepted::Stepped);
         }
