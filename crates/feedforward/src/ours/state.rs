@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) likely: Corridor,
     pub(super) quarantine: Option<Quarantine>,
     /// No exchange has been used yet: what is known is from before.
+    /// The quarantine is no more than a suspicion, if there is one.
+    pub(super) suspected: bool,
     pub(super) unproven: bool,
     /// Since when and until when that was known, if anybody has kept it.
     pub(super) before: Option<(Count, Count)>,
