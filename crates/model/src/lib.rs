@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
+mod ablation;
 mod constants;
 mod delay;
 mod difference;
@@ -38,6 +39,7 @@ mod oscillator;
 mod start;
 mod tail;
 
+pub use crate::ablation::Ablation;
 pub use crate::constants::{Constant, Constants};
 use crate::difference::Past;
 use crate::events::{Circumstances, Events};

@@ -1,9 +1,10 @@
-//! `truechimer simulate ablation`: what each part of our estimator buys.
+//! `truechimer simulate ablation`: what each part of the estimator's model buys.
 
 use std::io::Write;
 
-use truechimer_feedforward::{Ours, Parts};
+use truechimer_feedforward::Ours;
 use truechimer_lab::OURS;
+use truechimer_model::{Ablation, Constants};
 use truechimer_sim::direct::Packets;
 use truechimer_sim::{Scenario, Statistics, Trace, find, simulate_alike};
 
@@ -12,7 +13,7 @@ use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 
 /// What each part is tried on, and for how many hours: those that parts were made for.
-const SCENARIOS: [(&str, f64); 11] = [
+const SCENARIOS: [(&str, f64); 12] = [
     ("lan", 12.0),
     ("lan-bursts-both", 12.0),
     ("wan", 12.0),
@@ -24,6 +25,7 @@ const SCENARIOS: [(&str, f64); 11] = [
     ("shift-up-both", 18.0),
     ("shift-down-forward", 18.0),
     ("oscillator-step-1ppm", 18.0),
+    ("wan-server-wrong-150ms", 18.0),
 ];
 /// The start: how long it is looked at, h.
 const START_HOURS: f64 = 0.5;
@@ -42,8 +44,8 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         let start = Scenario { hours: START_HOURS, warm_up_hours: 0.0, ..scenario };
         cases.push((format!("{name} <{threshold} µs, s"), start, Some(threshold)));
     }
-    let parts: Vec<(&str, Parts)> =
-        [("–", Parts::ALL)].into_iter().chain(Parts::each_left_out()).collect();
+    let whole = Ablation { part: "–", constants: Constants::DEFAULT };
+    let parts: Vec<Ablation> = [whole].into_iter().chain(Ablation::each()).collect();
     let mut columns: Vec<Vec<String>> = Vec::new();
     jobs::each(
         &cases,
@@ -57,10 +59,10 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
     let heads: Vec<&str> = cases.iter().map(|(name, ..)| name.as_str()).collect();
     writeln!(out, "| without | {} |", heads.join(" | "))?;
     writeln!(out, "|---|{}", "---|".repeat(heads.len()))?;
-    for (index, (name, _)) in parts.iter().enumerate() {
+    for (index, Ablation { part, .. }) in parts.iter().enumerate() {
         let cells: Vec<&str> =
             columns.iter().filter_map(|c| c.get(index).map(String::as_str)).collect();
-        writeln!(out, "| {name} | {} |", cells.join(" | "))?;
+        writeln!(out, "| {part} | {} |", cells.join(" | "))?;
     }
     Ok(Outcome::Good)
 }
@@ -69,7 +71,7 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
 fn column(
     scenario: &Scenario,
     threshold: Option<f64>,
-    parts: &[(&str, Parts)],
+    parts: &[Ablation],
     args: &args::Simulate,
 ) -> Result<Vec<String>, String> {
     let mut traces: Vec<Vec<Trace>> = parts.iter().map(|_| Vec::new()).collect();
@@ -79,8 +81,8 @@ fn column(
         let packets =
             Packets::of(scenario, seed, &run).ok_or("its packets have more than one story")?;
         let (settings, prior) = packets.known();
-        for (traces, (_, parts)) in traces.iter_mut().zip(parts) {
-            let mut ours = Ours::new(settings, prior, None).with_parts(*parts);
+        for (traces, Ablation { constants, .. }) in traces.iter_mut().zip(parts) {
+            let mut ours = Ours::new(settings, prior, None).with_constants(*constants);
             traces.push(packets.run(&mut ours));
         }
     }
