@@ -72,6 +72,8 @@ constants! {
     hidden: 64.0, "exchanges", "A queue that hides the floor from the first exchange on seldom lasts longer.";
     path: -12.0, "ln", "Probability that the path changed since the exchange before.";
     server: -10.0, "ln", "Probability that the server's time moved.";
+    wander: -12.0, "ln", "Probability that the server's time, or how the path is shared, began to wander.";
+    wander_time: 128.0, "s", "Correlation time of that: as clocks are steered, and as loads swing.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
     oscillator: -14.0, "ln", "Probability that the oscillator changed by what it promises; e times less for each more of that.";
     hold: 10.0, "ln odds", "From here on a server that has moved is held off.";

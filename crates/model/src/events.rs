@@ -115,10 +115,13 @@ impl Proposal<'_> {
         child.age = 0;
         child.late = [[0.0; 2]; WINDOW];
         // Whatever else happens, a server that has moved is where it should not be.
-        let told = matches!(event, Event::Oscillator | Event::None);
-        if self.parent.event != Event::Server || told {
+        let told = event == Event::None;
+        if !matches!(self.parent.event, Event::Server | Event::Wander) || told {
             child.event = event;
             child.before = FLOORS.map(|i| self.seen.law.x[i]);
+        }
+        if event == Event::Wander {
+            child.wander = child.filter.now().p[SERVER][SERVER];
         }
         child.log += cost;
         child.update(self.sample, self.c);
@@ -150,10 +153,17 @@ impl Proposal<'_> {
         if short {
             return;
         }
-        if circumstances.server {
-            self.server(by[0].min(by[1]));
+        let early = by[0].min(by[1]);
+        if circumstances.server && self.parent.event != Event::Wander {
+            self.server(early);
+            if self.parent.event != Event::Server {
+                self.wander(early);
+            }
         }
-        self.oscillator(-by[0].min(by[1]), circumstances.strays);
+        // Of a server that has moved the oscillator learns nothing.
+        if self.parent.event != Event::Server {
+            self.oscillator(-early, circumstances.strays);
+        }
     }
 
     /// Queues had hidden the floor of direction `d` so far: what was taken for it is shared by both
@@ -188,6 +198,11 @@ impl Proposal<'_> {
         let sharp = (1.0 - filter.blurred()) * (1.0 - filter.tide());
         let cost = cost + libm::log(sharp.max(f64::MIN_POSITIVE));
         self.add(Event::Server, cost, |law| law.inflate(&unit(SERVER), by * by));
+    }
+
+    /// The server's time wanders, by so much, s; or the path is shared now so, now otherwise.
+    fn wander(&mut self, by: f64) {
+        self.add(Event::Wander, self.c.wander, |law| law.inflate(&unit(SERVER), by * by));
     }
 
     /// A server that had moved is right again.

@@ -5,7 +5,7 @@
 use crate::Sample;
 use crate::constants::Constants;
 use crate::delay::{Law, PARTS};
-use crate::gaussian::{FLOORS, Gaussian, Vector};
+use crate::gaussian::{FLOORS, Gaussian, SERVER, Vector, unit};
 use crate::oscillator::{MODES, Oscillator};
 
 /// Event by which a hypothesis differs from the one that it came of.
@@ -19,6 +19,8 @@ pub enum Event {
     Floor,
     /// The server's time moved.
     Server,
+    /// The server's time, or how the path is shared, wanders about.
+    Wander,
     /// The oscillator changed.
     Oscillator,
 }
@@ -36,6 +38,8 @@ pub struct Hypothesis {
     pub event: Event,
     /// Exchanges since the event.
     pub age: u32,
+    /// Variance of the server's time while that wanders, s².
+    pub wander: f64,
     /// Floors before the event, s.
     pub before: [f64; 2],
     /// How late the newest exchanges were in either direction, s.
@@ -63,6 +67,7 @@ impl Hypothesis {
             log: 0.0,
             event: Event::None,
             age: 0,
+            wander: 0.0,
             before,
             late: [[0.0; 2]; WINDOW],
         }
@@ -77,6 +82,15 @@ impl Hypothesis {
     /// Moves on by `dt` seconds.
     pub fn predict(&mut self, dt: f64, c: &Constants) {
         self.filter.predict(dt, self.idle(c), c);
+        if self.event == Event::Wander {
+            let kept = libm::exp(-dt / c.wander_time);
+            let gained = self.wander * (1.0 - kept * kept);
+            self.filter.each(|law| {
+                law.x[SERVER] *= kept;
+                law.scale(SERVER, kept);
+                law.inflate(&unit(SERVER), gained);
+            });
+        }
     }
 
     /// Takes in an exchange, and becomes as much likelier as it had foretold that.
@@ -110,5 +124,11 @@ impl Hypothesis {
         }
         self.log += self.filter.weigh(&logs);
         self.age = self.age.saturating_add(1);
+        if self.event == Event::Wander {
+            let known = self.filter.now().project(&unit(SERVER));
+            let square = known.mean * known.mean + known.variance;
+            let gain = (1.0 / f64::from(self.age.saturating_add(1))).max(1.0 / c.law_memory);
+            self.wander += gain * (square - self.wander);
+        }
     }
 }
