@@ -45,14 +45,15 @@ impl Ours {
     }
 
     /// An exchange that leaves `both` of what was known open. It may still be the server that has
-    /// moved.
+    /// moved: nothing is learnt of it then, and the bound covers both; but it is held off only when
+    /// that is beyond doubt.
     pub(super) fn agree(
         &mut self,
         state: &mut State,
         m: &mut Measured,
         carried: &Carried,
         both: Corridor,
-    ) -> Result<Accepted, Refusal> {
+    ) -> Result<Option<Accepted>, Refusal> {
         let Carried { since, stale, rate, slack, predicted, before, own } = carried;
         if core::mem::take(&mut state.unproven) {
             // The model has yet to see an exchange: its first is this one.
@@ -81,20 +82,23 @@ impl Ours {
         let is_ahead = state.model.ahead().is_some();
         let promised = self.promised(state, m.received);
         state.at = m.received;
-        // Nothing is learnt of what has probably moved.
-        let both = if is_ahead { *before } else { both };
-        state.corridor = both;
+        state.corridor = if is_ahead { *before } else { both };
         if let Some(declared) = &mut state.declared {
             let carry = |known: &Corridor| known.later(*since, *rate, *slack);
             declared.take(m.round_trip(*rate), state.excess, &state.corridor, carry);
         }
-        if is_ahead && (state.quarantine.is_some() || state.model.has_moved()) {
+        if is_ahead {
             state.likely = likely;
-            return self.quarantine(state, m, *own, *before).map(Accepted::Stepped);
+            state.suspected &= !state.model.has_moved();
+            return match self.quarantine(state, m, *own, *before) {
+                Err(Refusal::ServerStep) if state.suspected => Ok(None),
+                stepped => stepped.map(|by| Some(Accepted::Stepped(by))),
+            };
         }
         if was_ahead {
             state.quarantine = None;
         }
+        state.suspected = true;
         let mean = self.slow.causal_rate();
         let confined = self.confined_rate(m.received);
         let course = Course {
@@ -113,14 +117,14 @@ impl Ours {
         });
         state.clamp(*slack);
         self.confine(state, m, *slack);
-        let Some(rise) = shifted else { return Ok(Accepted::Refined) };
+        let Some(rise) = shifted else { return Ok(Some(Accepted::Refined)) };
         // The old floors are of another path.
         state.rtt = Floor::new();
         state.rtt.push(m.round_trip(*rate), 0.0);
         state.directions = Floor::new();
         state.waits = Waits::new();
         state.outdated = true;
-        Ok(Accepted::Shifted(span(rise)))
+        Ok(Some(Accepted::Shifted(span(rise))))
     }
 
     /// Keeps the model's rate where causality allows it, and starts again if it is lost.

@@ -83,7 +83,7 @@ impl Ours {
         state.promise = Promise::new(at, state.corridor);
         state.hindsight.forget();
         state.likely = state.corridor;
-        state.quarantine = None;
+        (state.quarantine, state.suspected) = (None, true);
         state.unproven = false;
         state.directions = Floor::new();
         state.waits = Waits::new();
@@ -109,7 +109,7 @@ impl Ours {
         let queued = excess.max(0.0) / 2.0 + state.excess;
         let whose = q.whose(&own, middle, queued, dt, rates, likely);
         if whose == Whose::Known {
-            state.quarantine = None;
+            (state.quarantine, state.suspected) = (None, true);
         }
         whose == Whose::Newcomers
     }
@@ -256,7 +256,7 @@ impl Ours {
         (state.corridor, state.likely) = (both, both);
         state.promise = Promise::new(m.received, both);
         state.hindsight.forget();
-        state.quarantine = None;
+        (state.quarantine, state.suspected) = (None, true);
         state.directions = Floor::new();
         state.waits = Waits::new();
         if let Some(declared) = &mut state.declared {
@@ -267,7 +267,7 @@ impl Ours {
 
     /// See [`Estimator::doubt`](crate::Estimator::doubt).
     pub(super) fn in_doubt(&self, at: Count) -> Option<Doubt> {
-        let state = self.state.as_ref()?;
+        let state = self.state.as_ref().filter(|state| !state.suspected)?;
         let q = state.quarantine?;
         let nominal = self.settings.nominal;
         let dt = self.seconds(q.newest.received, at);

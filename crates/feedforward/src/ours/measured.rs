@@ -27,6 +27,8 @@ pub(crate) struct Measured {
     /// What causality allows beyond backward and forward, if the path's asymmetry was taken off
     /// them.
     pub(super) beyond: (f64, f64),
+    /// There was no request.
+    pub(super) pulse: bool,
 }
 
 impl Measured {
@@ -54,7 +56,8 @@ impl Measured {
 
     /// The exchange as the model sees it.
     pub(super) fn sample(&self) -> Sample {
-        Sample { above: [self.forward, -self.backward], duration: self.duration }
+        let request = if self.pulse { f64::INFINITY } else { self.forward };
+        Sample { above: [request, -self.backward], duration: self.duration }
     }
 
     /// A model that knows so much and has yet to see this exchange.

@@ -123,6 +123,7 @@ impl Ours {
             backward_error: error(x.received.error),
             root_distance: seconds(x.root_distance).max(0.0),
             beyond: self.declared().map_or((0.0, 0.0), |declared| declared.beyond()),
+            pulse: self.settings.pulse,
         }
     }
 
@@ -190,6 +191,7 @@ impl Ours {
             promise: Promise::new(m.received, corridor),
             likely: corridor,
             quarantine: None,
+            suspected: contradicted.is_none(),
             unproven: contradicted.is_some(),
             before: self.time_prior.and_then(|prior| prior.known),
             rtt: Floor::new(),
@@ -428,8 +430,12 @@ impl Ours {
         let carried = self.carried(state, &m);
         let Carried { before, own, slack, .. } = carried;
         let accepted = match before.intersection(&own).filter(|_| !self.doubted(state, &m, own)) {
-            Some(both) => self.agree(state, &mut m, &carried, both)?,
+            Some(both) => match self.agree(state, &mut m, &carried, both)? {
+                Some(accepted) => accepted,
+                None => return Ok(Accepted::Refined),
+            },
             None => {
+                state.suspected = false;
                 if let Some((broken, both)) = self.promised_again(state, &m, &before) {
                     Accepted::Stepped(self.go_back(state, &m, both, broken))
                 } else {

@@ -27,13 +27,15 @@ pub(super) struct State {
     /// The corridor if the model's own idea of the rate is right: for the floors only.
     pub(super) likely: Corridor,
     pub(super) quarantine: Option<Quarantine>,
+    /// The quarantine is no more than a suspicion, if there is one.
+    pub(super) suspected: bool,
     /// No exchange has been used yet: what is known is from before.
     pub(super) unproven: bool,
     /// Since when and until when that was known, if anybody has kept it.
     pub(super) before: Option<(Count, Count)>,
     /// Round trips, s.
     pub(super) rtt: Floor,
-    /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
+    /// What the smallest delays of the two directions add up to, s; see [`State::push_width`].
     pub(super) directions: Floor,
     /// The corridors are of a path that has become longer since.
     pub(super) outdated: bool,
