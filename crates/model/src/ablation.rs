@@ -21,7 +21,7 @@ pub struct Ablation {
 impl Ablation {
     /// All parts, each left out in turn.
     #[must_use]
-    pub fn each() -> [Ablation; 10] {
+    pub fn each() -> [Ablation; 13] {
         let all = Constants::DEFAULT;
         let still = all.floor_walk;
         let parts = [
@@ -31,13 +31,16 @@ impl Ablation {
                 Constants { undercut: 0.0, undercut_scale: NOTHING, ..all },
             ),
             ("blurred floors", Constants { blur: 0.0, ..all }),
+            ("several walks of the rate", Constants { walk_step: 1.0, ..all }),
             ("the floors' walk", Constants { floor_walk: 0.0, ..all }),
             ("slow queues", Constants { tide_slow: still, tide_fast: still, ..all }),
+            ("the first stamps in the light of all", Constants { stretch: 0.0, ..all }),
             ("changes of the path", Constants { path: NEVER, ..all }),
             ("longer paths", Constants { late: BEYOND, less_late: BEYOND, ..all }),
             ("hidden floors", Constants { hidden: NOTHING, ..all }),
             ("changes of the oscillator", Constants { oscillator: NEVER, ..all }),
             ("steps of the server", Constants { server: NEVER, ..all }),
+            ("wander of the server", Constants { wander: NEVER, ..all }),
         ];
         parts.map(|(part, constants)| Ablation { part, constants })
     }

@@ -6,6 +6,8 @@ use truechimer_feedforward::Ours;
 use truechimer_lab::OURS;
 use truechimer_model::{Ablation, Constants};
 use truechimer_sim::direct::Packets;
+use truechimer_sim::oscillator::Step;
+use truechimer_sim::server::Lie;
 use truechimer_sim::{Scenario, Statistics, Trace, find, simulate_alike};
 
 use super::{jobs, screen, seeds};
@@ -13,7 +15,7 @@ use crate::args;
 use crate::failure::{Ended, Failure, Outcome};
 
 /// What each part is tried on, and for how many hours: those that parts were made for.
-const SCENARIOS: [(&str, f64); 12] = [
+const SCENARIOS: [(&str, f64); 16] = [
     ("lan", 12.0),
     ("lan-bursts-both", 12.0),
     ("wan", 12.0),
@@ -22,11 +24,21 @@ const SCENARIOS: [(&str, f64); 12] = [
     ("heavy-tail", 12.0),
     ("daily-load", 28.0),
     ("tide-both", 16.0),
+    ("hidden-asymmetry", 12.0),
     ("shift-up-both", 18.0),
+    ("shift-up-forward", 18.0),
     ("shift-down-forward", 18.0),
     ("oscillator-step-1ppm", 18.0),
-    ("wan-server-wrong-150ms", 18.0),
+    ("server-ramp-2ppm", 18.0),
+    ("jitter-at-start-forward", 2.0),
+    ("growing-queue-both", 2.0),
 ];
+/// Far away, queues hide at first what happens. How long that is looked at, h, and when it happens,
+/// s: the oscillator changes by so much, or the server is wrong by so much for ten minutes.
+const FAR_HOURS: f64 = 8.0;
+const THEN: f64 = 4.0 * 3600.0;
+const STEP_PPM: f64 = 3.0;
+const WRONG_MS: f64 = 2.0;
 /// The start: how long it is looked at, h.
 const START_HOURS: f64 = 0.5;
 
@@ -39,6 +51,15 @@ pub fn run(args: &args::Simulate, out: &mut dyn Write) -> Ended {
         let shorter = scenario.with_hours(hours).map_err(|why| Failure::new(name, why))?;
         cases.push((shorter.name.clone(), shorter, None));
     }
+    let far = find("wan").map_err(|why| Failure::new("wan", why))?;
+    let far = Scenario { hours: FAR_HOURS, warm_up_hours: 2.0, ..far };
+    let mut changed = far.clone();
+    changed.oscillator.steps.push(Step { at_s: THEN, ppm: STEP_PPM });
+    cases.push((format!("wan, oscillator {STEP_PPM:+} ppm"), changed, None));
+    let mut wrong = far;
+    let lie = Lie { from_s: THEN, to_s: THEN + 600.0, by_ms: WRONG_MS };
+    wrong.servers.iter_mut().for_each(|server| server.lies.push(lie));
+    cases.push((format!("wan, server {WRONG_MS:+} ms"), wrong, None));
     for (name, threshold) in [("lan", 10.0), ("wan", 500.0)] {
         let scenario = find(name).map_err(|why| Failure::new(name, why))?;
         let start = Scenario { hours: START_HOURS, warm_up_hours: 0.0, ..scenario };
