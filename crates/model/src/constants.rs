@@ -73,12 +73,12 @@ constants! {
     less_late: 1.0, "typical delays", "The same of sixteen.";
     record: 2.0, "1", "A packet faster than all before it is so by x typical delays with (1 + x) to minus this power.";
     hidden: 64.0, "exchanges", "A queue that hides the floor from the first exchange on seldom lasts longer.";
-    path: -12.0, "ln", "Probability that the path changed since the exchange before.";
-    server: -10.0, "ln", "Probability that the server's time moved.";
-    wander: -12.0, "ln", "Probability that the server's time, or how the path is shared, began to wander.";
+    path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
+    server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
+    wander: 0.01, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in a hundred days.";
     wander_time: 128.0, "s", "Correlation time of that: as clocks are steered, and as loads swing.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
-    oscillator: -14.0, "ln", "Probability that the oscillator changed by what it promises; e times less for each more of that.";
+    oscillator: 0.005, "1/day", "Rate of changes of the oscillator by what it promises, one in seven months; e times less for each more of that.";
     hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";
     told: 5.0, "ln odds", "Hypotheses that differ by less have not been told apart.";

@@ -25,6 +25,9 @@ const SETTLING: u32 = 16;
 const TOLD_AFTER: u32 = 3;
 const CERTAIN: f64 = 0.99;
 
+/// A day, s.
+const DAY: f64 = 86400.0;
+
 /// Circumstances of an exchange that decide which events are tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
@@ -128,9 +131,15 @@ impl Proposal<'_> {
         insert(self.new, child);
     }
 
+    /// Logarithm of the probability that an event of this rate, 1/day, has happened since the
+    /// exchange before.
+    fn rare(&self, rate: f64) -> f64 {
+        libm::log(rate * self.parent.filter.gap.max(1.0) / DAY)
+    }
+
     /// Floors have changed by about these, s, each by itself; or both alike.
     fn path(&mut self, each: [f64; 2], alike: Option<f64>) {
-        let cost = self.c.path;
+        let cost = self.rare(self.c.path);
         self.add(Event::Path, cost, |law| {
             for d in 0..2 {
                 law.inflate(&unit(FLOORS[d]), each[d] * each[d]);
@@ -183,7 +192,7 @@ impl Proposal<'_> {
         let dt = self.parent.filter.gap.max(1.0);
         let times = (early / (strays * dt)).max(1.0);
         let by = times * strays;
-        self.add(Event::Oscillator, self.c.oscillator + 1.0 - times, |law| {
+        self.add(Event::Oscillator, self.rare(self.c.oscillator) + 1.0 - times, |law| {
             law.inflate(&unit(RATE), by * by);
             law.inflate(&unit(OFFSET), by * by * dt * dt / 3.0);
         });
@@ -192,7 +201,7 @@ impl Proposal<'_> {
     /// The server's time has moved by about so much, s.
     fn server(&mut self, by: f64) {
         let again = self.parent.event == Event::Server;
-        let cost = if again { self.c.server_again } else { self.c.server };
+        let cost = if again { self.c.server_again } else { self.rare(self.c.server) };
         // Floors that are blurred, or that grow, are no witnesses.
         let filter = &self.parent.filter;
         let sharp = (1.0 - filter.blurred()) * (1.0 - filter.tide());
@@ -202,7 +211,9 @@ impl Proposal<'_> {
 
     /// The server's time wanders, by so much, s; or the path is shared now so, now otherwise.
     fn wander(&mut self, by: f64) {
-        self.add(Event::Wander, self.c.wander, |law| law.inflate(&unit(SERVER), by * by));
+        self.add(Event::Wander, self.rare(self.c.wander), |law| {
+            law.inflate(&unit(SERVER), by * by)
+        });
     }
 
     /// A server that had moved is right again.
