@@ -2,8 +2,8 @@
 
 use crate::constants::Constants;
 
-/// Logarithm of a probability that no evidence outweighs.
-const NEVER: f64 = -1e9;
+/// Rate of what never happens.
+const NEVER: f64 = 0.0;
 /// Threshold that nothing reaches.
 const BEYOND: f64 = 1e9;
 /// Share of a scale that is as good as none of it.
