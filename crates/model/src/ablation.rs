@@ -49,6 +49,35 @@ impl Ablation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Known, Model, Sample};
+
+    /// A clock that gains 5 ppm, packets of 100 µs and a little more, and later a longer path.
+    #[test]
+    fn what_is_left_follows_a_clock() {
+        let known = |mean, deviation| Known { mean, deviation };
+        for Ablation { part, constants } in Ablation::each() {
+            let mut random = 1_u64;
+            let mut wait = || {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                -10e-6 * libm::log(((random >> 40) as f64 + 0.5) / 16_777_216.0)
+            };
+            let (floor, offset, rate) = (known(100e-6, 50e-6), known(0.0, 1e-4), known(0.0, 25e-6));
+            let mut model = Model::new(offset, rate, floor, [0.3e-6; 2], constants);
+            for k in 0..300 {
+                if k > 0 {
+                    model.predict(16.0);
+                }
+                let theta = 5e-6 * 16.0 * f64::from(k);
+                let floor = if k < 200 { 100e-6 } else { 150e-6 };
+                let [there, back] = [floor + wait(), floor + wait()];
+                let duration = there + back;
+                let sample = Sample { above: [theta + there, back - theta], duration };
+                model.take(sample, 0.6e-6, true);
+                let off = model.now().offset - theta;
+                assert!(k < 30 || off.abs() < 30e-6, "{part}: {off} s at {k}");
+            }
+        }
+    }
 
     #[test]
     fn each_leaves_out_something_else() {
