@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use truechimer_counter::Choice;
-use truechimer_lab::{Kind, TABLE, TRIALS};
+use truechimer_lab::{Kind, TABLE};
 use truechimer_time::{Rate, Span};
 
 /// A feed-forward clock: follows NTP servers without ever touching a counter, and tells any
@@ -403,8 +403,7 @@ pub struct Demo {
 
 /// Takes the name of an estimator that can be compared.
 pub fn estimator() -> impl TypedValueParser<Value = Kind> {
-    let names =
-        TABLE.iter().chain(TRIALS).map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
+    let names = TABLE.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
     PossibleValuesParser::new(names)
         .try_map(|name| Kind::find(&name).ok_or("no estimator has that name"))
 }

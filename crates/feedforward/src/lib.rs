@@ -14,30 +14,14 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod accounts;
-mod bank;
 mod corridor;
 mod declared;
-mod delay;
-mod even;
-mod filter;
 mod floor;
 mod likely;
-mod moved;
 pub mod number;
 mod ours;
-mod panel;
-mod parts;
-mod past;
 mod quarantine;
-mod revisit;
-mod shift;
 mod slow;
-mod start;
-mod statistics;
-mod surprise;
-mod tail;
-mod trend;
 
 use core::any::Any;
 use core::fmt;
@@ -46,7 +30,6 @@ use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
 pub use likely::{LIKELY_DOUBT, Spread, doubt_of_each};
 pub use ours::Ours;
-pub use parts::Parts;
 
 /// One exchange with a server: a request left, the server received and answered it, the reply
 /// arrived.

@@ -1,12 +1,12 @@
 //! How far an estimate is likely to be off: statistics, where the bound is causality.
 //!
-//! Noise is what the filter says it is. What no exchange shows is how the round trip is shared
+//! Noise is what the model says it is. What no exchange shows is how the round trip is shared
 //! between there and back, and how far the server is off: for these there is a prior, which
 //! `docs/bound.md` gives with what it was calibrated on. Three parts make up the error:
 //!
 //! | part | law | quantile at doubt ε, L = ln 1/ε |
 //! |---|---|---|
-//! | the route's asymmetry, and the filter's noise | exponential, both ways | L · `route` |
+//! | the route's asymmetry, and the model's noise | exponential, both ways | L · `route` |
 //! | what delays packets at random delays them all | normal, bounded from above | √(2 L) · `access` |
 //! | the server's own error | exponential, up to what it claims | min(1, L/8) · `server` |
 //!

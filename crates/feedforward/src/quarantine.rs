@@ -10,10 +10,10 @@
 //! some rate that a counter may have. A server that drifts away agrees with itself only loosely; so
 //! does an honest one if the counter is another one now.
 
+use truechimer_model::Known;
 use truechimer_time::Count;
 
 use crate::corridor::Corridor;
-use crate::filter::Known;
 use crate::ours::Measured;
 
 /// However short the time is that the user wants, so many in a row must agree ...

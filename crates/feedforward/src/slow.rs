@@ -4,18 +4,18 @@
 //!
 //! * the pair whose rate is likely to be nearest to the mean rate of the last 1000 s, all errors
 //!   weighed, the oscillator's wander among them: its rate is the difference clock's
-//!   where the filter's memory of these is in doubt (see `past`);
+//!   where the model has not seen all of these;
 //! * the pair whose rate is known best *if the delay floor is right*: it says what the filter's
 //!   rate may be off by, for the floors;
 //! * the pair whose rate is known best *by causality alone*: θ lies in either exchange's own
 //!   interval, whatever the path did, so that the mean rate between them is confined too. It bounds
-//!   how wrong the filter's rate can be, and so how fast the error bound must grow.
+//!   how wrong the model's rate can be, and so how fast the error bound must grow.
 
 use alloc::collections::VecDeque;
 
 use truechimer_time::Count;
 
-use crate::past::apart_by_walk;
+use crate::ours::INTERVAL;
 
 /// How long a slot lasts at least, s.
 const SLOT_SECONDS: f64 = 64.0;
@@ -424,6 +424,21 @@ fn confine(
     if high.is_none_or(|(high, then)| most + aged(near) <= high + aged(then)) {
         *high = Some((most, near));
     }
+}
+
+/// Variance of the difference of two means of a random walk that gains 1 per second: over the time
+/// from `young` to `old` seconds ago, and over the last [`INTERVAL`].
+fn apart_by_walk(young: f64, old: f64) -> f64 {
+    // The integral over v up to `v` of what min(u, v) is on average for u in the interval.
+    let shared = |v: f64| {
+        if v < INTERVAL {
+            v * v / 2.0 - v * v * v / (6.0 * INTERVAL)
+        } else {
+            INTERVAL * INTERVAL / 3.0 + (v - INTERVAL) * INTERVAL / 2.0
+        }
+    };
+    let covariance = (shared(old) - shared(young)) / (old - young);
+    (INTERVAL / 3.0 + young + (old - young) / 3.0 - 2.0 * covariance).max(0.0)
 }
 
 fn better(prior: SlowRate, measured: Option<SlowRate>) -> SlowRate {

@@ -9,7 +9,7 @@ use truechimer_feedforward::Estimator;
 use truechimer_time::{Count, Span};
 
 use crate::comparison::Comparison;
-use crate::{Compared, OURS, TABLE, TRIALS};
+use crate::{Compared, OURS, TABLE};
 
 /// A line of the table: an estimator's name, what it is, and how to make one.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +56,10 @@ impl Kind {
         Kind(row)
     }
 
-    /// The one of this name, in the table or on trial.
+    /// The one of this name in the table.
     #[must_use]
     pub fn find(name: &str) -> Option<Kind> {
-        TABLE.iter().chain(TRIALS).copied().find(|kind| kind.name() == name)
+        TABLE.iter().copied().find(|kind| kind.name() == name)
     }
 
     /// Its name on the command line.

@@ -26,7 +26,7 @@ pub use kind::{Kind, Row};
 pub use ntp_pll::NtpPll;
 pub use pi::Pi;
 pub use published::{HostClass, Published};
-pub use table::{MODEL, NTP_PLL, OURS, PI, PUBLISHED, TABLE, TRIALS};
+pub use table::{NTP_PLL, OURS, PI, PUBLISHED, TABLE};
 pub use told::{Told, Truth};
 
 /// What only a comparison asks of an estimator. All of it may be left as it is.

@@ -1,7 +1,6 @@
 //! The estimators that can be compared.
 
 use truechimer_feedforward::Ours;
-use truechimer_model::Constants;
 
 use crate::{Kind, NtpPll, Pi, Published, Row};
 
@@ -34,15 +33,3 @@ pub const PI: Kind =
 ///
 /// To add one, add its line: `Kind::of(&Row::new(NAME, DESCRIPTION, CONSTRUCTOR))`.
 pub const TABLE: &[Kind] = &[OURS, PUBLISHED, NTP_PLL, PI];
-
-/// The daemon's own with one statistical model in the place of its filters: what is to replace
-/// them.
-pub const MODEL: Kind = Kind::of(
-    &Row::new("model", "Truechimer's own as one statistical model, on trial", |b| {
-        Ours::new(b.settings, b.rate, b.time).with_model(Constants::DEFAULT)
-    })
-    .bounded(),
-);
-
-/// Those on trial: found by their names, and in no study unless it asks for them.
-pub const TRIALS: &[Kind] = &[MODEL];

@@ -55,11 +55,14 @@ constants! {
     undercut_scale: 2.0, "typical delays", "Mean of how far below it.";
     blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
+    walk: 1.6e-9, "1/√s", "Random walk of the rate: quartz in still air.";
+    walk_step: 4.0, "1", "Ratio of the walks of neighbouring modes.";
     mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
     tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
     kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
+    stretch: 128.0, "s", "First stretch, whose stamps are worked through again: the rate hardly walks within it.";
     slow_start: 0.5, "1", "Probability of slow queues from which on the start is theirs.";
     mix: 0.5, "1", "Share of a mode that is its own below which it takes over from the others.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";

@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
+mod ablation;
 mod constants;
 mod delay;
 mod difference;
@@ -38,6 +39,7 @@ mod oscillator;
 mod start;
 mod tail;
 
+pub use crate::ablation::Ablation;
 pub use crate::constants::{Constant, Constants};
 use crate::difference::Past;
 use crate::events::{Circumstances, Events};
@@ -149,7 +151,7 @@ impl Model {
         };
         let rate = self.events.now().x[RATE];
         let first = start.take(self.gap, sample, rate, &self.c);
-        if start.is_over() {
+        if start.is_over(&self.c) {
             self.start = None;
         }
         self.events = Events::new(first);
@@ -161,7 +163,7 @@ impl Model {
     #[must_use]
     pub fn now(&self) -> States {
         let law = self.events.now();
-        let (ahead, walk) = (self.gap / 2.0, self.events.best().filter.walk());
+        let (ahead, walk) = (self.gap / 2.0, self.events.best().filter.walk(&self.c));
         let (mean_rate, mean_rate_variance) = self.past.mean_rate(&law, walk, ahead);
         States {
             offset: law.x[OFFSET],

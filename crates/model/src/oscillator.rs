@@ -14,9 +14,9 @@ pub const MODES: usize = 15;
 /// One idea of what walks, and of the floors.
 #[derive(Clone, Copy, Debug)]
 struct Mode {
-    /// Random walk of the rate, 1/√s, four times apart: from an oven to a fan that stops (4·10⁻⁷
-    /// is 1 ppm within seconds).
-    rate: f64,
+    /// Random walk of the rate: so many steps more restless than usual. From an oven to a fan that
+    /// stops (4·10⁻⁷ /√s is 1 ppm within seconds).
+    steps: i32,
     /// Slow queues: none, slow, fast.
     tide: usize,
     /// Floors are blurred.
@@ -25,26 +25,26 @@ struct Mode {
     odds: f64,
 }
 
-const fn mode(rate: f64, tide: usize, blurred: bool, odds: f64) -> Mode {
-    Mode { rate, tide, blurred, odds }
+const fn mode(steps: i32, tide: usize, blurred: bool, odds: f64) -> Mode {
+    Mode { steps, tide, blurred, odds }
 }
 
 const MODE: [Mode; MODES] = [
-    mode(1e-10, 0, false, 0.4),
-    mode(4e-10, 0, false, 1.0),
-    mode(1.6e-9, 0, false, 1.0),
-    mode(6.4e-9, 0, false, 1.0),
-    mode(2.56e-8, 0, false, 0.05),
-    mode(1.024e-7, 0, false, 3e-4),
-    mode(4.096e-7, 0, false, 1e-7),
-    mode(1.6e-9, 1, false, 0.007),
-    mode(1.6e-9, 2, false, 0.001),
-    mode(4e-10, 0, true, 1.0),
-    mode(1.6e-9, 0, true, 1.0),
-    mode(6.4e-9, 0, true, 1.0),
-    mode(2.56e-8, 0, true, 0.05),
-    mode(1.6e-9, 1, true, 0.007),
-    mode(1.6e-9, 2, true, 0.001),
+    mode(-2, 0, false, 0.4),
+    mode(-1, 0, false, 1.0),
+    mode(0, 0, false, 1.0),
+    mode(1, 0, false, 1.0),
+    mode(2, 0, false, 0.05),
+    mode(3, 0, false, 3e-4),
+    mode(4, 0, false, 1e-7),
+    mode(0, 1, false, 0.007),
+    mode(0, 2, false, 0.001),
+    mode(-1, 0, true, 1.0),
+    mode(0, 0, true, 1.0),
+    mode(1, 0, true, 1.0),
+    mode(2, 0, true, 0.05),
+    mode(0, 1, true, 0.007),
+    mode(0, 2, true, 0.001),
 ];
 
 /// Filter bank of one hypothesis.
@@ -73,11 +73,17 @@ const PRIOR: [f64; MODES] = {
     prior
 };
 
+/// Random walk of the rate in a mode, 1/√s.
+fn walk(mode: &Mode, c: &Constants) -> f64 {
+    let step = if mode.steps < 0 { 1.0 / c.walk_step } else { c.walk_step };
+    (0..mode.steps.abs()).fold(c.walk, |walk, _| walk * step)
+}
+
 /// Random walks of a mode; `idle` is the typical delay, s.
 fn walks(m: usize, idle: f64, c: &Constants) -> Walks {
     let square = |walk: f64| walk * walk;
     let alike = [c.floor_walk, c.tide_slow, c.tide_fast][MODE[m].tide];
-    Walks { rate: square(MODE[m].rate), alike: square(alike * idle) }
+    Walks { rate: square(walk(&MODE[m], c)), alike: square(alike * idle) }
 }
 
 impl Oscillator {
@@ -138,8 +144,9 @@ impl Oscillator {
 
     /// Variance that the rate gains per second.
     #[must_use]
-    pub fn walk(&self) -> f64 {
-        self.weights.iter().zip(MODE).map(|(w, mode)| w * mode.rate * mode.rate).sum()
+    pub fn walk(&self, c: &Constants) -> f64 {
+        let square = |mode| walk(mode, c) * walk(mode, c);
+        self.weights.iter().zip(&MODE).map(|(w, mode)| w * square(mode)).sum()
     }
 
     /// Does the same to every mode.

@@ -19,8 +19,6 @@ const MOST: usize = 32;
 const FEW: usize = 16;
 /// Exchanges that may show a slow queue, at least.
 const FEWEST: usize = 4;
-/// Stretch within which the rate hardly walks, s.
-const STRETCH: f64 = 128.0;
 /// Random walk of the rate after it, 1/√s: quartz in still air.
 const WALK: f64 = 2e-9;
 /// Rounds for each new exchange: the sites are nearly right from the exchange before.
@@ -77,9 +75,9 @@ impl Start {
     }
 
     /// Whether enough is known.
-    pub fn is_over(&self) -> bool {
+    pub fn is_over(&self, c: &Constants) -> bool {
         let time: f64 = self.gaps[..self.count].iter().skip(1).sum();
-        self.count >= MOST || (self.count >= FEW && time > STRETCH)
+        self.count >= MOST || (self.count >= FEW && time > c.stretch)
     }
 
     /// Law of the delays as the round trips show it, for a counter of this rate.
@@ -155,7 +153,7 @@ impl Start {
         let (mut at, mut n) = (0.0, 0_usize);
         for (time, gap) in times.iter_mut().zip(&self.gaps[..self.count]) {
             at += if n > 0 { *gap } else { 0.0 };
-            if at > STRETCH {
+            if at > c.stretch {
                 break;
             }
             (*time, n) = (at, n + 1);

@@ -1,4 +1,5 @@
-//! The figures that were kept of the estimator `ours`: complete, and still what it does.
+//! Figures that were kept of the estimator `ours` as it was before its statistics became a model:
+//! complete, and nothing is lost.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
@@ -31,9 +32,9 @@ fn every_scenario_is_in_the_file() {
     }
 }
 
-/// Of one seed, to the last digit: as long as `ours` is what it was.
+/// Of one seed; `truechimer simulate figures --against` judges all of them.
 #[test]
-fn what_is_kept_is_what_comes_out() {
+fn what_was_kept_is_not_lost() {
     let kept = kept();
     let is_short =
         |case: &Case| ["growing-queue-both", "cold-start"].contains(&&*case.scenario.name);
@@ -43,9 +44,15 @@ fn what_is_kept_is_what_comes_out() {
         let figures = measure(&case, OURS, 1).unwrap();
         let now = Record::new(&case, OURS, &[figures]);
         let then = kept.iter().find(|record| record.scenario == case.scenario.name).unwrap();
-        for figure in Figure::ALL {
-            let [now, then] = [&now, then].map(|record| record.values(figure)[0]);
-            assert_eq!(now, then, "{}: {figure:?}", case.scenario.name);
+        for figure in [
+            Figure::RmsUs,
+            Figure::SecondUs,
+            Figure::BoundUs,
+            Figure::Below100UsS,
+            Figure::OutsideS,
+        ] {
+            let [now, then] = [&now, then].map(|record| record.values(figure)[0].unwrap());
+            assert!(now <= 1.3 * then, "{}: {figure:?}: {now}, {then}", case.scenario.name);
         }
     }
 }

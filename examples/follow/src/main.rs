@@ -21,10 +21,10 @@ mod stack;
 
 use alloc::boxed::Box;
 
-use bed::{Bed, ModelMethod, STORY, Watcher, story};
+use bed::{Bed, STORY, Watcher, story};
 use heap::HEAP;
 use machine::{SysTick, say};
-use truechimer_engine::{Action, Engine, Event};
+use truechimer_engine::{Action, Engine, Event, Standard};
 use truechimer_time::Count;
 use truechimer_timehands::TickCounter;
 
@@ -67,7 +67,7 @@ fn main() {
     stack::paint();
     TIMER.start();
     let mut cost = Cost::default();
-    let bed: Bed = story(Box::new(ModelMethod), &mut cost);
+    let bed: Bed = story(Box::new(Standard), &mut cost);
     let Bed { replies, hands, digest, .. } = bed;
     say(format_args!(
         "{replies} replies, {hands} hands, digest {digest:#018x}, {} off",

@@ -1,4 +1,4 @@
-//! `truechimer simulate sensitivity`: what each constant of the statistical model buys.
+//! `truechimer simulate sensitivity`: what each constant of the estimator's model buys.
 
 use std::io::Write;
 
@@ -88,7 +88,7 @@ fn column(name: &'static str, hours: f64, args: &args::Simulate) -> Result<Colum
     let rms = |constants: Constants| {
         let traces = packets.iter().map(|packets| {
             let (settings, prior) = packets.known();
-            packets.run(&mut Ours::new(settings, prior, None).with_model(constants))
+            packets.run(&mut Ours::new(settings, prior, None).with_constants(constants))
         });
         let traces: Vec<_> = traces.collect();
         Statistics::of(&traces.iter().collect::<Vec<_>>()).error.rms_us

@@ -8,9 +8,9 @@ extern crate alloc;
 mod bed;
 mod counting;
 
-use bed::{Bed, ModelMethod, SECOND, Watcher};
+use bed::{Bed, SECOND, Watcher};
 use counting::{Counting, Heap};
-use truechimer_engine::{Action, Engine, Event};
+use truechimer_engine::{Action, Engine, Event, Standard};
 use truechimer_time::{Count, Span};
 
 #[global_allocator]
@@ -42,7 +42,7 @@ impl Watcher for Meter {
 
 /// Hours with all that a path may bring: both directions longer, an outage, and back.
 fn warmed(away: &[i64]) -> Bed {
-    let mut bed = Bed::new(away, Box::new(ModelMethod), &mut ());
+    let mut bed = Bed::new(away, Box::new(Standard), &mut ());
     bed.run(3 * 3600, &mut ());
     bed.servers[0].floors[1] += away[0];
     bed.run(3600, &mut ());

@@ -1,5 +1,6 @@
 //! What happens to exchanges that agree with what is known.
 
+use truechimer_model::{Known, States};
 use truechimer_time::Span;
 
 use super::likely::Waits;
@@ -7,9 +8,7 @@ use super::measured::Measured;
 use super::promise::Course;
 use super::state::State;
 use super::{Ours, WANDER_ROOM};
-use crate::bank::Belief;
 use crate::corridor::Corridor;
-use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, span};
 use crate::{Accepted, Refusal};
@@ -29,7 +28,7 @@ pub(super) struct Carried {
     /// The rate of θ, and how far it may be off.
     pub(super) rate: f64,
     pub(super) slack: f64,
-    predicted: Belief,
+    predicted: States,
     pub(super) before: Corridor,
     pub(super) own: Corridor,
 }
@@ -38,7 +37,7 @@ impl Ours {
     pub(super) fn carried(&self, state: &State, m: &Measured) -> Carried {
         let stale = self.seconds(state.last_used, m.received);
         let since = self.seconds(state.at, m.received);
-        let (rate, predicted) = (state.filter.now().rate, state.filter.now().later(since));
+        let (rate, predicted) = (state.model.now.rate, state.model.later(since));
         let slack = self.rate_slack(&predicted, stale);
         let before = state.corridor.later(since, rate, slack);
         let own = m.corridor(rate, slack);
@@ -57,31 +56,30 @@ impl Ours {
     ) -> Result<Option<Accepted>, Refusal> {
         let Carried { since, stale, rate, slack, predicted, before, own } = carried;
         if core::mem::take(&mut state.unproven) {
-            // The filter has yet to see an exchange: its first is this one.
-            let deviation = [predicted.theta_var, predicted.rate_var].map(libm::sqrt);
-            state.filter = m.filter(
-                Known { mean: predicted.theta, deviation: deviation[0] },
+            // The model has yet to see an exchange: its first is this one.
+            let deviation = [predicted.offset_variance, predicted.rate_variance].map(libm::sqrt);
+            state.model = m.model(
+                Known { mean: predicted.offset, deviation: deviation[0] },
                 Known { mean: predicted.rate, deviation: deviation[1] },
+                self.constants,
             );
         } else {
-            state.filter.predict(*since);
+            state.model.change(|model| model.predict(*since));
         }
-        let was_ahead = state.filter.ahead().is_some();
+        let was_ahead = state.model.ahead().is_some();
         if core::mem::take(&mut self.elsewhere) {
             self.begin_path(state, m, carried, &both);
         }
-        let below = m.excess(state).min(0.0);
         state.rtt.push(m.round_trip(*rate), *since);
         let likely_slack = self.likely_slack(predicted, state.floor_known());
         let likely = state.likely.later(*since, *rate, likely_slack);
         let late = (m.round_trip(*rate) / 2.0 - state.one_way()).max(0.0);
         state.excess += EXCESS_GAIN * (late - state.excess);
-        let excess = if below < 0.0 { below } else { m.excess(state).max(0.0) };
         let strays = likely_slack + self.wander(*stale) - self.wander(0.0);
         let holds_out = self.settings.accept_step_after > Span::ZERO && *since < SILENCE;
-        state.filter.hold_out(holds_out.then_some(strays.min(*slack)));
-        let shifted = state.filter.take(m.seen(), *slack, excess);
-        let is_ahead = state.filter.ahead().is_some();
+        let strays = if holds_out { strays.min(*slack) } else { *slack };
+        let shifted = state.model.take(m.sample(), strays, holds_out);
+        let is_ahead = state.model.ahead().is_some();
         let promised = self.promised(state, m.received);
         state.at = m.received;
         state.corridor = if is_ahead { *before } else { both };
@@ -91,7 +89,7 @@ impl Ours {
         }
         if is_ahead {
             state.likely = likely;
-            state.suspected &= !state.filter.has_moved();
+            state.suspected &= !state.model.has_moved();
             return match self.quarantine(state, m, *own, *before) {
                 Err(Refusal::ServerStep) if state.suspected => Ok(None),
                 stepped => stepped.map(|by| Some(Accepted::Stepped(by))),
@@ -111,7 +109,7 @@ impl Ours {
         };
         state.promise.go_on(m.received, promised, &both, &course);
         let seconds = |from, to| self.seconds(from, to);
-        state.hindsight.remember(m.received, state.filter.now(), mean, seconds);
+        state.hindsight.remember(m.received, &state.model.now, mean, seconds);
         state.likely = likely.intersection(&both).unwrap_or_else(|| {
             // It was not likely after all, and neither is the floor that came of it.
             state.directions = Floor::new();
@@ -129,21 +127,21 @@ impl Ours {
         Ok(Some(Accepted::Shifted(span(rise))))
     }
 
-    /// Keeps the filter's rate where causality allows it, and starts again if it is lost.
+    /// Keeps the model's rate where causality allows it, and starts again if it is lost.
     fn confine(&self, state: &mut State, m: &Measured, slack: f64) {
         let causal = self.slow.causal_rate();
         let open = causal.error + WANDER_ROOM * fraction(self.settings.max_wander);
-        state.filter.confine(causal.rate - open, causal.rate + open);
-        if !state.filter.lost() {
+        state.model.change(|model| model.confine(causal.rate - open, causal.rate + open));
+        if !state.model.is_lost() {
             return;
         }
         let Corridor { low, high } = state.corridor;
-        state.filter = m.filter(
+        state.model = m.model(
             Known { mean: (low + high) / 2.0, deviation: (high - low) / 4.0 },
             Known { mean: causal.rate, deviation: open / 2.0 },
+            self.constants,
         );
-        let excess = m.excess(state);
-        let _ = state.filter.take(m.seen(), slack, excess);
+        state.model.take(m.sample(), slack, false);
         state.clamp(slack);
     }
 }

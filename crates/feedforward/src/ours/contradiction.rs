@@ -1,5 +1,6 @@
 //! What happens to exchanges that contradict what is known.
 
+use truechimer_model::Known;
 use truechimer_time::{Count, Span};
 
 use super::hindsight::Recalled;
@@ -9,7 +10,6 @@ use super::promise::{Broken, Promise};
 use super::state::State;
 use super::{FLOOR_NOISE, Ours, RATE_SIGMAS, UNKNOWN_RATE};
 use crate::corridor::Corridor;
-use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, seconds, span};
 use crate::quarantine::{Evidence, Quarantine, Rates, Whose};
@@ -25,7 +25,7 @@ const RETURNS: u32 = 2;
 impl Ours {
     /// The rates by which newcomers may agree, `at` a count.
     pub(super) fn rates(&self, state: &State, at: Count) -> Rates {
-        let now = state.filter.now();
+        let now = &state.model.now;
         let slack = self.rate_slack(now, self.seconds(state.last_used, at));
         Rates { rate: now.rate, slack, unknown: fraction(UNKNOWN_RATE) }
     }
@@ -38,9 +38,9 @@ impl Ours {
         own: Corridor,
         before: Corridor,
     ) -> Result<Span, Refusal> {
-        let old = state.filter.now().later(self.seconds(state.at, m.received));
+        let old = state.model.later(self.seconds(state.at, m.received));
         let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
-        let step = own.clamp(middle) - old.theta;
+        let step = own.clamp(middle) - old.offset;
         let rates = self.rates(state, m.received);
         match &mut state.quarantine {
             Some(q) => {
@@ -48,10 +48,10 @@ impl Ours {
                 q.take(*m, own, dt, rates, step);
             }
             none => {
-                *none = Some(Quarantine::begin(*m, own, before, old.theta, step));
+                *none = Some(Quarantine::begin(*m, own, before, old.offset, step));
                 let pair = self.slow.rate(state.floor_known());
                 let open = pair.error + fraction(self.settings.max_wander);
-                state.filter.confine(pair.rate - open, pair.rate + open);
+                state.model.change(|model| model.confine(pair.rate - open, pair.rate + open));
             }
         }
         let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
@@ -67,11 +67,11 @@ impl Ours {
         Ok(step)
     }
 
-    /// The newcomers are believed, which the filter has held off: it knows how far ahead they are
+    /// The newcomers are believed, which the model has held off: it knows how far ahead they are
     /// better than any packet of theirs, and the path is what it was. What comes back is the step.
     fn go_ahead(&mut self, state: &mut State, q: &Quarantine, by: f64) -> Span {
         let rates = self.rates(state, q.newest.received);
-        state.filter.go_ahead(by);
+        state.model.change(|model| model.go_ahead(by));
         state.corridor = q.corridor(self.seconds(q.newest.received, state.at), rates);
         self.begin_again(state, state.at);
         span(by)
@@ -94,15 +94,15 @@ impl Ours {
     }
 
     /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not,
-    /// that is the end of them, unless it could be theirs. Where it is the filter that holds them
+    /// that is the end of them, unless it could be theirs. Where it is the model that holds them
     /// off, it tells.
     pub(super) fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
         let rates = self.rates(state, m.received);
         let gap = self.seconds(state.at, m.received);
-        let told = state.filter.ahead().is_some();
+        let told = state.model.ahead().is_some();
         let Some(q) = state.quarantine.as_mut().filter(|_| !told) else { return false };
-        let now = state.filter.now().later(gap);
-        let likely = Known { mean: now.theta, deviation: libm::sqrt(now.theta_var) };
+        let now = state.model.later(gap);
+        let likely = Known { mean: now.offset, deviation: libm::sqrt(now.offset_variance) };
         let middle = (m.forward + now.rate * m.duration + m.backward) / 2.0;
         let dt = self.seconds(q.newest.received, m.received);
         let excess = m.round_trip(now.rate) - state.rtt.get().unwrap_or(0.0);
@@ -134,22 +134,22 @@ impl Ours {
         evidence: Evidence,
     ) -> (Span, Measured) {
         let mut m = q.newest;
-        if let (Some(by), Evidence::Step) = (state.filter.ahead(), evidence) {
+        if let (Some(by), Evidence::Step) = (state.model.ahead(), evidence) {
             return (self.go_ahead(state, q, by), m);
         }
         let rates = self.rates(state, m.received);
-        let old = state.filter.now().later(self.seconds(state.at, m.received));
+        let old = state.model.later(self.seconds(state.at, m.received));
         let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
         let corridor = q.corridor(0.0, rates);
         let far = corridor.clamp(middle);
-        let step = span(far) - span(old.theta);
+        let step = span(far) - span(old.offset);
         state.anchor.1 += span(far);
         (m.forward, m.backward) = (m.forward - far, m.backward - far);
         let rounded = ROUNDED * far.abs();
         let corridor =
             Corridor { low: corridor.low - far - rounded, high: corridor.high - far + rounded };
         let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
-        let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_var) };
+        let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_variance) };
         state.corridor = corridor;
         if evidence == Evidence::OtherRate {
             // It is the rate that is not what it was: nothing of it is known any more.
@@ -159,9 +159,9 @@ impl Ours {
             state.corridor = m.corridor(old.rate, rates.unknown);
         }
         let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
-        state.filter = m.filter(Known { mean: theta, deviation: deviation / 2.0 }, known);
-        let excess = m.excess(state);
-        let _ = state.filter.take(m.seen(), rates.slack, excess);
+        state.model =
+            m.model(Known { mean: theta, deviation: deviation / 2.0 }, known, self.constants);
+        state.model.take(m.sample(), rates.slack, false);
         let dt = self.seconds(state.last_used, m.received);
         state.rtt.push(m.round_trip(rates.rate), dt);
         state.at = m.received;
@@ -213,10 +213,10 @@ impl Ours {
         if q.count() < RETURNS || q.restless() {
             return None;
         }
-        let now = state.filter.now().later(self.seconds(state.at, m.received));
+        let now = state.model.later(self.seconds(state.at, m.received));
         let queued = m.excess(state).max(0.0) / 2.0 + state.excess + m.stamp_errors();
         let seconds = |from, to| self.seconds(from, to);
-        let recalled = state.hindsight.explains(m.received, now.theta, q.step, queued, seconds)?;
+        let recalled = state.hindsight.explains(m.received, now.offset, q.step, queued, seconds)?;
         let Recalled { rate, causal, at } = recalled;
         let strayed = self.wander(self.seconds(at, m.received)) - self.wander(0.0);
         let known = SlowRate { rate, error: causal.error + (rate - causal.rate).abs() + strayed };
@@ -241,16 +241,16 @@ impl Ours {
     ) -> Span {
         let Broken { rate, .. } = broken;
         let error = rate.error + self.promised_wander(state, m.received);
-        let old = state.filter.now().later(self.seconds(state.at, m.received));
+        let old = state.model.later(self.seconds(state.at, m.received));
         let theta = both.clamp((m.forward + rate.rate * m.duration + m.backward) / 2.0);
         let deviation = m.round_trip(rate.rate).max(0.0) / 2.0 + FLOOR_NOISE;
         self.slow = Slow::new(SlowRate { rate: rate.rate, error });
-        state.filter = m.filter(
+        state.model = m.model(
             Known { mean: theta, deviation: deviation / 2.0 },
             Known { mean: rate.rate, deviation: error / RATE_SIGMAS },
+            self.constants,
         );
-        let excess = m.excess(state);
-        let _ = state.filter.take(m.seen(), error, excess);
+        state.model.take(m.sample(), error, false);
         state.rtt.push(m.round_trip(rate.rate), self.seconds(state.last_used, m.received));
         state.at = m.received;
         (state.corridor, state.likely) = (both, both);
@@ -262,7 +262,7 @@ impl Ours {
         if let Some(declared) = &mut state.declared {
             declared.forget();
         }
-        span(theta - old.theta)
+        span(theta - old.offset)
     }
 
     /// See [`Estimator::doubt`](crate::Estimator::doubt).

@@ -6,6 +6,8 @@
 //! tells better, and the clock goes there at once. Either way no more of θ is left open than both
 //! allow.
 
+use truechimer_model::Known;
+
 use super::Ours;
 use super::agreement::Carried;
 use super::likely::Waits;
@@ -13,7 +15,6 @@ use super::measured::Measured;
 use super::state::State;
 use crate::RatePrior;
 use crate::corridor::Corridor;
-use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::rate;
 use crate::slow::{Slow, SlowRate};
@@ -26,8 +27,8 @@ impl Ours {
     pub(super) fn leave_server(&mut self, others: bool) {
         self.elsewhere = self.state.is_some() && !others;
         let Some(state) = self.state.take_if(|_| others) else { return };
-        let error = self.likely_slack(state.filter.now(), state.floor_known());
-        let known = SlowRate { rate: state.filter.now().rate, error };
+        let error = self.likely_slack(&state.model.now, state.floor_known());
+        let known = SlowRate { rate: state.model.now.rate, error };
         let period = self.settings.nominal.scaled(rate(known.rate));
         self.prior = RatePrior { period, error: rate(error) };
         self.time_prior = None;
@@ -47,7 +48,8 @@ impl Ours {
         let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
         let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.stamp_errors() };
         let nearer = NEARER * own.width() < before.width();
-        state.filter.begin_path(m.seen(), nearer.then_some(theta));
+        let theta = nearer.then_some(theta);
+        state.model.change(|model| model.begin_path(m.sample(), theta));
         self.slow.change_server(state.floor_known());
         (state.rtt, state.directions) = (Floor::new(), Floor::new());
         (state.excess, state.outdated) = (rtt / 2.0, true);

@@ -9,9 +9,10 @@
 
 use alloc::collections::VecDeque;
 
+use truechimer_model::States;
 use truechimer_time::Count;
 
-use crate::bank::Belief;
+use super::inference::later;
 use crate::slow::SlowRate;
 
 /// So often what the clock is is remembered, s, ...
@@ -28,7 +29,7 @@ const SHARE: f64 = 0.5;
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     at: Count,
-    clock: Belief,
+    clock: States,
     causal: SlowRate,
 }
 
@@ -52,7 +53,7 @@ impl Hindsight {
     pub(super) fn remember(
         &mut self,
         at: Count,
-        clock: &Belief,
+        clock: &States,
         causal: SlowRate,
         seconds: impl Fn(Count, Count) -> f64,
     ) {
@@ -72,7 +73,7 @@ impl Hindsight {
 
     /// What is known is `by` higher on the scale of θ, s.
     pub(super) fn shift(&mut self, by: f64) {
-        self.memories.iter_mut().for_each(|memory| memory.clock.theta += by);
+        self.memories.iter_mut().for_each(|memory| memory.clock.offset += by);
     }
 
     /// The earlier clock that a server comes back to which is `step` ahead of `theta` at the count
@@ -86,9 +87,9 @@ impl Hindsight {
         seconds: impl Fn(Count, Count) -> f64,
     ) -> Option<Recalled> {
         let recalled = self.memories.iter().filter_map(|memory| {
-            let clock = memory.clock.later(seconds(memory.at, at));
-            let deviation = libm::sqrt(clock.theta_var);
-            let off = theta + step - clock.theta;
+            let clock = later(&memory.clock, seconds(memory.at, at));
+            let deviation = libm::sqrt(clock.offset_variance);
+            let off = theta + step - clock.offset;
             let room = SIGMAS * deviation + queued;
             let likely = libm::log(deviation + queued)
                 + off * off / (2.0 * (deviation + queued) * (deviation + queued));

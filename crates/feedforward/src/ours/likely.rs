@@ -4,11 +4,11 @@
 //! the drawn paths (`docs/bound.md` has the table): their routes are up to 5 % asymmetric, and what
 //! their access networks add to one direction is seen by how it scatters.
 
+use truechimer_model::States;
 use truechimer_time::Count;
 
 use super::state::State;
 use super::{Measured, Ours};
-use crate::bank::Belief;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::likely::Spread;
@@ -50,12 +50,12 @@ impl Waits {
         Waits { newest: [[0.0; KEPT]; 2], count: 0, uneven: None }
     }
 
-    /// Takes in an exchange that the filter has seen.
-    pub(super) fn take(&mut self, m: &Measured, now: &Belief) {
+    /// Takes in an exchange that the model has seen.
+    pub(super) fn take(&mut self, m: &Measured, now: &States) {
         let [forward, backward] = now.floors;
         let late = [
-            m.forward + now.rate * m.duration - now.theta - forward,
-            now.theta - m.backward - backward,
+            m.forward + now.rate * m.duration - now.offset - forward,
+            now.offset - m.backward - backward,
         ];
         for (newest, late) in self.newest.iter_mut().zip(late) {
             if let Some(place) = newest.get_mut(self.count % KEPT) {
@@ -85,12 +85,12 @@ impl Waits {
 }
 
 impl Ours {
-    /// What the likely error is made of at a count, where the filter knows this and causality
+    /// What the likely error is made of at a count, where the model knows this and causality
     /// allows `corridor`.
     pub(super) fn spread(
         &self,
         state: &State,
-        now: &Belief,
+        now: &States,
         corridor: &Corridor,
         at: Count,
     ) -> Spread {
@@ -100,8 +100,8 @@ impl Ours {
         let Some(uneven) = state.waits.uneven.filter(|_| !is_doubted && !is_stale) else {
             return Spread::default();
         };
-        let noise = libm::sqrt(now.theta_var) / EXPONENTIAL;
-        let off = (corridor.middle() - now.theta).abs();
+        let noise = libm::sqrt(now.offset_variance) / EXPONENTIAL;
+        let off = (corridor.middle() - now.offset).abs();
         // Who knows the path's asymmetry needs no prior for it.
         let declared = state.declared.as_ref().and_then(Declared::half_error);
         let (route, access, known) = match declared {
@@ -114,7 +114,7 @@ impl Ours {
             route: span(route + noise),
             access: span(access),
             server: span(state.root_distance + known),
-            rate: rate((libm::sqrt(now.rate_var) + walk) / EXPONENTIAL),
+            rate: rate((libm::sqrt(now.rate_variance) + walk) / EXPONENTIAL),
         }
     }
 }

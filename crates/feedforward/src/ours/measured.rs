@@ -1,17 +1,11 @@
 //! An exchange, in the notation of the estimator.
 
-use alloc::boxed::Box;
-
-use truechimer_model::Constants;
+use truechimer_model::{Constants, Known, Sample};
 use truechimer_time::Count;
 
 use super::State;
-use crate::bank::Seen;
+use super::inference::Inference;
 use crate::corridor::Corridor;
-use crate::filter::Known;
-use crate::panel::Panel;
-use crate::parts::Parts;
-use crate::statistics::Statistics;
 
 /// Noise of a stamp beside half of the error that it states, as long as nothing else is known, s.
 const STAMP_NOISE: f64 = 0.3e-6;
@@ -35,8 +29,6 @@ pub(crate) struct Measured {
     pub(super) beyond: (f64, f64),
     /// There was no request.
     pub(super) pulse: bool,
-    pub(super) parts: Parts,
-    pub(super) model: Option<Constants>,
 }
 
 impl Measured {
@@ -58,25 +50,22 @@ impl Measured {
 
     /// What the round trip is above the floor of the recent past, or below what it was so far, s.
     pub(super) fn excess(&self, state: &State) -> f64 {
-        let rtt = self.round_trip(state.filter.now().rate);
+        let rtt = self.round_trip(state.model.now.rate);
         state.rtt.get().map_or(0.0, |floor| rtt - floor)
     }
 
-    /// The exchange as the filter sees it.
-    pub(super) fn seen(&self) -> Seen {
+    /// The exchange as the model sees it.
+    pub(super) fn sample(&self) -> Sample {
         let request = if self.pulse { f64::INFINITY } else { self.forward };
-        Seen { late: [request, -self.backward], duration: self.duration }
+        Sample { above: [request, -self.backward], duration: self.duration }
     }
 
-    /// A filter that knows so much and has yet to see this exchange.
-    pub(super) fn filter(&self, theta: Known, rate: Known) -> Statistics {
+    /// A model that knows so much and has yet to see this exchange.
+    pub(super) fn model(&self, theta: Known, rate: Known, constants: Constants) -> Inference {
         let rtt = self.round_trip(rate.mean).max(0.0);
         let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
         let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        if let Some(constants) = self.model {
-            return Statistics::model(theta, rate, floor, noise, constants);
-        }
-        Statistics::Panel(Box::new(Panel::new(theta, rate, floor, noise, self.parts)))
+        Inference::new(theta, rate, floor, noise, constants)
     }
 
     /// What this exchange alone allows for θ at its arrival.

@@ -1,14 +1,14 @@
-//! Our estimator: a bank of filters that learn the path's delays and the oscillator's wander, and
-//! a bound from causality.
+//! Our estimator: a statistical model of oscillator and path, and a bound from causality.
 //!
 //! The steps for each exchange, each using only those before it:
 //!
 //! 1. **Corridor**: does the exchange agree with what causality allowed so far? If not, quarantine.
-//! 2. **Floors**: the smallest delay of the recent past, of the round trip and of each direction.
-//!    They say what is path and what is not; the filter has floors of its own.
-//! 3. **Filter**: each direction is a measurement of θ and of its floor, too late by a delay whose
-//!    law is learnt. Queueing is one-sided: a packet can be late, never early.
-//! 4. **Difference rate**: how far the filter thinks θ has come in 1000 s, or pairs of good
+//! 2. **Floors**: the smallest delay of the recent past, of the round trip and of each direction,
+//!    for the bound; the model has floors of its own.
+//! 3. **Model** (`truechimer_model`): each direction measures θ and its floor, too late by a delay
+//!    whose law is learnt. Path, server and oscillator may change, by events that are weighed by
+//!    their posterior odds.
+//! 4. **Difference rate**: how far the model thinks θ has come in 1000 s, or pairs of good
 //!    exchanges far apart.
 //!
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
@@ -18,17 +18,19 @@ mod agreement;
 mod contradiction;
 mod elsewhere;
 mod hindsight;
+mod inference;
 mod likely;
 mod measured;
 mod promise;
 mod rates;
 mod state;
 
-use truechimer_model::Constants;
+use truechimer_model::{Constants, Known};
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use self::agreement::Carried;
 use self::hindsight::Hindsight;
+pub(crate) use self::inference::INTERVAL;
 use self::likely::Waits;
 pub(crate) use self::measured::Measured;
 use self::promise::Promise;
@@ -36,11 +38,8 @@ use self::rates::WANDER_SECONDS;
 use self::state::State;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
-use crate::filter::Known;
 use crate::floor::Floor;
 use crate::number::{fraction, rate, seconds, span};
-use crate::parts::Parts;
-use crate::past;
 use crate::quarantine::{Quarantine, Rates};
 use crate::slow::{Point, Slow, SlowRate};
 use crate::{
@@ -52,7 +51,7 @@ use crate::{
 const RATE_SIGMAS: f64 = 4.0;
 /// Noise of a measurement that nothing else explains: clock reads, interrupt entry, s.
 const FLOOR_NOISE: f64 = 0.5e-6;
-/// The filter's rate may stray by so many times what the oscillator is promised to stray by at
+/// The model's rate may stray by so many times what the oscillator is promised to stray by at
 /// most: the bound rests on the promise, but the estimate need not fail with it.
 const WANDER_ROOM: f64 = 4.0;
 /// Before the first exchange the rate is thought to be known to this, however wide its bound:
@@ -71,9 +70,8 @@ pub struct Ours {
     slow: Slow,
     /// The exchange to come is with another server.
     elsewhere: bool,
-    parts: Parts,
-    /// The model takes the place of the filters, with these constants.
-    model: Option<Constants>,
+    /// Of the model.
+    constants: Constants,
 }
 
 impl Ours {
@@ -91,22 +89,15 @@ impl Ours {
             time_prior: time,
             slow: Slow::new(slow),
             elsewhere: false,
-            parts: Parts::ALL,
-            model: None,
+            constants: Constants::DEFAULT,
         }
     }
 
-    /// The same, with one statistical model in the place of the filters: what is to replace them.
-    /// See `docs/model.md`.
+    /// The same, whose model has these constants: for the laboratory, as no daemon has a setting
+    /// for them.
     #[must_use]
-    pub fn with_model(self, constants: Constants) -> Ours {
-        Ours { model: Some(constants), ..self }
-    }
-
-    /// The same with some of its parts only.
-    #[must_use]
-    pub fn with_parts(self, parts: Parts) -> Ours {
-        Ours { parts, ..self }
+    pub fn with_constants(self, constants: Constants) -> Ours {
+        Ours { constants, ..self }
     }
 
     /// The span between two counts at the nominal period, s.
@@ -132,9 +123,7 @@ impl Ours {
             backward_error: error(x.received.error),
             root_distance: seconds(x.root_distance).max(0.0),
             beyond: self.declared().map_or((0.0, 0.0), |declared| declared.beyond()),
-            pulse: self.settings.pulse && self.model.is_some(),
-            parts: self.parts,
-            model: self.model,
+            pulse: self.settings.pulse,
         }
     }
 
@@ -189,12 +178,13 @@ impl Ours {
         };
         let mut state = State {
             anchor,
-            filter: m.filter(
+            model: m.model(
                 Known { mean: theta, deviation: deviation / 2.0 },
                 Known {
                     mean: rate,
                     deviation: (fraction(self.prior.error) / RATE_SIGMAS).min(FIRST_RATE),
                 },
+                self.constants,
             ),
             at: m.received,
             corridor,
@@ -236,8 +226,7 @@ impl Ours {
         if let Some(declared) = &mut state.declared {
             declared.take(rtt, state.excess, &state.corridor, |known| *known);
         }
-        let excess = m.excess(&state);
-        let _ = state.filter.take(m.seen(), slack, excess);
+        state.model.take(m.sample(), slack, false);
         state.clamp(slack);
         (state, Ok(Accepted::Refined))
     }
@@ -253,13 +242,13 @@ impl Ours {
         }
         let dt = self.seconds(state.last_used, m.received);
         state.push_width(dt);
-        state.waits.take(m, state.filter.now());
+        state.waits.take(m, &state.model.now);
         state.root_distance = m.root_distance;
         state.last_used = m.received;
         self.learn_rate(state, m, slack);
-        let filter = *state.filter.now();
-        let apart = filter.rate - self.difference_rate(state, &filter);
-        state.strayed += (apart * apart - state.strayed) * (dt / past::INTERVAL).clamp(0.0, 1.0);
+        let now = state.model.now;
+        let apart = now.rate - self.difference_rate(state, &now);
+        state.strayed += (apart * apart - state.strayed) * (dt / INTERVAL).clamp(0.0, 1.0);
     }
 }
 
@@ -271,11 +260,11 @@ impl Estimator for Ours {
         let Some(mut state) = self.state.take() else {
             let (state, result) = self.first(x);
             let m = self.measure(state.anchor, x);
-            if m.impossible(state.filter.now().rate) {
+            if m.impossible(state.model.now.rate) {
                 return Err(Refusal::ImpossibleRoundTrip);
             }
             if result.is_ok() {
-                let slack = self.rate_slack(state.filter.now(), 0.0);
+                let slack = self.rate_slack(&state.model.now, 0.0);
                 self.learn_rate(&state, &m, slack);
             }
             self.state = Some(state);
@@ -289,14 +278,14 @@ impl Estimator for Ours {
     fn estimate(&self, at: Count) -> Option<Estimate> {
         let state = self.state.as_ref()?;
         let dt = self.seconds(state.at, at);
-        let filter = state.filter.now().later(dt);
+        let now = state.model.later(dt);
         let stale = self.seconds(state.last_used, at);
-        let slack = self.rate_slack(&filter, stale);
-        let corridor = state.corridor.later(dt, state.filter.now().rate, slack);
+        let slack = self.rate_slack(&now, stale);
+        let corridor = state.corridor.later(dt, state.model.now.rate, slack);
         let known = state.declared.as_ref().and_then(Declared::known);
-        let known = known.map(|known| known.later(dt, state.filter.now().rate, slack));
+        let known = known.map(|known| known.later(dt, state.model.now.rate, slack));
         let corridor = known.and_then(|known| known.intersection(&corridor)).unwrap_or(corridor);
-        let theta = corridor.clamp(filter.theta);
+        let theta = corridor.clamp(now.offset);
         // Newcomers whose rate is another one may be anywhere that a counter may take them.
         let newcomers = state.quarantine.filter(Quarantine::restless);
         let growth = newcomers.map_or(slack, |_| slack.max(fraction(UNKNOWN_RATE)));
@@ -304,7 +293,7 @@ impl Estimator for Ours {
         let newest = |q: Quarantine| q.corridor(self.seconds(q.newest.received, at), rates);
         // Where the exchanges left what the oscillator promises, that may still be where time is.
         let promised = state.promise.broken().map(|broken| {
-            let open = (broken.rate.rate - filter.rate).abs() + broken.rate.error;
+            let open = (broken.rate.rate - now.rate).abs() + broken.rate.error;
             (self.promised(state, at), open + self.promised_wander(state, at))
         });
         let growth = growth.max(promised.map_or(0.0, |(_, parting)| parting));
@@ -318,20 +307,20 @@ impl Estimator for Ours {
         }
         let [before, after] = sides;
         let bound = before.max(after);
-        let difference = self.difference_rate(state, &filter);
+        let difference = self.difference_rate(state, &now);
         let difference_error = self.difference_error(difference, at, stale);
         // Where it is in doubt what keeps its promise, the rate may be either's.
         let doubted = newcomers.is_some() || state.promise.broken().is_some();
-        let either = if doubted { (difference - filter.rate).abs() + growth } else { 0.0 };
+        let either = if doubted { (difference - now.rate).abs() + growth } else { 0.0 };
         let difference_error = difference_error.max(either);
         // The rate of the moment may be near that mean by chance: it moves between exchanges.
-        let strayed = (filter.rate - difference) * (filter.rate - difference);
-        let difference_deviation = libm::sqrt(strayed.max(state.strayed) + filter.rate_var);
+        let strayed = (now.rate - difference) * (now.rate - difference);
+        let difference_deviation = libm::sqrt(strayed.max(state.strayed) + now.rate_variance);
         let nominal: Period = self.settings.nominal;
         Some(Estimate {
             base: at,
             time: state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta),
-            period: nominal.scaled(rate(filter.rate)),
+            period: nominal.scaled(rate(now.rate)),
             difference: nominal.scaled(rate(difference)),
             difference_error: rate(difference_error),
             difference_deviation: rate(difference_deviation.min(difference_error)),
@@ -339,9 +328,9 @@ impl Estimator for Ours {
             imbalance: span(after - before),
             path_bound: span(bound.min(state.path() + state.root_distance)),
             growth: rate(growth),
-            deviation: span(libm::sqrt(filter.theta_var)),
+            deviation: span(libm::sqrt(now.offset_variance)),
             rtt_floor: span(state.rtt.get().unwrap_or(0.0).max(0.0)),
-            spread: self.spread(state, &filter, &all, at),
+            spread: self.spread(state, &now, &all, at),
             last_used: state.last_used,
         })
     }
@@ -353,7 +342,7 @@ impl Estimator for Ours {
     fn new_epoch(&mut self) {
         self.elsewhere = false;
         if let Some(state) = self.state.take() {
-            self.prior.period = self.settings.nominal.scaled(rate(state.filter.now().rate));
+            self.prior.period = self.settings.nominal.scaled(rate(state.model.now.rate));
         }
         // The machine may be another one now: the old rate is a guess, no better than nominal.
         let guess = self.prior.period.relative_to(self.settings.nominal);
@@ -435,7 +424,7 @@ impl Ours {
         if !x.received.count.at_or_after(state.at) {
             return Err(Refusal::CounterBackwards);
         }
-        if m.impossible(state.filter.now().rate) {
+        if m.impossible(state.model.now.rate) {
             return Err(Refusal::ImpossibleRoundTrip);
         }
         let carried = self.carried(state, &m);
@@ -460,11 +449,11 @@ impl Ours {
 
     /// Shows an exchange to the slow rates.
     fn learn_rate(&mut self, state: &State, m: &Measured, slack: f64) {
-        let own = m.corridor(state.filter.now().rate, slack);
+        let own = m.corridor(state.model.now.rate, slack);
         let point = Point {
             at: m.received,
             theta: (own.low + own.high) / 2.0,
-            rtt: m.round_trip(state.filter.now().rate),
+            rtt: m.round_trip(state.model.now.rate),
             reach: (own.high - own.low) / 2.0,
             noise: m.stamp_errors() / 2.0 + FLOOR_NOISE,
             floor: None,

@@ -1,6 +1,6 @@
 //! What the promise about the oscillator allows.
 //!
-//! The corridor of the estimate follows the filter's rate wherever that goes, so that an oscillator
+//! The corridor of the estimate follows the model's rate wherever that goes, so that an oscillator
 //! which breaks its promise (`max-wander`) does not cost the clock. But then a server whose time
 //! drifts carries that corridor along, by more than the promise allows. So what causality and the
 //! promise together leave open is kept beside it. Where the two no longer meet, either the promise
@@ -62,7 +62,7 @@ struct Memory {
     rate: SlowRate,
 }
 
-/// The mean rate of the past, how far the filter's has strayed from it, and how long ago counts
+/// The mean rate of the past, how far the model's has strayed from it, and how long ago counts
 /// were.
 pub(super) struct Course<Seconds, Wander> {
     pub(super) rate: SlowRate,
@@ -122,7 +122,7 @@ impl Promise {
         let apart = promised.width() + seen.width();
         let faster = course.strayed.abs() - course.rate.error - (course.wander)(0.0);
         let age = |then: Count| (course.seconds)(then, at);
-        // Where the filter does not show how fast it is: if it has been so for longer than not,
+        // Where the model does not show how fast it is: if it has been so for longer than not,
         // nothing tells which of the two is the drift.
         let half = self.past.front().map_or(0.0, |first| age(first.at) / 2.0);
         let lasted = (SOONER * apart / faster.max(f64::MIN_POSITIVE)).min(half);

@@ -1,14 +1,14 @@
 //! How far the rate may be from what is believed of it.
 
+use truechimer_model::States;
 use truechimer_time::Count;
 
 use super::state::State;
 use super::{Ours, RATE_SIGMAS, WANDER_ROOM};
-use crate::bank::Belief;
 use crate::number::fraction;
 use crate::slow::{FloorKnown, PAST_SECONDS, SlowRate};
 
-/// In the first hour the filter's rate is doubted if it is so many standard deviations from that of
+/// In the first hour the model's rate is doubted if it is so many standard deviations from that of
 /// a pair.
 const YOUNG: f64 = 3600.0;
 const ODD: f64 = 4.0;
@@ -17,12 +17,13 @@ const ODD: f64 = 4.0;
 pub(super) const WANDER_SECONDS: f64 = PAST_SECONDS / 2.0;
 
 impl Ours {
-    /// How far the rate is likely to be from the filter's: by its own word, and by the pairs of
+    /// How far the rate is likely to be from the model's: by its own word, and by the pairs of
     /// exchanges near the floor.
-    pub(super) fn likely_slack(&self, filter: &Belief, floor: FloorKnown) -> f64 {
+    pub(super) fn likely_slack(&self, now: &States, floor: FloorKnown) -> f64 {
         let slow = self.slow.rate(floor);
-        let apart = (slow.rate - filter.rate).abs() + slow.error;
-        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).max(apart) + fraction(self.settings.max_wander)
+        let apart = (slow.rate - now.rate).abs() + slow.error;
+        (RATE_SIGMAS * libm::sqrt(now.rate_variance)).max(apart)
+            + fraction(self.settings.max_wander)
     }
 
     /// How far the rate may have strayed from what was measured, `stale` seconds after the last
@@ -31,14 +32,14 @@ impl Ours {
         fraction(self.settings.max_wander) * (1.0 + stale.max(0.0) / WANDER_SECONDS)
     }
 
-    /// How far the rate may be from the filter's, whatever the path did to the filter: no less than
+    /// How far the rate may be from the model's, whatever the path did to the model: no less than
     /// what causality leaves open, and no more than an oscillator may stray that breaks its
     /// promise.
-    pub(super) fn rate_slack(&self, filter: &Belief, stale: f64) -> f64 {
+    pub(super) fn rate_slack(&self, now: &States, stale: f64) -> f64 {
         let causal = self.slow.causal_rate();
-        let open = (causal.rate - filter.rate).abs() + causal.error;
+        let open = (causal.rate - now.rate).abs() + causal.error;
         let most = open + (WANDER_ROOM - 1.0) * fraction(self.settings.max_wander);
-        (RATE_SIGMAS * libm::sqrt(filter.rate_var)).min(most).max(open) + self.wander(stale)
+        (RATE_SIGMAS * libm::sqrt(now.rate_variance)).min(most).max(open) + self.wander(stale)
     }
 
     /// Where the rate is `at` a count, but for `max-wander`, by causality and what the oscillator
@@ -47,19 +48,19 @@ impl Ours {
         self.slow.confined_rate(|near| self.wander(self.seconds(near, at)) - self.wander(0.0))
     }
 
-    /// The difference clock's rate: the filter's, for the last 1000 s, as soon as it knows all of
-    /// them. Till then the pair's, if that is likely to be nearer to it, or if the filter would be
+    /// The difference clock's rate: the model's, for the last 1000 s, as soon as it knows all of
+    /// them. Till then the pair's, if that is likely to be nearer to it, or if the model would be
     /// a surprise.
-    pub(super) fn difference_rate(&self, state: &State, filter: &Belief) -> f64 {
+    pub(super) fn difference_rate(&self, state: &State, now: &States) -> f64 {
         let floor = state.floor_known();
         let pair = self.slow.difference(floor).rate;
         let variance =
             self.slow.difference_variance(floor, |near| self.seconds(near, state.last_used));
-        let apart = pair - filter.mean_rate;
-        let odd = apart * apart > ODD * ODD * (variance + filter.mean_rate_var);
+        let apart = pair - now.mean_rate;
+        let odd = apart * apart > ODD * ODD * (variance + now.mean_rate_variance);
         let young = self.seconds(state.first, state.last_used) < YOUNG;
-        let better = variance < filter.mean_rate_var || odd;
-        if !state.filter.knows_past() || young && better { pair } else { filter.mean_rate }
+        let better = variance < now.mean_rate_variance || odd;
+        if !state.model.knows_past() || young && better { pair } else { now.mean_rate }
     }
 
     /// How far the rate of any interval of the recent past may be from a `difference` rate, `stale`
@@ -71,7 +72,7 @@ impl Ours {
     /// alone, to between (low of the later − high of the earlier) and (high of the later − low of
     /// the earlier) over the time between. So the rate lies within `max-wander` of each of these
     /// ranges, and thus within `max-wander` of where all of them meet. No delay floor comes in, no
-    /// filter, and no correction of the offset.
+    /// model, and no correction of the offset.
     pub(super) fn difference_error(&self, difference: f64, at: Count, stale: f64) -> f64 {
         let confined = self.confined_rate(at);
         (confined.rate - difference).abs() + confined.error + self.wander(stale)

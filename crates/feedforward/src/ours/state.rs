@@ -3,6 +3,7 @@
 use truechimer_time::{Count, Instant};
 
 use super::hindsight::Hindsight;
+use super::inference::Inference;
 use super::likely::Waits;
 use super::promise::Promise;
 use crate::corridor::Corridor;
@@ -10,7 +11,6 @@ use crate::declared::Declared;
 use crate::floor::Floor;
 use crate::quarantine::Quarantine;
 use crate::slow::FloorKnown;
-use crate::statistics::Statistics;
 
 /// How many times its typical error the floor may be too high, for bounds.
 const FLOOR_SIGMAS: f64 = 4.0;
@@ -19,23 +19,23 @@ const FLOOR_SIGMAS: f64 = 4.0;
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) anchor: (Count, Instant),
-    /// What statistics say, and when it was brought up to date.
-    pub(super) filter: Statistics,
+    /// The model, and when it was brought up to date.
+    pub(super) model: Inference,
     pub(super) at: Count,
     pub(super) corridor: Corridor,
     pub(super) promise: Promise,
-    /// The corridor if the filter's own idea of the rate is right: for the floors only.
+    /// The corridor if the model's own idea of the rate is right: for the floors only.
     pub(super) likely: Corridor,
     pub(super) quarantine: Option<Quarantine>,
-    /// No exchange has been used yet: what is known is from before.
     /// The quarantine is no more than a suspicion, if there is one.
     pub(super) suspected: bool,
+    /// No exchange has been used yet: what is known is from before.
     pub(super) unproven: bool,
     /// Since when and until when that was known, if anybody has kept it.
     pub(super) before: Option<(Count, Count)>,
     /// Round trips, s.
     pub(super) rtt: Floor,
-    /// What the smallest delays of the two directions add up to, s; see [`State::push_floors`].
+    /// What the smallest delays of the two directions add up to, s; see [`State::push_width`].
     pub(super) directions: Floor,
     /// The corridors are of a path that has become longer since.
     pub(super) outdated: bool,
@@ -65,7 +65,7 @@ impl State {
     /// trip until one direction is seen to become longer.
     pub(super) fn path(&self) -> f64 {
         let half = self.one_way();
-        let [forward, backward] = self.filter.now().floors;
+        let [forward, backward] = self.model.now.floors;
         let known = self.declared.as_ref().and_then(Declared::half_error);
         known.unwrap_or(half).min(half) + ((forward - backward).abs() / 2.0).min(half)
     }
@@ -80,18 +80,18 @@ impl State {
         FloorKnown { rtt: 2.0 * self.one_way(), error: FLOOR_SIGMAS * self.floor_error() }
     }
 
-    /// Keeps the filter where causality allows it.
+    /// Keeps the model where causality allows it.
     pub(super) fn clamp(&mut self, slack: f64) {
-        let by = self.filter.now().theta - self.corridor.clamp(self.filter.now().theta);
+        let by = self.model.now.offset - self.corridor.clamp(self.model.now.offset);
         if by != 0.0 {
-            self.filter.refute(by, slack);
+            self.model.change(|model| model.refute(by, slack));
         }
         // No measurement shows how the path is shared: what is declared moves the floors along.
         if let Some(known) = self.declared.as_ref().and_then(Declared::known) {
-            let theta = self.filter.now().theta;
+            let theta = self.model.now.offset;
             let by = theta - known.clamp(theta);
             if by != 0.0 {
-                self.filter.turn(by);
+                self.model.change(|model| model.turn(by));
             }
         }
     }
