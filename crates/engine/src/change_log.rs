@@ -383,6 +383,7 @@ mod tests {
             max_wander: Rate::from_ppb(500),
             accept_step_after: Span::from_secs(3600),
             asymmetry: None,
+            pulse: false,
         };
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
         let filter = Filter::new(&Standard, &Beginning { settings, rate, time: None, poll: 16 });

@@ -131,6 +131,7 @@ impl Engine {
             max_wander: config.max_wander,
             accept_step_after: config.accept_step_after,
             asymmetry: None,
+            pulse: false,
         };
         let warm = start.warm.filter(|w| w.status.bound_holds() && w.counter == start.counter);
         let nominal = RatePrior { period: start.nominal, error: start.nominal_error };

@@ -263,6 +263,7 @@ mod tests {
             max_wander: Rate::from_ppb(500),
             accept_step_after: Span::from_secs(3600),
             asymmetry: None,
+            pulse: false,
         };
         let rate = RatePrior { period, error };
         let beginning = Beginning { settings, rate, time: None, poll: 16 };

@@ -85,7 +85,7 @@ impl Pulse {
         at: Count,
     ) -> Pulse {
         // Within what the servers vouch for it is believed anyway, beyond that it never is.
-        basis.settings.accept_step_after = Span::ZERO;
+        (basis.settings.accept_step_after, basis.settings.pulse) = (Span::ZERO, true);
         let Basis { settings, rate, time, .. } = basis;
         let filter = Filter::new(method, &Beginning { settings, rate, time, poll: POLL });
         Pulse {

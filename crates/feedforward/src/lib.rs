@@ -79,6 +79,9 @@ pub struct Settings {
     pub accept_step_after: Span,
     /// How the path's two directions differ, if the user knows. The exchanges come corrected by it.
     pub asymmetry: Option<Asymmetry>,
+    /// There are no requests, only arrivals at a known time (a pulse): what is called the departure
+    /// is the earliest that the arrival may have been.
+    pub pulse: bool,
 }
 
 /// How the two directions of a path differ.

@@ -215,6 +215,7 @@ mod tests {
             max_wander: Rate::from_ppb(500),
             accept_step_after: ACCEPT_STEP_AFTER,
             asymmetry: None,
+            pulse: false,
         };
         let rate = RatePrior { period, error: Rate::from_ppb(500_000) };
         Beginning { settings, rate, time: None, poll }

@@ -75,13 +75,13 @@ impl Innovation {
     fn of(h: &Hypothesis, sample: &Sample, c: &Constants) -> Innovation {
         let law = h.filter.now();
         let (mut by, mut deviation) = ([0.0; 2], [0.0; 2]);
-        for (d, sum) in sums(sample.duration).iter().enumerate() {
+        for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
             let known = law.project(sum);
             by[d] = sample.above[d] - known.mean;
             deviation[d] = c.early * libm::sqrt(known.variance + h.laws[d].noise);
         }
         let floors = law.project(&ALIKE);
-        let trip = sample.above[0] + sample.above[1] + law.x[RATE] * sample.duration - floors.mean;
+        let trip = sample.trip(law.x[RATE]).map_or(0.0, |trip| trip - floors.mean);
         let noise = floors.variance + h.laws[0].noise + h.laws[1].noise;
         Innovation {
             law,

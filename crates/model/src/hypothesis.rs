@@ -98,7 +98,7 @@ impl Hypothesis {
         let mut logs = [0.0; MODES];
         // The same for both: unlike floors are an offset that nothing shows.
         let blur = c.blur * self.idle(c);
-        for (d, sum) in sums(sample.duration).iter().enumerate() {
+        for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
             let law = &self.laws[d];
             let expected = law.expected(c);
             let (mut weights, mut noise) = ([0.0; PARTS], 0.0);

@@ -48,7 +48,8 @@ use crate::start::Start;
 /// One exchange as the model sees it.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sample {
-    /// θ + delay of the request at its departure, and delay of the reply − θ at its arrival, s.
+    /// θ + delay of the request at its departure, and delay of the reply − θ at its arrival, s. +∞
+    /// for a packet that there was not (a pulse has no request): it says nothing.
     pub above: [f64; 2],
     /// From departure to arrival, s.
     pub duration: f64,
@@ -99,6 +100,19 @@ pub struct Model {
     /// Time since the beginning, s.
     age: f64,
     c: Constants,
+}
+
+impl Sample {
+    /// Whether there was a packet in this direction.
+    fn has(&self, d: usize) -> bool {
+        self.above[d].is_finite()
+    }
+
+    /// Round trip for a counter of this rate, s, if there was one.
+    fn trip(&self, rate: f64) -> Option<f64> {
+        let trip = self.above[0] + self.above[1] + rate * self.duration;
+        trip.is_finite().then_some(trip)
+    }
 }
 
 impl Model {
@@ -231,7 +245,10 @@ impl Model {
     pub fn begin_path(&mut self, sample: Sample, theta: Option<Known>) {
         self.events.settle();
         let was = self.events.now();
-        let rtt = (sample.above[0] + sample.above[1] + was.x[RATE] * sample.duration).max(0.0);
+        let rtt = sample
+            .trip(was.x[RATE])
+            .map_or(2.0 * (sample.above[1] + was.x[OFFSET]), |trip| trip)
+            .max(0.0);
         let noise = self.noise[0] + self.noise[1];
         let floor = |late: f64| Known { mean: late, deviation: late.abs() / 4.0 + noise };
         let floors = match theta {

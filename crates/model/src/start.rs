@@ -86,7 +86,7 @@ impl Start {
     pub fn laws(&self, rate: f64, c: &Constants) -> [Law; 2] {
         let mut trips = [0.0; MOST];
         for (trip, sample) in trips.iter_mut().zip(&self.samples[..self.count]) {
-            *trip = sample.above[0] + sample.above[1] + rate * sample.duration;
+            *trip = sample.trip(rate).unwrap_or(0.0);
         }
         let trips = &mut trips[..self.count];
         trips.sort_unstable_by(f64::total_cmp);
@@ -102,7 +102,7 @@ impl Start {
             (self.gaps[self.count], self.samples[self.count]) = (gap, sample);
             self.count += 1;
         }
-        if let Some(slow) = self.slow_queue(c) {
+        if let Some(slow) = self.filtered(c) {
             return slow;
         }
         let laws = self.laws(rate, c);
@@ -130,9 +130,11 @@ impl Start {
         all
     }
 
-    /// What all of them say if both queues have been growing or draining slowly, if that is likely.
-    fn slow_queue(&self, c: &Constants) -> Option<Hypothesis> {
-        if self.count < FEWEST {
+    /// What the filter alone makes of them, if both queues have probably been growing or draining
+    /// slowly, or where there are no round trips.
+    fn filtered(&self, c: &Constants) -> Option<Hypothesis> {
+        let round = self.samples[0].trip(0.0).is_some();
+        if round && self.count < FEWEST {
             return None;
         }
         let weights = fitted(core::iter::empty(), self.rtt, c);
@@ -144,7 +146,7 @@ impl Start {
             }
             all.update(&self.samples[k], c);
         }
-        (all.filter.tide() > c.slow_start).then_some(all)
+        (!round || all.filter.tide() > c.slow_start).then_some(all)
     }
 
     /// Works the sites of the first stretch out again; returns how many exchanges are in it.

@@ -128,6 +128,7 @@ impl Packets {
                 max_wander: Rate::from_ppb(libm::rint(known.max_wander_ppm * 1000.0) as i64),
                 accept_step_after: ACCEPT_STEP_AFTER,
                 asymmetry: None,
+                pulse: false,
             },
             prior: RatePrior { period: nominal, error: NOMINAL_ERROR },
         })

@@ -323,6 +323,7 @@ impl Replay {
             max_wander: options.max_wander.unwrap_or(ELSE.max_wander),
             accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
             asymmetry: None,
+            pulse: false,
         };
         let rate = RatePrior { period, error: nominal.error };
         let beginning = Beginning { settings, rate, time: None, poll };

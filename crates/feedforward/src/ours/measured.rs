@@ -33,6 +33,8 @@ pub(crate) struct Measured {
     /// What causality allows beyond backward and forward, if the path's asymmetry was taken off
     /// them.
     pub(super) beyond: (f64, f64),
+    /// There was no request.
+    pub(super) pulse: bool,
     pub(super) parts: Parts,
     pub(super) model: Option<Constants>,
 }
@@ -62,7 +64,8 @@ impl Measured {
 
     /// The exchange as the filter sees it.
     pub(super) fn seen(&self) -> Seen {
-        Seen { late: [self.forward, -self.backward], duration: self.duration }
+        let request = if self.pulse { f64::INFINITY } else { self.forward };
+        Seen { late: [request, -self.backward], duration: self.duration }
     }
 
     /// A filter that knows so much and has yet to see this exchange.

@@ -132,6 +132,7 @@ impl Ours {
             backward_error: error(x.received.error),
             root_distance: seconds(x.root_distance).max(0.0),
             beyond: self.declared().map_or((0.0, 0.0), |declared| declared.beyond()),
+            pulse: self.settings.pulse && self.model.is_some(),
             parts: self.parts,
             model: self.model,
         }

@@ -18,6 +18,7 @@ pub fn settings() -> Settings {
         max_wander: Rate::from_ppb(500),
         accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
         asymmetry: None,
+        pulse: false,
     }
 }
 

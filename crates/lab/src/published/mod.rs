@@ -424,6 +424,7 @@ mod tests {
             max_wander: Rate::ZERO,
             accept_step_after: Span::ZERO,
             asymmetry: None,
+            pulse: false,
         };
         let mut clock = Published::new(settings, 1);
         let held = |c: &Published| c.state.as_ref().unwrap().history.range(0, u64::MAX).count();

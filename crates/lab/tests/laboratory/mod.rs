@@ -51,6 +51,7 @@ pub fn settings(hz: u64) -> Settings {
         max_wander: Rate::from_ppb(500),
         accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
         asymmetry: None,
+        pulse: false,
     }
 }
 

@@ -91,6 +91,7 @@ fn a_replay_is_the_estimator_on_the_same_rows() {
             max_wander: Rate::from_ppb(100),
             accept_step_after: truechimer_feedforward::ACCEPT_STEP_AFTER,
             asymmetry: None,
+            pulse: false,
         };
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
         let mut direct = kind.estimator(&Beginning { settings, rate, time: None, poll: 16 });

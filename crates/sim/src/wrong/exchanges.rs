@@ -94,6 +94,7 @@ impl Exchanges {
             max_wander: Rate::from_ppb(libm::rint(self.scenario.max_wander_ppm * 1000.0) as i64),
             accept_step_after: span(self.scenario.accept_step_after_s),
             asymmetry: None,
+            pulse: false,
         };
         let rate = RatePrior { period: nominal, error: NOMINAL_ERROR };
         Beginning { settings, rate, time: None, poll: self.scenario.poll }
