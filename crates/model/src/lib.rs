@@ -2,8 +2,9 @@
 //!
 //! States are offset and rate of the oscillator, the floors under the delays of both directions,
 //! and how far ahead the server is. Delays follow a learnt law; paths, servers and oscillators
-//! change by events, which are hypotheses weighed by their posterior odds. `docs/model.md` has the
-//! equations. What is *not* here: any bound (that rests on causality alone), packets, clocks, I/O.
+//! change by events, which are hypotheses weighed by their posterior odds. `docs/algorithm.md` has
+//! the equations. What is *not* here: any bound (that rests on causality alone), packets, clocks,
+//! I/O.
 //!
 //! ```
 //! use truechimer_model::{Constants, Known, Model, Sample};
