@@ -5,7 +5,7 @@ use std::error::Error;
 use std::path::Path;
 
 use truechimer_feedforward::number::seconds;
-use truechimer_lab::{Kind, OURS};
+use truechimer_lab::OURS;
 use truechimer_model::{Constants, Known, Model, Sample};
 use truechimer_outcome::plot::{Axis, Plot};
 use truechimer_sim::wrong::{Exchanges, WAYS, cases};
