@@ -75,7 +75,7 @@ constants! {
     hidden: 64.0, "exchanges", "A queue that hides the floor from the first exchange on seldom lasts longer.";
     path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
     server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
-    wander: 0.01, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in a hundred days.";
+    wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";
     wander_time: 128.0, "s", "Correlation time of that: as clocks are steered, and as loads swing.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
     oscillator: 0.005, "1/day", "Rate of changes of the oscillator by what it promises, one in seven months; e times less for each more of that.";
