@@ -144,7 +144,9 @@ impl Ours {
         let corridor =
             Corridor { low: corridor.low - far - rounded, high: corridor.high - far + rounded };
         let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
-        let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_variance) };
+        // The rate was learnt of a server whose time was wrong: it may have drifted there.
+        let deviation = libm::sqrt(old.rate_variance).max(fraction(self.settings.max_wander));
+        let mut known = Known { mean: old.rate, deviation };
         state.corridor = corridor;
         if evidence == Evidence::OtherRate {
             // It is the rate that is not what it was: nothing of it is known any more.
