@@ -43,11 +43,6 @@ impl Declared {
         (half + backward, half - forward)
     }
 
-    /// What both directions take at least together by the declaration alone.
-    pub(crate) fn least(&self) -> f64 {
-        (self.by.abs() - self.error).max(0.0)
-    }
-
     /// Takes in an exchange with this round trip. `excess` is what packets wait on average,
     /// `corridor` what causality allows for θ now, `carried` what was known carried forward to now.
     pub(crate) fn take(

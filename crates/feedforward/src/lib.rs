@@ -16,7 +16,6 @@ extern crate std;
 
 mod corridor;
 mod declared;
-mod floor;
 mod likely;
 pub mod number;
 mod ours;
@@ -214,7 +213,7 @@ pub struct Estimate {
     pub growth: Rate,
     /// Standard uncertainty of `time` from noise alone: no asymmetry, no root distance.
     pub deviation: Span,
-    /// The smallest round trip of the recent past, less the server's residence time.
+    /// Floor of the round trips, as far as it is known, less the server's residence time, ≥ 0.
     pub rtt_floor: Span,
     /// Parts of the likely error beside `deviation`.
     pub spread: Spread,

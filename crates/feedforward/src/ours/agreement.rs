@@ -9,7 +9,6 @@ use super::promise::Course;
 use super::state::State;
 use super::{Ours, WANDER_ROOM};
 use crate::corridor::Corridor;
-use crate::floor::Floor;
 use crate::number::{fraction, span};
 use crate::{Accepted, Refusal};
 
@@ -70,9 +69,7 @@ impl Ours {
         if core::mem::take(&mut self.elsewhere) {
             self.begin_path(state, m, carried, &both);
         }
-        state.rtt.push(m.round_trip(*rate), *since);
         let likely_slack = self.likely_slack(predicted, state.floor_known());
-        let likely = state.likely.later(*since, *rate, likely_slack);
         let late = (m.round_trip(*rate) / 2.0 - state.one_way()).max(0.0);
         state.excess += EXCESS_GAIN * (late - state.excess);
         let strays = likely_slack + self.wander(*stale) - self.wander(0.0);
@@ -88,7 +85,6 @@ impl Ours {
             declared.take(m.round_trip(*rate), state.excess, &state.corridor, carry);
         }
         if is_ahead {
-            state.likely = likely;
             state.suspected &= !state.model.has_moved();
             return match self.quarantine(state, m, *own, *before) {
                 Err(Refusal::ServerStep) if state.suspected => Ok(None),
@@ -110,20 +106,11 @@ impl Ours {
         state.promise.go_on(m.received, promised, &both, &course);
         let seconds = |from, to| self.seconds(from, to);
         state.hindsight.remember(m.received, &state.model.now, mean, seconds);
-        state.likely = likely.intersection(&both).unwrap_or_else(|| {
-            // It was not likely after all, and neither is the floor that came of it.
-            state.directions = Floor::new();
-            both
-        });
         state.clamp(*slack);
         self.confine(state, m, *slack);
         let Some(rise) = shifted else { return Ok(Some(Accepted::Refined)) };
-        // The old floors are of another path.
-        state.rtt = Floor::new();
-        state.rtt.push(m.round_trip(*rate), 0.0);
-        state.directions = Floor::new();
+        // What is known of queues is of another path.
         state.waits = Waits::new();
-        state.outdated = true;
         Ok(Some(Accepted::Shifted(span(rise))))
     }
 

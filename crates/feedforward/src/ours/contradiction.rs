@@ -10,7 +10,6 @@ use super::promise::{Broken, Promise};
 use super::state::State;
 use super::{FLOOR_NOISE, Ours, RATE_SIGMAS, UNKNOWN_RATE};
 use crate::corridor::Corridor;
-use crate::floor::Floor;
 use crate::number::{fraction, seconds, span};
 use crate::quarantine::{Evidence, Quarantine, Rates, Whose};
 use crate::slow::{Slow, SlowRate};
@@ -82,10 +81,8 @@ impl Ours {
         state.begun = at;
         state.promise = Promise::new(at, state.corridor);
         state.hindsight.forget();
-        state.likely = state.corridor;
         (state.quarantine, state.suspected) = (None, true);
         state.unproven = false;
-        state.directions = Floor::new();
         state.waits = Waits::new();
         if let Some(declared) = &mut state.declared {
             declared.forget();
@@ -98,15 +95,13 @@ impl Ours {
     /// off, it tells.
     pub(super) fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
         let rates = self.rates(state, m.received);
-        let gap = self.seconds(state.at, m.received);
         let told = state.model.ahead().is_some();
+        let queued = m.excess(state).max(0.0) / 2.0 + state.excess;
         let Some(q) = state.quarantine.as_mut().filter(|_| !told) else { return false };
-        let now = state.model.later(gap);
+        let now = state.model.later(self.seconds(state.at, m.received));
         let likely = Known { mean: now.offset, deviation: libm::sqrt(now.offset_variance) };
         let middle = (m.forward + now.rate * m.duration + m.backward) / 2.0;
         let dt = self.seconds(q.newest.received, m.received);
-        let excess = m.round_trip(now.rate) - state.rtt.get().unwrap_or(0.0);
-        let queued = excess.max(0.0) / 2.0 + state.excess;
         let whose = q.whose(&own, middle, queued, dt, rates, likely);
         if whose == Whose::Known {
             (state.quarantine, state.suspected) = (None, true);
@@ -149,7 +144,9 @@ impl Ours {
         let corridor =
             Corridor { low: corridor.low - far - rounded, high: corridor.high - far + rounded };
         let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
-        let mut known = Known { mean: old.rate, deviation: libm::sqrt(old.rate_variance) };
+        // The rate was learnt of a server whose time was wrong: it may have drifted there.
+        let deviation = libm::sqrt(old.rate_variance).max(fraction(self.settings.max_wander));
+        let mut known = Known { mean: old.rate, deviation };
         state.corridor = corridor;
         if evidence == Evidence::OtherRate {
             // It is the rate that is not what it was: nothing of it is known any more.
@@ -162,8 +159,6 @@ impl Ours {
         state.model =
             m.model(Known { mean: theta, deviation: deviation / 2.0 }, known, self.constants);
         state.model.take(m.sample(), rates.slack, false);
-        let dt = self.seconds(state.last_used, m.received);
-        state.rtt.push(m.round_trip(rates.rate), dt);
         state.at = m.received;
         self.begin_again(state, m.received);
         (step, m)
@@ -251,13 +246,11 @@ impl Ours {
             self.constants,
         );
         state.model.take(m.sample(), error, false);
-        state.rtt.push(m.round_trip(rate.rate), self.seconds(state.last_used, m.received));
         state.at = m.received;
-        (state.corridor, state.likely) = (both, both);
+        state.corridor = both;
         state.promise = Promise::new(m.received, both);
         state.hindsight.forget();
         (state.quarantine, state.suspected) = (None, true);
-        state.directions = Floor::new();
         state.waits = Waits::new();
         if let Some(declared) = &mut state.declared {
             declared.forget();

@@ -15,7 +15,6 @@ use super::measured::Measured;
 use super::state::State;
 use crate::RatePrior;
 use crate::corridor::Corridor;
-use crate::floor::Floor;
 use crate::number::rate;
 use crate::slow::{Slow, SlowRate};
 
@@ -51,8 +50,7 @@ impl Ours {
         let theta = nearer.then_some(theta);
         state.model.change(|model| model.begin_path(m.sample(), theta));
         self.slow.change_server(state.floor_known());
-        (state.rtt, state.directions) = (Floor::new(), Floor::new());
-        (state.excess, state.outdated) = (rtt / 2.0, true);
+        state.excess = rtt / 2.0;
         state.waits = Waits::new();
         state.hindsight.forget();
         state.declared = self.declared();

@@ -48,10 +48,9 @@ impl Measured {
         self.round_trip(rate) < -self.stamp_errors() - self.root_distance
     }
 
-    /// What the round trip is above the floor of the recent past, or below what it was so far, s.
+    /// How far the round trip is above its floor, s.
     pub(super) fn excess(&self, state: &State) -> f64 {
-        let rtt = self.round_trip(state.model.now.rate);
-        state.rtt.get().map_or(0.0, |floor| rtt - floor)
+        self.round_trip(state.model.now.rate) - 2.0 * state.one_way()
     }
 
     /// The exchange as the model sees it.

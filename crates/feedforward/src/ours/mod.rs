@@ -3,12 +3,10 @@
 //! The steps for each exchange, each using only those before it:
 //!
 //! 1. **Corridor**: does the exchange agree with what causality allowed so far? If not, quarantine.
-//! 2. **Floors**: the smallest delay of the recent past, of the round trip and of each direction,
-//!    for the bound; the model has floors of its own.
-//! 3. **Model** (`truechimer_model`): each direction measures θ and its floor, too late by a delay
+//! 2. **Model** (`truechimer_model`): each direction measures θ and its floor, too late by a delay
 //!    whose law is learnt. Path, server and oscillator may change, by events that are weighed by
 //!    their posterior odds.
-//! 4. **Difference rate**: how far the model thinks θ has come in 1000 s, or pairs of good
+//! 3. **Difference rate**: how far the model thinks θ has come in 1000 s, or pairs of good
 //!    exchanges far apart.
 //!
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
@@ -38,7 +36,6 @@ use self::rates::WANDER_SECONDS;
 use self::state::State;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
-use crate::floor::Floor;
 use crate::number::{fraction, rate, seconds, span};
 use crate::quarantine::{Quarantine, Rates};
 use crate::slow::{Point, Slow, SlowRate};
@@ -189,14 +186,10 @@ impl Ours {
             at: m.received,
             corridor,
             promise: Promise::new(m.received, corridor),
-            likely: corridor,
             quarantine: None,
             suspected: contradicted.is_none(),
             unproven: contradicted.is_some(),
             before: self.time_prior.and_then(|prior| prior.known),
-            rtt: Floor::new(),
-            directions: Floor::new(),
-            outdated: false,
             strayed: 0.0,
             excess: rtt / 2.0,
             waits: Waits::new(),
@@ -221,8 +214,6 @@ impl Ours {
             state.quarantine = Some(quarantine);
             return (state, Err(Refusal::ServerStep));
         }
-        state.rtt.push(rtt, 0.0);
-        state.push_width(0.0);
         if let Some(declared) = &mut state.declared {
             declared.take(rtt, state.excess, &state.corridor, |known| *known);
         }
@@ -241,7 +232,6 @@ impl Ours {
             }
         }
         let dt = self.seconds(state.last_used, m.received);
-        state.push_width(dt);
         state.waits.take(m, &state.model.now);
         state.root_distance = m.root_distance;
         state.last_used = m.received;
@@ -329,7 +319,7 @@ impl Estimator for Ours {
             path_bound: span(bound.min(state.path() + state.root_distance)),
             growth: rate(growth),
             deviation: span(libm::sqrt(now.offset_variance)),
-            rtt_floor: span(state.rtt.get().unwrap_or(0.0).max(0.0)),
+            rtt_floor: span(2.0 * state.one_way()),
             spread: self.spread(state, &now, &all, at),
             last_used: state.last_used,
         })
@@ -379,9 +369,8 @@ impl Estimator for Ours {
             state.anchor.1 = state.anchor.1 - less.half();
             // What causality allows is a matter of the stamps as they came: it stays where it is.
             let by = seconds(less.half());
-            for corridor in [&mut state.corridor, &mut state.likely] {
-                (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
-            }
+            let corridor = &mut state.corridor;
+            (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
             state.promise.shift(by);
             state.hindsight.shift(by);
             self.slow.shift(by);

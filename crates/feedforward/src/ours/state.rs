@@ -8,7 +8,6 @@ use super::likely::Waits;
 use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
-use crate::floor::Floor;
 use crate::quarantine::Quarantine;
 use crate::slow::FloorKnown;
 
@@ -24,8 +23,6 @@ pub(super) struct State {
     pub(super) at: Count,
     pub(super) corridor: Corridor,
     pub(super) promise: Promise,
-    /// The corridor if the model's own idea of the rate is right: for the floors only.
-    pub(super) likely: Corridor,
     pub(super) quarantine: Option<Quarantine>,
     /// The quarantine is no more than a suspicion, if there is one.
     pub(super) suspected: bool,
@@ -33,12 +30,6 @@ pub(super) struct State {
     pub(super) unproven: bool,
     /// Since when and until when that was known, if anybody has kept it.
     pub(super) before: Option<(Count, Count)>,
-    /// Round trips, s.
-    pub(super) rtt: Floor,
-    /// What the smallest delays of the two directions add up to, s; see [`State::push_width`].
-    pub(super) directions: Floor,
-    /// The corridors are of a path that has become longer since.
-    pub(super) outdated: bool,
     /// Mean square of how far the rate has been from the difference clock's, over the time that
     /// this averages.
     pub(super) strayed: f64,
@@ -57,8 +48,7 @@ pub(super) struct State {
 impl State {
     /// What either direction takes at least, if the path is symmetric, s.
     pub(super) fn one_way(&self) -> f64 {
-        let rtt = self.rtt.get().unwrap_or(0.0);
-        self.directions.get().map_or(rtt, |sum| sum.min(rtt)).max(0.0) / 2.0
+        self.model.now.floors.iter().sum::<f64>().max(0.0) / 2.0
     }
 
     /// What the slower direction takes at least, as far as is known, s. It is half of the round
@@ -73,7 +63,7 @@ impl State {
     /// By how much the floor may be too high: the smallest of n delays exceeds their floor by
     /// about the mean excess / n, s.
     pub(super) fn floor_error(&self) -> f64 {
-        self.excess / f64::from(self.rtt.count().max(1))
+        self.excess / self.waits.count().max(1) as f64
     }
 
     pub(super) fn floor_known(&self) -> FloorKnown {
@@ -94,23 +84,5 @@ impl State {
                 self.model.change(|model| model.turn(by));
             }
         }
-    }
-
-    /// The corridor is as wide as the smallest delays of the two directions together, each found
-    /// by itself in whatever exchange was fastest that way, plus margins: never less than their
-    /// sum, and less than any single round trip where both directions are seldom fast at once.
-    ///
-    /// After a change of route the corridors are narrower than that for a while: they are the old
-    /// path's, and say nothing of the new one.
-    pub(super) fn push_width(&mut self, dt: f64) {
-        if self.outdated {
-            if self.corridor.high - self.corridor.low < self.rtt.get().unwrap_or(0.0) {
-                return;
-            }
-            self.outdated = false;
-            self.likely = self.corridor;
-        }
-        let declared = self.declared.as_ref().map_or(0.0, Declared::least);
-        self.directions.push(self.likely.high - self.likely.low + declared, dt);
     }
 }
