@@ -79,7 +79,12 @@ impl Ours {
         let is_ahead = state.model.ahead().is_some();
         let promised = self.promised(state, m.received);
         state.at = m.received;
-        state.corridor = if is_ahead { *before } else { both };
+        state.corridor = match (was_ahead, is_ahead) {
+            (_, true) => *before,
+            // The server is back, or it was the oscillator: its word is right in either case.
+            (true, false) => *own,
+            (false, false) => both,
+        };
         if let Some(declared) = &mut state.declared {
             let carry = |known: &Corridor| known.later(*since, *rate, *slack);
             declared.take(m.round_trip(*rate), state.excess, &state.corridor, carry);
@@ -103,7 +108,7 @@ impl Ours {
             seconds: |from, to| self.seconds(from, to),
             wander: |stale| self.wander(stale),
         };
-        state.promise.go_on(m.received, promised, &both, &course);
+        state.promise.go_on(m.received, promised, &state.corridor, &course);
         let seconds = |from, to| self.seconds(from, to);
         state.hindsight.remember(m.received, &state.model.now, mean, seconds);
         state.clamp(*slack);
