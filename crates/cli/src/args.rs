@@ -261,7 +261,7 @@ Columns:
   offset     published clock - this server's estimate, positive = published is ahead, and the
              bound of that estimate; of one that is held off, by what it says now. While there
              is no clock yet, the server in the middle takes its place, as the last line says
-  floor      the smallest round trip of the recent past
+  floor      what the round trip takes at least just now, as far as is known
 A pulse per second stands behind the servers. Below the table stands what is wrong with a
 source, if anything is.
 

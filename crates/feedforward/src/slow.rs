@@ -5,8 +5,8 @@
 //! * the pair whose rate is likely to be nearest to the mean rate of the last 1000 s, all errors
 //!   weighed, the oscillator's wander among them: its rate is the difference clock's
 //!   where the model has not seen all of these;
-//! * the pair whose rate is known best *if the delay floor is right*: it says what the filter's
-//!   rate may be off by, for the floors;
+//! * the pair whose rate is known best *if the delay floor is right*: it says how far
+//!   the rate may stray at once, for the model;
 //! * the pair whose rate is known best *by causality alone*: θ lies in either exchange's own
 //!   interval, whatever the path did, so that the mean rate between them is confined too. It bounds
 //!   how wrong the model's rate can be, and so how fast the error bound must grow.

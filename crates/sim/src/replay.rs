@@ -151,7 +151,7 @@ pub struct Told {
     pub period: Period,
     /// Skew of the counter against its nominal rate: positive, the counter is fast.
     pub skew: Rate,
-    /// The smallest round trip of the recent past.
+    /// What the round trip takes at least just now, as far as is known.
     pub floor: Span,
 }
 
