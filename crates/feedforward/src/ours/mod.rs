@@ -303,8 +303,10 @@ impl Estimator for Ours {
         let doubted = newcomers.is_some() || state.promise.broken().is_some();
         let either = if doubted { (difference - now.rate).abs() + growth } else { 0.0 };
         let difference_error = difference_error.max(either);
-        // The rate of the moment may be near that mean by chance: it moves between exchanges.
+        // The rate of the moment may be near that mean by chance: it moves between exchanges, and
+        // walks away from the mean of an interval by a third of what it gains in that.
         let strayed = (now.rate - difference) * (now.rate - difference);
+        let strayed = strayed.max(now.walk * INTERVAL / 3.0);
         let difference_deviation = libm::sqrt(strayed.max(state.strayed) + now.rate_variance);
         let nominal: Period = self.settings.nominal;
         Some(Estimate {
