@@ -460,7 +460,6 @@ mod tests {
             poll: 16,
             burst: true,
             asymmetry: None,
-            pulse: false,
             no_select: false,
         };
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }
