@@ -128,8 +128,8 @@ impl Start {
         all
     }
 
-    /// What the filter alone makes of them, if both queues have probably been growing or draining
-    /// slowly, or where there are no round trips.
+    /// Account of the filter alone, if both queues have probably been growing or draining slowly, or
+    /// where there are no round trips.
     fn filtered(&self, c: &Constants) -> Option<Hypothesis> {
         let round = self.samples[0].trip(0.0).is_some();
         if round && self.count < FEWEST {

@@ -168,3 +168,20 @@ fn no_number_is_too_wild() {
         }
     }
 }
+
+#[test]
+fn packets_of_one_direction_are_enough_for_the_rate() {
+    let mut world = World::new(1);
+    for _ in 0..400 {
+        if world.time > 0.0 {
+            world.model.predict(16.0);
+            world.theta += world.rate * 16.0;
+        }
+        world.time += 16.0;
+        let mut sample = world.sample();
+        sample.above[0] = f64::INFINITY;
+        assert_eq!(world.model.take(sample, STRAYS, true), None);
+    }
+    assert!((world.model.now().rate - 5e-6).abs() < 0.05e-6, "{:?}", world.model.now());
+    assert!(world.error().abs() < 60e-6, "{}", world.error());
+}

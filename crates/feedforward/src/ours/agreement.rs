@@ -99,7 +99,8 @@ impl Ours {
         if was_ahead {
             state.quarantine = None;
         }
-        state.suspected = true;
+        // What contradicts what is known stays in doubt where an exchange agrees with both.
+        state.suspected |= state.quarantine.is_none();
         let mean = self.slow.causal_rate();
         let confined = self.confined_rate(m.received);
         let course = Course {
