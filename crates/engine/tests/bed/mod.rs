@@ -267,7 +267,7 @@ impl Bed {
 
 /// Digest of the hands of [`story`]: the same on every machine. It changes with
 /// every change of what is published; `cargo test -p truechimer-engine --test story` says the new one.
-pub const STORY: u64 = 0x2338_0e0d_04b1_88b6;
+pub const STORY: u64 = 0x8258_13c3_3210_611b;
 
 /// Follows one server for an hour and more, in which the way back becomes longer, and nobody answers
 /// for a while.
