@@ -155,7 +155,7 @@ fn a_radio_link_is_no_server_that_moves() {
     for seed in [4, 5, 11] {
         let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
         let s = truechimer_sim::Statistics::of(&[&run.trace]);
-        assert!(s.error.rms_us < 140.0, "seed {seed}: {} µs RMS", s.error.rms_us);
+        assert!(s.error.rms_us < 150.0, "seed {seed}: {} µs RMS", s.error.rms_us);
     }
 }
 
