@@ -7,7 +7,7 @@
 //!
 //! An estimator knows no packets, no sockets and no clock of its own: the same exchanges give the
 //! same estimates to the last bit, on every machine (floating point is used, but only the
-//! operations that IEEE 754 defines exactly, and `libm` for square roots and logarithms).
+//! operations that IEEE 754 defines exactly, and `libm` for roots, exponentials and logarithms).
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
