@@ -7,7 +7,7 @@
 //!
 //! An estimator knows no packets, no sockets and no clock of its own: the same exchanges give the
 //! same estimates to the last bit, on every machine (floating point is used, but only the
-//! operations that IEEE 754 defines exactly, and `libm` for square roots and logarithms).
+//! operations that IEEE 754 defines exactly, and `libm` for roots, exponentials and logarithms).
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -122,7 +122,7 @@ pub enum Refusal {
     /// The server claims to have held the packet for longer than the whole exchange took.
     ImpossibleRoundTrip,
     /// The server's time has moved by more than it, the path and our oscillator together may:
-    /// held in quarantine until it lasts.
+    /// held off until it lasts.
     ServerStep,
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for Refusal {
                 "the server claims to have held the packet for longer than the exchange took"
             }
             Refusal::ServerStep => {
-                "the server's time moved by more than path and oscillator allow; in quarantine"
+                "the server's time moved by more than path and oscillator allow; held off"
             }
         })
     }

@@ -82,5 +82,5 @@ constants! {
     hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";
     told: 5.0, "ln odds", "Hypotheses that differ by less have not been told apart.";
-    patience: 64.0, "exchanges", "After so many without a surprise the likeliest is left alone.";
+    patience: 64.0, "exchanges", "After so many that suggested no event the likeliest is left alone.";
 }

@@ -1,8 +1,8 @@
 //! Events: what else may have happened than queues and noise, weighed by posterior odds.
 //!
 //! An exchange that a hypothesis did not foretell is tried with each event that may have happened
-//! just before it: the path became shorter or longer, the server's time moved, or was right again,
-//! or the oscillator changed. Each is a hypothesis of its own from then on, and is believed as far
+//! just before it: the path became shorter or longer, queues had hidden the floor so far, the
+//! server's time moved, was right again or began to wander, or the oscillator changed. Each is a hypothesis of its own from then on, and is believed as far
 //! as it foretells what comes (multiple-hypothesis tracking, Reid 1979). How likely each event is
 //! beforehand is a matter of its rate ([`Constants`]).
 

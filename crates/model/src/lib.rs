@@ -141,8 +141,8 @@ impl Model {
     }
 
     /// Takes in an exchange. The oscillator may change by `strays` (relative) at once, by its
-    /// promise; that the `server` moved is asked only if that matters. Returns the change of the round trip's floor, s, if the path is known to have
-    /// changed.
+    /// promise; that the `server` moved is asked only if that matters. Returns the change of the
+    /// round trip's floor, s, if the path is known to have changed.
     pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<f64> {
         let Some(start) = &mut self.start else {
             let before = self.events.now();

@@ -47,7 +47,7 @@ const MODE: [Mode; MODES] = [
     mode(0, 2, true, 0.001),
 ];
 
-/// Filter bank of one hypothesis.
+/// Modes of one hypothesis.
 #[derive(Clone, Copy, Debug)]
 pub struct Oscillator {
     /// One law of the states for each mode.

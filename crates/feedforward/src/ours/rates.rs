@@ -49,8 +49,8 @@ impl Ours {
     }
 
     /// The difference clock's rate: the model's, for the last 1000 s, as soon as it knows all of
-    /// them. Till then the pair's, if that is likely to be nearer to it, or if the model would be
-    /// a surprise.
+    /// them. Till then the pair's; in the first hour also where that is likely to be nearer, or far
+    /// from the model's for what either may be off.
     pub(super) fn difference_rate(&self, state: &State, now: &States) -> f64 {
         let floor = state.floor_known();
         let pair = self.slow.difference(floor).rate;
