@@ -6,7 +6,7 @@ use truechimer_time::{Count, CountSpan, Epoch, Instant, Span};
 
 use crate::Status;
 use crate::cell::Cell;
-use crate::hand::{reach, share};
+use crate::hand::share;
 use crate::packed::{self, BESIDE, PackedLeaps, State, WORDS, join};
 
 /// The words of a [`crate::Hand`] where they lie, for telling the time from two cache lines, and
@@ -75,8 +75,12 @@ impl<W: Cell> Glance<'_, W> {
     pub fn between(&self, count: Count) -> (Instant, [Span; 2]) {
         let (time, Span(bound)) = self.at(count);
         let word = self.1.and_then(|beside| beside.get(packed::IMBALANCE));
-        let imbalance = word.map_or(Span::ZERO, |cell| packed::imbalance(cell.load(Relaxed)));
-        (time, reach(bound, imbalance.0).map(Span))
+        let imbalance = word.map_or(0, |cell| cell.load(Relaxed)) as i64;
+        // In one word as long as can be: this is what a reading waits for.
+        let before = imbalance.max(0);
+        let after = before.wrapping_sub(imbalance);
+        let less = |by: i64| Span(bound.wrapping_sub(i128::from(by as u64) << packed::COARSE));
+        (time, [less(before), less(after)])
     }
 
     /// How long `counts` last by the difference clock, with the bound of the error that its

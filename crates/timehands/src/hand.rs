@@ -174,7 +174,7 @@ impl Hand {
 
 /// Sides that a `bound` and an `imbalance` leave: before, after.
 #[inline(always)]
-pub(crate) fn reach(bound: i128, imbalance: i128) -> [i128; 2] {
+fn reach(bound: i128, imbalance: i128) -> [i128; 2] {
     let (before, after) = (imbalance.max(0), imbalance.wrapping_neg().max(0));
     [bound.wrapping_sub(before), bound.wrapping_sub(after)]
 }

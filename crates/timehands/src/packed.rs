@@ -61,7 +61,7 @@ const FARTHEST: Span = Span::from_secs(1 << 40);
 /// The two periods of a hand are of one counter; further apart than this they are damage: 1 %.
 const PERIODS_APART: Rate = Rate::from_ppb(10_000_000);
 /// The disputed part of a bound, its imbalance and what is likely are in 2⁻³² s.
-const COARSE: u32 = 32;
+pub(crate) const COARSE: u32 = 32;
 /// No pair of count and raw clock is of use that is known no better than to this.
 const LOOSEST_PAIR: Span = Span::from_secs(1);
 
