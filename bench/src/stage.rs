@@ -108,6 +108,8 @@ fn hand(counter: Counter, boot: BootId, period: Period, last: Option<&Hand>) -> 
         path_bound: Span::from_nanos(PATH_BOUND_NS),
         statistical_bound: Span::ZERO,
         disputed: Span::ZERO,
+        imbalance: Span::ZERO,
+        likely: None,
         growth: Rate::from_ppb(GROWTH_PPB),
         status: Status::Synchronised,
         leaps: Leaps::default(),
