@@ -34,6 +34,10 @@ const STRAYS: f64 = 0.6e-6;
 
 impl World {
     fn new(seed: u64) -> World {
+        World::with(seed, Constants::DEFAULT)
+    }
+
+    fn with(seed: u64, constants: Constants) -> World {
         let known = |mean, deviation| Known { mean, deviation };
         World {
             random: Random(seed),
@@ -42,7 +46,7 @@ impl World {
                 known(0.0, 25e-6),
                 known(110e-6, 55e-6),
                 [0.3e-6; 2],
-                Constants::DEFAULT,
+                constants,
             ),
             time: 0.0,
             floors: [FLOOR; 2],
@@ -148,6 +152,67 @@ fn an_oscillator_that_steps_is_followed() {
             let _ = world.run(200);
             assert_eq!(world.model.ahead(), None, "{by}, seed {seed}");
             assert!(world.error().abs() < 10e-6, "{by}, seed {seed}: {}", world.error());
+        }
+    }
+}
+
+/// Exchanges after a server's step of `by` from which on it is suspected, and held off.
+fn suspected_and_held(seed: u64, by: f64, hold: f64) -> (Option<usize>, Option<usize>) {
+    let mut world = World::with(seed, Constants::DEFAULT.with("hold", hold).expect("a constant"));
+    let _ = world.run(400);
+    world.server = by;
+    let (mut suspected, mut held) = (None, None);
+    for k in 1..=60 {
+        let _ = world.run(1);
+        suspected = suspected.or(world.model.ahead().map(|_| k));
+        held = held.or(world.model.has_moved().then_some(k));
+    }
+    (suspected, held)
+}
+
+#[test]
+fn a_server_is_suspected_first_and_held_off_at_the_odds_that_are_wanted() {
+    // Three typical waits ahead: sooner or later it is beyond all doubt, but for high odds.
+    let (mut waited, mut spared) = (0, 0);
+    for seed in 1..=10 {
+        let [low, usual, high] =
+            [2.0, 10.0, 20.0].map(|hold| suspected_and_held(seed, 30e-6, hold));
+        let suspected = low.0.expect("the server has moved");
+        assert_eq!(
+            [low.0, usual.0, high.0],
+            [Some(suspected); 3],
+            "seed {seed}: no matter of odds"
+        );
+        let [low, usual, high] = [low.1, usual.1, high.1].map(|held| held.unwrap_or(usize::MAX));
+        assert!(suspected <= low && low <= usual && usual <= high, "seed {seed}");
+        waited += usize::from(suspected < usual);
+        spared += usize::from(usual < usize::MAX && high == usize::MAX);
+        // Ten waits ahead it is so at once, or one or two packets later.
+        let (suspected, held) = suspected_and_held(seed, 100e-6, 10.0);
+        assert!(suspected == Some(1) && held == Some(2), "seed {seed}: {suspected:?} {held:?}");
+    }
+    assert!(waited == 10 && spared >= 8, "{waited} {spared}");
+}
+
+#[test]
+fn no_step_of_a_server_that_is_undone_stays_as_an_offset_that_nobody_tells_of() {
+    for (step, away, by) in [(5e-3, 10, 1e-6), (1e-3, 10, 1e-6), (-1e-3, 10, -0.6e-6)] {
+        for seed in 1..=10 {
+            let mut world = World::new(seed);
+            let _ = world.run(400);
+            world.server = step;
+            let _ = world.run(away);
+            // The oscillator changes a minute before the server is right again.
+            world.rate += by;
+            let _ = world.run(4);
+            world.server = 0.0;
+            let _ = world.run(250);
+            // What happened at once may be taken for a server that drifts: that is told, at least.
+            let (ahead, error) = (world.model.ahead(), world.error());
+            assert!(ahead.is_some() || error.abs() < 5e-6, "{step} {by}, seed {seed}: {error}");
+            if step.abs() > 2e-3 {
+                assert_eq!(ahead, None, "{step} {by}, seed {seed}");
+            }
         }
     }
 }
