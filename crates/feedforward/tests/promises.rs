@@ -192,6 +192,39 @@ fn a_server_that_is_right_again_is_used_at_once() {
     assert_eq!(clock.exchange(&exact(k + 1000, 150_000)), Err(Refusal::ServerStep));
 }
 
+/// The same exchange, whose packets wait for so long in queues.
+fn queued(x: Exchange, there_us: i64, back_us: i64) -> Exchange {
+    let counts = |us: i64| CountSpan(us * (HZ / 1_000_000) as i64);
+    let sent = stamp(x.sent.count - counts(there_us));
+    Exchange { sent, received: stamp(x.received.count + counts(back_us)), ..x }
+}
+
+#[test]
+fn a_contradiction_stays_in_doubt_where_a_late_exchange_agrees_with_both() {
+    let (mut clock, k) = settled_for(3000);
+    for n in 1..=20 {
+        assert!(clock.exchange(&exact(k + n, 400)).is_err(), "{n}");
+    }
+    // It could be of a server that is 400 us ahead as well, though it is nearer to what is known.
+    let late = queued(exact(k + 21, 0), 420, 200);
+    assert_eq!(clock.exchange(&late), Ok(Accepted::Refined));
+    let at = late.received.count;
+    let doubt = clock.doubt(at).expect("it is no end of the doubt");
+    let first = exact(k + 1, 400).received.count;
+    assert_eq!((doubt.since, doubt.exchanges), (first, 20));
+    let e = clock.estimate(at).unwrap();
+    let t = instant(16.0 * (k + 21) as f64) + Span::from_micros(420);
+    assert!((e.time - t).abs() < Span::from_micros(20), "held: {}", e.time - t);
+    assert!((e.time - t - Span::from_micros(400)).abs() <= e.bound, "and the bound covers both");
+    // What comes next may be either's: more of the newcomers, ...
+    let mut other = clock.clone();
+    assert!(other.exchange(&exact(k + 22, 400)).is_err());
+    assert_eq!(other.doubt(exact(k + 22, 0).received.count).map(|doubt| doubt.exchanges), Some(21));
+    // ... or the end of them.
+    assert_eq!(clock.exchange(&exact(k + 22, 0)), Ok(Accepted::Refined));
+    assert_eq!(clock.doubt(exact(k + 22, 0).received.count), None);
+}
+
 #[test]
 fn a_passing_lie_leaves_no_trace() {
     let (mut clock, k) = settled();
