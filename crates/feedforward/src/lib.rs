@@ -140,7 +140,7 @@ pub enum Refusal {
     /// The server claims to have held the packet for longer than the whole exchange took.
     ImpossibleRoundTrip,
     /// The server's time has moved by more than it, the path and our oscillator together may:
-    /// held in quarantine until it lasts.
+    /// held off until it lasts.
     ServerStep,
 }
 
@@ -164,7 +164,7 @@ impl fmt::Display for Refusal {
                 "the server claims to have held the packet for longer than the exchange took"
             }
             Refusal::ServerStep => {
-                "the server's time moved by more than path and oscillator allow; in quarantine"
+                "the server's time moved by more than path and oscillator allow; held off"
             }
         })
     }
