@@ -51,7 +51,7 @@ constants! {
     law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
-    undercut: 0.001, "1", "Probability of a packet below the floor known so far, at least: a memory of 256 shows no rarer ones.";
+    undercut: 5e-4, "1", "Probability of a packet below the floor known so far, at least: rarer than a memory of 256 could show.";
     undercut_scale: 2.0, "typical delays", "Mean of how far below it.";
     blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
