@@ -308,8 +308,7 @@ pub fn write_header(declared: &Declared, reference: bool, out: &mut dyn fmt::Wri
     let spans = [("stamp-error", declared.stamp_error), ("root-distance", declared.root_distance)];
     for (key, span) in spans {
         if let Some(span) = span {
-            let ps = span.as_picos();
-            writeln!(out, "# {key}: {}.{:03}ns", ps / 1000, ps % 1000)?;
+            writeln!(out, "# {key}: {}s", Digits(Instant::default() + span))?;
         }
     }
     Ok(())

@@ -111,11 +111,12 @@ impl Daemon {
         loop {
             match Clock::open_within(Some(&self.page), Duration::from_millis(100)) {
                 Ok(clock) => return clock,
-                Err(error) => assert!(
-                    self.process.is_running() && self.started.elapsed() < SOON,
-                    "no clock: {error}\n{}",
-                    self.process.output()
-                ),
+                Err(error) => {
+                    let (runs, elapsed) = (self.process.is_running(), self.started.elapsed());
+                    let output = || self.process.output();
+                    assert!(runs, "it ended: {error}\n{}", output());
+                    assert!(elapsed < SOON, "no clock in {elapsed:?}: {error}\n{}", output());
+                }
             }
         }
     }

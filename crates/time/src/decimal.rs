@@ -30,11 +30,11 @@ impl core::error::Error for ParseError {}
 pub(crate) struct Decimal {
     negative: bool,
     whole: u64,
-    frac: u64,
+    frac: u128,
     digits: u32,
 }
 
-/// Reads `[+-]digits[.digits]`. Beyond 18 decimals the rest is cut.
+/// Reads `[+-]digits[.digits]`. Beyond 24 decimals the rest is cut: 20 tell multiples of 2⁻⁶⁴ apart.
 pub(crate) fn parse(text: &str) -> Result<Decimal, ParseError> {
     let (negative, text) = match text.as_bytes().first() {
         Some(b'-') => (true, text.get(1..).unwrap_or("")),
@@ -50,12 +50,12 @@ pub(crate) fn parse(text: &str) -> Result<Decimal, ParseError> {
         return Err(ParseError::Number);
     }
     let digits = |s: &str| {
-        s.bytes().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')))
+        s.bytes().try_fold(0u128, |n, b| n.checked_mul(10)?.checked_add(u128::from(b - b'0')))
     };
-    let frac = frac.get(..frac.len().min(18)).unwrap_or("");
+    let frac = frac.get(..frac.len().min(24)).unwrap_or("");
     Ok(Decimal {
         negative,
-        whole: digits(whole).ok_or(ParseError::Range)?,
+        whole: digits(whole).and_then(|n| n.try_into().ok()).ok_or(ParseError::Range)?,
         frac: digits(frac).ok_or(ParseError::Range)?,
         digits: frac.len() as u32,
     })
@@ -72,8 +72,8 @@ impl Decimal {
         let per = u128::from(per);
         let (quotient, rest) = (u128::from(self.whole) / per, u128::from(self.whole) % per);
         let ten = 10u128.pow(self.digits);
-        // rest < 10⁹ and frac < 10¹⁸: numerator < 10²⁷; scale it to 2^bits by long division.
-        let (mut remainder, divisor) = (rest * ten + u128::from(self.frac), ten * per);
+        // rest < 10⁹ and frac < 10²⁴: numerator < 10³³; scale it to 2^bits by long division.
+        let (mut remainder, divisor) = (rest * ten + self.frac, ten * per);
         let mut fraction = 0u128;
         for _ in 0..bits {
             remainder *= 2;

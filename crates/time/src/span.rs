@@ -305,6 +305,12 @@ mod tests {
     }
 
     #[test]
+    fn twenty_decimals_are_exact() {
+        assert_eq!("0.00000000000000000005s".parse(), Ok(Span(1)));
+        assert_eq!("-0.00000608087567894321s".parse(), Ok(Span(-112_172_357_393_510)));
+    }
+
+    #[test]
     fn extremes_saturate_and_print() {
         assert_eq!(Span::MAX + Span::from_secs(1), Span::MAX);
         assert_eq!(Span(i128::MIN).abs(), Span::MAX);

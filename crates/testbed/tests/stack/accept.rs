@@ -48,10 +48,12 @@ fn is_synchronised(status: &Value) -> bool {
     text(status, "status") == "synchronised" && status.get("disputed_bound_ns") == Some(&0.into())
 }
 
-/// The published clock − the system clock, s.
+/// The published clock − the system clock, s; no number while there is none, as when a daemon has
+/// just taken over the page of the one before.
 fn ahead(page: &Path) -> f64 {
     let now = ask(page, &["now"]).json;
-    let best = now.get("best_unix_ns").and_then(Value::as_i64).expect("a time");
+    let best = now.get("best_unix_ns").and_then(Value::as_i64);
+    let Some(best) = best else { return f64::NAN };
     let system = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     best as f64 / 1e9 - system.expect("after 1970").as_secs_f64()
 }
