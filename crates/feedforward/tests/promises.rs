@@ -192,7 +192,7 @@ fn a_server_that_is_right_again_is_used_at_once() {
     assert_eq!(clock.exchange(&exact(k + 1000, 150_000)), Err(Refusal::ServerStep));
 }
 
-/// The same exchange, whose packets wait for so long in queues.
+/// Exchange `x` whose packets wait in queues as well, µs.
 fn queued(x: Exchange, there_us: i64, back_us: i64) -> Exchange {
     let counts = |us: i64| CountSpan(us * (HZ / 1_000_000) as i64);
     let sent = stamp(x.sent.count - counts(there_us));
