@@ -63,6 +63,7 @@ constants! {
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
     kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
     stretch: 128.0, "s", "First stretch, whose stamps are worked through again: the rate hardly walks within it.";
+    start_worth: 0.5, "1", "Share of what the first stamps say that counts: the law they are read by comes of them.";
     slow_start: 0.5, "1", "Probability of slow queues from which on the start is theirs.";
     mix: 0.5, "1", "Share of a mode that is its own below which it takes over from the others.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";

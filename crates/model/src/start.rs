@@ -35,6 +35,12 @@ struct Site {
     information: f64,
 }
 
+impl Site {
+    fn less(self, by: f64) -> Site {
+        Site { precision: by * self.precision, information: by * self.information }
+    }
+}
+
 /// Exchanges since the beginning of a path, and what was known before.
 #[derive(Clone, Debug)]
 pub struct Start {
@@ -100,7 +106,7 @@ impl Start {
             (self.gaps[self.count], self.samples[self.count]) = (gap, sample);
             self.count += 1;
         }
-        if let Some(slow) = self.filtered(c) {
+        if let Some(slow) = self.filtered(rate, c) {
             return slow;
         }
         let laws = self.laws(rate, c);
@@ -111,7 +117,7 @@ impl Start {
                 still(self.gaps[k], WALK)(&mut law);
             }
             for (sum, site) in sums(self.samples[k].duration).iter().zip(self.sites[k]) {
-                tell(&mut law, sum, site);
+                tell(&mut law, sum, site.less(c.start_worth));
             }
         }
         let mut all = Hypothesis::new(law, laws, c);
@@ -130,13 +136,20 @@ impl Start {
 
     /// Account of the filter alone, if both queues have probably been growing or draining slowly, or
     /// where there are no round trips.
-    fn filtered(&self, c: &Constants) -> Option<Hypothesis> {
+    fn filtered(&self, rate: f64, c: &Constants) -> Option<Hypothesis> {
         let round = self.samples[0].trip(0.0).is_some();
         if round && self.count < FEWEST {
             return None;
         }
         let weights = fitted(core::iter::empty(), self.rtt, c);
         let laws = self.noise.map(|noise| Law::new(weights, 0, noise));
+        let all = self.filter(laws, c);
+        let slow = !round
+            || all.filter.tide() > c.slow_start && all.log > self.filter(self.laws(rate, c), c).log;
+        slow.then_some(all)
+    }
+
+    fn filter(&self, laws: [Law; 2], c: &Constants) -> Hypothesis {
         let mut all = Hypothesis::new(self.before, laws, c);
         for k in 0..self.count {
             if k > 0 {
@@ -144,7 +157,7 @@ impl Start {
             }
             all.update(&self.samples[k], c);
         }
-        (!round || all.filter.tide() > c.slow_start).then_some(all)
+        all
     }
 
     /// Works the sites of the first stretch out again; returns how many exchanges are in it.
