@@ -86,6 +86,14 @@ impl Law {
         Expected { probability, undercut: c.undercut_scale * self.idle(c) }
     }
 
+    /// The same if none is below the floor.
+    #[must_use]
+    pub fn never_below(&self, c: &Constants) -> Expected {
+        let mut expected = self.expected(c);
+        expected.probability[UNDERCUT] = 0.0;
+        expected
+    }
+
     /// Number of exchanges that it rests on.
     #[must_use]
     pub fn count(&self) -> f64 {
@@ -123,11 +131,12 @@ impl Law {
             Some(scale) => Cut::new(distance, deviation, *scale),
             None => Cut::new(-distance, deviation, expected.undercut),
         });
-        let top = cuts.iter().fold(f64::NEG_INFINITY, |top, cut| top.max(cut.exponent));
+        let possible = cuts.iter().zip(&expected.probability).filter(|(_, p)| **p > 0.0);
+        let top = possible.fold(f64::NEG_INFINITY, |top, (cut, _)| top.max(cut.exponent));
         let mut weights = expected.probability;
         for (weight, cut) in weights.iter_mut().zip(&cuts) {
             let less = cut.exponent - top;
-            *weight *= cut.density * if less == 0.0 { 1.0 } else { libm::exp(less) };
+            *weight *= cut.density * if less == 0.0 { 1.0 } else { libm::exp(less.min(0.0)) };
         }
         let sum: f64 = weights.iter().sum();
         let (mut shift, mut square, mut noise) = (0.0, 0.0, 0.0);

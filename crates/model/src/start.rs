@@ -172,7 +172,7 @@ impl Start {
             (*time, n) = (at, n + 1);
         }
         let end = times[n.saturating_sub(1)];
-        let expected = [laws[0].expected(c), laws[1].expected(c)];
+        let expected = [laws[0].never_below(c), laws[1].never_below(c)];
         let mut law = self.before;
         still(end, 0.0)(&mut law);
         let sum = |k: usize, d: usize, samples: &[Sample; MOST]| {
