@@ -36,6 +36,7 @@ struct Site {
 }
 
 impl Site {
+    /// The part `by` of it.
     fn less(self, by: f64) -> Site {
         Site { precision: by * self.precision, information: by * self.information }
     }
@@ -134,8 +135,8 @@ impl Start {
         all
     }
 
-    /// Account of the filter alone, if both queues have probably been growing or draining slowly, or
-    /// where there are no round trips.
+    /// Account of the filter alone, if both queues have probably been growing or draining slowly
+    /// and a wide law foretells less well; or where there are no round trips.
     fn filtered(&self, rate: f64, c: &Constants) -> Option<Hypothesis> {
         let round = self.samples[0].trip(0.0).is_some();
         if round && self.count < FEWEST {
@@ -149,6 +150,7 @@ impl Start {
         slow.then_some(all)
     }
 
+    /// The exchanges taken in one after the other, from these laws on.
     fn filter(&self, laws: [Law; 2], c: &Constants) -> Hypothesis {
         let mut all = Hypothesis::new(self.before, laws, c);
         for k in 0..self.count {
