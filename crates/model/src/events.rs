@@ -76,7 +76,7 @@ struct Innovation {
 
 impl Innovation {
     fn of(h: &Hypothesis, sample: &Sample, c: &Constants) -> Innovation {
-        let law = h.filter.now();
+        let law = *h.filter.now();
         let (mut by, mut deviation) = ([0.0; 2], [0.0; 2]);
         for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
             let known = law.project(sum);
@@ -276,11 +276,9 @@ impl Events {
     /// States, all hypotheses together.
     pub fn now(&self) -> Gaussian {
         if let [one] = self.all.as_slice() {
-            return one.filter.now();
+            return *one.filter.now();
         }
-        let laws: ArrayVec<(f64, Gaussian), MOST> =
-            self.all.iter().map(|h| (libm::exp(h.log), h.filter.now())).collect();
-        Gaussian::mixture(laws.iter().map(|(w, law)| (*w, law)))
+        Gaussian::mixture(self.all.iter().map(|h| (libm::exp(h.log), h.filter.now())))
     }
 
     /// How far ahead the server is, s, if it has moved more likely than not.
@@ -365,19 +363,15 @@ impl Events {
 
     /// Makes one of those that differ in nothing that matters.
     fn merge(&mut self) {
-        let mut laws: ArrayVec<Gaussian, MOST> = ArrayVec::new();
-        let mut k = 0;
+        let mut k = 1;
         while k < self.all.len() {
             let law = self.all[k].filter.now();
-            match laws.iter().position(|other| are_alike(other, &law)) {
+            match self.all[..k].iter().position(|other| are_alike(other.filter.now(), law)) {
                 Some(one) => {
                     self.all[one].log = either(self.all[one].log, self.all[k].log);
                     self.all.remove(k);
                 }
-                None => {
-                    laws.push(law);
-                    k += 1;
-                }
+                None => k += 1,
             }
         }
         self.sort();

@@ -56,6 +56,8 @@ pub struct Oscillator {
     pub weights: [f64; MODES],
     /// Time between the newest two exchanges, s.
     pub gap: f64,
+    /// All modes together.
+    now: Gaussian,
 }
 
 /// Probability of each mode within its kind of floors.
@@ -92,12 +94,15 @@ impl Oscillator {
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
         let kinds = [1.0 - c.blurred, c.blurred];
         let weight = |m: usize| PRIOR[m] * kinds[usize::from(MODE[m].blurred)];
-        Oscillator { modes: [law; MODES], weights: core::array::from_fn(weight), gap: 0.0 }
+        let weights = core::array::from_fn(weight);
+        let mut new = Oscillator { modes: [law; MODES], weights, gap: 0.0, now: law };
+        new.sum_up();
+        new
     }
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
-        let all = self.now();
+        let all = self.now;
         let b = self.blurred();
         for m in 0..MODES {
             let (own, other) = if MODE[m].blurred { (b, 1.0 - b) } else { (1.0 - b, b) };
@@ -112,12 +117,17 @@ impl Oscillator {
             law.predict(dt, &walks(m, idle, c));
         }
         self.gap = dt;
+        self.sum_up();
     }
 
     /// The states, all modes together.
     #[must_use]
-    pub fn now(&self) -> Gaussian {
-        Gaussian::mixture(self.weights.iter().copied().zip(&self.modes))
+    pub fn now(&self) -> &Gaussian {
+        &self.now
+    }
+
+    fn sum_up(&mut self) {
+        self.now = Gaussian::mixture(self.weights.iter().copied().zip(&self.modes));
     }
 
     /// Probability that queues are growing or draining slowly.
@@ -152,6 +162,7 @@ impl Oscillator {
     /// Does the same to every mode.
     pub fn each(&mut self, f: impl FnMut(&mut Gaussian)) {
         self.modes.iter_mut().for_each(f);
+        self.sum_up();
     }
 
     /// Weighs the modes by the logarithms of how likely each made an exchange, which comes back for
@@ -164,6 +175,7 @@ impl Oscillator {
             sum += *w;
         }
         self.weights = self.weights.map(|w| w / sum);
+        self.sum_up();
         top + libm::log(sum)
     }
 }

@@ -43,8 +43,12 @@ impl Cut {
             let hazard = SQRT_2_OVER_PI / tail;
             (tail / (2.0 * scale), far, hazard, hazard - depth)
         } else {
-            let normal = if depth > NEAR { libm::exp(-depth * depth / 2.0) } else { 0.0 };
-            let above = 1.0 - normal * erfcx(-depth * FRAC_1_SQRT_2) / 2.0;
+            let (normal, above) = if depth > NEAR {
+                let normal = libm::exp(-depth * depth / 2.0);
+                (normal, 1.0 - normal * erfcx(-depth * FRAC_1_SQRT_2) / 2.0)
+            } else {
+                (0.0, 1.0)
+            };
             let hazard = SQRT_2_OVER_PI / 2.0 * normal / above;
             (above / scale, tilt * (tilt - 2.0 * distance) / 2.0, hazard, hazard - depth)
         };
