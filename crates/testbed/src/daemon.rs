@@ -88,8 +88,10 @@ impl<'a> Setup<'a> {
     #[must_use]
     pub fn start(&self) -> Daemon {
         let log = self.dir.join(&format!("{}.log", self.name));
+        // The first command of all waits until Cargo has built the programs.
+        let command = self.command();
         let started = Instant::now();
-        Daemon { process: Process::start(self.command(), &log), page: self.page(), started }
+        Daemon { process: Process::start(command, &log), page: self.page(), started }
     }
 }
 
