@@ -8,9 +8,7 @@ fn delays(seed: u64, way: &str) -> String {
     (0..500).map(|_| format!("{:.9}\n", 0.6e-3 * random.uniform())).collect()
 }
 
-/// Two minutes to settle, four to be judged; a request every four seconds. (By the model on trial one
-/// in twenty is off by more than 100 µs, and some by 0.2 ms: queues that drain, or a server that has
-/// moved, explain what is chance.)
+/// Two minutes to settle, four to be judged; a request every four seconds.
 #[test]
 fn a_short_run_behind_even_jitter_is_right() {
     for seed in 1..=100 {
