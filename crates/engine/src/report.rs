@@ -121,7 +121,7 @@ pub struct SourceReport {
     pub root_distance: Option<Span>,
     /// The last round trip, less the server's residence time.
     pub rtt: Option<Span>,
-    /// What the round trip takes at least just now, as far as is known.
+    /// Floor of the round trip just now, as far as is known.
     pub rtt_floor: Option<Span>,
     /// Published clock − this source's estimate: positive, the published clock is ahead of it. If
     /// what it says now is held off, that is what counts here. While there is no published clock

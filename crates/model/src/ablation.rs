@@ -12,7 +12,7 @@ const NOTHING: f64 = 1e-6;
 /// Constants that leave out one part of the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ablation {
-    /// What is left out, in words.
+    /// Name of the part that is left out.
     pub part: &'static str,
     /// Constants of the rest.
     pub constants: Constants,

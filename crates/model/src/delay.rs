@@ -86,7 +86,7 @@ impl Law {
         Expected { probability, undercut: c.undercut_scale * self.idle(c) }
     }
 
-    /// The same if none is below the floor.
+    /// Components for a packet that is not below the floor.
     #[must_use]
     pub fn never_below(&self, c: &Constants) -> Expected {
         let mut expected = self.expected(c);

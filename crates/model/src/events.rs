@@ -2,9 +2,10 @@
 //!
 //! An exchange that a hypothesis did not foretell is tried with each event that may have happened
 //! just before it: the path became shorter or longer, queues had hidden the floor so far, the
-//! server's time moved, was right again or began to wander, or the oscillator changed. Each is a hypothesis of its own from then on, and is believed as far
-//! as it foretells what comes (multiple-hypothesis tracking, Reid 1979). How likely each event is
-//! beforehand is a matter of its rate ([`Constants`]).
+//! server's time moved, was right again or began to wander, or the oscillator changed. Each is a
+//! hypothesis of its own from then on, and is believed as far as it foretells what comes
+//! (multiple-hypothesis tracking, Reid 1979). How likely each event is beforehand is a matter of its
+//! rate ([`Constants`]).
 
 #![allow(clippy::indexing_slicing)] // Directions are 0 and 1; there is always one hypothesis.
 

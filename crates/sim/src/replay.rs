@@ -151,7 +151,7 @@ pub struct Told {
     pub period: Period,
     /// Skew of the counter against its nominal rate: positive, the counter is fast.
     pub skew: Rate,
-    /// What the round trip takes at least just now, as far as is known.
+    /// Floor of the round trip just now, as far as is known.
     pub floor: Span,
 }
 

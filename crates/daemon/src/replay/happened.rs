@@ -66,7 +66,7 @@ pub struct Heard {
     /// The delays there and back of an exchange that was used, by the published clock: the server's
     /// receive stamp − the departure, and the arrival − the server's transmit stamp.
     pub delays: Option<(Span, Span)>,
-    /// What the round trip takes at least just now, as far as is known.
+    /// Floor of the round trip just now, as far as is known.
     pub floor: Option<Span>,
     /// Published clock − this source's estimate: positive, the published clock is ahead.
     pub offset: Option<Span>,

@@ -29,7 +29,7 @@ impl Inference {
         Inference { now: model.now(), model, holds_out: false }
     }
 
-    /// What is known `dt` seconds later (or earlier).
+    /// States `dt` seconds later (or earlier).
     pub(super) fn later(&self, dt: f64) -> States {
         later(&self.now, dt)
     }
@@ -72,7 +72,7 @@ impl Inference {
     }
 }
 
-/// The same, `dt` seconds later (or earlier).
+/// States `dt` seconds later (or earlier).
 pub(super) fn later(now: &States, dt: f64) -> States {
     let noise = dt.abs();
     let variance = now.offset_variance
