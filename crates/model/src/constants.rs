@@ -82,6 +82,6 @@ constants! {
     oscillator: 0.005, "1/day", "Rate of changes of the oscillator by what it promises, one in seven months; e times less for each more of that.";
     hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";
-    told: 5.0, "ln odds", "Hypotheses that differ by less have not been told apart.";
-    patience: 64.0, "exchanges", "After so many that suggested no event the likeliest is left alone.";
+    told: 2.0, "ln odds", "An event has to be so much likelier than none for it to have shown itself.";
+    patience: 32.0, "exchanges", "Time for an event to show itself. Later it is the law of the delays that is judged.";
 }

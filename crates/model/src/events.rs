@@ -342,18 +342,18 @@ impl Events {
     /// Leaves those that are not out of the question, and lets them be certain together.
     fn prune(&mut self, c: &Constants) {
         let top = self.all[0].log;
-        if f64::from(self.quiet) >= c.patience {
+        if f64::from(self.quiet) >= 2.0 * c.patience {
             self.all.truncate(1);
         }
         // The likeliest stays even if it is no number: the estimator begins again then.
         let mut first = true;
         self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
-        if self.all.get(1).is_some_and(|h| h.log > top - c.told) {
-            // What has not been told apart by now never will be: nothing has happened.
-            let old = |h: &Hypothesis| h.event != Event::None && f64::from(h.age) >= c.patience;
-            if !self.all.iter().all(old) {
-                self.all.retain(|h| !old(h));
-            }
+        let share = |which: fn(&&Hypothesis) -> bool| -> f64 {
+            self.all.iter().filter(which).map(|h| libm::exp(h.log - top)).sum()
+        };
+        if share(|h| h.event == Event::None) > libm::exp(-c.told) * share(|_| true) {
+            // What has not shown itself by now has not happened.
+            self.all.retain(|h| h.event == Event::None || f64::from(h.age) < c.patience);
         }
         self.merge();
         let top = self.all[0].log;
