@@ -1,21 +1,10 @@
 //! What the model makes of changes of the path, the server and the oscillator. Fixed seeds.
 #![allow(clippy::indexing_slicing)]
 
+mod random;
+
+use random::Random;
 use truechimer_model::{Constants, Known, Model, Sample};
-
-/// Seeded noise (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn exponential(&mut self, mean: f64) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let uniform = (((z ^ (z >> 31)) >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        -mean * uniform.ln()
-    }
-}
 
 /// A LAN at 16 s: floors of 100 µs, queues of 10 µs, an oscillator 5 ppm off.
 struct World {
