@@ -9,7 +9,7 @@ use truechimer_engine::{
     Action, Config, Engine, Event, HostCheck, PpsConfig, SourceConfig, SourceId,
     Start, Steer, SystemReading,
 };
-use truechimer_lab::TABLE;
+use truechimer_estimators::TABLE;
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{

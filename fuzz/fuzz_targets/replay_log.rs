@@ -3,7 +3,7 @@
 
 use truechimer_daemon::replay::{Options, repeat, verify};
 use truechimer_engine::{Config, SourceConfig, Start};
-use truechimer_lab::PUBLISHED;
+use truechimer_estimators::PUBLISHED;
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate,
 };

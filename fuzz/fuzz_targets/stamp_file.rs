@@ -1,7 +1,7 @@
 //! A stamp file: any bytes are rows or a named fault, and any rows can be replayed.
 #![no_main]
 
-use truechimer_lab::TABLE;
+use truechimer_estimators::TABLE;
 use truechimer_sim::replay::{ReplayOptions, replay_stamps, write_csv, write_json};
 use truechimer_sim::stamps::{Reader, write_stamps};
 

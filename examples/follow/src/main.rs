@@ -11,7 +11,7 @@
 
 extern crate alloc;
 
-#[path = "../../../crates/engine/tests/bed/mod.rs"]
+#[path = "../../../clock/engine/tests/bed/mod.rs"]
 mod bed;
 mod heap;
 #[allow(dead_code)]

@@ -8,7 +8,7 @@
 
 extern crate alloc;
 
-#[path = "../../../crates/engine/tests/bed/mod.rs"]
+#[path = "../../../clock/engine/tests/bed/mod.rs"]
 mod bed;
 
 use std::env;
