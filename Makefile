@@ -24,11 +24,11 @@ test: have-cargo ## everything that CI checks; installs or unpacks what that tak
 	@CARGO="$(CARGO)" scripts/test
 
 accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, several seeds
-	@$(CARGO) run --release --bin truechimer -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
+	@$(CARGO) run --release --bin truechimer-lab -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
 	@mv docs/accuracy.md.new docs/accuracy.md
 
 drawn: have-cargo ## docs/drawn.md anew: path-days drawn from ranges, every estimator
-	@$(CARGO) run --release --bin truechimer -- simulate drawn --days 2040 --markdown $(ARGS) > docs/drawn.md.new \
+	@$(CARGO) run --release --bin truechimer-lab -- simulate drawn --days 2040 --markdown $(ARGS) > docs/drawn.md.new \
 		|| [ $$? -eq 1 ]
 	@mv docs/drawn.md.new docs/drawn.md
 

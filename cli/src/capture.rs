@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use truechimer_command::clock::Page;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -24,10 +25,10 @@ use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError};
 use truechimer_capture::{Facts, TapError};
 use truechimer_time::{Period, Span};
 
-use crate::args;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::{show, signals};
 use lines::{Form, Lines};
+use truechimer_command::parse;
+use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{show, signals};
 
 /// Options of `truechimer capture`.
 #[derive(clap::Args, Debug)]
@@ -103,7 +104,7 @@ pub struct Capture {
     #[arg(short, long, value_name = "N")]
     count: Option<NonZeroU64>,
     /// End after so long: 1.5s, 20ms
-    #[arg(long, value_name = "SPAN", value_parser = args::positive, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", value_parser = parse::positive, allow_hyphen_values = true)]
     duration: Option<Span>,
     /// Packets of one direction only
     #[arg(short = 'Q', long, value_enum, value_name = "WHICH", default_value_t = Way::Inout)]
@@ -151,7 +152,7 @@ pub struct Capture {
     #[arg(requires = "write")]
     rotate_size: Option<u64>,
     /// Begin another file after so long
-    #[arg(long, value_name = "SPAN", value_parser = args::positive, help_heading = FILES)]
+    #[arg(long, value_name = "SPAN", value_parser = parse::positive, help_heading = FILES)]
     #[arg(requires = "write")]
     rotate_time: Option<Span>,
     /// Keep the last N files
@@ -159,7 +160,7 @@ pub struct Capture {
     #[arg(requires = "write", help_heading = FILES)]
     files: Option<u32>,
     #[command(flatten)]
-    page: args::Page,
+    page: Page,
 }
 
 const TAKING: &str = "How packets are taken";

@@ -6,29 +6,41 @@ use std::time::Duration;
 use truechimer::places;
 use truechimer_daemon::control::{self, Accepted, Answer, ControlError};
 
-use crate::args;
-use crate::failure::Failure;
+use clap::Args;
+use truechimer_command::Failure;
+use truechimer_command::clock::Page;
+
+/// Where the daemon answers.
+#[derive(Args, Clone, Debug)]
+pub struct Control {
+    /// The daemon's control socket; none for a daemon without [default: PAGE.control]
+    #[arg(long, value_name = "PATH", help_heading = "Where the clock is")]
+    pub control: Option<PathBuf>,
+}
+
+impl Control {
+    /// Whether there is to be none.
+    pub fn is_none(&self) -> bool {
+        self.control.as_deref().is_some_and(|path| path == Path::new("none"))
+    }
+}
 
 /// How long a daemon may take to answer. It does at once, unless it has been stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks the daemon that the user means for all that it knows.
-pub fn ask(page: &args::Page, socket: &args::Control) -> Result<Answer, Failure> {
+pub fn ask(page: &Page, socket: &Control) -> Result<Answer, Failure> {
     at_its_socket(page, socket, |path| control::report(path, PATIENCE))
 }
 
 /// Has the daemon that the user means believe a source.
-pub fn accept(
-    page: &args::Page,
-    socket: &args::Control,
-    source: Option<&str>,
-) -> Result<Accepted, Failure> {
+pub fn accept(page: &Page, socket: &Control, source: Option<&str>) -> Result<Accepted, Failure> {
     at_its_socket(page, socket, |path| control::accept(path, source, PATIENCE))
 }
 
 fn at_its_socket<T>(
-    page: &args::Page,
-    socket: &args::Control,
+    page: &Page,
+    socket: &Control,
     ask: impl Fn(&Path) -> Result<T, ControlError>,
 ) -> Result<T, Failure> {
     if socket.is_none() {
@@ -50,7 +62,7 @@ fn at_its_socket<T>(
 }
 
 /// Where its control socket may be.
-fn sockets(page: &args::Page, socket: &args::Control) -> Vec<PathBuf> {
+fn sockets(page: &Page, socket: &Control) -> Vec<PathBuf> {
     match (&socket.control, &page.page) {
         (Some(socket), _) => vec![socket.clone()],
         (None, Some(page)) => vec![control::default_path(page)],

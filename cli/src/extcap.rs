@@ -9,12 +9,13 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use truechimer_capture::{filter, packet};
 
-use crate::args::{self, CommandLine};
+use truechimer_command::parse;
+
 use crate::capture::interfaces::interfaces;
-use crate::failure::{Ended, Failure, Outcome};
+use crate::capture::{self, Capture};
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// The name that the program is installed by.
 const NAME: &str = "truechimer-extcap";
@@ -211,9 +212,7 @@ fn check(interface: &str, text: Option<&str>, out: &mut dyn Write) -> Ended {
 /// Captures as `truechimer capture` does.
 fn capture(args: &Extcap, interface: &str, out: &mut dyn Write) -> Ended {
     let mut words: Vec<OsString> =
-        ["truechimer", "capture", "--quiet", "--errors-only", "--interface", interface]
-            .map(OsString::from)
-            .into();
+        ["--quiet", "--errors-only", "--interface", interface].map(OsString::from).into();
     let mut add = |name: &str, value: Option<OsString>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             let mut word = OsString::from(format!("--{name}="));
@@ -230,10 +229,8 @@ fn capture(args: &Extcap, interface: &str, out: &mut dyn Write) -> Ended {
     if args.no_promiscuous {
         words.push("--no-promiscuous".into());
     }
-    let line = CommandLine::try_parse_from(words);
-    match line.map(|line| line.command) {
-        Ok(args::Command::Capture(args)) => crate::capture::run(&args, out),
-        Ok(_) => Err(Failure::Said("not a capture".to_owned())),
+    match parse::options::<Capture>(words) {
+        Ok(args) => capture::run(&args, out),
         Err(why) => {
             let text = why.render().to_string();
             Err(Failure::Said(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()))
@@ -251,10 +248,8 @@ mod tests {
     use super::*;
 
     fn asked(words: &[&str]) -> String {
-        let line = [&["truechimer", "extcap"], words].concat();
-        let args::Command::Extcap(args) = CommandLine::parse_from(line).command else { panic!() };
         let mut out = Vec::new();
-        run(&args, &mut out).unwrap();
+        run(&parse::options(words).unwrap(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -281,8 +276,8 @@ mod tests {
         // What it may be told there is what the capture takes.
         for line in config.lines().filter(|line| line.starts_with("value ")) {
             let value = line.split_once("{value=").unwrap().1.split_once('}').unwrap().0;
-            let words = ["truechimer", "capture", "-i", "lo", "--method", value];
-            assert!(CommandLine::try_parse_from(words).is_ok(), "{value}");
+            let words = ["-i", "lo", "--method", value];
+            assert!(parse::options::<Capture>(words).is_ok(), "{value}");
         }
     }
 
@@ -293,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_link_is_made_and_made_again() {
-        let scratch = crate::scratch::Scratch::new().unwrap();
+        let scratch = truechimer_command::scratch::Scratch::new().unwrap();
         let directory = scratch.path().join("a/b");
         for _ in 0..2 {
             let link = install(Some(&directory)).unwrap();

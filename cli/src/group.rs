@@ -19,8 +19,8 @@ use truechimer_group::Member;
 use truechimer_group_agent::config;
 use truechimer_time::Span;
 
-use crate::args::not_negative;
-use crate::failure::Ended;
+use truechimer_command::Ended;
+use truechimer_command::parse::not_negative;
 
 /// Options of `truechimer group`.
 #[derive(Args, Debug)]

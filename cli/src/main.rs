@@ -1,65 +1,100 @@
-//! `truechimer`: the daemon, its clock and its sources, and a demonstration, in one command.
+//! `truechimer`: the daemon, its clock and its sources, and what is made of them, in one command.
 #![forbid(unsafe_code)]
 
 mod accept;
-mod args;
-mod bench;
-mod bench_daemon;
-mod bench_estimator;
-mod bench_serve;
-mod bench_timehands;
 mod capture;
-mod clock;
 mod counters;
 mod daemon;
 mod demo;
 mod extcap;
-mod failure;
 mod group;
-mod man;
 mod now;
 mod qos;
-mod replay;
 mod restamp;
 mod run;
-mod scratch;
 mod serve;
-mod show;
-mod signals;
-mod simulate;
 mod sources;
 mod status;
-mod table;
-mod usage;
 mod waitsync;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::{CommandFactory, Parser, Subcommand};
+use truechimer_command::program::{self, Group};
+use truechimer_command::{Ended, man};
 
-use args::{BenchWhat, Command, CommandLine};
-use failure::{Ended, Failure, Outcome};
+const NAME: &str = "truechimer";
+
+/// A feed-forward clock: follows NTP servers without ever touching a counter, and tells any
+/// program the time with the bound of its error.
+#[derive(Parser, Debug)]
+#[command(name = NAME, bin_name = NAME, version, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Follow NTP servers and publish the clock (the daemon, in the foreground)
+    Run(run::Run),
+    /// Believe a server that is held off, now
+    Accept(accept::Accept),
+    /// Print the time: earliest, latest, best, and what the bound is made of
+    Now(now::Now),
+    /// Show the state of the clock and of the daemon behind it
+    Status(status::Status),
+    /// List the servers that the daemon follows
+    Sources(sources::Sources),
+    /// Wait until the clock is synchronised
+    Waitsync(waitsync::Waitsync),
+    /// Watch a clock synchronise to a server of our own and check it against the truth
+    Demo(demo::Demo),
+    /// Serve the clock over NTP, or a time of its own for demonstrations and tests
+    Serve(serve::Serve),
+    /// Know the machine's counters: list, compare, select, latency, stability
+    Counters(counters::Counters),
+    /// Capture packets with the time at which they passed, and how well it is known
+    Capture(capture::Capture),
+    /// Work out the times in a capture anew, from its raw counts
+    Restamp(restamp::Restamp),
+    /// Measure delay, jitter, loss and reordering, live or from captures
+    Qos(qos::Qos),
+    /// One clock for a group of replicas: agree on each reading of time
+    Group(group::Group),
+    /// Capture for Wireshark, which calls this itself
+    #[command(hide = true)]
+    Extcap(extcap::Extcap),
+    /// Write the manual pages
+    Man(man::Man),
+}
+
+/// Which command stands under which heading in `truechimer --help`.
+const GROUPS: [Group; 7] = [
+    ("Keep a clock", &["run", "accept"]),
+    ("Read it", &["now", "status", "sources", "waitsync"]),
+    ("Try it", &["demo", "serve"]),
+    ("Know the machine", &["counters"]),
+    ("Stamp packets", &["capture", "restamp", "qos"]),
+    ("Agree on time", &["group"]),
+    ("Read about it", &["man"]),
+];
+
+fn command() -> clap::Command {
+    const EXAMPLES: &str = "Examples:\n  \
+        truechimer demo                              no root, no network, one minute\n  \
+        sudo truechimer run --server ntp.example.org\n  \
+        truechimer waitsync && truechimer now\n";
+    const NOTES: &str = "Spans of time are written 1.5s, 20ms, 250us or 10ns; rates are in ppm.\n\
+        Simulations, replays and benchmarks: 'truechimer-lab --help'.\n";
+    program::grouped(CommandLine::command(), &GROUPS, EXAMPLES, NOTES)
+}
 
 fn main() -> ExitCode {
-    let line =
-        match args::command().try_get_matches_from(extcap::line(std::env::args_os().collect())) {
-            Ok(matches) => CommandLine::from_arg_matches(&matches),
-            Err(error) => Err(error),
-        };
-    let ended = match line {
-        Ok(line) => dispatch(line.command),
-        Err(error) => return usage(&error),
-    };
-    match ended {
-        Ok(Outcome::Good) => ExitCode::SUCCESS,
-        Ok(Outcome::Bad) => ExitCode::from(1),
-        Err(Failure::Unread) => ExitCode::from(2),
-        Err(Failure::Said(text)) => {
-            complain(&text);
-            ExitCode::from(2)
-        }
-    }
+    let line = extcap::line(std::env::args_os().collect());
+    program::main(NAME, command(), line, |line: CommandLine| dispatch(line.command))
 }
 
 fn dispatch(command: Command) -> Ended {
@@ -73,44 +108,30 @@ fn dispatch(command: Command) -> Ended {
         Command::Waitsync(args) => waitsync::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),
-        Command::Simulate(args) => simulate::run(&args, out),
-        Command::Replay(args) => replay::run(&args, out),
         Command::Counters(args) => counters::run(&args, out),
         Command::Capture(args) => capture::run(&args, out),
         Command::Restamp(args) => restamp::run(&args, out),
         Command::Qos(args) => qos::run(&args, out),
         Command::Group(args) => group::run(args, out),
         Command::Extcap(args) => extcap::run(&args, out),
-        Command::Bench(args) => match args.what {
-            BenchWhat::Read(args) => bench::read(&args, out),
-            BenchWhat::Timehands(args) => bench_timehands::run(&args, out),
-            BenchWhat::Daemon(args) => bench_daemon::run(&args, out),
-            BenchWhat::Estimator(args) => bench_estimator::run(&args, out),
-            BenchWhat::Serve(args) => bench_serve::run(&args, out),
-        },
-        Command::Man(args) => man::run(&args, out),
+        Command::Man(args) => man::run(&args, self::command(), out),
     }
 }
 
-/// One line on standard error; there is nobody to tell if that fails.
-fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "truechimer: {}", show::plain(text));
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Help and version go to standard output with status 0, everything else is a usage error.
-fn usage(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() {
-        // A reader that has gone away is no error.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+    #[test]
+    fn the_command_line_is_sound() {
+        truechimer_command::check::command_line(&command(), &GROUPS);
     }
-    let text = error.render().to_string();
-    match text.strip_prefix("error: ") {
-        Some(text) => complain(text.trim_end()),
-        // No command at all: the help itself.
-        None => {
-            let _ = error.print();
-        }
+
+    #[test]
+    fn negative_offsets_and_skews_are_taken() {
+        let line = ["truechimer", "serve", "--offset", "-1.5s", "--skew-ppm", "-37"];
+        let Command::Serve(serve) = CommandLine::parse_from(line).command else { panic!() };
+        assert_eq!(serve.offset, "-1.5s".parse().ok());
+        assert_eq!(serve.skew_ppm, "-37".parse().ok());
     }
-    ExitCode::from(2)
 }

@@ -5,13 +5,39 @@ use std::io::Write;
 use serde::Serialize;
 use truechimer::{Instant, Reading, Span, Status, View};
 
-use crate::args;
-use crate::clock;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show;
+use clap::Args;
+use truechimer_command::clock;
+use truechimer_command::clock::Page;
+use truechimer_command::show;
+use truechimer_command::{Ended, Failure, Outcome};
+
+/// Options of `truechimer now`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+True time lies between earliest and latest while the status is synchronised or holdover.
+
+While a server is held off, as its time has moved by more than it may, the bound may have to cover
+both what was known and what it says now: 'disputed' is what is there for that only. Of the JSON
+it is disputed_bound_ns, which is contained in statistical_bound_ns; 0 if nothing is disputed.
+
+'likely' (likely_ns) is how far best is likely to be off, by statistics and a prior for asymmetry,
+at likely-confidence. It promises nothing: who waits until a time is over goes by the bound.
+
+Exit status: 0 the bound holds, 1 the status says that it does not (unknown, disrupted),
+2 error (no clock page, say).")]
+pub struct Now {
+    /// Print one JSON object; times are whole nanoseconds
+    #[arg(long)]
+    pub json: bool,
+    /// TAI instead of UTC
+    #[arg(long)]
+    pub tai: bool,
+    #[command(flatten)]
+    pub page: Page,
+}
 
 /// Runs the command.
-pub fn run(args: &args::Now, out: &mut dyn Write) -> Ended {
+pub fn run(args: &Now, out: &mut dyn Write) -> Ended {
     let clock = clock::open(&args.page)?;
     let (reading, view) = clock::look(&clock).map_err(clock::unreadable)?;
     let scale = Scale::of(args.tai, &reading)?;

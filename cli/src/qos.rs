@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
+use truechimer_command::clock::Page;
 
 use truechimer_qos::rtp::Clocks;
 use truechimer_qos::{
@@ -20,10 +21,11 @@ use truechimer_qos::{
 };
 use truechimer_time::Span;
 
-use crate::args;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show;
-use crate::simulate::{command, ready, save};
+use truechimer_command::output::{ready, save};
+use truechimer_command::parse;
+use truechimer_command::program;
+use truechimer_command::show;
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// Options of `truechimer qos`.
 #[derive(clap::Args, Debug)]
@@ -124,7 +126,7 @@ pub struct Qos {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     html: Option<PathBuf>,
     /// The width of an interval over time, and how often live output comes
-    #[arg(long, value_name = "SPAN", value_parser = args::positive, default_value = "1s")]
+    #[arg(long, value_name = "SPAN", value_parser = parse::positive, default_value = "1s")]
     #[arg(help_heading = OUTPUT)]
     interval: Span,
     /// Ports whose UDP is RTP; 'auto': what looks like it; 'none'
@@ -144,18 +146,18 @@ pub struct Qos {
     #[arg(long, value_enum, value_name = "WAY", help_heading = PACKETS)]
     direction: Option<Direction>,
     /// How long a packet or an answer is waited for
-    #[arg(long, value_name = "SPAN", value_parser = args::positive, default_value = "2s")]
+    #[arg(long, value_name = "SPAN", value_parser = parse::positive, default_value = "2s")]
     #[arg(help_heading = PACKETS)]
     timeout: Span,
     /// The bound of times that have none, if you know it: for the first file, and the second
     #[arg(long, value_name = "SPAN,…", value_delimiter = ',', num_args = 1)]
-    #[arg(value_parser = args::not_negative, help_heading = PACKETS)]
+    #[arg(value_parser = parse::not_negative, help_heading = PACKETS)]
     assume: Vec<Span>,
     /// Follow packets from the driver to the application; takes cap_bpf and cap_perfmon
     #[arg(long, requires = "interface", help_heading = LIVE)]
     layers: bool,
     /// End after so long
-    #[arg(long, value_name = "SPAN", value_parser = args::positive, help_heading = LIVE)]
+    #[arg(long, value_name = "SPAN", value_parser = parse::positive, help_heading = LIVE)]
     #[arg(conflicts_with = "files")]
     duration: Option<Span>,
     /// Flows remembered at a time: each takes up to 500 KiB
@@ -165,7 +167,7 @@ pub struct Qos {
     #[arg(long, value_name = "N", default_value_t = 500_000, help_heading = MEMORY)]
     max_waiting: usize,
     #[command(flatten)]
-    page: args::Page,
+    page: Page,
 }
 
 const OUTPUT: &str = "What is shown";
@@ -365,7 +367,7 @@ fn tell(args: &Qos, found: &Found, out: &mut dyn Write) -> Ended {
     let totals = found.engine.totals();
     let more = args.choose(&mut report, usize::MAX);
     if let Some(path) = &args.html {
-        let page = page::page(&report, &found.engine, &totals, &command());
+        let page = page::page(&report, &found.engine, &totals, &program::line());
         save(path, &page.render())?;
     }
     if args.json {

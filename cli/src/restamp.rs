@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use truechimer::Clock;
 use truechimer_pcapng::{Blocks, Content, Section, Torn};
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show;
+use truechimer_command::show;
+use truechimer_command::{Ended, Failure, Outcome};
 
 use files::Rewritten;
 use list::List;

@@ -4,12 +4,90 @@ use std::io::Write;
 
 use truechimer_daemon::{Level, Options};
 
-use crate::args;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::{show, signals};
+use crate::daemon::Control;
+use clap::Args;
+use std::path::PathBuf;
+use truechimer_command::clock::Page;
+use truechimer_command::parse;
+use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{show, signals};
+use truechimer_counter::Choice;
+
+/// Options of `truechimer run`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  truechimer run --server ntp.example.org --server 192.0.2.7:1123 --server [2001:db8::1]:123
+  truechimer run --server ntp.example.org --pps /dev/pps0
+  truechimer run --config /etc/truechimer.toml --check
+  truechimer run --server 127.0.0.1:11123 --poll 1 --page /tmp/clock
+
+Signals: TERM and INT end the daemon cleanly; HUP reads the configuration again without losing
+what was learnt, and looks up again who no longer answers. The system clock is left alone
+unless the configuration says otherwise.
+
+Environment:
+  TRUECHIMER_PAGE              the clock page, if --page does not name it
+  XDG_RUNTIME_DIR              where the page of any user but root is
+  STATE_DIRECTORY              where the measured rate is kept for the next start, in rate.json
+                               (systemd sets it); else that is /var/lib/truechimer for root and
+                               those who may write there, and for others in
+                               $XDG_STATE_HOME/truechimer (~/.local/state/truechimer). If the
+                               clock page is not at its usual place, or all servers are on this
+                               machine, it is a trial: what is learnt is kept beside the page
+                               alone. The configuration's 'state' comes first
+  TRUECHIMER_SIMULATED_CLOCKS  set to 1 inside a clock simulator: CLOCK_BOOTTIME is left alone, and
+                               suspend is not seen (clknetsim in LD_PRELOAD does the same)
+
+Replay log: about 18 MB a day with one server at a poll of 16 s, 12 of them for the check of the
+host's clocks every second. It repeats from its beginning only, as no later line holds what the
+estimator had learnt by then. So it cannot be rotated while the daemon runs, and HUP does not
+begin a new one: move the file away and restart the daemon, which goes on from its last word.
+A restart keeps an older log beside the new one, with .old after its name.
+
+Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
+pub struct Run {
+    /// An NTP server to follow: a name or an address, IPv6 with a port as [::1]:123; may be
+    /// repeated
+    #[arg(long = "server", value_name = "HOST[:PORT]")]
+    pub servers: Vec<String>,
+    /// A pulse per second to follow beside the servers, which say what second it begins: a device,
+    /// or a plain file as /sys/class/pps/pps0/assert. Its edges are taken to be stamped at most
+    /// 10 us late ('latency' in the configuration file); may be repeated
+    #[arg(long = "pps", value_name = "PATH")]
+    pub pps: Vec<String>,
+    /// Read the configuration from FILE (options given here come on top)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Seconds between requests to a server, 1 to 1024 [default: 16]
+    #[arg(long, value_name = "S", value_parser = parse::poll)]
+    pub poll: Option<u32>,
+    /// The counter to read: auto, tsc, tsc-fenced, arm-generic, raw (CLOCK_MONOTONIC_RAW, over any
+    /// clocksource), and as root hpet, acpi-pm or acpi-pm-safe; 'truechimer counters list' says
+    /// which there are [default: auto]
+    #[arg(long, value_name = "NAME")]
+    pub counter: Option<Choice>,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+    /// Write every event and every hand to FILE, for 'truechimer-lab replay'
+    #[arg(long, value_name = "FILE")]
+    pub replay_log: Option<PathBuf>,
+    /// Forget what the clock page and the state say: time and rate of the last daemon, and what it
+    /// held against servers. A new epoch begins
+    #[arg(long)]
+    pub fresh: bool,
+    /// Check the configuration and the files that it names, say what is wrong, and end
+    #[arg(long)]
+    pub check: bool,
+    /// Say more about what is going on
+    #[arg(short, long)]
+    pub verbose: bool,
+}
 
 /// Runs the command.
-pub fn run(args: args::Run, out: &mut dyn Write) -> Ended {
+pub fn run(args: Run, out: &mut dyn Write) -> Ended {
     let options = Options {
         config: args.config,
         servers: args.servers,

@@ -11,9 +11,9 @@ use truechimer_time::{Rate, Span};
 
 pub use args::{Base, Serve};
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::{json, ppb};
-use crate::signals;
+use truechimer_command::show::{json, ppb};
+use truechimer_command::signals;
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// What a test needs to know in order to know the truth.
 #[derive(Serialize)]

@@ -8,17 +8,79 @@ use std::io::{self, Write};
 use truechimer_engine::{Asymmetry, SourceReport, SourceStatus};
 use truechimer_time::{Span, StampMethod};
 
-use crate::args;
 use crate::daemon;
-use crate::failure::{Ended, Outcome};
-use crate::show::{age, json, optional, plain};
-use crate::table::{Side, Table};
+use crate::daemon::Control;
+use clap::Args;
 use json::Json;
+use truechimer_command::clock::Page;
+use truechimer_command::show::{age, json, optional, plain};
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Outcome};
+
+/// Options of `truechimer sources`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Columns:
+  S          status: * selected (it leads), + combined (it has a part in the published time),
+             - truechimer (it agrees with the majority, and has no part), x falseticker
+             (also one that contradicts the server that you have accepted),
+             w candidate (others have yet to answer, or no majority agrees), . unselectable
+             (noselect, another name of a server, a leap smear), ? unreachable;
+             h: stale, it lives on old samples; !: its newest samples are held off, as its
+             time has moved by more than it may.
+             Another one is selected once its part is 2.5 times as large
+  part       its share in where the published time stands
+  st         stratum: the server's distance from a reference clock
+  rch        reach: the last eight polls in octal, 377 = a usable reply to all
+  last       time since the last reply that was used, or is held off
+  offset     published clock - this server's estimate, positive = published is ahead, and the
+             bound of that estimate; of one that is held off, by what it says now. While there
+             is no clock yet, the server in the middle takes its place, as the last line says
+  floor      what the round trip takes at least just now, as far as is known
+A pulse per second stands behind the servers. Below the table stands what is wrong with a
+source, if anything is.
+
+Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
+retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
+status is one of the words above; reason says why, null if there is nothing to say:
+  kind            unreachable: no-address, no-reply, kiss-code; unselectable: noselect,
+                  same-server, leap-smear; candidate: waiting (for other servers),
+                  no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
+                  truechimer: contradicts-selected, rate-differs, outlier (not where most of
+                  the others probably are), stale (nothing usable lately).
+                  Held off: step-suspected (its time has moved by more than it may),
+                  drift-suspected (and moves on), max-step, min-sources, majority-pending (of
+                  those that say so too few are believed yet), implausible (by the real-time
+                  clock, say)
+  text            the same for people
+  age_ns          for how long
+  by_ns           by how much, where known: held off, its time less what was known; of
+                  no-majority what lies between it and the nearest of those that it
+                  contradicts; else what lies between it and the others
+  replies         how many in a row have said so (step-suspected, drift-suspected)
+  accepted_in_ns  how much longer it must say so to be believed (those two); null: until it
+                  agrees with the others again, or more servers or 'truechimer accept' say so
+selection, why and doubt are status and reason in the words of earlier versions.
+
+Exit status: 0, or 2 on an error (no daemon, say).")]
+pub struct Sources {
+    /// Everything about each server: why it has no part, what was refused and why, poll interval,
+    /// stamp errors, root distance
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Print one JSON array; spans are whole nanoseconds
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+}
 
 pub use json::{DoubtJson, ReasonJson};
 
 /// Runs the command.
-pub fn run(args: &args::Sources, out: &mut dyn Write) -> Ended {
+pub fn run(args: &Sources, out: &mut dyn Write) -> Ended {
     let sources = daemon::ask(&args.page, &args.control)?.report.sources;
     if args.json {
         let sources: Vec<_> = sources.iter().map(Json::of).collect();

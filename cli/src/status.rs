@@ -7,16 +7,41 @@ use truechimer::{Clock, Rate, ReadBy, ReadError, Reading, Span, View};
 use truechimer_daemon::control::Answer;
 use truechimer_daemon::{ReasonKind, SourceReport, SourceStatus};
 
-use crate::failure::{Ended, Failure, Outcome};
+use crate::daemon;
+use crate::daemon::Control;
 use crate::now::{Parts, age, was_set};
-use crate::show;
 use crate::sources::{DoubtJson, ReasonJson};
-use crate::{args, clock, daemon};
+use clap::Args;
+use truechimer_command::clock;
+use truechimer_command::clock::Page;
+use truechimer_command::show;
+use truechimer_command::{Ended, Failure, Outcome};
+
+/// Options of `truechimer status`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without the daemon's control socket the clock page alone is shown, which says so.
+
+Of the JSON, daemon.reason says why the clock does not go along with the server that is selected,
+as 'truechimer sources --help' explains; null if it does. While it is held off, the bound covers
+what it says as well: disputed_bound_ns is what of statistical_bound_ns is there for that,
+0 if nothing is. likely_ns is how far the time is likely to be off, which is no promise.
+
+Exit status: 0 the bound holds, 1 the status says that it does not, 2 error.")]
+pub struct Status {
+    /// Print one JSON object; spans are whole nanoseconds
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+    #[command(flatten)]
+    pub control: Control,
+}
 
 /// Runs the command.
-pub fn run(args: &args::Status, out: &mut dyn Write) -> Ended {
+pub fn run(args: &Status, out: &mut dyn Write) -> Ended {
     let clock = clock::open(&args.page)?;
-    let page = args::Page { page: Some(clock.page().path().to_owned()) };
+    let page = Page { page: Some(clock.page().path().to_owned()) };
     let daemon = daemon::ask(&page, &args.control);
     let looked = match clock::look(&clock) {
         Ok(looked) => Some(looked),

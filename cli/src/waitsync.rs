@@ -6,9 +6,42 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use truechimer::{Clock, OpenError, ReadError, Reading, Span};
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::json;
-use crate::{args, daemon, show};
+use crate::daemon;
+use crate::daemon::Control;
+use clap::Args;
+use truechimer_command::clock::Page;
+use truechimer_command::parse;
+use truechimer_command::show;
+use truechimer_command::show::json;
+use truechimer_command::{Ended, Failure, Outcome};
+
+/// Options of `truechimer waitsync`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A clock page that is not there yet is waited for. At the timeout it says what is missing, and why
+by the daemon's word, if that can be asked (its control socket beside the page).
+
+A server's own root distance and half of the round trip to it are part of the bound: over the
+Internet some 5 to 50 ms remain, on a LAN some 100 us.
+
+Examples:
+  truechimer waitsync && truechimer now
+  truechimer waitsync --max-bound 500us --timeout 2s || echo not yet
+
+Exit status: 0 synchronised (within --max-bound), 1 not before the timeout, 2 error.")]
+pub struct Waitsync {
+    /// How small the bound must be [default: any bound will do]
+    #[arg(long, value_name = "SPAN", value_parser = parse::positive, allow_hyphen_values = true)]
+    pub max_bound: Option<Span>,
+    /// How long to wait
+    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = parse::not_negative, allow_hyphen_values = true)]
+    pub timeout: Span,
+    /// Print one JSON object at the end
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+}
 
 /// How the wait ended.
 #[derive(Serialize)]
@@ -22,7 +55,7 @@ struct Answer {
 }
 
 /// Runs the command.
-pub fn run(args: &args::Waitsync, out: &mut dyn Write) -> Ended {
+pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
     let start = Instant::now();
     let timeout = duration(args.timeout);
     let (reading, why) = wait(args, start, timeout)?;
@@ -53,7 +86,7 @@ pub fn run(args: &args::Waitsync, out: &mut dyn Write) -> Ended {
 
 /// The last reading, if there was any, and why it is not good enough, if it is not.
 fn wait(
-    args: &args::Waitsync,
+    args: &Waitsync,
     start: Instant,
     timeout: Duration,
 ) -> Result<(Option<Reading>, Option<String>), Failure> {
@@ -79,8 +112,8 @@ fn wait(
 }
 
 /// Why that is, if the daemon can be asked.
-fn by_daemon(args: &args::Waitsync) -> String {
-    let control = args::Control { control: None };
+fn by_daemon(args: &Waitsync) -> String {
+    let control = Control { control: None };
     match daemon::ask(&args.page, &control) {
         Ok(answer) if !answer.report.reason.is_empty() => {
             format!("; {}", show::plain(&answer.report.reason))

@@ -6,9 +6,9 @@ use std::io::Write;
 use serde::Serialize;
 use truechimer_capture::packet;
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::json;
-use crate::table::{Side, Table};
+use truechimer_command::show::json;
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// An interface.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]

@@ -9,7 +9,7 @@ use truechimer_capture::Facts;
 use truechimer_capture::pipeline::{Live, Spread, Summary, Tally};
 use truechimer_time::{CountSpan, Period};
 
-use crate::show::nanos;
+use truechimer_command::show::nanos;
 
 /// The method, for people.
 pub fn described(facts: &Facts) -> String {

@@ -8,7 +8,7 @@ use truechimer_capture::{Direction, Method, Tap};
 use truechimer_counter::Counter;
 
 use super::{Capture, How, Way, Where, said};
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 /// A tap, and how it came to be the one.
 pub struct Opened {

@@ -12,11 +12,12 @@ use truechimer_survey::bench::{
 };
 use truechimer_survey::clocksource::{Clocksources, FOLDER};
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::{json, wrapped};
-use crate::signals;
-use crate::simulate::{command, ready, save};
-use crate::table::{Side, Table};
+use truechimer_command::output::{ready, save};
+use truechimer_command::program;
+use truechimer_command::show::{json, wrapped};
+use truechimer_command::signals;
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// Whoever waits longer is told so.
 const LONG: Duration = Duration::from_secs(1);
@@ -85,7 +86,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     if let Some(path) = &options.report {
         let page = Page::new("What reading a clock costs")
             .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-            .command(&command())
+            .command(&program::line())
             .section(section(&found));
         save(path, &page.render())?;
     }

@@ -14,11 +14,12 @@ use truechimer_survey::latency::{self, Amount, Distribution, Latency, NOTHING, P
 use truechimer_survey::stress::{Phases, Stress};
 
 use super::bench::{grouped, not_read};
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::{json, wrapped};
-use crate::signals;
-use crate::simulate::{command, ready, save};
-use crate::table::{Side, Table};
+use truechimer_command::output::{ready, save};
+use truechimer_command::program;
+use truechimer_command::show::{json, wrapped};
+use truechimer_command::signals;
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Failure, Outcome};
 
 pub use section::section;
 
@@ -135,7 +136,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         let page = Page::new("What reading a counter takes")
             .about("The distribution of the time that one reading takes, on this machine.")
             .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-            .command(&command())
+            .command(&program::line())
             .section(section(&found));
         save(path, &page.render())?;
     }
@@ -190,7 +191,7 @@ fn circumstances(found: &Latency) -> Vec<String> {
         format!(
             "timed by the {}: {}, steps of {} ns",
             found.ruler,
-            crate::show::frequency(found.ruler_hz),
+            truechimer_command::show::frequency(found.ruler_hz),
             figure(found.ruler_step_ns)
         ),
     ];

@@ -13,8 +13,8 @@ use serde::Serialize;
 use truechimer_survey::advice::{Advice, advise};
 use truechimer_survey::inventory::{self, Inventory, Sources};
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::json;
+use truechimer_command::show::json;
+use truechimer_command::{Ended, Failure, Outcome};
 
 pub use page::section;
 

@@ -11,7 +11,7 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 
-use crate::failure::Ended;
+use truechimer_command::Ended;
 
 /// Options of `truechimer counters`.
 #[derive(Args, Debug)]

@@ -18,9 +18,10 @@ use truechimer_survey::stability::{Against, Setup};
 use truechimer_survey::stress::{Phases, Stress};
 
 use super::{bench, latency, list, stability};
-use crate::failure::{Ended, Failure, Outcome};
-use crate::signals;
-use crate::simulate::{command, ready, save};
+use truechimer_command::output::{ready, save};
+use truechimer_command::program;
+use truechimer_command::signals;
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// Over how many seconds frequencies are measured.
 const FREQUENCIES_S: f64 = 2.0;
@@ -161,7 +162,7 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<Page, Failure> {
     let mut page = Page::new("Counters and clocks")
         .about("What time is made of on this machine: measured, not looked up.")
         .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(&command())
+        .command(&program::line())
         .highlight("clocksource", current)
         .highlight("problems found", verdict);
     if let Some(least) = steadiness.analysis.minimum {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use truechimer_survey::clocksource::{ClocksourceError, Clocksources, FOLDER};
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::wrapped;
+use truechimer_command::show::wrapped;
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// Options of `truechimer counters select`.
 #[derive(Args, Debug)]

@@ -16,11 +16,12 @@ use truechimer_survey::stability::{self, Against, Progress, Setup, Stability, an
 use truechimer_survey::stress::{Phases, Stress};
 use truechimer_time::Span;
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::{frequency, json, wrapped};
-use crate::signals;
-use crate::simulate::{command, ready, save};
-use crate::table::{Side, Table};
+use truechimer_command::output::{ready, save};
+use truechimer_command::program;
+use truechimer_command::show::{frequency, json, wrapped};
+use truechimer_command::signals;
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Failure, Outcome};
 
 pub use section::section;
 
@@ -246,7 +247,7 @@ impl Teller {
 fn page(found: &Stability) -> Page {
     let mut page = Page::new(&format!("Stability of {}", subject(found)))
         .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(&command());
+        .command(&program::line());
     if let Some(first) = found.analysis.points.first() {
         let name = format!("Allan deviation at {}", short(first.tau_s));
         page = page.highlight(&name, ratio(first.adev));

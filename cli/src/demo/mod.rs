@@ -18,17 +18,62 @@ use truechimer::{Clock, ReadError};
 use truechimer_counter::Counter;
 use truechimer_daemon::{DaemonError, Level, Options, SourceReport, control};
 use truechimer_serve::{DEFAULT_STRATUM, Running, ServedClock, Server};
-use truechimer_time::Span;
 
-use crate::args;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::scratch::Scratch;
-use crate::simulate::ready;
-use crate::{clock, run, serve, show, signals};
+use crate::{run, serve};
+use clap::Args;
 use report::Record;
 use screen::{End, Line};
 use tally::{Sample, Tally};
+use truechimer_command::output::ready;
+use truechimer_command::scratch::Scratch;
+use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{clock, show, signals};
+use truechimer_counter::Choice;
+use truechimer_time::{Rate, Span};
 use truth::Truth;
+
+/// Options of `truechimer demo`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Runs an NTP server on loopback, a daemon that follows it with real UDP packets and kernel stamps,
+and a reader that compares the clock with the truth twenty times a second: it reads the counter,
+then the server's clock, then the counter again. Nothing on the machine is changed.
+
+Examples:
+  truechimer demo
+  truechimer demo --seconds 20 --offset -3s --skew-ppm -100
+  truechimer demo --seconds 300 --report demo.html
+
+Exit status: 0 the clock synchronised and every reading since was within its bound, 1 it did not,
+2 error.")]
+pub struct Demo {
+    /// How long to watch
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u32).range(3..=86_400))]
+    pub seconds: u32,
+    /// How far the server's time is ahead of the system clock at the start
+    #[arg(long, value_name = "SPAN", default_value = "1.5s", allow_hyphen_values = true)]
+    pub offset: Span,
+    /// How much the server's time gains on the system clock
+    #[arg(long, value_name = "PPM", default_value = "37", allow_hyphen_values = true)]
+    pub skew_ppm: Rate,
+    /// Seconds between requests to the server, 1 to 1024
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub poll: u32,
+    /// The counter to read: auto, tsc, tsc-fenced, arm-generic, raw, hpet, acpi-pm, acpi-pm-safe
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub counter: Choice,
+    /// Print JSON lines: one object a second, and the summary
+    #[arg(long)]
+    pub json: bool,
+    /// Write a report to FILE: one HTML page with plots
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Show what the daemon says
+    #[arg(short, long)]
+    pub verbose: bool,
+}
 
 /// Between readings.
 const STEP: Duration = Duration::from_millis(50);
@@ -40,7 +85,7 @@ const ANSWER: Duration = Duration::from_millis(500);
 const START: Duration = Duration::from_secs(5);
 
 /// Runs the command.
-pub fn run(args: &args::Demo, out: &mut dyn Write) -> Ended {
+pub fn run(args: &Demo, out: &mut dyn Write) -> Ended {
     let stop = signals::stop()?;
     if let Some(path) = &args.report {
         ready(path)?;
@@ -82,7 +127,7 @@ pub fn run(args: &args::Demo, out: &mut dyn Write) -> Ended {
     Ok(ended)
 }
 
-fn parameters(args: &args::Demo) -> Vec<(String, String)> {
+fn parameters(args: &Demo) -> Vec<(String, String)> {
     let all = [
         ("server − system clock at the start", format!("{:+}", args.offset)),
         ("server gains on it", format!("{:+}", args.skew_ppm)),
@@ -92,14 +137,14 @@ fn parameters(args: &args::Demo) -> Vec<(String, String)> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn start_server(args: &args::Demo) -> Result<Running, Failure> {
+fn start_server(args: &Demo) -> Result<Running, Failure> {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     Server::bind(listen, serve::clock(args.offset, args.skew_ppm)?, DEFAULT_STRATUM)
         .and_then(Server::start)
         .map_err(|why| Failure::new("cannot start the server on loopback", why))
 }
 
-fn introduce(args: &args::Demo, server: &Running, out: &mut dyn Write) -> std::io::Result<()> {
+fn introduce(args: &Demo, server: &Running, out: &mut dyn Write) -> std::io::Result<()> {
     let clock = server.clock();
     writeln!(
         out,
@@ -124,7 +169,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(
-        args: &args::Demo,
+        args: &Demo,
         page: &Path,
         log: Option<&Path>,
         server: SocketAddr,
@@ -195,7 +240,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(args: &args::Demo, page: &Path, served: ServedClock) -> Result<Watch, Failure> {
+    fn new(args: &Demo, page: &Path, served: ServedClock) -> Result<Watch, Failure> {
         let counter = Counter::open(args.counter).map_err(|why| Failure::new("--counter", why))?;
         Ok(Watch {
             json: args.json,

@@ -14,8 +14,9 @@ use truechimer_sim::{Exchanged, Interval, Noted, Sample, Statistics, Trace, repo
 use truechimer_time::{Count, Period, Rate, Span};
 
 use super::tally;
-use crate::failure::Failure;
-use crate::simulate::{command, save};
+use truechimer_command::Failure;
+use truechimer_command::output::save;
+use truechimer_command::program;
 
 /// 2⁶⁴.
 const SCALE: f64 = 18_446_744_073_709_551_616.0;
@@ -114,7 +115,7 @@ impl Record {
             .map_err(|why| Failure::new("the daemon's log", why))?;
         }
         let statistics = Statistics::of(&[&trace]);
-        save(to, &report::page(&[(&trace, statistics)], &command()).render())
+        save(to, &report::page(&[(&trace, statistics)], &program::line()).render())
     }
 }
 

@@ -9,7 +9,7 @@ use truechimer_time::{Rate, Span, StampMethod};
 
 use super::tally::{Sample, Summary};
 use super::truth::Rates;
-use crate::show::ppb;
+use truechimer_command::show::ppb;
 
 /// Everything that one line shows.
 pub struct Line<'a> {

@@ -8,8 +8,8 @@ use truechimer_group::{Member, Mode, Order};
 use truechimer_group_agent::config::{self, Carrier, Membership, UtcSource};
 use truechimer_group_agent::{Level, Settings, run as run_agent};
 
-use crate::failure::{Ended, Failure, Outcome};
-use crate::{show, signals};
+use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{show, signals};
 
 /// Options of `truechimer group agent`.
 #[derive(Args, Debug)]

@@ -16,7 +16,7 @@ use truechimer_group_client::{
 use truechimer_group_front::{FrontReport, State};
 
 use super::Place;
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 /// How long an agent may take to answer. It does at once, unless it has been stopped.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -13,10 +13,10 @@ use truechimer_time::Span;
 
 use self::measure::{Figures, Plan};
 use super::{Place, ask, screen};
-use crate::args::positive;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show;
-use crate::table::{Side, Table};
+use truechimer_command::parse::positive;
+use truechimer_command::show;
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// Options of `truechimer group bench`.
 #[derive(Args, Debug)]

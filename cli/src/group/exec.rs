@@ -17,8 +17,8 @@ use truechimer_group_client::{Where, directories};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask};
-use crate::failure::{Ended, Failure};
-use crate::show;
+use truechimer_command::show;
+use truechimer_command::{Ended, Failure};
 
 /// The file name of the library that is preloaded.
 const LIBRARY: &str = "libtruechimer_group.so";

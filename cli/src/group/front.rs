@@ -13,9 +13,9 @@ use truechimer_group_front::{AgentRing, Ended, Front, Protocol, Settings};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask};
-use crate::args::positive;
-use crate::failure::{Ended as Result, Failure, Outcome};
-use crate::{show, signals};
+use truechimer_command::parse::positive;
+use truechimer_command::{Ended as Result, Failure, Outcome};
+use truechimer_command::{show, signals};
 
 /// How long the agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -12,9 +12,9 @@ use truechimer_group_client::{Options as Attachment, Replica, Where};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask, screen};
-use crate::args::positive;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show;
+use truechimer_command::parse::positive;
+use truechimer_command::show;
+use truechimer_command::{Ended, Failure, Outcome};
 
 /// Options of `truechimer group now`.
 #[derive(Args, Debug)]

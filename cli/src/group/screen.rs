@@ -8,8 +8,8 @@ use truechimer_group_front::{FrontReport, State};
 use truechimer_time::{Span, Utc};
 
 use super::ask::Found;
-use crate::show;
-use crate::table::{Side, Table};
+use truechimer_command::show;
+use truechimer_command::table::{Side, Table};
 
 /// Where the values begin.
 const INDENT: &str = "             ";

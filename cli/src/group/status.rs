@@ -6,8 +6,8 @@ use clap::Args;
 use truechimer_group_agent::config;
 
 use super::{Place, ask, screen};
-use crate::failure::{Ended, Outcome};
-use crate::show;
+use truechimer_command::show;
+use truechimer_command::{Ended, Outcome};
 
 /// Options of `truechimer group status`.
 #[derive(Args, Debug)]

@@ -12,10 +12,10 @@ use truechimer_time::Span;
 
 use super::ask::Found;
 use super::{Place, Wait, ask, screen};
-use crate::args::positive;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::table::{Side, Table};
-use crate::{show, signals};
+use truechimer_command::parse::positive;
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{show, signals};
 
 /// How often the flag is looked at.
 const GLANCE: Duration = Duration::from_millis(50);

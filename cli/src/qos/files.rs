@@ -17,7 +17,7 @@ use truechimer_time::{BootId, CounterKind, Epoch, Rate};
 use truechimer_timehands::Hand;
 
 use super::{Found, Qos, nanos};
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 /// How far from its nominal period a counter may be whose clock says nothing better: what crystals
 /// and the kernel's calibration of the TSC keep.

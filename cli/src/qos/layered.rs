@@ -7,7 +7,7 @@ use truechimer_qos::{At, Counted, DifferenceClock, Layer, Layered, Layers, Layer
 use truechimer_time::{Count, CountSpan, Epoch, Period, Rate};
 
 use super::{Qos, nanos};
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 /// The kernel slews `CLOCK_MONOTONIC`, by which layers are stamped, by no more (500 ppm).
 const SLEWED: Rate = Rate::from_ppb(500_000);

@@ -16,8 +16,8 @@ use truechimer_counter::Counter;
 use truechimer_qos::{At, Counted, Engine, Note, Observation, Report, Severity};
 
 use super::{Found, Qos, files, layered, screen};
-use crate::failure::Failure;
-use crate::{show, signals};
+use truechimer_command::Failure;
+use truechimer_command::{show, signals};
 
 /// So much of each packet is looked at, in bytes.
 const SNAP_LENGTH: u32 = 256;

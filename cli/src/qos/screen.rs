@@ -12,7 +12,7 @@ use truechimer_report::Unit;
 
 use super::More;
 use super::csv::most_rtts;
-use crate::table::{Side, Table};
+use truechimer_command::table::{Side, Table};
 
 /// Text is wrapped here.
 const WIDTH: usize = 96;

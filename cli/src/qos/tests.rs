@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::Parser;
-
 use super::{Qos, run};
-use crate::args::{Command, CommandLine};
-use crate::failure::{Failure, Outcome};
+use truechimer_command::parse;
+use truechimer_command::{Failure, Outcome};
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
@@ -49,11 +47,7 @@ impl Folder {
 }
 
 fn parsed(words: &[&str]) -> Qos {
-    let line = ["truechimer", "qos"].iter().chain(words);
-    match CommandLine::try_parse_from(line).unwrap().command {
-        Command::Qos(args) => args,
-        other => panic!("{other:?}"),
-    }
+    parse::options(words).unwrap()
 }
 
 fn output(words: &[&str]) -> (Outcome, String) {
@@ -262,8 +256,7 @@ fn what_cannot_be_read_is_named() {
         &["x", "--sequence", "udp@0"],
         &["x", "-i", "lo"],
     ] {
-        let line = ["truechimer", "qos"].iter().chain(words);
-        assert!(CommandLine::try_parse_from(line).is_err(), "{words:?}");
+        assert!(parse::options::<Qos>(words).is_err(), "{words:?}");
     }
     match run(&parsed(&[]), &mut Vec::new()) {
         Err(Failure::Said(why)) => assert!(why.contains("name a capture"), "{why}"),

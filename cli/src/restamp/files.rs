@@ -7,7 +7,7 @@ use truechimer_files::{Access, Durable, Entry, Kind, Replacement};
 use truechimer_pcapng::records::{PACKET_BYTES, PacketRecord};
 use truechimer_pcapng::{Block, Resolution};
 
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 use super::stamper::Anew;
 

@@ -8,8 +8,8 @@ use truechimer_pcapng::Torn;
 use truechimer_pcapng::records::{self, Quality};
 use truechimer_time::Utc;
 
-use crate::failure::Failure;
-use crate::show;
+use truechimer_command::Failure;
+use truechimer_command::show;
 
 use super::scan::{Found, Scanned};
 use super::stamper::{Anew, Stampers};

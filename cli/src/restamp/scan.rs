@@ -8,7 +8,7 @@ use truechimer_pcapng::records::{self, PacketRecord, Record};
 use truechimer_pcapng::{Block, Blocks, Content, Options, ReadError, Section, code};
 use truechimer_time::Count;
 
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 /// More states of the clock than this are no capture's: eleven days at one a second.
 const MOST_CHANGES: usize = 1_000_000;

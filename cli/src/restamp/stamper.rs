@@ -11,7 +11,7 @@ use truechimer_capture::restamp::{Hands, Recorded, RestampError, Restamper};
 use truechimer_capture::{Counted, Quality, Stamped};
 use truechimer_pcapng::records::{self, PacketRecord};
 
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 use super::scan::{Place, Scanned};
 use super::spread::Spread;

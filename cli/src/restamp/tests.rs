@@ -1,6 +1,5 @@
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use truechimer::{Count, CountSpan, CounterKind, Epoch, Hand, Instant, Leaps, Made, Period, Rate};
 use truechimer::{Span, Status};
 use truechimer_capture::convert::{Change, Continuity, Identity, Used};
@@ -11,8 +10,8 @@ use truechimer_capture::{
 use truechimer_time::{BootId, CounterId};
 
 use super::*;
-use crate::args::{Command, CommandLine};
-use crate::scratch::Scratch;
+use truechimer_command::parse;
+use truechimer_command::scratch::Scratch;
 
 const BOOT: BootId = BootId([7; 16]);
 /// 2026-11-21T22:26:40Z.
@@ -143,12 +142,8 @@ fn capture(path: &Path) {
 }
 
 fn restamp(words: &[&str]) -> Result<String, String> {
-    let line = [&["truechimer", "restamp"], words].concat();
-    let Command::Restamp(args) = CommandLine::try_parse_from(line).unwrap().command else {
-        panic!("another command")
-    };
     let mut out = Vec::new();
-    match run(&args, &mut out) {
+    match run(&parse::options(words).unwrap(), &mut out) {
         Ok(_) => Ok(String::from_utf8(out).unwrap()),
         Err(Failure::Said(why)) => Err(why),
         Err(why) => panic!("{why:?}"),

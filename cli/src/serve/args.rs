@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use truechimer_serve::{Listen, MOST_THREADS, Prefix};
 use truechimer_time::{Rate, Span};
 
-use crate::args::Page;
-use crate::failure::Failure;
+use truechimer_command::Failure;
+use truechimer_command::clock::Page;
 
 /// Where NTP servers listen.
 const NTP: u16 = 123;

@@ -14,9 +14,9 @@ use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, 
 use truechimer_timehands::Reference;
 
 use super::Serve;
-use crate::failure::{Ended, Failure, Outcome};
-use crate::show::{json, plain};
-use crate::{clock, signals};
+use truechimer_command::show::{json, plain};
+use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{clock, signals};
 
 /// Requests a second and at once, of each client, unless told otherwise.
 const RATE: Rate = Rate { per_second: 16, burst: 64 };

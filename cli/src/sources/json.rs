@@ -6,7 +6,7 @@ use serde::Serialize;
 use truechimer_engine::{Reason, ReasonKind, SourceReport, SourceStatus};
 use truechimer_time::{Span, StampMethod};
 
-use crate::show::{plain, ppb};
+use truechimer_command::show::{plain, ppb};
 
 /// One source as JSON: spans in ns, rates in parts per 10⁹.
 #[derive(Serialize)]

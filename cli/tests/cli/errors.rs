@@ -117,17 +117,6 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
-fn logs_that_are_none_are_refused() {
-    let dir = Dir::new();
-    let file = dir.write("log", "hello\n");
-    truechimer(&["replay", &file]).assert_error(&[&file, "neither a replay log"]);
-    let file = dir.write("other", "{}\n");
-    truechimer(&["replay", &file]).assert_error(&[&file, "not a replay log"]);
-    let absent = dir.join("absent");
-    truechimer(&["replay", &absent]).assert_error(&[&absent, "No such file"]);
-}
-
-#[test]
 fn a_server_without_an_address_shows_in_sources_and_a_second_daemon_is_refused() {
     let dir = Dir::new();
     let _first = daemon(&dir, &[("no-such-host.invalid", 1)]);

@@ -4,8 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{Dir, command, truechimer};
 
-const COMMANDS: [&str; 9] =
-    ["run", "now", "status", "sources", "waitsync", "demo", "serve", "replay", "bench"];
+const COMMANDS: [&str; 7] = ["run", "now", "status", "sources", "waitsync", "demo", "serve"];
 
 #[test]
 fn help_lists_every_command_and_every_command_has_help() {
@@ -17,13 +16,7 @@ fn help_lists_every_command_and_every_command_has_help() {
         assert_eq!(own.code, 0);
         assert!(own.out.contains("Usage: truechimer "), "{}", own.out);
         assert!(own.out.lines().all(|line| line.chars().count() <= 100), "{}", own.out);
-        if name != "bench" {
-            assert!(own.out.contains("Exit status: 0"), "{name} does not say: {}", own.out);
-        }
-    }
-    for what in ["read", "daemon"] {
-        let own = truechimer(&["bench", what, "--help"]);
-        assert!(own.out.contains("Exit status: 0"), "{what} does not say: {}", own.out);
+        assert!(own.out.contains("Exit status: 0"), "{name} does not say: {}", own.out);
     }
     assert!(help.out.contains("\n  man "), "{}", help.out);
 }

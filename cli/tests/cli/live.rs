@@ -8,7 +8,7 @@ use truechimer::{Clock, Period, Span, Status};
 use truechimer_counter::{Choice, Counter};
 use truechimer_serve::{Sandwich, ServedClock};
 
-use crate::support::{Dir, Process, SOON, config, daemon, truechimer};
+use crate::support::{Dir, Process, SOON, config, daemon, lab, truechimer};
 
 /// The embedded server in a process of its own.
 struct Server {
@@ -219,7 +219,7 @@ fn a_reload_keeps_what_was_learnt_and_the_log_repeats_it() {
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
     assert!(!daemon.output().contains("os error"), "{}", daemon.output());
     check(&clock, &server);
-    let replay = truechimer(&["replay", "--json", "--summary", &dir.join("replay")]);
+    let replay = lab(&["replay", "--json", "--summary", &dir.join("replay")]);
     assert_eq!(replay.code, 0, "{replay:?}");
     assert!(int(&replay.json()["same"], "hands") >= before, "{replay:?}");
 }
@@ -288,19 +288,4 @@ fn the_demonstration_is_good_and_says_why() {
     let text = truechimer(&["demo", "--seconds", "3", "--offset", "-2s", "--skew-ppm", "-400"]);
     assert_eq!(text.code, 0, "{text:?}");
     assert!(text.out.contains("-2.00") && text.out.ends_with("within its bound.\n"), "{text:?}");
-}
-
-#[test]
-fn the_daemon_is_small() {
-    // After the burst at the start, at its own poll interval. What it needs of a processor depends
-    // on what else the machine does, how often it wakes up and what it allocates does not.
-    let usage = truechimer(&["bench", "daemon", "--seconds", "20", "--json"]);
-    assert_eq!(usage.code, 0, "{usage:?}");
-    let usage = usage.json();
-    assert!(int(&usage, "anonymous_kib") < 4 << 10, "{usage}");
-    assert!(usage["wake_ups_per_second"].as_f64().unwrap() < 3.0, "{usage}");
-    let parts = ["anonymous_kib", "file_kib", "shared_kib"].map(|part| int(&usage, part));
-    assert_eq!(parts.iter().sum::<i64>(), int(&usage, "resident_kib"), "{usage}");
-    assert!(usage["processor_ns"].as_u64().unwrap() > 0 && usage["servers"] == 1, "{usage}");
-    assert_eq!(usage["poll_s"], 16);
 }

@@ -8,7 +8,5 @@ mod group;
 mod help;
 mod links;
 mod live;
-mod replay;
-mod simulate;
 mod stability;
 mod support;

@@ -1,4 +1,4 @@
-//! Running the command, with nothing left behind.
+//! Running the programs, with nothing left behind. The tests of `truechimer-lab` have it as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,27 @@ use serde_json::Value;
 /// How long anything that should happen soon may take on a busy machine.
 pub const SOON: Duration = Duration::from_secs(300);
 
-/// The command with these arguments, and nothing in its environment that it might look at.
+/// The program of this name: both lie in one directory.
+fn program(name: &str) -> PathBuf {
+    let own =
+        option_env!("CARGO_BIN_EXE_truechimer").or(option_env!("CARGO_BIN_EXE_truechimer-lab"));
+    let path = Path::new(own.expect("built for a program's tests")).with_file_name(name);
+    assert!(path.exists(), "{} is missing: cargo build --bins", path.display());
+    path
+}
+
+/// `truechimer` with these arguments, and nothing in its environment that it might look at.
 pub fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_truechimer"));
+    clean("truechimer", arguments)
+}
+
+/// The same of `truechimer-lab`.
+pub fn lab_command(arguments: &[&str]) -> Command {
+    clean("truechimer-lab", arguments)
+}
+
+fn clean(name: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program(name));
     command.args(arguments).stdin(Stdio::null());
     command.env_remove("TRUECHIMER_PAGE").env_remove("XDG_RUNTIME_DIR");
     command
@@ -36,7 +54,8 @@ impl Answer {
     #[track_caller]
     pub fn assert_error(&self, says: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (2, ""), "{self:?}");
-        assert!(self.err.starts_with("truechimer: "), "{self:?}");
+        let ours = ["truechimer: ", "truechimer-lab: "];
+        assert!(ours.iter().any(|name| self.err.starts_with(name)), "{self:?}");
         assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
         for part in says {
             assert!(self.err.contains(part), "{part:?} is missing in {self:?}");
@@ -44,9 +63,18 @@ impl Answer {
     }
 }
 
-/// Runs it to its end.
+/// Runs `truechimer` to its end.
 pub fn truechimer(arguments: &[&str]) -> Answer {
-    let Output { status, stdout, stderr } = command(arguments).output().unwrap();
+    answer(command(arguments))
+}
+
+/// Runs `truechimer-lab` to its end.
+pub fn lab(arguments: &[&str]) -> Answer {
+    answer(lab_command(arguments))
+}
+
+fn answer(mut command: Command) -> Answer {
+    let Output { status, stdout, stderr } = command.output().unwrap();
     Answer {
         code: status.code().expect("ended by a signal"),
         out: String::from_utf8(stdout).unwrap(),

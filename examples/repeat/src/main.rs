@@ -1,5 +1,5 @@
 //! Decisions are the same on every machine: a log that was written by one build is repeated by
-//! another, for another processor or optimised, as `truechimer replay` does it.
+//! another, for another processor or optimised, as `truechimer-lab replay` does it.
 //!
 //! ```text
 //! cargo run -- write /tmp/log

@@ -1,7 +1,7 @@
 //! The laboratory: estimators to compare with the daemon's own, on the same packets.
 //!
-//! [`TABLE`] lists them. `truechimer simulate`, its studies and `truechimer replay` take their
-//! choice, their help and their columns from it. To add one, write its file beside these, and add
+//! [`TABLE`] lists them. `truechimer-lab simulate`, its studies and `truechimer-lab replay` take
+//! their choice, their help and their columns from it. To add one, write its file beside these, and add
 //! its line to the table: `docs/estimators.md` is the guide, with an example.
 //!
 //! An estimator of the laboratory implements [`Estimator`], which is all that the daemon's engine

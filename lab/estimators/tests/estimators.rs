@@ -6,8 +6,8 @@ mod laboratory;
 
 use laboratory::{HZ, Laboratory, Outcome, Random, instant, settings, stamp};
 use proptest::prelude::*;
-use truechimer_feedforward::{Accepted, Estimator, Exchange, Ours, RatePrior};
 use truechimer_estimators::{Compared, HostClass, NtpPll, Pi, Published};
+use truechimer_feedforward::{Accepted, Estimator, Exchange, Ours, RatePrior};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 
 fn prior() -> RatePrior {

@@ -9,8 +9,8 @@
 mod laboratory;
 
 use laboratory::{HZ, Laboratory, Outcome, Random, Seen, near, settings};
-use truechimer_feedforward::{Accepted, Refusal};
 use truechimer_estimators::{HostClass, Published};
+use truechimer_feedforward::{Accepted, Refusal};
 use truechimer_time::Span;
 
 /// The end of warm-up at a poll period of 16 s.

@@ -4,8 +4,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use truechimer_feedforward::number::seconds;
 use truechimer_estimators::OURS;
+use truechimer_feedforward::number::seconds;
 use truechimer_model::{Constants, Known, Model, Sample};
 use truechimer_outcome::plot::{Axis, Plot};
 use truechimer_sim::wrong::{Exchanges, WAYS, cases};

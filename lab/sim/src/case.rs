@@ -243,7 +243,7 @@ mod tests {
             };
             sections.push(shown.section(&outcomes));
         }
-        let page = page(sections, 0.02, "truechimer simulate case", "1");
+        let page = page(sections, 0.02, "truechimer-lab simulate case", "1");
         assert_eq!(page.charts(), 6);
         let html = page.render();
         for clock in clocks {

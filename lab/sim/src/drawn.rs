@@ -27,9 +27,9 @@ mod surroundings;
 mod tests;
 mod wifi;
 
+use truechimer_estimators::Kind;
 use truechimer_feedforward::Estimator;
 use truechimer_feedforward::number::span;
-use truechimer_estimators::Kind;
 use truechimer_time::{CountSpan, Instant, Span};
 
 use crate::coverage::Coverage;

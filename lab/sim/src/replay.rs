@@ -13,8 +13,8 @@ use std::io::{self, BufRead};
 
 use serde::Serialize;
 use truechimer_engine::Beginning;
-use truechimer_feedforward::{Accepted, Estimator, Exchange, RatePrior, Refusal, Settings};
 use truechimer_estimators::Kind;
+use truechimer_feedforward::{Accepted, Estimator, Exchange, RatePrior, Refusal, Settings};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};
 
 use crate::stamps::{Reader, Row, StampError, Stamped};

@@ -32,7 +32,7 @@ fn every_scenario_is_in_the_file() {
     }
 }
 
-/// Of one seed; `truechimer simulate figures --against` judges all of them.
+/// Of one seed; `truechimer-lab simulate figures --against` judges all of them.
 #[test]
 fn what_was_kept_is_not_lost() {
     let kept = kept();

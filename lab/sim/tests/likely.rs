@@ -1,8 +1,8 @@
 //! The two intervals: how narrow the one is that is promised, and that the likely one is true.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use truechimer_feedforward::Ours;
 use truechimer_estimators::OURS;
+use truechimer_feedforward::Ours;
 use truechimer_sim::direct::Packets;
 use truechimer_sim::drawn::{Day, Technology, coverage};
 use truechimer_sim::width::widths;

@@ -12,6 +12,12 @@ pub fn truechimer() -> PathBuf {
     beside("truechimer")
 }
 
+/// The laboratory, `truechimer-lab`.
+#[must_use]
+pub fn lab() -> PathBuf {
+    beside("truechimer-lab")
+}
+
 /// This crate's own helper.
 #[must_use]
 pub fn testbed() -> PathBuf {

@@ -9,7 +9,7 @@ use truechimer_survey::inventory::{
 
 use super::Listed;
 use super::figures::{WIDTH, hang, hertz, printable, span, trimmed, wrap};
-use crate::table::{Side, Table};
+use truechimer_command::table::{Side, Table};
 
 /// Where the values of the first part begin.
 const INDENT: usize = 12;

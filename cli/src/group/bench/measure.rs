@@ -10,7 +10,7 @@ use truechimer_group_client::link::ReadError;
 use truechimer_group_client::{Event, Replica};
 
 use super::ask;
-use crate::failure::Failure;
+use truechimer_command::Failure;
 
 /// Readings before those that count.
 const WARM_UP: u32 = 20;

@@ -60,7 +60,7 @@ fn trace(seconds: u32) -> Trace {
 
 fn rendered(traces: &[Trace]) -> String {
     let runs: Vec<Shown<'_>> = traces.iter().map(|t| (t, Statistics::of(&[t]))).collect();
-    page(&runs, "truechimer simulate made-up --seed 7").render()
+    page(&runs, "truechimer-lab simulate made-up --seed 7").render()
 }
 
 /// The data for the script, which has to be what the script can read.
@@ -79,7 +79,7 @@ fn one_run_shows_everything_and_hostile_names_stay_text() {
         "truth inside the bound",
         "selected a",
         "status: synchronised",
-        "truechimer simulate made-up --seed 7",
+        "truechimer-lab simulate made-up --seed 7",
         "&lt;b onclick=&quot;alert(1)&quot;&gt;",
     ] {
         assert!(page.contains(part), "{part}");

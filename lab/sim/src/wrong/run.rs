@@ -1,8 +1,8 @@
 //! One run: what an estimator makes of a case, and what of that counts.
 
+use truechimer_estimators::Kind;
 use truechimer_feedforward::number::seconds;
 use truechimer_feedforward::{Accepted, Estimate, Estimator, Refusal};
-use truechimer_estimators::Kind;
 
 use super::cases::{Case, Setup, Way};
 use super::exchanges::{Exchanges, Heard};

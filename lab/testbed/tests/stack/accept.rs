@@ -140,7 +140,7 @@ fn what_is_held_can_be_accepted_or_forgotten() {
         "{said}"
     );
     // It is in the replay log, which repeats.
-    let replay = Command::new(binary::truechimer()).args(["replay", &log("second")]).output();
+    let replay = Command::new(binary::lab()).args(["replay", &log("second")]).output();
     let replay = replay.expect("it runs");
     assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
     let lines = std::fs::read_to_string(log("second")).expect("it is there");

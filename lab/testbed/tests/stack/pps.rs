@@ -189,7 +189,7 @@ fn without_its_server_the_pulse_goes_on_and_the_log_repeats_it() {
     let status = daemon.process.wait(SOON).expect("SIGTERM ends it");
     assert_eq!(status.code(), Some(0), "{}", daemon.process.output());
 
-    let mut command = Command::new(binary::truechimer());
+    let mut command = Command::new(binary::lab());
     let output = command.args(["replay", "--summary", "--json"]).arg(&log).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));

@@ -47,9 +47,9 @@ fn serve(dir: &temp::Dir) -> Server {
     Server::start(dir, &["--listen", "127.0.0.1:0", "--offset", "-2.5s", "--skew-ppm", "-60"])
 }
 
-/// The lines that `truechimer replay` prints, as JSON; it must find nothing wrong.
+/// The lines that `truechimer-lab replay` prints, as JSON; it must find nothing wrong.
 fn replay(log: &Path, more: &[&str]) -> Vec<Value> {
-    let mut command = Command::new(binary::truechimer());
+    let mut command = Command::new(binary::lab());
     let output = command.args(["replay", "--json"]).args(more).arg(log).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

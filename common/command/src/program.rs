@@ -1,0 +1,106 @@
+//! How a program of several commands begins and ends.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use clap::FromArgMatches;
+
+use crate::{Ended, Failure, Outcome, show};
+
+/// Name of the program that runs.
+static NAME: OnceLock<&'static str> = OnceLock::new();
+
+/// Commands under the heading that they stand under in the program's help.
+pub type Group = (&'static str, &'static [&'static str]);
+
+/// Runs the program `name`: takes the command line apart by `parser`, and hands it to `run`. The
+/// exit status is 0 if all is well, 1 if the answer is no, and 2 on an error, which is told in one
+/// line on standard error.
+pub fn main<L: FromArgMatches>(
+    name: &'static str,
+    parser: clap::Command,
+    line: Vec<OsString>,
+    run: impl FnOnce(L) -> Ended,
+) -> ExitCode {
+    let _ = NAME.set(name);
+    let line = parser.try_get_matches_from(line).and_then(|found| L::from_arg_matches(&found));
+    match line.map(run) {
+        Err(error) => usage(&error),
+        Ok(Ok(Outcome::Good)) => ExitCode::SUCCESS,
+        Ok(Ok(Outcome::Bad)) => ExitCode::from(1),
+        Ok(Err(Failure::Unread)) => ExitCode::from(2),
+        Ok(Err(Failure::Said(text))) => {
+            complain(&text);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One line on standard error; there is nobody to tell if that fails.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}: {}", name(), show::plain(text));
+}
+
+/// The command as the user gave it, for reports.
+#[must_use]
+pub fn line() -> String {
+    let words = std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    });
+    std::iter::once(name().to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// The parser with its commands under headings in its help, and with `examples` and `notes` below.
+#[must_use]
+pub fn grouped(
+    command: clap::Command,
+    groups: &[Group],
+    examples: &str,
+    notes: &str,
+) -> clap::Command {
+    let width = groups.iter().flat_map(|(_, names)| *names).map(|n| n.len()).max().unwrap_or(0);
+    let mut list = String::new();
+    for (title, names) in groups {
+        list.push_str(&format!("{title}:\n"));
+        for name in *names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            list.push_str(&format!("  {name:width$}  {about}\n"));
+        }
+        list.push('\n');
+    }
+    let name = command.get_name().to_owned();
+    command.help_template(format!(
+        "{{about-with-newline}}\nUsage: {{usage}}\n\n{list}Options:\n{{options}}\n\n{examples}\n\
+         '{name} COMMAND --help' says more about each.\n{notes}"
+    ))
+}
+
+fn name() -> &'static str {
+    NAME.get().copied().unwrap_or("truechimer")
+}
+
+/// Help and version go to standard output with status 0, everything else is a usage error.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone away is no error.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    match text.strip_prefix("error: ") {
+        Some(text) => complain(text.trim_end()),
+        // No command at all: the help itself.
+        None => {
+            let _ = error.print();
+        }
+    }
+    ExitCode::from(2)
+}

@@ -1,0 +1,457 @@
+//! `truechimer-lab bench read`: what reading the clock costs.
+
+use std::hint::black_box;
+use std::io::Write;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Instant as HostInstant, SystemTime};
+use truechimer_command::clock::Page;
+
+use serde::Serialize;
+use truechimer::{Clock, Hand, Instant, Leaps, Made, Rate, Span, Status};
+use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
+use truechimer_outcome::interval::Interval;
+use truechimer_outcome::verdict::{Control, Verdict};
+use truechimer_time::{CounterId, CounterKind, Epoch};
+use truechimer_timehands::PageWriter;
+
+use truechimer_command::clock;
+use truechimer_command::scratch::Scratch;
+use truechimer_command::show::json;
+use truechimer_command::table::{Side, Table};
+use truechimer_command::{Ended, Failure, Outcome};
+
+/// Calls of one kind in a row.
+const CALLS: u32 = 500;
+/// How often each kind has its turn: one after the other, so that whatever else the machine does
+/// hits all alike.
+const ROUNDS: usize = 4000;
+/// What reading the clock may cost beyond reading the counter, ns.
+const LIMIT: f64 = 5.0;
+/// Reading the counter costs as much as reading it again, to this.
+const EVEN: f64 = 0.1;
+
+/// Options of `truechimer-lab bench read`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Compares reading the clock, with its bound and status, to reading the bare counter and to the
+system's own clocks (CLOCK_REALTIME by way of std's SystemTime). Each figure is the median of many
+batches, taken in turn. If no daemon tends a clock page, one is made for the occasion.
+
+The goal: now costs at most 5 ns more than an unfenced read of the counter, and no more than
+clock_gettime(CLOCK_REALTIME), on one thread. For the counter raw, which is the system's own raw
+clock, there is none. It is judged by intervals that hold the true medians with 95 %, and not at all
+where reading the bare counter costs another time in the same round, which is the control.
+
+Exit status: 0 no goal was missed, 1 one was, 2 error.")]
+pub struct ReadArgs {
+    /// How many threads read at once; several numbers are measured one after the other
+    #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Vec<u16>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub page: Page,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Call {
+    Now,
+    Unfenced,
+    Fenced,
+    Realtime,
+    MonotonicRaw,
+    /// The control: what is the same costs the same.
+    Again,
+}
+
+const ALL: [Call; 6] =
+    [Call::Now, Call::Unfenced, Call::Fenced, Call::Realtime, Call::MonotonicRaw, Call::Again];
+/// What one kind of call cost in each round, ns.
+type Rounds = [Vec<f64>; ALL.len()];
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Now => "now, with bound and status",
+            Call::Unfenced => "counter, unfenced",
+            Call::Fenced => "counter, fenced",
+            Call::Realtime => "clock_gettime(CLOCK_REALTIME)",
+            Call::MonotonicRaw => "clock_gettime(CLOCK_MONOTONIC_RAW)",
+            Call::Again => "counter, unfenced, once more",
+        }
+    }
+}
+
+/// Runs the command.
+pub fn read(args: &ReadArgs, out: &mut dyn Write) -> Ended {
+    let private = Private::unless_tended(&args.page)?;
+    let bench = match &private {
+        Some(private) => Bench::new(clock::open(&private.page())?, Some(&private.writer))?,
+        None => Bench::new(clock::open(&args.page)?, None)?,
+    };
+    let report = bench.report(&args.threads);
+    if args.json {
+        writeln!(out, "{}", json(&report)?)?;
+    } else {
+        report.write(out)?;
+    }
+    Ok(Outcome::of(report.goal_met != Some(false)))
+}
+
+/// A page of our own, for when there is no other.
+struct Private {
+    writer: PageWriter,
+    _scratch: Scratch,
+}
+
+impl Private {
+    /// Makes one unless the clock that the user means is tended and can be read.
+    fn unless_tended(page: &Page) -> Result<Option<Private>, Failure> {
+        match clock::open(page) {
+            Err(failure) if page.page.is_some() => Err(failure),
+            Ok(clock) if page.page.is_some() || usable(&clock) => Ok(None),
+            _ => Private::new().map(Some),
+        }
+    }
+
+    fn new() -> Result<Private, Failure> {
+        let failed = |why: &dyn std::fmt::Display| Failure::new("cannot make a clock page", why);
+        let scratch = Scratch::new().map_err(|why| failed(&why))?;
+        let counter = Counter::open(Choice::Auto).map_err(|why| failed(&why))?;
+        let period = nominal(counter).map_err(|why| failed(&why))?;
+        let boot = boot_id().map_err(|why| failed(&why))?;
+        let mut writer =
+            PageWriter::create(scratch.path().join("clock")).map_err(|why| failed(&why))?;
+        let host = host_reading(counter);
+        let hand = Hand {
+            counter: CounterId { kind: counter.kind(), boot, epoch: Epoch(1) },
+            base: host.count,
+            time: Instant::from_nanos(1_000_000_000_000_000_000),
+            period: period.period,
+            difference: period.period,
+            difference_error: period.error,
+            path_bound: Span::from_micros(50),
+            statistical_bound: Span::from_micros(5),
+            disputed: Span::ZERO,
+            growth: Rate::from_ppb(500),
+            imbalance: Span::ZERO,
+            likely: None,
+            status: Status::Synchronised,
+            leaps: Leaps::default(),
+            void_after: host.count + period.period.counts(Span::from_secs(3600)),
+        };
+        let made = Made {
+            count: host.count,
+            monotonic_ns: host.monotonic_ns,
+            raw_ns: host.raw_ns,
+            suspended_ns: host.suspended_ns,
+            device: None,
+        };
+        writer.publish(&hand, &made);
+        Ok(Private { writer, _scratch: scratch })
+    }
+
+    fn page(&self) -> Page {
+        Page { page: Some(self.writer.path().to_owned()) }
+    }
+}
+
+/// Whether the clock is in the state that most readings find it in.
+fn usable(clock: &Clock) -> bool {
+    clock.page().tended() && clock.status().is_ok_and(Status::bound_holds)
+}
+
+/// What the threads share.
+struct Bench<'a> {
+    clock: Clock,
+    counter: Counter,
+    raw: Counter,
+    /// Of a page of our own, which nobody else tends.
+    writer: Option<&'a PageWriter>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(clock: Clock, writer: Option<&'a PageWriter>) -> Result<Bench<'a>, Failure> {
+        let failed = |why| Failure::new("the clock's counter", why);
+        let kind = clock.view().map_err(clock::unreadable)?.hand.counter.kind;
+        let counter = Counter::of_kind(kind).map_err(failed)?;
+        let raw = Counter::of_kind(CounterKind::Raw).map_err(failed)?;
+        Ok(Bench { clock, counter, raw, writer })
+    }
+
+    fn report(&self, threads: &[u16]) -> Report {
+        let page = match self.writer {
+            Some(_) => None,
+            None => Some(self.clock.page().path().display().to_string()),
+        };
+        let mut alone = None;
+        let mut results = Vec::new();
+        for n in threads {
+            let rounds = self.measure(*n);
+            results.push(Costs::of(*n, rounds.clone().map(median)));
+            if *n == 1 {
+                alone = Some(rounds);
+            }
+        }
+        let alone = alone.unwrap_or_else(|| self.measure(1));
+        let judged = Judged::of(&alone);
+        let verdict = (self.counter.kind() != CounterKind::Raw)
+            .then(|| judged.verdict().under(&release_build()));
+        Report {
+            page,
+            counter: self.counter.kind().name(),
+            calls: CALLS,
+            rounds: ROUNDS,
+            results,
+            now_above_unfenced_ns: judged.above,
+            now_to_realtime: judged.to_realtime,
+            goal_met: verdict.as_ref().and_then(Verdict::met),
+            verdict,
+        }
+    }
+
+    /// What all calls cost, made by so many threads at once.
+    fn measure(&self, threads: u16) -> Rounds {
+        let start = Barrier::new(threads.into());
+        let mut costs = [const { Vec::new() }; ALL.len()];
+        thread::scope(|scope| {
+            let work = || {
+                start.wait();
+                self.rounds()
+            };
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            for measured in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+                for (all, mut these) in costs.iter_mut().zip(measured) {
+                    all.append(&mut these);
+                }
+            }
+        });
+        costs
+    }
+
+    fn rounds(&self) -> Rounds {
+        let mut costs = [const { Vec::new() }; ALL.len()];
+        for _ in 0..ROUNDS {
+            if let Some(writer) = self.writer {
+                writer.heartbeat(self.counter.read());
+            }
+            for (costs, call) in costs.iter_mut().zip(ALL) {
+                costs.push(self.batch(call));
+            }
+        }
+        costs
+    }
+
+    /// What one call costs in a row of them, ns.
+    fn batch(&self, call: Call) -> f64 {
+        let (counter, fenced) = (self.counter, self.counter.fenced());
+        match call {
+            Call::Now => timed(|| self.clock.now()),
+            Call::Unfenced | Call::Again => timed(|| counter.read()),
+            Call::Fenced => timed(|| fenced.read()),
+            Call::Realtime => timed(SystemTime::now),
+            Call::MonotonicRaw => timed(|| self.raw.read()),
+        }
+    }
+}
+
+/// What a call costs when it is made again and again, its result each time left in memory, ns.
+fn timed<T>(call: impl Fn() -> T) -> f64 {
+    let start = HostInstant::now();
+    for _ in 0..CALLS {
+        black_box(&call());
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+/// The goal is set for what users run.
+fn release_build() -> Control {
+    if cfg!(debug_assertions) { Err("this is a debug build".to_owned()) } else { Ok(()) }
+}
+
+/// What the goal is judged by.
+struct Judged {
+    /// What now costs more than an unfenced read of the counter, ns.
+    above: Interval,
+    /// What it costs, over what clock_gettime(CLOCK_REALTIME) does.
+    to_realtime: Interval,
+    /// A read of the counter, over another in the same round.
+    to_itself: Interval,
+}
+
+impl Judged {
+    fn of([now, unfenced, _, realtime, _, again]: &Rounds) -> Judged {
+        let above: Vec<f64> = now.iter().zip(unfenced).map(|(now, bare)| now - bare).collect();
+        let [above, to_realtime, to_itself] = [
+            Interval::of(&above),
+            Interval::of_ratios(now, realtime),
+            Interval::of_ratios(again, unfenced),
+        ]
+        .map(|one| Interval {
+            median: hundredths(one.median),
+            low: hundredths(one.low),
+            high: hundredths(one.high),
+            ..one
+        });
+        Judged { above, to_realtime, to_itself }
+    }
+
+    fn verdict(&self) -> Verdict {
+        let Interval { median, low, high, .. } = self.to_itself;
+        let control = if low >= 1.0 - EVEN && high <= 1.0 + EVEN {
+            Ok(())
+        } else {
+            Err(format!(
+                "the bare counter itself costs {median} times what it costs in the same round: this \
+                 machine is busy"
+            ))
+        };
+        let parts =
+            [Verdict::at_most(LIMIT, &self.above), Verdict::at_most(1.0, &self.to_realtime)];
+        Verdict::all(parts).under(&control)
+    }
+}
+
+/// What was found; costs are in ns.
+#[derive(Serialize)]
+struct Report {
+    /// The page that was read; none: one of our own.
+    page: Option<String>,
+    counter: &'static str,
+    calls: u32,
+    rounds: usize,
+    results: Vec<Costs>,
+    now_above_unfenced_ns: Interval,
+    now_to_realtime: Interval,
+    /// None where this run cannot judge, and for a counter that no goal is set for.
+    goal_met: Option<bool>,
+    /// None for a counter that no goal is set for.
+    verdict: Option<Verdict>,
+}
+
+/// Median costs, ns.
+#[derive(Clone, Serialize)]
+struct Costs {
+    threads: u16,
+    now_ns: f64,
+    counter_unfenced_ns: f64,
+    counter_fenced_ns: f64,
+    clock_gettime_realtime_ns: f64,
+    clock_gettime_monotonic_raw_ns: f64,
+    counter_unfenced_again_ns: f64,
+}
+
+impl Costs {
+    fn of(threads: u16, costs: [f64; ALL.len()]) -> Costs {
+        let [now_ns, unfenced, fenced, realtime, raw, again] = costs.map(hundredths);
+        Costs {
+            threads,
+            now_ns,
+            counter_unfenced_ns: unfenced,
+            counter_fenced_ns: fenced,
+            clock_gettime_realtime_ns: realtime,
+            clock_gettime_monotonic_raw_ns: raw,
+            counter_unfenced_again_ns: again,
+        }
+    }
+
+    fn get(&self, call: Call) -> f64 {
+        match call {
+            Call::Now => self.now_ns,
+            Call::Unfenced => self.counter_unfenced_ns,
+            Call::Fenced => self.counter_fenced_ns,
+            Call::Realtime => self.clock_gettime_realtime_ns,
+            Call::MonotonicRaw => self.clock_gettime_monotonic_raw_ns,
+            Call::Again => self.counter_unfenced_again_ns,
+        }
+    }
+}
+
+impl Report {
+    fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let page = self.page.as_deref().unwrap_or("of its own, for no daemon tends another");
+        writeln!(out, "clock page {page}, counter {}", self.counter)?;
+        writeln!(out, "median of {} batches of {} calls, ns per call\n", self.rounds, self.calls)?;
+        let mut columns = vec![("".to_owned(), Side::Left)];
+        for costs in &self.results {
+            let s = if costs.threads == 1 { "" } else { "s" };
+            columns.push((format!("{} thread{s}", costs.threads), Side::Right));
+            columns.push(("ratio".to_owned(), Side::Right));
+        }
+        let columns: Vec<_> = columns.iter().map(|(name, side)| (name.as_str(), *side)).collect();
+        let mut table = Table::new(&columns);
+        for call in ALL {
+            let mut cells = vec![call.name().to_owned()];
+            for costs in &self.results {
+                cells.push(format!("{:.1}", costs.get(call)));
+                cells.push(format!("{:.2}", costs.get(call) / costs.counter_unfenced_ns));
+            }
+            table.row(cells);
+        }
+        table.write(out)?;
+        let goal = match &self.verdict {
+            Some(verdict) => format!("goal {}", verdict.text()),
+            None => "no goal for this counter".to_owned(),
+        };
+        let text = |one: &Interval| format!("{} ({} to {})", one.median, one.low, one.high);
+        writeln!(
+            out,
+            "\n{goal}\nnow costs {} ns more than an unfenced read of the counter (at most \
+             {LIMIT}),\nand {} times clock_gettime(CLOCK_REALTIME) (at most 1)",
+            text(&self.now_above_unfenced_ns),
+            text(&self.now_to_realtime)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median(vec![9.0, 1.0, 5.0]), 5.0);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn the_goal_is_judged_by_intervals_where_the_counter_costs_what_it_costs() {
+        let rounds = |now: f64, again: f64| -> Rounds {
+            [now, 9.0, 12.0, 21.0, 22.0, again].map(|ns| vec![ns; 9])
+        };
+        let verdict = |rounds: &Rounds| Judged::of(rounds).verdict();
+        assert_eq!(verdict(&rounds(9.5, 9.0)), Verdict::Met);
+        assert_eq!(verdict(&rounds(14.5, 9.1)), Verdict::NotMet);
+        let mut spread = rounds(9.5, 9.0);
+        spread[0][..4].fill(40.0);
+        assert_eq!(verdict(&spread).met(), None);
+        let busy = verdict(&rounds(14.5, 12.0)).text();
+        assert!(
+            busy.starts_with("cannot judge: the bare counter itself costs 1.33 times"),
+            "{busy}"
+        );
+    }
+
+    #[test]
+    fn a_page_of_its_own_can_be_read_all_the_while() {
+        let private = Private::new().unwrap();
+        let bench = Bench::new(clock::open(&private.page()).unwrap(), Some(&private.writer));
+        let bench = bench.unwrap();
+        let costs = ALL.map(|call| bench.batch(call));
+        assert!(costs.iter().all(|ns| *ns > 0.0), "{costs:?}");
+        assert_eq!(bench.clock.status(), Ok(Status::Synchronised));
+    }
+}

@@ -1,0 +1,84 @@
+//! `truechimer-lab`: for those who examine Truechimer. Simulations, replays, benchmarks.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod replay;
+mod simulate;
+
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{CommandFactory, Parser, Subcommand};
+use truechimer_command::program::{self, Group};
+use truechimer_command::{Ended, man};
+use truechimer_estimators::{Kind, TABLE};
+
+const NAME: &str = "truechimer-lab";
+
+/// The laboratory of Truechimer: its clock in simulated networks, its decisions once more, and what
+/// they cost. Nothing of it is needed to run a clock.
+#[derive(Parser, Debug)]
+#[command(name = NAME, bin_name = NAME, version, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Put the clock into simulated networks and see how far it is from the truth
+    Simulate(simulate::Simulate),
+    /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
+    Replay(replay::Replay),
+    /// Measure what reading the clock costs, what the daemon uses and what the server answers
+    Bench(bench::Bench),
+    /// Write the manual pages
+    Man(man::Man),
+}
+
+/// Which command stands under which heading in `truechimer-lab --help`.
+const GROUPS: [Group; 2] =
+    [("Examine the clock", &["simulate", "replay", "bench"]), ("Read about it", &["man"])];
+
+fn command() -> clap::Command {
+    const EXAMPLES: &str = "Examples:\n  \
+        truechimer-lab simulate lan\n  \
+        truechimer-lab replay /var/log/truechimer.replay\n  \
+        truechimer-lab bench read\n";
+    const NOTES: &str = "Spans of time are written 1.5s, 20ms, 250us or 10ns; rates are in ppm.\n";
+    program::grouped(CommandLine::command(), &GROUPS, EXAMPLES, NOTES)
+}
+
+/// Takes the name of an estimator that can be compared.
+fn estimator() -> impl TypedValueParser<Value = Kind> {
+    let names = TABLE.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.about()));
+    PossibleValuesParser::new(names)
+        .try_map(|name| Kind::find(&name).ok_or("no estimator has that name"))
+}
+
+fn main() -> ExitCode {
+    let line = std::env::args_os().collect();
+    program::main(NAME, command(), line, |line: CommandLine| dispatch(line.command))
+}
+
+fn dispatch(command: Command) -> Ended {
+    let out = &mut std::io::stdout().lock();
+    match command {
+        Command::Simulate(args) => simulate::run(&args, out),
+        Command::Replay(args) => replay::run(&args, out),
+        Command::Bench(args) => bench::run(&args, out),
+        Command::Man(args) => man::run(&args, self::command(), out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        truechimer_command::check::command_line(&command(), &GROUPS);
+    }
+}
