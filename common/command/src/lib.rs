@@ -5,7 +5,7 @@
 //! use truechimer_command::{Outcome, parse, show};
 //!
 //! assert_eq!(parse::poll("16"), Ok(16));
-//! assert_eq!(show::plain("one\nline"), "one line");
+//! assert_eq!(show::plain("not found (os error 2)"), "not found");
 //! assert_eq!(Outcome::of(true), Outcome::Good);
 //! ```
 //!

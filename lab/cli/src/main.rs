@@ -27,6 +27,7 @@ struct CommandLine {
 }
 
 #[derive(Subcommand, Debug)]
+#[allow(clippy::large_enum_variant)] // There is one of them.
 enum Command {
     /// Put the clock into simulated networks and see how far it is from the truth
     Simulate(simulate::Simulate),

@@ -97,7 +97,7 @@ fn what_makes_no_sense_is_refused() {
         let output = command(&directory, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let says = String::from_utf8_lossy(&output.stderr);
-        assert!(says.starts_with("truechimer: "), "{arguments:?}: {says}");
+        assert!(says.starts_with("truechimer-lab: "), "{arguments:?}: {says}");
     }
     fs::remove_dir_all(directory).unwrap();
 }

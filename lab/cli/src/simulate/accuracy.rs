@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use truechimer_estimators::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_sim::{Scenario, Statistics, Trace, catalogue, simulate_alike};
 
-use super::{affordable, command, jobs, screen, seeds};
+use super::{affordable, jobs, screen, seeds};
+use truechimer_command::program;
 use truechimer_command::show::json;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -153,7 +154,7 @@ fn markdown(lines: &[Line], args: &super::Simulate, out: &mut dyn Write) -> Resu
          delays, at the same poll unless it says otherwise; they are quoted, not run again here:\n\
          other random numbers, so no comparison to the last digits. [compare.md](compare.md) runs the\n\
          daemons themselves side by side.\n",
-        command(),
+        program::line(),
         env!("CARGO_PKG_VERSION"),
     )?;
     writeln!(

@@ -7,7 +7,9 @@ use truechimer_estimators::{Kind, TABLE};
 use truechimer_report::Section;
 use truechimer_sim::case::{Experiment, Measure, experiments, page};
 
-use super::{affordable, command, estimators, jobs, ready, save, screen, seeds};
+use super::{affordable, estimators, jobs, screen, seeds};
+use truechimer_command::output::{ready, save};
+use truechimer_command::program;
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -77,7 +79,7 @@ pub fn run(args: &super::Simulate, out: &mut dyn Write) -> Ended {
             );
         }
     }
-    save(path, &page(sections, scale, &command(), env!("CARGO_PKG_VERSION")).render())?;
+    save(path, &page(sections, scale, &program::line(), env!("CARGO_PKG_VERSION")).render())?;
     writeln!(out, "report written to {}", path.display())?;
     Ok(Outcome::Good)
 }

@@ -12,7 +12,8 @@ use truechimer_sim::Trace;
 use truechimer_sim::drawn::{Day, HOURS, Judged, Realised, Technology};
 
 use super::jobs::{self, Progress};
-use super::{csv, each_once, ready, save, screen, stamp_file};
+use super::{csv, each_once, screen, stamp_file};
+use truechimer_command::output::{ready, save};
 use truechimer_command::parse;
 use truechimer_command::show::json;
 use truechimer_command::table::{Side, Table};
@@ -28,7 +29,7 @@ const LISTED: usize = 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  truechimer-lab simulate drawn --days 120             the clock beside the others, goals, worst days
+  truechimer-lab simulate drawn --days 120             the clock beside others, goals, worst days
   truechimer-lab simulate drawn --technology lte       of one kind
   truechimer-lab simulate drawn --day 37 --stamps FILE one of them: what was drawn, and its packets
 

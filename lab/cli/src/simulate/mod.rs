@@ -21,7 +21,6 @@ use std::path::Path;
 use clap::Subcommand;
 use serde::Serialize;
 use truechimer_estimators::{Kind, OURS};
-use truechimer_files::{Access, Entry};
 use truechimer_sim::stamps::{Declared, write_header};
 use truechimer_sim::{
     Run, Scenario, Stamped, Statistics, Trace, catalogue, find, parse_delays, report,
@@ -31,9 +30,10 @@ use truechimer_sim::{
 use crate::estimator;
 use clap::Args;
 use std::path::PathBuf;
-use truechimer_command::parse;
+use truechimer_command::output::{ready, save};
 use truechimer_command::show::json;
 use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{parse, program};
 
 /// Options of `truechimer-lab simulate`.
 #[derive(Args, Debug)]
@@ -355,7 +355,7 @@ fn compare(args: &Simulate, scenarios: &[Scenario], out: &mut dyn Write) -> Ende
     }
     if let Some(path) = &args.report {
         let shown: Vec<_> = first_runs.iter().map(|(trace, s)| (trace, s.clone())).collect();
-        let page = report::page(&shown, &command());
+        let page = report::page(&shown, &program::line());
         save(path, &page.render())?;
     }
     Ok(Outcome::of(good))
@@ -422,30 +422,6 @@ fn stamp_file(title: &str, declared: &Declared, stamps: &[Stamped]) -> Result<St
         .and_then(|()| write_stamps(stamps, &mut text))
         .map_err(|why| Failure::new("--stamps", why))?;
     Ok(text)
-}
-
-/// Makes sure that a file can be written, before anybody waits for what goes into it.
-pub fn ready(path: &Path) -> Result<(), Failure> {
-    let opened = Entry::at(path).and_then(|entry| entry.open(Access::Write, 0o666));
-    opened.map(drop).map_err(|why| Failure::new(path.display(), why))
-}
-
-/// Writes a file, or says why not.
-pub fn save(path: &Path, text: &str) -> Result<(), Failure> {
-    truechimer_files::write(path, text).map_err(|why| Failure::new(path.display(), why))
-}
-
-/// The command as the user gave it, for reports.
-pub fn command() -> String {
-    let words = std::env::args().skip(1).map(|word| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    });
-    std::iter::once("truechimer".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// One line of JSON.

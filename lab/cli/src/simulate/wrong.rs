@@ -13,8 +13,10 @@ use truechimer_sim::wrong::{Case, Row, Rows, WAYS, Way, cases, recorded, run_all
 use truechimer_time::Span;
 
 use super::jobs::{self, Progress};
-use super::{command, each_once, ready, rows_of, save, stamp_file};
+use super::{each_once, rows_of, stamp_file};
+use truechimer_command::output::{ready, save};
 use truechimer_command::parse;
+use truechimer_command::program;
 use truechimer_command::show::json;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -144,7 +146,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     if let Some(before) = &before {
         return Ok(Outcome::of(!page::comparison(&rows, before, out)?));
     }
-    let made = if options.rows.is_empty() { command() } else { page::made(&rows) };
+    let made = if options.rows.is_empty() { program::line() } else { page::made(&rows) };
     page::tables(&rows, &made, out)?;
     Ok(Outcome::Good)
 }
