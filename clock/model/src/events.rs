@@ -204,9 +204,7 @@ impl Proposal<'_> {
         let again = self.parent.event == Event::Server;
         let cost = if again { self.c.server_again } else { self.rare(self.c.server) };
         // Floors that are blurred, or that grow, are no witnesses.
-        let filter = &self.parent.filter;
-        let sharp = (1.0 - filter.blurred()) * (1.0 - filter.tide());
-        let cost = cost + libm::log(sharp.max(f64::MIN_POSITIVE));
+        let cost = cost + libm::log(self.parent.filter.sharp().max(f64::MIN_POSITIVE));
         self.add(Event::Server, cost, |law| law.inflate(&unit(SERVER), by * by));
     }
 
@@ -217,11 +215,19 @@ impl Proposal<'_> {
         });
     }
 
-    /// A server that had moved is right again.
+    /// A server that had moved is right again; one that wandered does so by no more than packets wait.
     fn undone(&mut self) {
         let (x, p) = (self.seen.law.x[SERVER], self.seen.law.p[SERVER][SERVER]);
-        let maybe = self.seen.is_early() || x * x < self.c.early * self.c.early * p;
-        if self.parent.event == Event::Server && maybe {
+        let back = self.seen.is_early() || x * x < self.c.early * self.c.early * p;
+        let Hypothesis { wander, age, .. } = *self.parent;
+        let idle = self.parent.idle(self.c);
+        let calm = wander < idle * idle && f64::from(age) % self.c.patience == 0.0;
+        let maybe = match self.parent.event {
+            Event::Server => back,
+            Event::Wander => calm,
+            _ => false,
+        };
+        if maybe {
             self.add(Event::None, self.c.undone, |law| law.replace(SERVER, 0.0, 0.0));
         }
     }
@@ -356,6 +362,12 @@ impl Events {
             self.all.retain(|h| h.event == Event::None || f64::from(h.age) < c.patience);
         }
         self.merge();
+        if let [one] = self.all.as_mut_slice()
+            && matches!(one.event, Event::Floor | Event::Oscillator)
+        {
+            // It is how things are now: a later event has to be told from that.
+            one.event = Event::None;
+        }
         let top = self.all[0].log;
         let sum: f64 = self.all.iter().map(|h| libm::exp(h.log - top)).sum();
         let norm = top + libm::log(sum);

@@ -123,6 +123,10 @@ impl Hypothesis {
             self.laws[d].learn(&weights, noise, c);
         }
         self.log += self.filter.weigh(&logs);
+        if self.log.is_nan() {
+            // Its sign is another one on another processor, and all are sorted by it.
+            self.log = f64::NEG_INFINITY;
+        }
         self.age = self.age.saturating_add(1);
         if self.event == Event::Wander {
             let known = self.filter.now().project(&unit(SERVER));

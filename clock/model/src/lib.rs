@@ -262,6 +262,7 @@ impl Model {
             ],
         };
         let mut law = was;
+        law.replace(SERVER, 0.0, 0.0);
         if let Some(theta) = theta {
             law.shift(&unit(OFFSET), theta.mean - was.x[OFFSET]);
             law.inflate(&unit(OFFSET), theta.deviation * theta.deviation);

@@ -136,6 +136,12 @@ impl Oscillator {
         self.share(|mode| mode.tide > 0)
     }
 
+    /// Probability that floors are sharp and stand still.
+    #[must_use]
+    pub fn sharp(&self) -> f64 {
+        self.share(|mode| !mode.blurred && mode.tide == 0)
+    }
+
     /// Probability that floors are blurred.
     #[must_use]
     pub fn blurred(&self) -> f64 {

@@ -240,3 +240,47 @@ fn packets_of_one_direction_are_enough_for_the_rate() {
     assert!((world.model.now().rate - 5e-6).abs() < 0.05e-6, "{:?}", world.model.now());
     assert!(world.error().abs() < 60e-6, "{}", world.error());
 }
+
+#[test]
+fn a_server_that_has_wandered_may_move_again() {
+    let mut seen = 0;
+    for seed in 1..=20 {
+        let mut world = World::new(seed);
+        let _ = world.run(400);
+        let mut random = Random(1000 + seed);
+        for _ in 0..225 {
+            // Laplace, and it is remembered for 128 s.
+            world.server =
+                0.88 * world.server + random.exponential(7e-6) - random.exponential(7e-6);
+            let _ = world.run(1);
+        }
+        world.server = 0.0;
+        let _ = world.run(2000);
+        world.server = 100e-6;
+        let _ = world.run(60);
+        let ahead = world.model.ahead();
+        seen += usize::from(ahead.is_some_and(|by| (by - 100e-6).abs() < 30e-6));
+    }
+    assert!(seen >= 18, "{seen} of 20");
+}
+
+#[test]
+fn another_address_leaves_a_suspicion_behind() {
+    for seed in 1..=10 {
+        let mut world = World::new(seed);
+        let _ = world.run(400);
+        world.server = 300e-6;
+        let _ = world.run(3);
+        assert!(world.model.ahead().is_some(), "seed {seed}");
+        // The new one is right, and its path another.
+        world.server = 0.0;
+        world.floors = [3.0 * FLOOR; 2];
+        let sample = world.sample();
+        let theta = Known { mean: world.theta, deviation: 200e-6 };
+        world.model.begin_path(sample, Some(theta));
+        let _ = world.model.take(sample, STRAYS, true);
+        let _ = world.run(60);
+        assert!(world.error().abs() < 10e-6, "seed {seed}: {}", world.error());
+        assert_eq!(world.model.ahead(), None, "seed {seed}");
+    }
+}

@@ -290,7 +290,9 @@ impl Estimator for Ours {
         let others = [state.quarantine.map(newest), promised.map(|(promised, _)| promised)];
         let all = others.iter().flatten().fold(corridor, |all, other| all.hull(other));
         let mut sides = [theta - all.low, all.high - theta]
-            .map(|side| side + seconds(self.settings.nominal.span(self.settings.resolution)));
+            .map(|side| side + seconds(self.settings.nominal.span(self.settings.resolution)))
+            // What is no number bounds nothing.
+            .map(|side| if side.is_nan() { f64::INFINITY } else { side });
         if known.is_some() {
             // A declaration is no proof: the nearer end is not better than the farther one.
             sides = [sides[0].max(sides[1]); 2];
