@@ -285,6 +285,18 @@ fn of_front(report: &Report, front: &FrontReport) -> Vec<Trouble> {
     all
 }
 
+/// Names the programs that began late where those of their group differ.
+fn blame(all: &mut [Found]) {
+    let late = all.iter().map(|found| &found.report).filter(|report| report.is_late());
+    let late: Vec<(String, u32)> =
+        late.map(|report| (report.group.name.clone(), report.member)).collect();
+    for Found { report, troubles, .. } in all {
+        let here = late.iter().filter(|(group, _)| *group == report.group.name);
+        let here: Vec<u32> = here.map(|(_, member)| *member).collect();
+        troubles.iter_mut().for_each(|trouble| trouble.blame(&here));
+    }
+}
+
 /// Asks all of them. Those that are gone are left out as long as one answers.
 pub fn reports(place: &Place, group: Option<&str>) -> Result<Vec<Found>, Failure> {
     let (mut reports, mut first_error) = (Vec::new(), None);
@@ -296,6 +308,7 @@ pub fn reports(place: &Place, group: Option<&str>) -> Result<Vec<Found>, Failure
             }
         }
     }
+    blame(&mut reports);
     match first_error {
         Some(why) if reports.is_empty() => Err(why),
         _ => Ok(reports),

@@ -47,6 +47,10 @@ others go on counts no more until it goes on itself. Without a majority of progr
 whatever the agents do, nobody is answered: clients' connections are closed, the front says whom it
 lacks ('group status' as well), and goes on by itself when they are back.
 
+A client that connects while nobody is answered (also before this front is in, and while its member
+is outside the majority) waits: it is served if that ends within --patience, else its connection is
+closed.
+
 A client whose front or replica dies sees its connection closed, and connects to another one. What
 it had asked and got no answer to was done once or not at all. The same goes when a member is
 outside the majority, and, at all fronts, when a replica joins.
@@ -90,7 +94,7 @@ pub struct Options {
     #[arg(long, value_name = "COMMAND")]
     pub restore_command: Option<String>,
     /// After how long a program that is not done with a request is reported, and no longer counted
-    /// as one that follows if others are
+    /// as one that follows if others are, and a client that came while nobody is answered sent away
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
     pub patience: Span,
     /// Leave the program its own clock: the same order, but not the same time; for comparison. Who

@@ -19,6 +19,20 @@ pub struct Trouble {
     pub why: String,
 }
 
+impl Trouble {
+    /// The programs of these members began late. Where programs differ those are the likely cause,
+    /// whichever of them it is seen at: rounds go to who reads first.
+    pub fn blame(&mut self, late: &[u32]) {
+        if self.kind == "diverged" && !late.is_empty() {
+            self.why += &format!(
+                "; the likely cause is the program of member {}, which began without the others' \
+                 state",
+                list(late)
+            );
+        }
+    }
+}
+
 impl Report {
     /// All that is not as it should be, as far as this member knows: of itself, its program, and
     /// the others.
@@ -102,6 +116,13 @@ impl Report {
         Some(Trouble { member: member.member, kind, why: why.to_owned() })
     }
 
+    /// Whether the program here began while the others' were running, and lacks what they had
+    /// read.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        self.programs.began == "late"
+    }
+
     /// What is the matter with the program here.
     fn program(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
@@ -109,7 +130,7 @@ impl Report {
             let why = "its program has missed part of what the group did: it is to be started anew";
             all.push(("missed", why.to_owned()));
         }
-        if self.programs.began == "late" {
+        if self.is_late() {
             let why = "its program began while those of other members were running, and lacks what \
                        they had read: it needs their state, or all are to be started together";
             all.push(("stateless", why.to_owned()));

@@ -169,6 +169,20 @@ fn a_program_that_waits_for_others_and_one_that_began_beside_them_are_told() {
     let why = "its program began while those of other members were running, and lacks what they \
                had read: it needs their state, or all are to be started together";
     assert_eq!(with(&bed, 3, "stateless"), [of(3, "stateless", why)]);
+    // It takes the others' next rounds for something else: they look like those that differ.
+    let call = |replica: &Replica, call| {
+        replica.thread(Thread::FIRST).now(call, Some(PATIENCE)).unwrap();
+    };
+    (0..2).for_each(|_| call(&late, Call::Time));
+    (0..2).for_each(|_| call(&first, Call::Group));
+    let mut diverged = with(&bed, 1, "diverged");
+    let all = [1, 3].map(|member| bed.report(member));
+    let late_ones: Vec<u32> =
+        all.iter().filter(|one| one.is_late()).map(|one| one.member).collect();
+    diverged.iter_mut().for_each(|trouble| trouble.blame(&late_ones));
+    let cause =
+        "; the likely cause is the program of member 3, which began without the others' state";
+    assert!(diverged[0].why.ends_with(cause), "{diverged:?}");
     drop(late);
     with(&bed, 3, "gone");
     drop((first, other));

@@ -329,6 +329,7 @@ impl Front {
 
     fn timers(&mut self) -> Result<(), String> {
         let now = Instant::now();
+        self.look_who_is_early(now);
         if !self.order.is_in() {
             return self.timers_outside(now);
         }
@@ -361,17 +362,6 @@ impl Front {
         if now.saturating_duration_since(self.knocked) >= KNOCK {
             self.knocked = now;
             let misses = self.program.misses();
-            self.early.accept(&self.listener, now);
-            let sent_away = self.early.close(self.settings.patience, now);
-            if sent_away > 0 {
-                self.says.push(match &misses {
-                    Some(why) => format!(
-                        "{sent_away} client(s) sent away: {why}; start the program with `{}`",
-                        self.command()
-                    ),
-                    None => format!("{sent_away} client(s) sent away: this replica is not in yet"),
-                });
-            }
             if misses.is_none() || self.settings.restore_command.is_some() {
                 let steps = self.order.ask();
                 self.steps(steps)?;

@@ -149,7 +149,7 @@ impl Front {
     }
 
     /// Why nobody is answered, though this front is in.
-    fn why_not(&self) -> String {
+    pub(super) fn why_not(&self) -> String {
         let (following, all) = (self.order.following().len(), self.settings.replicas);
         let mut why = format!("{following} of {all} replicas' programs follow");
         let known = self.order.standings();
