@@ -8,7 +8,7 @@ SECONDS_LONG ?= 3600
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build lab test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -19,6 +19,9 @@ run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a 
 
 build: have-cargo ## the command truechimer, and the library that 'group exec' preloads, in target/release
 	@$(CARGO) build --release $(SHIPPED)
+
+lab: have-cargo ## the laboratory, truechimer-lab, in target/release: simulations, replays, benchmarks
+	@$(CARGO) build --release -p truechimer-cli -p truechimer-lab
 
 test: have-cargo ## everything that CI checks; installs or unpacks what that takes
 	@CARGO="$(CARGO)" scripts/test

@@ -13,6 +13,9 @@ use truechimer_time::{Stamp, StampMethod};
 /// Where the warp's state remembers stamps: `lab/warp/src/state.rs`.
 const REMEMBERED: u64 = 64;
 
+/// Within this time the warp steps the clock once at most, and a stamp keeps its word.
+const ONE_STEP: Duration = Duration::from_millis(95);
+
 /// Exchanges datagrams with a server and prints the client's stamps, each with the host's own.
 pub fn stamps(counter: &str, exchanges: &str, state: &str) -> Result<(), String> {
     let choice: Choice = counter.parse().map_err(|_| format!("`{counter}` is no counter"))?;
@@ -25,7 +28,10 @@ pub fn stamps(counter: &str, exchanges: &str, state: &str) -> Result<(), String>
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let mut server = Socket::bind(&any, counter, &mut answering).map_err(failed)?;
     let address = server.local_address().map_err(failed)?;
+    let mut begun = Instant::now();
     for n in 0..exchanges {
+        // Arrivals at the server are between its readings of this exchange and of the one before.
+        let since = std::mem::replace(&mut begun, Instant::now());
         // Between immediate answers and a receiver that comes late, at no regular beat.
         let late = Duration::from_micros(u64::from(n % 8) * u64::from(n % 13) * 350);
         let before = remembered(state)?;
@@ -41,6 +47,10 @@ pub fn stamps(counter: &str, exchanges: &str, state: &str) -> Result<(), String>
         let host = remembered(state)?;
         if host.count - before.count != 3 || n == 0 {
             // Not all by the kernel, as for the first packets of a machine.
+            continue;
+        }
+        if since.elapsed() > ONE_STEP {
+            println!("late");
             continue;
         }
         let Some(sent) = reply.sent else { return Err("no departure".into()) };
