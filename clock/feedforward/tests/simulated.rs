@@ -176,7 +176,7 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
         if back > next - 1e-3 {
             continue;
         }
-        let _ = clock.exchange(&Exchange {
+        let result = clock.exchange(&Exchange {
             sent: stamp(sent),
             server_received: instant(arrive + (run.server)(arrive)),
             server_sent: instant(leave + (run.server)(leave)),
@@ -184,6 +184,10 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
             root_distance: Span::from_micros(1),
         });
         held = clock.estimate(world.count());
+        // Whoever shows how old the newest sample is goes by that.
+        if let (Ok(_), Some(hand)) = (result, held) {
+            assert_eq!(hand.last_used, world.count(), "at {} s", world.now);
+        }
     }
     let rms = (errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64).sqrt();
     let max = errors.iter().fold(0.0f64, |m, e| m.max(e.abs()));
@@ -399,4 +403,22 @@ fn two_hours_without_a_server() {
     let reachable = |t: f64| !(6.0 * 3600.0..8.0 * 3600.0).contains(&t);
     let o = simulate(10, Run { reachable: Box::new(reachable), ..Run::default() });
     assert_bounded(&o);
+}
+
+#[test]
+fn a_server_that_is_only_suspected_is_no_silent_one() {
+    for seed in 1..=8 {
+        let delay = |r: &mut Random, _: f64| 2e-3 + r.exponential(300e-6);
+        let o = simulate(
+            seed,
+            Run {
+                hours: 6.0,
+                forward: Box::new(delay),
+                backward: Box::new(delay),
+                server: Box::new(|t| if (14400.0..15000.0).contains(&t) { 0.3e-3 } else { 0.0 }),
+                ..Run::default()
+            },
+        );
+        assert_eq!(o.outside, 0);
+    }
 }

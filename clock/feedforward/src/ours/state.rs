@@ -46,6 +46,12 @@ pub(super) struct State {
 }
 
 impl State {
+    /// When the newest exchange arrived that is not held off: one of a server that is only suspected
+    /// narrows nothing, but is heard.
+    pub(super) fn newest(&self) -> Count {
+        if self.quarantine.is_some() && self.suspected { self.at } else { self.last_used }
+    }
+
     /// What either direction takes at least, if the path is symmetric, s.
     pub(super) fn one_way(&self) -> f64 {
         self.model.now.floors.iter().sum::<f64>().max(0.0) / 2.0
