@@ -12,11 +12,11 @@ use truechimer_command::{Ended, Outcome};
 /// Options of `truechimer accept`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A server whose time has moved by more than it may is held off for an hour (accept-step-after), and
-for ever if that is more than max-step or if too few say so (min-sources). Where you know that
-it is right, say so: the clock goes there at once. Servers that contradict it have no vote until
-they agree, also when the daemon is started again, but not after a boot or --fresh: take those that
-are wrong out of its configuration.
+A server whose time has moved by more than it may is held off for an hour (accept-step-after), or
+for as long as it had been right, if that is less; and for ever if that is more than max-step or if
+too few say so (min-sources). Where you know that it is right, say so: the clock goes there at once.
+Servers that contradict it have no vote until they agree, also when the daemon is started again, but
+not after a boot or --fresh: take those that are wrong out of its configuration.
 Only root and the daemon's own user may do that. The daemon's log and its replay log have it.
 
 The other remedy is to start the daemon with --fresh: it forgets what was known before, and

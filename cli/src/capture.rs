@@ -75,6 +75,7 @@ Examples:
   truechimer capture -i eth0 -w ring.pcapng --rotate-size 100M --files 10
   truechimer capture -i eth0 -w fast.pcapng --ring 512 --cores capture=1,convert=2,softirq=0
   truechimer capture -D                                 interfaces that there are
+  truechimer extcap --install                           puts them into Wireshark's own list
 
 Signals: INT, TERM and HUP end it; what the ring holds is still written. A second INT or TERM ends
 it at once.

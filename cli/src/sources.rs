@@ -5,7 +5,7 @@ mod json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use truechimer_engine::{Asymmetry, SourceReport, SourceStatus};
+use truechimer_engine::{Asymmetry, ReasonKind, SourceReport, SourceStatus};
 use truechimer_time::{Span, StampMethod};
 
 use crate::daemon;
@@ -227,9 +227,21 @@ fn status(source: &SourceReport) -> String {
         return format!("{marks} {name} by what was known before ({})", why.unwrap_or_default());
     }
     let stale = if source.holdover { "; stale" } else { "" };
+    // Why nothing usable comes says that nothing does; a request that was refused says more.
+    if source.status == SourceStatus::Unreachable
+        && let Some(why) = told_as_status(source).or_else(|| why.clone())
+    {
+        return format!("{marks} {name}: {why}{stale}");
+    }
     let by_it = by_it(source);
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
     format!("{marks} {name}{}{by_it}{why}{stale}", meaning(source.status))
+}
+
+/// The trouble that its status tells, as the reason would only say that nothing has come.
+fn told_as_status(source: &SourceReport) -> Option<String> {
+    let mute = source.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::NoReply);
+    trouble(source).filter(|_| mute && source.status == SourceStatus::Unreachable)
 }
 
 /// That the kernel did not stamp its packets, if so: it costs accuracy.
@@ -312,7 +324,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     if let Some(Asymmetry { by, error }) = source.asymmetry {
         lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));
     }
-    if let Some(trouble) = trouble(source) {
+    if let (Some(trouble), None) = (trouble(source), told_as_status(source)) {
         lines.push(("trouble", trouble));
     }
     for (name, text) in lines {
@@ -354,7 +366,7 @@ fn write_pulse(
         ),
         ("refused", refusals(&source.refused)),
     ];
-    if let Some(trouble) = trouble(source) {
+    if let (Some(trouble), None) = (trouble(source), told_as_status(source)) {
         lines.push(("trouble", trouble));
     }
     for (name, text) in lines {

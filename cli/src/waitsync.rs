@@ -22,7 +22,8 @@ A clock page that is not there yet is waited for. At the timeout it says what is
 by the daemon's word, if that can be asked (its control socket beside the page).
 
 A server's own root distance and half of the round trip to it are part of the bound: over the
-Internet some 5 to 50 ms remain, on a LAN some 100 us.
+Internet some 5 to 50 ms remain, on a LAN some 100 us. Without --max-bound nothing is asked of the
+bound: a clock that is synchronised is enough, however wide it is.
 
 Examples:
   truechimer waitsync && truechimer now

@@ -174,6 +174,35 @@ fn who_has_no_part_says_why() {
     assert_eq!(json["reason"]["kind"], "outvoted");
 }
 
+/// (It was "unreachable: nothing usable from it (nothing usable has come from it)".)
+#[test]
+fn one_that_nothing_comes_from_says_so_once() {
+    let status = |source: &SourceReport| {
+        let detail = text(|out| write_detail(source, out));
+        detail
+            .lines()
+            .filter(|line| line.contains("usable") || line.contains("refused:"))
+            .map(|line| line.trim().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mute = reason(ReasonKind::NoReply, "nothing usable has come from it");
+    let mute = SourceReport { reason: mute, trouble: None, ..silent() };
+    assert_eq!(status(&mute), ["status      ? unreachable: nothing usable has come from it"]);
+    // What the network said of it is more, and is said once as well.
+    let trouble = Some("request not delivered: refused: so".into());
+    let refused = SourceReport { trouble, ..mute };
+    let says = "status      ? unreachable: request not delivered: refused: so";
+    assert_eq!(status(&refused), [says]);
+    let stale =
+        reason(ReasonKind::Stale, "nothing usable from it for 3 h: no vote until it answers");
+    let stale = SourceReport { reason: stale, trouble: None, ..silent() };
+    let says =
+        "status      ? unreachable: nothing usable from it for 3 h: no vote until it answers";
+    assert_eq!(status(&stale), [says]);
+    let unknown = SourceReport { reason: None, trouble: None, ..silent() };
+    assert_eq!(status(&unknown), ["status      ? unreachable: nothing usable from it"]);
+}
+
 #[test]
 fn one_that_is_held_off_has_no_part_and_says_what_it_says() {
     let held = SourceReport {

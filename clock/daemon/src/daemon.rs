@@ -406,6 +406,9 @@ impl<'n> Daemon<'n> {
         }
         let actions = self.engine.handle(at, event);
         self.act(actions);
+        if let Some(text) = self.engine.warning() {
+            self.note(Level::Warning, &text);
+        }
     }
 
     fn act(&mut self, actions: Vec<Action>) {
@@ -783,6 +786,7 @@ mod tests {
         let server = NtpServer::bind("127.0.0.1:0".parse().unwrap(), served, 3).unwrap();
         let server = server.start().unwrap();
         let (directory, mut daemon) = daemon("lapse", server.address(), &mut note);
+        let has_rtc = daemon.rtc.is_some();
         let begun = std::time::Instant::now();
         while daemon.engine.hand().status != Status::Synchronised {
             daemon.turn().unwrap();
@@ -819,6 +823,9 @@ mod tests {
         assert_eq!(page.read().unwrap().0.status, Status::Disrupted);
         assert!(!page.tended());
         assert!(notes.iter().any(|note| note.contains("rolled over")), "{notes:?}");
+        // It has no state either.
+        let alone = notes.iter().filter(|note| note.contains("the first time comes from")).count();
+        assert!(has_rtc || alone == 1, "{notes:?}");
         std::fs::remove_dir_all(directory).unwrap();
     }
 

@@ -804,6 +804,39 @@ fn the_users_word_holds_over_a_restart() {
     }
 }
 
+/// (A lone server's first time was believed in silence, ten years ahead as well.)
+#[test]
+fn a_first_time_without_a_witness_is_warned_of_once() {
+    let (year, one, zero) = (Span::from_secs(31_557_600), [("s1", HONEST)], Span::ZERO);
+    let told = |world: &World| -> Vec<String> {
+        world.notes.iter().filter(|note| note.contains("first time comes")).cloned().collect()
+    };
+    let good = |world: &World| world.engine.hand().status == Status::Synchronised;
+    let says = "the first time comes from s1:123 alone: no real-time clock bears it out, and there \
+                is no saved time to hold it against";
+    let mut world = first(year * 10, None, 0, &one);
+    world.run(600);
+    assert!(good(&world));
+    assert_eq!(told(&world), [says]);
+    // One whose battery is empty is no witness either.
+    assert_eq!(told(&first(zero, Some(Span::from_secs(-ORIGIN)), ORIGIN - 600, &one)), [says]);
+    // A witness, or a second server.
+    assert_eq!(told(&first(zero, Some(zero), 0, &one)), [""; 0]);
+    assert_eq!(told(&first(zero, None, 0, &[("s1", HONEST), ("s2", HONEST)])), [""; 0]);
+    let (before, ..) = left(&one);
+    let saved = before.engine.saved(before.now);
+    let mut world = begun(Start { at: before.now, saved, ..start() }, &one);
+    world.run(60);
+    assert!(good(&world) && told(&world).is_empty(), "{:?}", world.notes);
+    // Another server alone is news.
+    let mut world = first(zero, None, 0, &one);
+    world.servers.insert(address("s2"), HONEST);
+    world.event(Event::Configure(config(&["s2"])));
+    world.run(60);
+    assert!(good(&world));
+    assert_eq!(told(&world), [says.to_owned(), says.replace("s1", "s2")]);
+}
+
 /// (A machine whose real-time clock runs in local time, and does not say so, had no first time of a
 /// lone server.)
 #[test]

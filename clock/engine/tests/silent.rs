@@ -77,6 +77,33 @@ fn a_lone_server_that_is_held_off_is_not_nobody() {
     assert!(news.iter().all(|note| !note.contains("as nobody answers now")), "{news:?}");
 }
 
+/// (The log said of a falseticker too that its new time is taken for its time from now on, as if the
+/// clock had gone along.)
+#[test]
+fn one_whose_step_stayed_and_who_is_not_followed_is_said_to_have_no_part() {
+    let told = |world: &World| -> Vec<String> {
+        world.notes.iter().filter(|note| note.contains("stayed there")).cloned().collect()
+    };
+    let no_part = "taken for its time from now on; it has no part in the clock";
+    let mut world = World::new(&["s1", "s2", "s3"], start());
+    world.run(7200);
+    world.server("s1").up = false;
+    world.server("s2").up = false;
+    world.server("s3").offset = Span::from_secs(3600);
+    world.run(5400);
+    let notes = told(&world);
+    assert!(notes.len() == 1 && notes[0].ends_with(no_part), "{notes:?}");
+    assert!(world.error().abs() < MS(150), "{}", world.error());
+    // One alone is followed.
+    let mut world = World::new(&["s1"], start());
+    world.run(7200);
+    world.server("s1").offset = MS(150);
+    world.run(5400);
+    let notes = told(&world);
+    assert!(notes.len() == 1 && notes[0].ends_with("from now on"), "{notes:?}");
+    assert!((world.error() - MS(150)).abs() < MS(1), "{}", world.error());
+}
+
 /// The counter's rate steps by 8 ppm beside an honest server: it is held off, and the bound covers
 /// it.
 #[test]

@@ -70,6 +70,10 @@ pub(super) struct Gate {
     /// How far the real-time clock was found to be ahead of a first time, by local time; until that
     /// is told.
     local: Option<Span>,
+    /// By whose word alone a first time was published, with no witness on this machine.
+    alone: Option<String>,
+    /// That is to be told; it was if not.
+    tells_alone: bool,
     /// The time that was known last, and the kernel's clocks then, ns.
     known: Option<(Instant, i64)>,
     /// The kernel's clocks at the last check, ns.
@@ -317,8 +321,33 @@ impl Engine {
             _ if agree >= SEVERAL.max(least) || by_rtc => Ok(()),
             (Some(by), _) => far(by, Witness::Rtc),
             (None, Some(by)) if by < -limit => far(by, Witness::Saved),
-            _ => Ok(()),
+            (None, Some(_)) => Ok(()),
+            (None, None) => {
+                self.goes_unwitnessed();
+                Ok(())
+            }
         }
+    }
+
+    /// A lone server's first time is published, and this machine has nothing to hold against it:
+    /// the user is to know by whose word the clock goes, once for each such server.
+    fn goes_unwitnessed(&mut self) {
+        let teller = self.sources.iter().find(|source| agrees(source)).map(Source::name);
+        if let Some(name) = teller.filter(|name| self.gate.alone.as_deref() != Some(*name)) {
+            (self.gate.alone, self.gate.tells_alone) = (Some(name.to_owned()), true);
+        }
+    }
+
+    /// What the user is to be warned of beside the notes, once. It changes nothing, and so is no
+    /// [`Action`]: the logs of versions that did not know it repeat as they were.
+    #[must_use]
+    pub fn warning(&mut self) -> Option<String> {
+        let tells = core::mem::take(&mut self.gate.tells_alone);
+        let name = self.gate.alone.as_deref().filter(|_| tells)?;
+        Some(format!(
+            "the first time comes from {name} alone: no real-time clock bears it out, and there is \
+             no saved time to hold it against"
+        ))
     }
 
     /// The time by what was known before the counter broke, and the kernel's clocks since.

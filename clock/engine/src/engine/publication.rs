@@ -50,14 +50,10 @@ impl Engine {
         let republish = matches!(heard, Heard::Rejected(_)) && self.hand.status.bound_holds();
         match heard {
             Heard::Used(accepted) => {
-                if let Accepted::Stepped(by) = accepted {
+                let told = actions.len();
+                if let Accepted::Stepped(_) = accepted {
                     self.servo.interrupt();
                     self.gate.stepped = true;
-                    let text = format!(
-                        "{}: its time moved by {by:+} and stayed there: taken for its time from now on",
-                        self.name_of(id)
-                    );
-                    note(actions, Level::Warning, text);
                 }
                 if let Accepted::Shifted(by) = accepted {
                     let text =
@@ -65,6 +61,11 @@ impl Engine {
                     note(actions, Level::Info, text);
                 }
                 self.publish(at, actions);
+                if let Accepted::Stepped(by) = accepted {
+                    let text = self.settled(id, by);
+                    // It comes before what it led to.
+                    actions.insert(told, Action::Note { level: Level::Warning, text });
+                }
             }
             Heard::Refused(trouble) | Heard::Rejected(trouble) => {
                 if republish {
@@ -86,6 +87,17 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// What is told of a source whose time moved and stayed there. That it is believed to have moved
+    /// does not make the clock go along: who is followed decides.
+    fn settled(&self, id: SourceId, by: Span) -> String {
+        let is_part = self.peers().any(|peer| peer.id == id && peer.trust.is_part());
+        let apart = if is_part { "" } else { "; it has no part in the clock" };
+        format!(
+            "{}: its time moved by {by:+} and stayed there: taken for its time from now on{apart}",
+            self.name_of(id)
+        )
     }
 
     /// Servers that contradict the time of the clock page, which is not known to have been their

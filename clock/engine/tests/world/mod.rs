@@ -144,6 +144,7 @@ impl World {
         self.log.push((self.now, event.clone()));
         let actions = self.engine.handle(self.now, event);
         self.carry_out(actions);
+        self.notes.extend(self.engine.warning());
     }
 
     pub fn carry_out(&mut self, actions: Vec<Action>) {

@@ -72,7 +72,7 @@ pub struct Simulate {
     #[command(subcommand)]
     pub study: Option<Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case, accuracy, outage-end, ablation, sensitivity and bound
+    /// case (which needs --report), accuracy, outage-end, ablation, sensitivity and bound
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is

@@ -57,9 +57,10 @@ pub fn experiments(scale: f64) -> Result<Vec<Experiment>, ScenarioError> {
                    1 for one that walks by 1e-9 a root second, 3.5 to 1 for 1e-10 (RMS, three \
                    seeds). published weighs the packets of 1024 s and goes by the rate of the last \
                    hour and a half. The first oscillator has moved on by then, which puts published \
-                   behind ntp-pll, whose loop suits that walk and this little noise; the second \
-                   brings them together. ours measures the walk, and averages for as long as that \
-                   allows.",
+                   behind ntp-pll, whose loop suits that walk and this little noise; by the second \
+                   published stays behind too, but by far less (why is in \
+                   docs/published.md#on-a-quiet-lan). ours measures the walk, and averages for as \
+                   long as that allows.",
             scenarios: vec![
                 ("1e-9/√s".into(), scaled(known("lan")?, 28.0)?),
                 ("1e-10/√s".into(), scaled(steady.clone(), 28.0)?),
