@@ -94,8 +94,15 @@ fn command() -> clap::Command {
 
 fn main() -> ExitCode {
     let line = extcap::line(std::env::args_os().collect());
+    if let Some(name) = line.get(1).filter(|name| MOVED.iter().any(|moved| *name == *moved)) {
+        program::complain(&format!("that is 'truechimer-lab {}' now", name.display()));
+        return ExitCode::from(2);
+    }
     program::main(NAME, command(), line, |line: CommandLine| dispatch(line.command))
 }
+
+/// Commands of before that are in the laboratory.
+const MOVED: [&str; 3] = ["simulate", "replay", "bench"];
 
 fn dispatch(command: Command) -> Ended {
     let out = &mut std::io::stdout().lock();

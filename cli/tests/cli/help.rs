@@ -22,6 +22,13 @@ fn help_lists_every_command_and_every_command_has_help() {
 }
 
 #[test]
+fn what_has_moved_says_where() {
+    for name in ["simulate", "replay", "bench"] {
+        truechimer(&[name, "lan"]).assert_error(&[&format!("truechimer-lab {name}")]);
+    }
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     let version = truechimer(&["--version"]);
     assert_eq!(version.out, format!("truechimer {}\n", env!("CARGO_PKG_VERSION")));
