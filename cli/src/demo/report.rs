@@ -10,8 +10,8 @@ use truechimer::{Reading, View};
 use truechimer_daemon::SourceStatus;
 use truechimer_daemon::replay::{Happened, Options, What, repeat};
 use truechimer_engine::Level;
-use truechimer_sim::{Exchanged, Interval, Noted, Sample, Statistics, Trace, report};
 use truechimer_time::{Count, Period, Rate, Span};
+use truechimer_trace::{Exchanged, Interval, Noted, Sample, Statistics, Trace, report};
 
 use super::tally;
 use truechimer_command::Failure;

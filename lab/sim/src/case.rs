@@ -11,10 +11,10 @@ mod show;
 use truechimer_estimators::{Kind, TABLE};
 use truechimer_report::{Cell, Page, Section, Unit};
 
-use crate::statistics::{Differences, Statistics};
-use crate::trace::Trace;
 use crate::world::simulate_alike;
 use crate::{Scenario, ScenarioError};
+use truechimer_trace::Trace;
+use truechimer_trace::{Differences, Statistics};
 
 pub use experiments::experiments;
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use truechimer_feedforward::Estimate;
 use truechimer_feedforward::number::seconds;
 
-use crate::trace::{Sample, Trace};
+use truechimer_trace::{Sample, Trace};
 
 /// The doubts that likely intervals are judged at: one less the confidence.
 pub const DOUBTS: [f64; 3] = [1e-2, 1e-4, 1e-6];

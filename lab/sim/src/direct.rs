@@ -16,9 +16,9 @@ use crate::coverage::Coverage;
 use crate::host::Host;
 use crate::scenario::Scenario;
 use crate::stamps::{Declared, Stamped};
-use crate::trace::{Interval, Sample, Trace};
 use crate::world::{NOMINAL_ERROR, Run};
 use truechimer_feedforward::number::{seconds, span};
+use truechimer_trace::{Interval, Sample, Trace};
 
 /// Requests at each of the first intervals, s: as the engine begins.
 const START: [(u64, u32); 3] = [(7, 2), (3, 4), (13, 8)];

@@ -37,8 +37,8 @@ use crate::direct::{Known, Packets, first_interval};
 use crate::host::{Departure, Host};
 use crate::random::Random;
 use crate::stamps::{Declared, Reference, Stamped};
-use crate::trace::Trace;
 use crate::{HostSpec, OscillatorSpec};
+use truechimer_trace::Trace;
 
 pub use judged::{Judged, Reported};
 pub use part::{Cause, Change};

@@ -19,14 +19,11 @@ pub mod path;
 pub mod pps;
 pub mod random;
 pub mod replay;
-pub mod report;
 pub mod scenario;
 pub mod server;
 pub mod stamps;
-pub mod statistics;
 pub mod system_clock;
 pub mod told;
-pub mod trace;
 pub mod width;
 pub mod world;
 pub mod wrong;
@@ -41,10 +38,9 @@ pub use random::Random;
 pub use scenario::{Scenario, ScenarioError};
 pub use server::{AddressSpec, ServerSpec};
 pub use stamps::{Reference, Stamped, write_stamps};
-pub use statistics::Statistics;
 pub use system_clock::SystemClockSpec;
 pub use told::told;
-pub use trace::{Exchanged, Interval, Noted, Sample, SystemSample, Trace};
+pub use truechimer_trace::{Exchanged, Interval, Noted, Sample, Statistics, SystemSample, Trace};
 pub use world::{Marked, Options, Planned, PollPlan, Run, simulate, simulate_alike};
 
 /// The guide for estimators, whose example is tested.

@@ -10,8 +10,8 @@ use truechimer_time::{Instant, Leaps, Rate, Span};
 use crate::host::Host;
 use crate::limits::{TIME, each, within};
 use crate::random::Random;
-use crate::trace::SystemSample;
 use truechimer_feedforward::number::{fraction, seconds};
+use truechimer_trace::SystemSample;
 
 const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;

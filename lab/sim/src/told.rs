@@ -5,8 +5,8 @@ use truechimer_estimators::{OURS, Told, Truth};
 use crate::direct::Packets;
 use crate::path::{Law, PathSpec, When};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::trace::Trace;
 use crate::world::simulate_alike;
+use truechimer_trace::Trace;
 
 /// The mean of a path's queue, s, if it has one that is exponential and always there, and nothing
 /// else ever changes.

@@ -9,8 +9,8 @@ use truechimer_feedforward::number::seconds;
 use truechimer_report::quantile;
 
 use crate::scenario::{Scenario, ScenarioError};
-use crate::trace::{Exchanged, Sample};
 use crate::world::{Options, Run, simulate};
+use truechimer_trace::{Exchanged, Sample};
 
 /// How long after a change of route the interval is to be narrow again, s.
 pub const AGAIN_S: f64 = 600.0;

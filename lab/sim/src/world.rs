@@ -24,11 +24,11 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Answered, Server};
 use crate::stamps::{Declared, Reference, Stamped};
 use crate::system_clock::{SystemClock, SystemClockSpec};
-use crate::trace::{Noted, Trace};
 use daemon::{Daemon, Datagram};
 use queue::Queue;
 use reader::{Reader, Truth};
 use truechimer_feedforward::number::span;
+use truechimer_trace::{Noted, Trace};
 
 /// When in each second of true time the clock is read.
 const READ_AT: f64 = 0.5;

@@ -23,9 +23,10 @@ use serde::Serialize;
 use truechimer_estimators::{Kind, OURS};
 use truechimer_sim::stamps::{Declared, write_header};
 use truechimer_sim::{
-    Run, Scenario, Stamped, Statistics, Trace, catalogue, find, parse_delays, report,
-    simulate_alike, write_stamps,
+    Run, Scenario, Stamped, Statistics, Trace, catalogue, find, parse_delays, simulate_alike,
+    write_stamps,
 };
+use truechimer_trace::report;
 
 use crate::estimator;
 use clap::Args;

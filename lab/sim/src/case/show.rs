@@ -2,8 +2,8 @@
 
 use truechimer_report::{Cell, Chart, FiveNumbers, Histogram, Section, Series, Table, Unit, View};
 
-use crate::report;
-use crate::statistics::Errors;
+use truechimer_trace::Errors;
+use truechimer_trace::report;
 
 use super::{Experiment, Measure, Outcome, Shows, differences};
 

@@ -7,7 +7,7 @@ use truechimer_report::quantile;
 
 use super::{Cause, Change, Passed, Realised};
 use crate::direct::Packets;
-use crate::trace::{Sample, Trace};
+use truechimer_trace::{Sample, Trace};
 
 /// A report that the path has changed is right for so long after it did, s: a longer route shows
 /// by all packets that come no sooner, and queues may hide it for a while.

@@ -5,9 +5,9 @@ use truechimer_report::quantile;
 
 use super::{Figure, Figures};
 use crate::scenario::Scenario;
-use crate::statistics::Statistics;
-use crate::trace::{Sample, Trace};
 use crate::world::Run;
+use truechimer_trace::Statistics;
+use truechimer_trace::{Sample, Trace};
 
 /// A time without replies is an outage from this length on, s.
 const OUTAGE: f64 = 3600.0;

@@ -18,8 +18,8 @@ use crate::pps::PulseEdge;
 use crate::random::Random;
 use crate::scenario::Restart;
 use crate::server::Answered;
-use crate::trace::Exchanged;
 use truechimer_feedforward::number::seconds;
+use truechimer_trace::Exchanged;
 
 /// The boot that all runs are of.
 const BOOT: BootId = BootId(*b"simulated boot\0\0");

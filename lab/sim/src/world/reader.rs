@@ -4,8 +4,8 @@ use truechimer_time::{Count, CountSpan, Epoch, Instant, Leaps, Period, Rate, Spa
 use truechimer_timehands::{Allowed, Hand, Made, PATIENCE, Passed, Status};
 
 use crate::host::Host;
-use crate::trace::{Interval, Sample};
 use truechimer_feedforward::number::{fraction, seconds, span};
+use truechimer_trace::{Interval, Sample};
 
 /// The longest span measured by the difference clock, in readings.
 const READINGS: usize = 1000;

@@ -91,7 +91,7 @@ fn thresholds(runs: &[Shown<'_>]) -> Vec<f64> {
 }
 
 /// How often the truth was inside: with honest servers, anything but always is bad.
-pub(crate) fn inside(inside: &Inside, honest: bool) -> Cell {
+pub fn inside(inside: &Inside, honest: bool) -> Cell {
     let tone = match (inside.seconds, inside.outside) {
         (0, _) => return Cell::missing(),
         (_, 0) => Tone::Good,

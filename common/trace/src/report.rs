@@ -70,7 +70,7 @@ fn highlights(page: Page, trace: &Trace, statistics: &Statistics) -> Page {
         )
 }
 
-pub(crate) use figures::inside;
+pub use figures::inside;
 
 /// The parts of a report on runs of one scenario; `prefix` stands before their titles.
 #[must_use]
