@@ -280,6 +280,14 @@ impl Events {
         (self.all[0].event, self.all[0].log) = (Event::None, 0.0);
     }
 
+    /// The same of those by which the server has moved, if there are any.
+    pub fn settle_moved(&mut self) {
+        if self.all.iter().any(|h| h.event == Event::Server) {
+            self.all.retain(|h| h.event == Event::Server);
+        }
+        self.settle();
+    }
+
     /// States, all hypotheses together.
     pub fn now(&self) -> Gaussian {
         if let [one] = self.all.as_slice() {
@@ -407,4 +415,30 @@ fn are_alike(a: &Gaussian, b: &Gaussian) -> bool {
         let by = a.x[i] - b.x[i];
         by * by <= 0.25 * a.p[i][i].min(b.p[i][i])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delay::{Law, fitted};
+
+    #[test]
+    fn whoever_is_believed_is_ahead_by_what_the_hypotheses_of_that_say() {
+        let c = Constants::DEFAULT;
+        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0, 1e-6);
+        let one = |event, ahead, share: f64| {
+            let states = Gaussian::new([0.0, 0.0, 1e-3, 1e-3, ahead], [1e-6; STATES]);
+            Hypothesis { event, log: libm::log(share), ..Hypothesis::new(states, [law; 2], &c) }
+        };
+        let all =
+            [(Event::None, 0.0, 0.45), (Event::Server, 2e-3, 0.3), (Event::Server, 1e-3, 0.25)];
+        let mut events = Events::new(one(Event::None, 0.0, 1.0));
+        events.all = all.into_iter().map(|(event, by, share)| one(event, by, share)).collect();
+        for _ in 0..2 {
+            events.settle_moved();
+            let ahead = events.best().filter.now().x[SERVER];
+            assert!((ahead - 2e-3).abs() < 1e-9, "{ahead}");
+            assert_eq!(events.best().event, Event::None, "it has happened");
+        }
+    }
 }

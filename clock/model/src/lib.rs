@@ -219,7 +219,7 @@ impl Model {
 
     /// The server, which is `by` ahead, is believed.
     pub fn go_ahead(&mut self, by: f64) {
-        self.events.settle();
+        self.events.settle_moved();
         self.past.shift(by, 0.0);
         self.each(|law| {
             law.shift(&unit(OFFSET), by);

@@ -38,7 +38,7 @@ impl Ours {
         before: Corridor,
     ) -> Result<Span, Refusal> {
         let old = state.model.later(self.seconds(state.at, m.received));
-        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
+        let middle = m.middle(old.rate);
         let step = own.clamp(middle) - old.offset;
         let rates = self.rates(state, m.received);
         match &mut state.quarantine {
@@ -100,7 +100,7 @@ impl Ours {
         let Some(q) = state.quarantine.as_mut().filter(|_| !told) else { return false };
         let now = state.model.later(self.seconds(state.at, m.received));
         let likely = Known { mean: now.offset, deviation: libm::sqrt(now.offset_variance) };
-        let middle = (m.forward + now.rate * m.duration + m.backward) / 2.0;
+        let middle = m.middle(now.rate);
         let dt = self.seconds(q.newest.received, m.received);
         let whose = q.whose(&own, middle, queued, dt, rates, likely);
         if whose == Whose::Known {
@@ -134,7 +134,7 @@ impl Ours {
         }
         let rates = self.rates(state, m.received);
         let old = state.model.later(self.seconds(state.at, m.received));
-        let middle = (m.forward + old.rate * m.duration + m.backward) / 2.0;
+        let middle = m.middle(old.rate);
         let corridor = q.corridor(0.0, rates);
         let far = corridor.clamp(middle);
         let step = span(far) - span(old.offset);
@@ -143,7 +143,7 @@ impl Ours {
         let rounded = ROUNDED * far.abs();
         let corridor =
             Corridor { low: corridor.low - far - rounded, high: corridor.high - far + rounded };
-        let theta = corridor.clamp((m.forward + old.rate * m.duration + m.backward) / 2.0);
+        let theta = corridor.clamp(m.middle(old.rate));
         // The rate was learnt of a server whose time was wrong: it may have drifted there.
         let deviation = libm::sqrt(old.rate_variance).max(fraction(self.settings.max_wander));
         let mut known = Known { mean: old.rate, deviation };
@@ -237,7 +237,7 @@ impl Ours {
         let Broken { rate, .. } = broken;
         let error = rate.error + self.promised_wander(state, m.received);
         let old = state.model.later(self.seconds(state.at, m.received));
-        let theta = both.clamp((m.forward + rate.rate * m.duration + m.backward) / 2.0);
+        let theta = both.clamp(m.middle(rate.rate));
         let deviation = m.round_trip(rate.rate).max(0.0) / 2.0 + FLOOR_NOISE;
         self.slow = Slow::new(SlowRate { rate: rate.rate, error });
         state.model = m.model(

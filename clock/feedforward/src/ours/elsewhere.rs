@@ -44,7 +44,7 @@ impl Ours {
     ) {
         let Carried { rate, before, own, .. } = carried;
         let rtt = m.round_trip(*rate).max(0.0);
-        let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
+        let middle = m.middle(*rate);
         let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.stamp_errors() };
         let nearer = NEARER * own.width() < before.width();
         let theta = nearer.then_some(theta);

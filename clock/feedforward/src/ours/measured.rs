@@ -37,6 +37,11 @@ impl Measured {
         self.forward - self.backward + rate * self.duration
     }
 
+    /// θ at the arrival, if either packet took half of the round trip.
+    pub(super) fn middle(&self, rate: f64) -> f64 {
+        (self.forward + rate * self.duration + self.backward) / 2.0
+    }
+
     /// What the stamps may be off by, both together, s.
     pub(super) fn stamp_errors(&self) -> f64 {
         self.forward_error + self.backward_error

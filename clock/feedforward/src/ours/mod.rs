@@ -147,7 +147,7 @@ impl Ours {
                 slack,
             )
         });
-        let middle = (m.forward + rate * m.duration + m.backward) / 2.0;
+        let middle = m.middle(rate);
         // What was in doubt before stays so, even if what is known has become as vague meanwhile.
         let again = |known: &Corridor, prior: &TimePrior| {
             let centre = (known.low + known.high) / 2.0;
