@@ -89,6 +89,7 @@ mod tests {
                 rate: Rate::from_ppb(10),
             },
             last_used: Count(0),
+            heard: Count(0),
         }
     }
 

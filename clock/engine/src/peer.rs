@@ -154,7 +154,7 @@ impl Peer {
 
     /// How long ago the newest sample came that was used.
     pub(crate) fn age(&self, estimate: &Estimate, at: Count) -> Span {
-        estimate.period.span(at - estimate.last_used)
+        estimate.period.span(at - estimate.heard)
     }
 
     /// Whether what it says is worked out from samples that are too old.
@@ -284,6 +284,7 @@ mod tests {
             rtt_floor: Span::ZERO,
             spread: Spread::default(),
             last_used: at(99),
+            heard: at(99),
         };
         assert!(!peer.is_proven() && peer.left(&estimate, at(100)).is_negative());
         assert!(peer.filter.reach_timeout() > peer.age(&estimate, at(100)), "it would be fresh");

@@ -219,6 +219,9 @@ pub struct Estimate {
     pub spread: Spread,
     /// When the newest exchange that was used arrived.
     pub last_used: Count,
+    /// The same, those included of a server that is only suspected of having moved: they narrow
+    /// nothing, but it is heard.
+    pub heard: Count,
 }
 
 impl Estimate {

@@ -186,7 +186,7 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
         held = clock.estimate(world.count());
         // Whoever shows how old the newest sample is goes by that.
         if let (Ok(_), Some(hand)) = (result, held) {
-            assert_eq!(hand.last_used, world.count(), "at {} s", world.now);
+            assert_eq!(hand.heard, world.count(), "at {} s", world.now);
         }
     }
     let rms = (errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64).sqrt();

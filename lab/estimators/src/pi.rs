@@ -156,6 +156,7 @@ impl Estimator for Pi {
             rtt_floor: span(state.least_delay),
             spread: Spread::default(),
             last_used: state.last,
+            heard: state.last,
         })
     }
 

@@ -255,6 +255,7 @@ impl Estimator for Told {
             rtt_floor: span(self.truth.floors.iter().sum()),
             spread: Spread::default(),
             last_used: self.at,
+            heard: self.at,
         })
     }
 

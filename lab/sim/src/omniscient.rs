@@ -171,6 +171,7 @@ impl Estimator for Omniscient {
             rtt_floor: span(self.delays[0].0 + self.delays[1].0),
             spread: Spread::default(),
             last_used: self.at,
+            heard: self.at,
         })
     }
 

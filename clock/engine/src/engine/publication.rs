@@ -218,7 +218,7 @@ impl Engine {
                 let sample = if peer.is_pulse { "edge" } else { "reply" };
                 let what = format!("no usable {sample} from {name} for");
                 let written = write!(reason, "{what} {}", peer.age(&estimate, at));
-                quiet = Some(Quiet { what, since: estimate.last_used, smears });
+                quiet = Some(Quiet { what, since: estimate.heard, smears });
                 written
             }
         };

@@ -325,7 +325,8 @@ impl Estimator for Ours {
             deviation: span(libm::sqrt(now.offset_variance)),
             rtt_floor: span(2.0 * state.one_way()),
             spread: self.spread(state, &now, &all, at),
-            last_used: state.newest(),
+            last_used: state.last_used,
+            heard: state.newest(),
         })
     }
 

@@ -162,6 +162,7 @@ impl Estimator for NtpPll {
             rtt_floor: span(state.least_delay),
             spread: Spread::default(),
             last_used: state.last_used,
+            heard: state.last_used,
         })
     }
 

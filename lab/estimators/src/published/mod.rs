@@ -367,6 +367,7 @@ impl Estimator for Published {
             rtt_floor: span(clock.seconds(state.baseline.floor)),
             spread: Spread::default(),
             last_used: state.last_used,
+            heard: state.last_used,
         })
     }
 
