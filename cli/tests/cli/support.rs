@@ -25,7 +25,7 @@ pub fn command(arguments: &[&str]) -> Command {
     clean("truechimer", arguments)
 }
 
-/// The same of `truechimer-lab`.
+/// `truechimer-lab` with these arguments, likewise.
 pub fn lab_command(arguments: &[&str]) -> Command {
     clean("truechimer-lab", arguments)
 }

@@ -219,8 +219,8 @@ pub struct Estimate {
     pub spread: Spread,
     /// When the newest exchange that was used arrived.
     pub last_used: Count,
-    /// The same, those included of a server that is only suspected of having moved: they narrow
-    /// nothing, but it is heard.
+    /// When the newest exchange arrived that is not held off. One of a server that is only suspected
+    /// of having moved narrows nothing, but is heard.
     pub heard: Count,
 }
 

@@ -280,7 +280,7 @@ impl Events {
         (self.all[0].event, self.all[0].log) = (Event::None, 0.0);
     }
 
-    /// The same of those by which the server has moved, if there are any.
+    /// Settles on the likeliest by which the server has moved, if there is one.
     pub fn settle_moved(&mut self) {
         if self.all.iter().any(|h| h.event == Event::Server) {
             self.all.retain(|h| h.event == Event::Server);

@@ -1,4 +1,4 @@
-//! What the tests of a program ask of its command line.
+//! Checks of a program's command line, for its tests.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)] // For tests only: they are to fail.
 
 use crate::man;

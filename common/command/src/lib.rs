@@ -1,4 +1,4 @@
-//! What the commands of `truechimer` and `truechimer-lab` have in common: how they begin and end,
+//! Parts that the commands of `truechimer` and `truechimer-lab` share: how they begin and end,
 //! what values they take, how they show things.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! What a run of a clock showed beside the truth: its readings ([`Trace`]), what they come to
+//! Runs of a clock beside the truth: readings ([`Trace`]), what they come to
 //! ([`Statistics`]), and a page for people ([`report`]).
 //!
 //! ```

@@ -338,7 +338,7 @@ impl Engine {
         }
     }
 
-    /// What the user is to be warned of beside the notes, once. It changes nothing, and so is no
+    /// Warning for the user beside the notes, once. It changes nothing, and so is no
     /// [`Action`]: the logs of versions that did not know it repeat as they were.
     #[must_use]
     pub fn warning(&mut self) -> Option<String> {

@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// What is told of a source whose time moved and stayed there. That it is believed to have moved
+    /// Word of a source whose time moved and stayed there. That it is believed to have moved
     /// does not make the clock go along: who is followed decides.
     fn settled(&self, id: SourceId, by: Span) -> String {
         let is_part = self.peers().any(|peer| peer.id == id && peer.trust.is_part());
