@@ -22,6 +22,12 @@ impl Corridor {
         Corridor { low: self.low + rate * dt - widening, high: self.high + rate * dt + widening }
     }
 
+    /// The corridor where θ is counted from `by` less, s.
+    #[must_use]
+    pub(crate) fn shifted(&self, by: f64) -> Corridor {
+        Corridor { low: self.low + by, high: self.high + by }
+    }
+
     /// What both allow, if anything.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Corridor) -> Option<Corridor> {

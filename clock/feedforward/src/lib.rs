@@ -14,13 +14,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod causal_rate;
 mod corridor;
 mod declared;
 mod likely;
 pub mod number;
 mod ours;
 mod quarantine;
-mod slow;
 
 use core::any::Any;
 use core::fmt;

@@ -122,7 +122,7 @@ impl Quarantine {
     pub(crate) fn shift(&mut self, by: f64) {
         let runs = [&mut self.steady.corridor, &mut self.loose.corridor];
         for corridor in runs.into_iter().chain([&mut self.own, &mut self.known]) {
-            (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
+            *corridor = corridor.shifted(by);
         }
     }
 

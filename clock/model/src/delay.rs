@@ -134,9 +134,14 @@ impl Law {
         let possible = cuts.iter().zip(&expected.probability).filter(|(_, p)| **p > 0.0);
         let top = possible.fold(f64::NEG_INFINITY, |top, (cut, _)| top.max(cut.exponent));
         let mut weights = expected.probability;
+        // Many have the same exponent.
+        let mut newest = (0.0, 1.0);
         for (weight, cut) in weights.iter_mut().zip(&cuts) {
-            let less = cut.exponent - top;
-            *weight *= cut.density * if less == 0.0 { 1.0 } else { libm::exp(less.min(0.0)) };
+            let less = (cut.exponent - top).min(0.0);
+            if less != newest.0 {
+                newest = (less, libm::exp(less));
+            }
+            *weight *= cut.density * newest.1;
         }
         let sum: f64 = weights.iter().sum();
         let (mut shift, mut square, mut noise) = (0.0, 0.0, 0.0);

@@ -42,6 +42,7 @@ mod tail;
 
 pub use crate::ablation::Ablation;
 pub use crate::constants::{Constant, Constants};
+pub use crate::difference::INTERVAL;
 use crate::difference::Past;
 use crate::events::{Circumstances, Events};
 use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
@@ -100,8 +101,6 @@ pub struct Model {
     past: Past,
     noise: [f64; 2],
     gap: f64,
-    /// Time since the beginning, s.
-    age: f64,
     c: Constants,
 }
 
@@ -129,13 +128,12 @@ impl Model {
         let start = Start::new(law, noise, 2.0 * floor.mean);
         let first = Hypothesis::new(law, start.laws(rate.mean, &c), &c);
         let past = Past::default();
-        Model { start: Some(start), events: Events::new(first), past, noise, gap: 0.0, age: 0.0, c }
+        Model { start: Some(start), events: Events::new(first), past, noise, gap: 0.0, c }
     }
 
     /// Moves on by `dt` seconds.
     pub fn predict(&mut self, dt: f64) {
         self.gap = dt;
-        self.age += dt;
         self.past.predict(&self.events.now(), dt);
         self.events.predict(dt, &self.c);
     }
@@ -190,12 +188,6 @@ impl Model {
     #[must_use]
     pub fn has_moved(&self) -> bool {
         self.events.has_moved(&self.c)
-    }
-
-    /// Time since the beginning, s.
-    #[must_use]
-    pub fn age(&self) -> f64 {
-        self.age
     }
 
     /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.

@@ -5,6 +5,7 @@ use truechimer_time::Span;
 
 use super::likely::Waits;
 use super::measured::Measured;
+use super::past::Memory;
 use super::promise::Course;
 use super::state::State;
 use super::{Ours, WANDER_ROOM};
@@ -69,7 +70,7 @@ impl Ours {
         if core::mem::take(&mut self.elsewhere) {
             self.begin_path(state, m, carried, &both);
         }
-        let likely_slack = self.likely_slack(predicted, state.floor_known());
+        let likely_slack = self.likely_slack(predicted);
         let late = (m.round_trip(*rate) / 2.0 - state.one_way()).max(0.0);
         state.excess += EXCESS_GAIN * (late - state.excess);
         let strays = likely_slack + self.wander(*stale) - self.wander(0.0);
@@ -101,7 +102,6 @@ impl Ours {
         }
         // What contradicts what is known stays in doubt where an exchange agrees with both.
         state.suspected |= state.quarantine.is_none();
-        let mean = self.slow.causal_rate();
         let confined = self.confined_rate(m.received);
         let course = Course {
             rate: confined,
@@ -109,9 +109,10 @@ impl Ours {
             seconds: |from, to| self.seconds(from, to),
             wander: |stale| self.wander(stale),
         };
-        state.promise.go_on(m.received, promised, &state.corridor, &course);
-        let seconds = |from, to| self.seconds(from, to);
-        state.hindsight.remember(m.received, &state.model.now, mean, seconds);
+        state.promise.go_on(m.received, promised, &state.corridor, &state.past, &course);
+        let corridor = state.promise.corridor();
+        let known = Memory { at: m.received, corridor, rate: confined, clock: state.model.now };
+        state.past.remember(known, |from, to| self.seconds(from, to));
         state.clamp(*slack);
         self.confine(state, m, *slack);
         let Some(rise) = shifted else { return Ok(Some(Accepted::Refined)) };
@@ -122,7 +123,7 @@ impl Ours {
 
     /// Keeps the model's rate where causality allows it, and starts again if it is lost.
     fn confine(&self, state: &mut State, m: &Measured, slack: f64) {
-        let causal = self.slow.causal_rate();
+        let causal = self.causal.rate();
         let open = causal.error + WANDER_ROOM * fraction(self.settings.max_wander);
         state.model.change(|model| model.confine(causal.rate - open, causal.rate + open));
         if !state.model.is_lost() {

@@ -1,18 +1,18 @@
 //! What happens to exchanges that contradict what is known.
 
-use truechimer_model::Known;
+use truechimer_model::{Known, States};
 use truechimer_time::{Count, Span};
 
-use super::hindsight::Recalled;
 use super::likely::Waits;
 use super::measured::Measured;
+use super::past::Memory;
 use super::promise::{Broken, Promise};
 use super::state::State;
 use super::{FLOOR_NOISE, Ours, RATE_SIGMAS, UNKNOWN_RATE};
+use crate::causal_rate::{BoundedRate, CausalRate};
 use crate::corridor::Corridor;
 use crate::number::{fraction, seconds, span};
 use crate::quarantine::{Evidence, Quarantine, Rates, Whose};
-use crate::slow::{Slow, SlowRate};
 use crate::{Accepted, Doubt, Refusal};
 
 /// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last
@@ -48,9 +48,12 @@ impl Ours {
             }
             none => {
                 *none = Some(Quarantine::begin(*m, own, before, old.offset, step));
-                let pair = self.slow.rate(state.floor_known());
-                let open = pair.error + fraction(self.settings.max_wander);
-                state.model.change(|model| model.confine(pair.rate - open, pair.rate + open));
+                let age = |then| self.seconds(then, m.received);
+                state.earlier = state.past.before_drift(0.0, age).copied();
+                // What was followed of it so far may be theirs.
+                let (mean, open) =
+                    (self.confined_rate(m.received).rate, fraction(self.settings.max_wander));
+                state.model.change(|model| model.confine(mean - open, mean + open));
             }
         }
         let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
@@ -80,14 +83,14 @@ impl Ours {
     fn begin_again(&mut self, state: &mut State, at: Count) {
         state.begun = at;
         state.promise = Promise::new(at, state.corridor);
-        state.hindsight.forget();
+        state.past.forget();
         (state.quarantine, state.suspected) = (None, true);
         state.unproven = false;
         state.waits = Waits::new();
         if let Some(declared) = &mut state.declared {
             declared.forget();
         }
-        self.slow.clear(state.floor_known());
+        self.causal = CausalRate::new(self.causal.rate());
     }
 
     /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not,
@@ -152,7 +155,7 @@ impl Ours {
             // It is the rate that is not what it was: nothing of it is known any more.
             known.deviation = rates.unknown / RATE_SIGMAS;
             let error = rates.unknown + old.rate.abs();
-            self.slow = Slow::new(SlowRate { rate: old.rate, error });
+            self.causal = CausalRate::new(BoundedRate { rate: old.rate, error });
             state.corridor = m.corridor(old.rate, rates.unknown);
         }
         let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
@@ -176,6 +179,21 @@ impl Ours {
             state.promise.broken().map_or_else(|| self.confined_rate(at), |broken| broken.rate);
         let dt = self.seconds(state.promise.at(), at);
         state.promise.later(dt, rate, self.promised_wander(state, at))
+    }
+
+    /// Where θ is at a count if what the quarantine contradicts had gone wrong long before, and how
+    /// fast that may part from a clock that knows `now`.
+    pub(super) fn earlier(
+        &self,
+        state: &State,
+        now: &States,
+        at: Count,
+    ) -> Option<(Corridor, f64)> {
+        let Memory { at: then, corridor, rate, .. } =
+            state.earlier.filter(|_| state.quarantine.is_some())?;
+        let age = self.seconds(then, at);
+        let slack = rate.error + self.wander(age);
+        Some((corridor.later(age, rate.rate, slack), (rate.rate - now.rate).abs() + slack))
     }
 
     /// An exchange contradicts those before it, which contradict the oscillator's promise. Perhaps
@@ -211,15 +229,17 @@ impl Ours {
         let now = state.model.later(self.seconds(state.at, m.received));
         let queued = m.excess(state).max(0.0) / 2.0 + state.excess + m.stamp_errors();
         let seconds = |from, to| self.seconds(from, to);
-        let recalled = state.hindsight.explains(m.received, now.offset, q.step, queued, seconds)?;
-        let Recalled { rate, causal, at } = recalled;
+        let theta = now.offset + q.step;
+        let recalled = state.past.explains(m.received, theta, q.step, queued, seconds)?;
+        let Memory { at, rate: mean, clock, .. } = *recalled;
         let strayed = self.wander(self.seconds(at, m.received)) - self.wander(0.0);
-        let known = SlowRate { rate, error: causal.error + (rate - causal.rate).abs() + strayed };
+        let error = mean.error + (clock.rate - mean.rate).abs() + strayed;
+        let known = BoundedRate { rate: clock.rate, error };
         // It may be chance after all, and the server lie from now on: the clock that is left stays
         // open.
         let slack = self.rates(state, m.received).slack;
         let left = state.corridor.later(self.seconds(state.at, m.received), now.rate, slack);
-        let left = Promise::left(m.received, left, SlowRate { rate: now.rate, error: slack });
+        let left = Promise::left(m.received, left, BoundedRate { rate: now.rate, error: slack });
         let step = self.go_back(state, m, *own, Broken::recalled(at, known));
         state.promise = left;
         Some(step)
@@ -239,7 +259,7 @@ impl Ours {
         let old = state.model.later(self.seconds(state.at, m.received));
         let theta = both.clamp(m.middle(rate.rate));
         let deviation = m.round_trip(rate.rate).max(0.0) / 2.0 + FLOOR_NOISE;
-        self.slow = Slow::new(SlowRate { rate: rate.rate, error });
+        self.causal = CausalRate::new(BoundedRate { rate: rate.rate, error });
         state.model = m.model(
             Known { mean: theta, deviation: deviation / 2.0 },
             Known { mean: rate.rate, deviation: error / RATE_SIGMAS },
@@ -249,7 +269,7 @@ impl Ours {
         state.at = m.received;
         state.corridor = both;
         state.promise = Promise::new(m.received, both);
-        state.hindsight.forget();
+        state.past.forget();
         (state.quarantine, state.suspected) = (None, true);
         state.waits = Waits::new();
         if let Some(declared) = &mut state.declared {
@@ -268,8 +288,7 @@ impl Ours {
         let newcomers = q.corridor(dt, rates);
         let mut held = state.corridor.later(self.seconds(state.at, at), rates.rate, rates.slack);
         if state.promise.broken().is_some() {
-            let promised = self.promised(state, at);
-            (held.low, held.high) = (held.low.min(promised.low), held.high.max(promised.high));
+            held = held.hull(&self.promised(state, at));
         }
         let time = |theta: f64| state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta);
         let ends = |corridor: Corridor| (time(corridor.low), time(corridor.high));

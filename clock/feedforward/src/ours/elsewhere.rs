@@ -14,9 +14,9 @@ use super::likely::Waits;
 use super::measured::Measured;
 use super::state::State;
 use crate::RatePrior;
+use crate::causal_rate::{BoundedRate, CausalRate};
 use crate::corridor::Corridor;
 use crate::number::rate;
-use crate::slow::{Slow, SlowRate};
 
 /// A word has to be so many times as narrow to tell better.
 const NEARER: f64 = 2.0;
@@ -26,12 +26,12 @@ impl Ours {
     pub(super) fn leave_server(&mut self, others: bool) {
         self.elsewhere = self.state.is_some() && !others;
         let Some(state) = self.state.take_if(|_| others) else { return };
-        let error = self.likely_slack(&state.model.now, state.floor_known());
-        let known = SlowRate { rate: state.model.now.rate, error };
+        let error = self.likely_slack(&state.model.now);
+        let known = BoundedRate { rate: state.model.now.rate, error };
         let period = self.settings.nominal.scaled(rate(known.rate));
         self.prior = RatePrior { period, error: rate(error) };
         self.time_prior = None;
-        self.slow = Slow::new(known);
+        self.causal = CausalRate::new(known);
     }
 
     /// The exchange is the first with another server; it leaves `both` of what was known open.
@@ -49,10 +49,9 @@ impl Ours {
         let nearer = NEARER * own.width() < before.width();
         let theta = nearer.then_some(theta);
         state.model.change(|model| model.begin_path(m.sample(), theta));
-        self.slow.change_server(state.floor_known());
         state.excess = rtt / 2.0;
         state.waits = Waits::new();
-        state.hindsight.forget();
+        state.past.forget();
         state.declared = self.declared();
     }
 }

@@ -2,10 +2,7 @@
 
 use alloc::boxed::Box;
 
-use truechimer_model::{Constants, Known, Model, Sample, States};
-
-/// Intervals that the model's mean rate is for, s.
-pub(crate) const INTERVAL: f64 = 1000.0;
+use truechimer_model::{Constants, INTERVAL, Known, Model, Sample, States};
 
 /// See the module's text.
 #[derive(Clone, Debug)]
@@ -58,11 +55,6 @@ impl Inference {
     /// Whether that is beyond doubt.
     pub(super) fn has_moved(&self) -> bool {
         self.holds_out && self.model.has_moved()
-    }
-
-    /// Whether it has seen all of the last [`INTERVAL`].
-    pub(super) fn knows_past(&self) -> bool {
-        self.model.age() >= INTERVAL
     }
 
     /// Whether it led out of what a double holds: exchanges may be beyond all reason.

@@ -68,11 +68,6 @@ impl Waits {
         }
     }
 
-    /// How many are kept.
-    pub(super) fn count(&self) -> usize {
-        self.count.min(KEPT)
-    }
-
     /// How unevenly packets wait, s: by how much one direction waits longer than the other, what
     /// three quarters of them wait at least, and what came too early.
     fn unevenness(&self) -> f64 {

@@ -6,8 +6,7 @@
 //! 2. **Model** (`truechimer_model`): each direction measures θ and its floor, too late by a delay
 //!    whose law is learnt. Path, server and oscillator may change, by events that are weighed by
 //!    their posterior odds.
-//! 3. **Difference rate**: how far the model thinks θ has come in 1000 s, or pairs of good
-//!    exchanges far apart.
+//! 3. **Past**: what was known is kept, as a contradiction may have begun long before it shows.
 //!
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
 //! the departure F = θ + forward delay, at the arrival B = θ − backward delay.
@@ -15,30 +14,29 @@
 mod agreement;
 mod contradiction;
 mod elsewhere;
-mod hindsight;
 mod inference;
 mod likely;
 mod measured;
+mod past;
 mod promise;
 mod rates;
 mod state;
 
-use truechimer_model::{Constants, Known};
+use truechimer_model::{Constants, INTERVAL, Known};
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 use self::agreement::Carried;
-use self::hindsight::Hindsight;
-pub(crate) use self::inference::INTERVAL;
 use self::likely::Waits;
 pub(crate) use self::measured::Measured;
+use self::past::Past;
 use self::promise::Promise;
 use self::rates::WANDER_SECONDS;
 use self::state::State;
+use crate::causal_rate::{BoundedRate, CausalRate, Point};
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::number::{fraction, rate, seconds, span};
 use crate::quarantine::{Quarantine, Rates};
-use crate::slow::{Point, Slow, SlowRate};
 use crate::{
     Accepted, Asymmetry, Disputed, Doubt, Estimate, Estimator, Exchange, RatePrior, Refusal,
     Settings, TimePrior,
@@ -64,7 +62,7 @@ pub struct Ours {
     prior: RatePrior,
     state: Option<State>,
     time_prior: Option<TimePrior>,
-    slow: Slow,
+    causal: CausalRate,
     /// The exchange to come is with another server.
     elsewhere: bool,
     /// Of the model.
@@ -75,7 +73,7 @@ impl Ours {
     /// An estimator that has seen nothing yet but knows the rate roughly, and perhaps the time.
     #[must_use]
     pub fn new(settings: Settings, prior: RatePrior, time: Option<TimePrior>) -> Ours {
-        let slow = SlowRate {
+        let rate = BoundedRate {
             rate: fraction(prior.period.relative_to(settings.nominal)),
             error: fraction(prior.error),
         };
@@ -84,7 +82,7 @@ impl Ours {
             prior,
             state: None,
             time_prior: time,
-            slow: Slow::new(slow),
+            causal: CausalRate::new(rate),
             elsewhere: false,
             constants: Constants::DEFAULT,
         }
@@ -195,8 +193,8 @@ impl Ours {
             waits: Waits::new(),
             root_distance: m.root_distance,
             declared: self.declared(),
-            hindsight: Hindsight::default(),
-            first: m.received,
+            past: Past::default(),
+            earlier: None,
             begun: self.time_prior.and_then(|p| p.known).map_or(m.received, |(since, _)| since),
             last_used: m.received,
         };
@@ -229,6 +227,7 @@ impl Ours {
             let wanted = seconds(self.settings.accept_step_after).max(0.0).min(known);
             if state.promise.is_given_up(wanted, |since| self.seconds(since, m.received)) {
                 state.promise = Promise::new(m.received, state.corridor);
+                state.past.forget();
             }
         }
         let dt = self.seconds(state.last_used, m.received);
@@ -237,7 +236,7 @@ impl Ours {
         state.last_used = m.received;
         self.learn_rate(state, m, slack);
         let now = state.model.now;
-        let apart = now.rate - self.difference_rate(state, &now);
+        let apart = now.rate - now.mean_rate;
         state.strayed += (apart * apart - state.strayed) * (dt / INTERVAL).clamp(0.0, 1.0);
     }
 }
@@ -283,12 +282,16 @@ impl Estimator for Ours {
         let newest = |q: Quarantine| q.corridor(self.seconds(q.newest.received, at), rates);
         // Where the exchanges left what the oscillator promises, that may still be where time is.
         let promised = state.promise.broken().map(|broken| {
-            let open = (broken.rate.rate - now.rate).abs() + broken.rate.error;
-            (self.promised(state, at), open + self.promised_wander(state, at))
+            let parting = (broken.rate.rate - now.rate).abs() + broken.rate.error;
+            (self.promised(state, at), parting + self.promised_wander(state, at))
         });
-        let growth = growth.max(promised.map_or(0.0, |(_, parting)| parting));
-        let others = [state.quarantine.map(newest), promised.map(|(promised, _)| promised)];
-        let all = others.iter().flatten().fold(corridor, |all, other| all.hull(other));
+        // And where they contradict it, it may have gone wrong before.
+        let earlier = self.earlier(state, &now, at);
+        let wide = [promised, earlier];
+        let growth = wide.iter().flatten().fold(growth, |all, (_, parting)| all.max(*parting));
+        let wide = wide.into_iter().flatten().map(|(open, _)| open);
+        let all =
+            wide.chain(state.quarantine.map(newest)).fold(corridor, |all, open| all.hull(&open));
         let mut sides = [theta - all.low, all.high - theta]
             .map(|side| side + seconds(self.settings.nominal.span(self.settings.resolution)))
             // What is no number bounds nothing.
@@ -299,12 +302,11 @@ impl Estimator for Ours {
         }
         let [before, after] = sides;
         let bound = before.max(after);
-        let difference = self.difference_rate(state, &now);
-        let difference_error = self.difference_error(difference, at, stale);
+        let BoundedRate { rate: difference, error } = self.difference(state, &now, at);
         // Where it is in doubt what keeps its promise, the rate may be either's.
         let doubted = newcomers.is_some() || state.promise.broken().is_some();
         let either = if doubted { (difference - now.rate).abs() + growth } else { 0.0 };
-        let difference_error = difference_error.max(either);
+        let difference_error = error.max(either);
         // The rate of the moment may be near that mean by chance: it moves between exchanges, and
         // walks away from the mean of an interval by a third of what it gains in that.
         let strayed = (now.rate - difference) * (now.rate - difference);
@@ -344,7 +346,7 @@ impl Estimator for Ours {
         let error = UNKNOWN_RATE.0.saturating_add(guess.0.saturating_abs());
         self.prior.error = self.prior.error.max(Rate(error));
         self.time_prior = None;
-        self.slow = Slow::new(SlowRate {
+        self.causal = CausalRate::new(BoundedRate {
             rate: fraction(self.prior.period.relative_to(self.settings.nominal)),
             error: fraction(self.prior.error),
         });
@@ -374,11 +376,11 @@ impl Estimator for Ours {
             state.anchor.1 = state.anchor.1 - less.half();
             // What causality allows is a matter of the stamps as they came: it stays where it is.
             let by = seconds(less.half());
-            let corridor = &mut state.corridor;
-            (corridor.low, corridor.high) = (corridor.low + by, corridor.high + by);
+            state.corridor = state.corridor.shifted(by);
             state.promise.shift(by);
-            state.hindsight.shift(by);
-            self.slow.shift(by);
+            state.past.shift(by);
+            state.earlier = state.earlier.map(|earlier| earlier.shifted(by));
+            self.causal.shift(by);
             state.declared = declared;
             if let Some(q) = &mut state.quarantine {
                 q.shift(by);
@@ -441,22 +443,13 @@ impl Ours {
         Ok(accepted)
     }
 
-    /// Shows an exchange to the slow rates.
+    /// Shows an exchange to the rate by causality.
     fn learn_rate(&mut self, state: &State, m: &Measured, slack: f64) {
         let own = m.corridor(state.model.now.rate, slack);
-        let point = Point {
-            at: m.received,
-            theta: (own.low + own.high) / 2.0,
-            rtt: m.round_trip(state.model.now.rate),
-            reach: (own.high - own.low) / 2.0,
-            noise: m.stamp_errors() / 2.0 + FLOOR_NOISE,
-            floor: None,
-            server: 0,
-        };
+        let point = Point { at: m.received, own };
         let nominal = self.settings.nominal;
         let worst = fraction(UNKNOWN_RATE);
         let drift = fraction(self.settings.max_wander) / WANDER_SECONDS;
-        let floor = state.floor_known();
-        self.slow.push(point, floor, worst, drift, |a, b| seconds(nominal.span(b - a)));
+        self.causal.push(point, worst, drift, |a, b| seconds(nominal.span(b - a)));
     }
 }

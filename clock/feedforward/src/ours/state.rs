@@ -2,17 +2,13 @@
 
 use truechimer_time::{Count, Instant};
 
-use super::hindsight::Hindsight;
 use super::inference::Inference;
 use super::likely::Waits;
+use super::past::{Memory, Past};
 use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::quarantine::Quarantine;
-use crate::slow::FloorKnown;
-
-/// How many times its typical error the floor may be too high, for bounds.
-const FLOOR_SIGMAS: f64 = 4.0;
 
 /// What is known since the first exchange.
 #[derive(Clone, Debug)]
@@ -38,9 +34,10 @@ pub(super) struct State {
     pub(super) waits: Waits,
     pub(super) root_distance: f64,
     pub(super) declared: Option<Declared>,
-    pub(super) hindsight: Hindsight,
-    /// The first exchange, and that of what is believed now.
-    pub(super) first: Count,
+    pub(super) past: Past,
+    /// What was known before whatever the quarantine contradicts may have begun.
+    pub(super) earlier: Option<Memory>,
+    /// The first exchange of what is believed now.
     pub(super) begun: Count,
     pub(super) last_used: Count,
 }
@@ -64,16 +61,6 @@ impl State {
         let [forward, backward] = self.model.now.floors;
         let known = self.declared.as_ref().and_then(Declared::half_error);
         known.unwrap_or(half).min(half) + ((forward - backward).abs() / 2.0).min(half)
-    }
-
-    /// By how much the floor may be too high: the smallest of n delays exceeds their floor by
-    /// about the mean excess / n, s.
-    pub(super) fn floor_error(&self) -> f64 {
-        self.excess / self.waits.count().max(1) as f64
-    }
-
-    pub(super) fn floor_known(&self) -> FloorKnown {
-        FloorKnown { rtt: 2.0 * self.one_way(), error: FLOOR_SIGMAS * self.floor_error() }
     }
 
     /// Keeps the model where causality allows it.

@@ -1,0 +1,249 @@
+//! Mean rate of the past, by causality alone.
+//!
+//! θ lies in the interval that an exchange allows by itself, whatever the path did, so that the mean
+//! rate between two exchanges is confined too. Each slot of time keeps the exchange with the
+//! narrowest interval, and the pairs of them that say most are in force. None of them ever sees the
+//! estimate. They bound how wrong the model's rate can be, and so how fast the error bound must
+//! grow.
+
+use alloc::collections::VecDeque;
+
+use truechimer_time::Count;
+
+use crate::corridor::Corridor;
+
+/// How long a slot lasts at least, s.
+const SLOT_SECONDS: f64 = 64.0;
+/// How many slots are kept: 34 minutes at least, about the time scale up to which a quartz
+/// oscillator averages (the Allan deviation's minimum lies near 1000 s).
+const SLOTS: usize = 32;
+/// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
+const NEAR: usize = 8;
+const NEAR_SECONDS: f64 = NEAR as f64 * SLOT_SECONDS;
+/// Older exchanges, for long baselines only: how long a slot lasts, s, and how many are kept (2.3
+/// hours).
+const OLD_SECONDS: f64 = 512.0;
+const OLD_SLOTS: usize = 16;
+
+/// The recent past of which the oscillator promises that its rate stays near the mean, s: 2.8 hours.
+/// Of a mean over more (nobody was heard meanwhile) it may be off by as much more.
+pub(crate) const PAST_SECONDS: f64 = 10_080.0;
+
+/// An exchange as the rate sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    pub(crate) at: Count,
+    /// What the exchange by itself allows for θ, s.
+    pub(crate) own: Corridor,
+}
+
+/// A rate and the bound of its error.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct BoundedRate {
+    pub(crate) rate: f64,
+    pub(crate) error: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    far: Point,
+    near: Point,
+    baseline: f64,
+}
+
+impl Pair {
+    /// The mean rate between the two.
+    fn rate(&self) -> BoundedRate {
+        let (far, near) = (self.far.own, self.near.own);
+        BoundedRate {
+            rate: (near.middle() - far.middle()) / self.baseline,
+            error: (near.width() + far.width()) / 2.0 / self.baseline,
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct CausalRate {
+    /// What was known before.
+    prior: BoundedRate,
+    slots: VecDeque<Point>,
+    old: VecDeque<Point>,
+    old_begun: Option<Count>,
+    /// When the slot in hand began, and its best so far.
+    current: Option<(Count, Point)>,
+    best: Option<Pair>,
+    /// Where the mean rates of all pairs meet: the lowest that the rate can be and the highest, each
+    /// with the nearer end of the pair that says so.
+    confined: [Option<(f64, Count)>; 2],
+}
+
+impl CausalRate {
+    pub(crate) fn new(prior: BoundedRate) -> CausalRate {
+        CausalRate {
+            prior,
+            slots: VecDeque::with_capacity(SLOTS + 1),
+            old: VecDeque::with_capacity(OLD_SLOTS + 1),
+            old_begun: None,
+            current: None,
+            best: None,
+            confined: [None; 2],
+        }
+    }
+
+    /// All that is kept is `by` higher on the scale of the points to come, s.
+    pub(crate) fn shift(&mut self, by: f64) {
+        let kept = self.slots.iter_mut().chain(&mut self.old);
+        let kept = kept.chain(self.current.as_mut().map(|(_, point)| point));
+        let ends = self.best.as_mut().map(|pair| [&mut pair.far, &mut pair.near]);
+        let all = kept.chain(ends.into_iter().flatten());
+        all.for_each(|point| point.own = point.own.shifted(by));
+    }
+
+    /// The mean rate of the recent past, by the best pair.
+    pub(crate) fn rate(&self) -> BoundedRate {
+        let measured = self.best.map(|pair| pair.rate());
+        measured.filter(|rate| rate.error < self.prior.error).unwrap_or(self.prior)
+    }
+
+    /// Where the rate of now is, but for what it may stray from its means: each pair of exchanges
+    /// confines the mean rate between them, and where all of these meet is narrower than the best
+    /// of them. They may not meet, as means of different times; then the best pair alone says.
+    ///
+    /// A server that begins to drift moves no end of this that lies against its drift: the pairs
+    /// from before hold that. The best pair's rate goes along with it.
+    ///
+    /// `aged` is how far a rate may have strayed since the nearer end of its pair, beside what it
+    /// may anyway.
+    pub(crate) fn confined_rate(&self, aged: impl Fn(Count) -> f64) -> BoundedRate {
+        let best = self.rate();
+        let prior = self.prior;
+        let [Some((low, lows)), Some((high, highs))] = self.confined else { return best };
+        let low = (low - aged(lows)).max(prior.rate - prior.error);
+        let high = (high + aged(highs)).min(prior.rate + prior.error);
+        if low > high {
+            return best;
+        }
+        BoundedRate { rate: (low + high) / 2.0, error: (high - low) / 2.0 }
+    }
+
+    /// Takes in an exchange; `seconds` measures the span of two counts at the nominal period.
+    /// Nothing is ever known worse than to `worst`. A rate is worth less by `drift` with each second
+    /// since its pair.
+    pub(crate) fn push(
+        &mut self,
+        point: Point,
+        worst: f64,
+        drift: f64,
+        seconds: impl Fn(Count, Count) -> f64,
+    ) {
+        match &mut self.current {
+            Some((start, best)) if seconds(*start, point.at) < SLOT_SECONDS => {
+                if point.own.width() < best.own.width() {
+                    *best = point;
+                }
+                // Until a few slots are full, every exchange counts: a start-up burst should give
+                // a rate at once.
+                if self.slots.len() < 3 {
+                    self.choose(point, drift, &seconds);
+                }
+            }
+            Some((start, best)) => {
+                let full = *best;
+                (*start, *best) = (point.at, point);
+                self.slots.push_back(full);
+                if self.slots.len() > SLOTS
+                    && let Some(oldest) = self.slots.pop_front()
+                {
+                    self.retire(oldest, &seconds);
+                }
+                // What was known before is worth less and less.
+                self.prior.error = (self.prior.error * 2.0).min(worst.max(self.prior.error));
+                self.best = None;
+                // The best exchanges of the slots say less than all did, at first.
+                let fresh = |(_, near): &(f64, Count)| seconds(*near, point.at) < NEAR_SECONDS;
+                self.confined = self.confined.map(|end| end.filter(fresh));
+                self.choose(full, drift, &seconds);
+            }
+            None => {
+                self.current = Some((point.at, point));
+                self.slots.push_back(point);
+            }
+        }
+    }
+
+    /// Keeps the best of each longer slot of the old.
+    fn retire(&mut self, point: Point, seconds: &impl Fn(Count, Count) -> f64) {
+        match (self.old_begun, self.old.back_mut()) {
+            (Some(begun), Some(best)) if seconds(begun, point.at) < OLD_SECONDS => {
+                if point.own.width() < best.own.width() {
+                    *best = point;
+                }
+            }
+            _ => {
+                self.old_begun = Some(point.at);
+                self.old.push_back(point);
+            }
+        }
+        if self.old.len() > OLD_SLOTS {
+            self.old.pop_front();
+        }
+    }
+
+    /// Takes the pairs that end in `newest` or one of the newest slots, if they say more than those
+    /// in force.
+    fn choose(&mut self, newest: Point, drift: f64, seconds: &impl Fn(Count, Count) -> f64) {
+        let aged = |near: Count| drift * seconds(near, newest.at);
+        for near in self.slots.iter().rev().take(NEAR).chain([&newest]) {
+            for far in self.slots.iter().chain(&self.old) {
+                let pair = Pair { far: *far, near: *near, baseline: seconds(far.at, near.at) };
+                if pair.baseline > 0.0 {
+                    if self.best.is_none_or(|best| pair.rate().error < best.rate().error) {
+                        self.best = Some(pair);
+                    }
+                    confine(&mut self.confined, &pair, drift, aged);
+                }
+            }
+        }
+    }
+}
+
+/// Leaves of a range of rates what the pair allows too, each as far as it has `aged`.
+fn confine(
+    [low, high]: &mut [Option<(f64, Count)>; 2],
+    pair: &Pair,
+    drift: f64,
+    aged: impl Fn(Count) -> f64,
+) {
+    let (BoundedRate { rate, error }, near) = (pair.rate(), pair.near.at);
+    let error = error + drift * (pair.baseline - PAST_SECONDS).max(0.0) / 2.0;
+    let (least, most) = (rate - error, rate + error);
+    if low.is_none_or(|(low, then)| least - aged(near) >= low - aged(then)) {
+        *low = Some((least, near));
+    }
+    if high.is_none_or(|(high, then)| most + aged(near) <= high + aged(then)) {
+        *high = Some((most, near));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_comes_from_far_apart_points() {
+        let mut causal = CausalRate::new(BoundedRate { rate: 0.0, error: 500e-6 });
+        let seconds = |a: Count, b: Count| (b - a).0 as f64;
+        for k in 0..200u64 {
+            // Every tenth exchange is good; the rest are late by up to 1 ms.
+            let late = if k % 10 == 0 { 1e-7 } else { 1e-3 * (k % 7 + 1) as f64 / 7.0 };
+            let at = Count(k * 16);
+            let theta = 5e-6 * (k * 16) as f64;
+            let own = Corridor { low: theta - 5e-5, high: theta + 5e-5 + late };
+            causal.push(Point { at, own }, 500e-6, 1e-10, seconds);
+        }
+        let found = causal.rate();
+        assert!((found.rate - 5e-6).abs() <= found.error);
+        assert!(found.error < 1e-4 / 1800.0, "{found:?}");
+    }
+}

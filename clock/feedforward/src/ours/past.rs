@@ -1,0 +1,175 @@
+//! What was known at counts of the last hours.
+//!
+//! What an exchange contradicts may have gone wrong long before: a server that creeps away takes
+//! the clock along until it has used up what the path hides. So what was known is kept for some
+//! hours, for two questions.
+//!
+//! - What was open before the drift began? The bound covers that until it is known who is right.
+//! - Where would the clock be if it had not followed the server of late? If a server steps back to
+//!   just there, it was the server that had drifted: no lie would hit that by chance.
+
+use alloc::collections::VecDeque;
+
+use truechimer_model::States;
+use truechimer_time::Count;
+
+use super::inference::later;
+use crate::causal_rate::BoundedRate;
+use crate::corridor::Corridor;
+
+/// Time between two memories, s, ...
+const EVERY: f64 = 128.0;
+/// ... or, while the oldest is young, this share of its age: what is known of the rate gets better
+/// as fast.
+const OLDER: f64 = 0.125;
+/// Number of memories: 2.3 hours.
+const MOST: usize = 64;
+/// A drift may have begun where what is open is narrower than this share of what it mostly is.
+const NARROWER: f64 = 0.75;
+/// A server comes back to where the clock would be within so many standard deviations ...
+const SIGMAS: f64 = 4.0;
+/// ... and within this share of its step: else it might be chance.
+const SHARE: f64 = 0.5;
+
+/// What was known at a count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    pub(super) at: Count,
+    /// Where θ was by causality and what the oscillator promises, s.
+    pub(super) corridor: Corridor,
+    /// Mean rate of the time before, by causality.
+    pub(super) rate: BoundedRate,
+    /// States by the model.
+    pub(super) clock: States,
+}
+
+impl Memory {
+    /// The same where θ is counted from `by` less, s.
+    pub(super) fn shifted(self, by: f64) -> Memory {
+        let clock = States { offset: self.clock.offset + by, ..self.clock };
+        Memory { corridor: self.corridor.shifted(by), clock, ..self }
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Past {
+    memories: VecDeque<Memory>,
+}
+
+impl Past {
+    /// Keeps what is known after an exchange that was used. `seconds` is the time between counts.
+    pub(super) fn remember(&mut self, memory: Memory, seconds: impl Fn(Count, Count) -> f64) {
+        if let (Some(first), Some(last)) = (self.memories.front(), self.memories.back())
+            && seconds(last.at, memory.at) < EVERY.min(OLDER * seconds(first.at, last.at))
+        {
+            return;
+        }
+        if self.memories.len() >= MOST {
+            self.memories.pop_front();
+        }
+        self.memories.push_back(memory);
+    }
+
+    /// θ is counted from elsewhere, or is another one, from now on.
+    pub(super) fn forget(&mut self) {
+        self.memories.clear();
+    }
+
+    /// What is known is `by` higher on the scale of θ, s.
+    pub(super) fn shift(&mut self, by: f64) {
+        self.memories.iter_mut().for_each(|memory| *memory = memory.shifted(by));
+    }
+
+    /// The oldest memory.
+    pub(super) fn oldest(&self) -> Option<&Memory> {
+        self.memories.front()
+    }
+
+    /// What was known before a drift that has lasted for `lasted` seconds or more. A drift uses up
+    /// what is open: where that was as wide as usual there was none.
+    pub(super) fn before_drift(&self, lasted: f64, age: impl Fn(Count) -> f64) -> Option<&Memory> {
+        let usual = self.memories.iter().map(|memory| memory.corridor.width()).sum::<f64>();
+        let least = NARROWER * usual / self.memories.len().max(1) as f64;
+        let before =
+            |memory: &&Memory| age(memory.at) >= lasted && memory.corridor.width() >= least;
+        self.memories.iter().rev().find(before).or(self.oldest())
+    }
+
+    /// The likeliest memory of a clock to which a server comes back that says `theta` at the count
+    /// `at`, by a `step`, where queues and stamps may have moved it by `queued`, all in s.
+    pub(super) fn explains(
+        &self,
+        at: Count,
+        theta: f64,
+        step: f64,
+        queued: f64,
+        seconds: impl Fn(Count, Count) -> f64,
+    ) -> Option<&Memory> {
+        let recalled = self.memories.iter().filter_map(|memory| {
+            let clock = later(&memory.clock, seconds(memory.at, at));
+            let deviation = libm::sqrt(clock.offset_variance);
+            let off = theta - clock.offset;
+            let room = SIGMAS * deviation + queued;
+            let likely = libm::log(deviation + queued)
+                + off * off / (2.0 * (deviation + queued) * (deviation + queued));
+            (off.abs() <= room && room <= SHARE * step.abs()).then_some((likely, memory))
+        });
+        recalled.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, recalled)| recalled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Knows the clock every 128 s, with these widths of what was open, s.
+    fn past(widths: &[f64]) -> Past {
+        let mut past = Past::default();
+        for (k, width) in (0..).zip(widths) {
+            let corridor = Corridor { low: -width / 2.0, high: width / 2.0 };
+            let clock = States {
+                offset: 0.0,
+                rate: 0.0,
+                floors: [0.0; 2],
+                offset_variance: 1e-12,
+                covariance: 0.0,
+                rate_variance: 0.0,
+                walk: 0.0,
+                mean_rate: 0.0,
+                mean_rate_variance: 0.0,
+                ahead: 0.0,
+            };
+            let rate = BoundedRate { rate: 0.0, error: 0.0 };
+            let memory = Memory { at: Count(128 * k), corridor, rate, clock };
+            past.remember(memory, seconds);
+        }
+        past
+    }
+
+    fn seconds(from: Count, to: Count) -> f64 {
+        (to - from).0 as f64
+    }
+
+    #[test]
+    fn a_drift_began_after_what_is_open_was_as_wide_as_usual() {
+        let past = past(&[1e-4, 1.1e-4, 1e-4, 1e-4, 0.7e-4, 0.3e-4]);
+        let before = |lasted| {
+            let age = |at| seconds(at, Count(640));
+            past.before_drift(lasted, age).map(|memory| memory.at)
+        };
+        assert_eq!(before(0.0), Some(Count(384)));
+        assert_eq!(before(300.0), Some(Count(256)));
+        assert_eq!(before(1e9), Some(Count(0)), "none is as old: the oldest");
+        assert_eq!(Past::default().before_drift(0.0, |_| 0.0).map(|memory| memory.at), None);
+    }
+
+    #[test]
+    fn a_server_that_comes_back_is_told_from_one_that_lies() {
+        let past = past(&[1e-4; 4]);
+        let explains = |theta, step| past.explains(Count(512), theta, step, 5e-6, seconds).is_some();
+        assert!(explains(2e-6, -300e-6), "by a large step, to where the clock would be");
+        assert!(!explains(20e-6, -300e-6), "to somewhere else");
+        assert!(!explains(2e-6, -10e-6), "by a step that may be chance");
+    }
+}
