@@ -26,14 +26,14 @@ lab: have-cargo ## the laboratory, truechimer-lab, in target/release: simulation
 test: have-cargo ## everything that CI checks; installs or unpacks what that takes
 	@CARGO="$(CARGO)" scripts/test
 
-accuracy: have-cargo ## docs/accuracy.md anew: every scenario, every estimator, several seeds
-	@$(CARGO) run --release --bin truechimer-lab -- simulate accuracy --seeds 5 $(ARGS) > docs/accuracy.md.new
-	@mv docs/accuracy.md.new docs/accuracy.md
+accuracy: have-cargo ## docs/results/accuracy.md anew: every scenario, every estimator, several seeds
+	@$(CARGO) run --release --bin truechimer-lab -- simulate accuracy --seeds 5 $(ARGS) > $@.md.new
+	@mv $@.md.new docs/results/$@.md
 
-drawn: have-cargo ## docs/drawn.md anew: path-days drawn from ranges, every estimator
-	@$(CARGO) run --release --bin truechimer-lab -- simulate drawn --days 2040 --markdown $(ARGS) > docs/drawn.md.new \
+drawn: have-cargo ## docs/results/drawn.md anew: path-days drawn from ranges, every estimator
+	@$(CARGO) run --release --bin truechimer-lab -- simulate drawn --days 2040 --markdown $(ARGS) > $@.md.new \
 		|| [ $$? -eq 1 ]
-	@mv docs/drawn.md.new docs/drawn.md
+	@mv $@.md.new docs/results/$@.md
 
 compare: have-cargo ## chronyd, ClockBound and Truechimer behind the same path, six rounds of three minutes (ARGS: --rounds, --minutes, --scenario ...)
 	@CARGO="$(CARGO)" scripts/compare $(ARGS) || [ $$? = 1 ]
@@ -41,7 +41,7 @@ compare: have-cargo ## chronyd, ClockBound and Truechimer behind the same path, 
 bench: have-cargo ## what the clock, the daemon, captures and groups cost; installs what that takes (ARGS: --quick, parts: read daemon group ...)
 	@CARGO="$(CARGO)" scripts/bench $(ARGS) || [ $$? = 1 ]
 
-figures: have-cargo ## docs/capture/ and docs/group/ anew (as root; hours, with ARGS=--quick some minutes)
+figures: have-cargo ## docs/results/capture/ and docs/results/group/ anew (as root; hours, with ARGS=--quick some minutes)
 	@CARGO="$(CARGO)" scripts/bench figures $(ARGS) || [ $$? = 1 ]
 
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)

@@ -20,7 +20,7 @@ pub(super) struct Json<'a> {
     reason: Option<ReasonJson>,
     /// Its share in the published time, 0 to 1.
     weight: Option<f64>,
-    /// Status and reason in the words of before (docs/words.md), for programs that read these.
+    /// Status and reason in the words of before (docs/reference/words.md), for programs that read these.
     selection: &'static str,
     why: Option<String>,
     doubt: Option<DoubtJson>,

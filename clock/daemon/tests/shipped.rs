@@ -6,8 +6,8 @@ use truechimer_time::Span;
 
 #[test]
 fn the_documented_file_is_right_and_complete() {
-    let text = include_str!("../../../docs/truechimer.toml");
-    let settings = parse(text, "docs/truechimer.toml").expect("as it stands");
+    let text = include_str!("../../../docs/reference/truechimer.toml");
+    let settings = parse(text, "docs/reference/truechimer.toml").expect("as it stands");
     assert_eq!(settings.engine.sources.len(), 3);
     // Every key in a comment is a key, with a value that is allowed.
     let uncommented: String = text
@@ -18,7 +18,8 @@ fn the_documented_file_is_right_and_complete() {
         })
         .collect();
     assert!(uncommented.matches("\nmax-wander-ppm").count() == 1);
-    let full = parse(&uncommented, "docs/truechimer.toml").expect("with its defaults spelt out");
+    let full =
+        parse(&uncommented, "docs/reference/truechimer.toml").expect("with its defaults spelt out");
     let pps = vec![PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }];
     let asymmetry = full.engine.sources.first().and_then(|source| source.asymmetry);
     let asymmetry = asymmetry.expect("the first server's is spelt out");

@@ -33,7 +33,7 @@ pub struct Report {
     pub sources: Vec<SourceReport>,
 }
 
-/// How far a source is believed, in the terms of RFC 5905 and chrony (docs/words.md).
+/// How far a source is believed, in the terms of RFC 5905 and chrony (docs/reference/words.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceStatus {
@@ -183,7 +183,7 @@ pub struct Reason {
     pub left: Option<Span>,
 }
 
-/// The words for reasons (docs/words.md).
+/// The words for reasons (docs/reference/words.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasonKind {

@@ -2,7 +2,7 @@
 //!
 //! States are offset and rate of the oscillator, the floors under the delays of both directions,
 //! and how far ahead the server is. Delays follow a learnt law; paths, servers and oscillators
-//! change by events, which are hypotheses weighed by their posterior odds. `docs/algorithm.md` has
+//! change by events, which are hypotheses weighed by their posterior odds. `docs/explanation/algorithm.md` has
 //! the equations. What is *not* here: any bound (that rests on causality alone), packets, clocks,
 //! I/O.
 //!

@@ -95,7 +95,7 @@ impl Neg for CountSpan {
 }
 
 /// What kind of counter a count was read from. The numbers are part of the page layout
-/// (`docs/clock-page.md`) and never change.
+/// (`docs/reference/clock-page.md`) and never change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]

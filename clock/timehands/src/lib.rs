@@ -8,7 +8,7 @@
 //! * A [`OneHand`] is the clock of a machine without a free-running counter: a single hand over
 //!   the periodic timer behind the clock tick ([`TickCounter`]).
 //! * With feature `page` the ring lies in a file that any process can map: `PageWriter`,
-//!   `PageReader`. The layout is described byte by byte in `docs/clock-page.md`.
+//!   `PageReader`. The layout is described byte by byte in `docs/reference/clock-page.md`.
 //!
 //! Nothing here knows where time comes from, and nothing here reads a counter.
 #![cfg_attr(not(any(feature = "page", test)), no_std)]

@@ -73,7 +73,7 @@ pub type HandRing = Ring<Word, Mark, SLOTS, WORDS, BESIDE>;
 /// that stand apart, under the generation that they are of: a writer that knows nothing of these
 /// leaves them to an earlier record.
 ///
-/// `W` holds a word, `M` a generation. The layout is that of `docs/clock-page.md`.
+/// `W` holds a word, `M` a generation. The layout is that of `docs/reference/clock-page.md`.
 #[repr(C, align(64))]
 pub struct Ring<W, M, const SLOTS: usize, const WORDS: usize, const BESIDE: usize = 0> {
     sequence: M,

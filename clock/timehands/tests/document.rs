@@ -1,4 +1,4 @@
-//! `docs/clock-page.md` against the code: a page is read by the document's tables and arithmetic
+//! `docs/reference/clock-page.md` against the code: a page is read by the document's tables and arithmetic
 //! alone, and has to say what was written.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -13,7 +13,7 @@ use truechimer_timehands::{
     ByRaw, Kept, Made, PATIENCE, PageReader, PageWriter, Reference, layout,
 };
 
-const DOCUMENT: &str = include_str!("../../../docs/clock-page.md");
+const DOCUMENT: &str = include_str!("../../../docs/reference/clock-page.md");
 
 /// A field as the document has it.
 #[derive(Clone, Debug)]

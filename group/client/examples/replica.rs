@@ -1,4 +1,4 @@
-//! A replica's two ways to the group's clock, as `docs/group.md` shows them:
+//! A replica's two ways to the group's clock, as `docs/use/group.md` shows them:
 //!
 //!     truechimer group agent --group ledger --local 1 --system-clock 50ms &
 //!     cargo run -p truechimer-group-client --example replica

@@ -73,7 +73,7 @@
 //! has started anew: with a new attachment, from a checkpoint ([`Replica::installed`]), or, if it
 //! has no state, by saying so ([`Replica::restarted`]).
 //!
-//! The memory and the messages between them are described byte by byte in `docs/group-link.md`.
+//! The memory and the messages between them are described byte by byte in `docs/reference/group-link.md`.
 #![deny(unsafe_code)]
 
 pub mod agent;

@@ -122,7 +122,7 @@ fn about(options: &Options, all: &[Runs]) -> Vec<String> {
         format!(
             "Rounds: {}, each of the scenarios for {:.0} s, {order}, the first {:.0} s not judged; all \
              ask every {} s. Clocks are read at one count, where the truth is known to {width:.0} ns. \
-             docs/compare.md says how, and what is unfair to whom. {} processors; load at the end {}.",
+             docs/results/compare.md says how, and what is unfair to whom. {} processors; load at the end {}.",
             options.rounds,
             options.length,
             options.warm_up,

@@ -2,7 +2,7 @@
 //!
 //! [`TABLE`] lists them. `truechimer-lab simulate`, its studies and `truechimer-lab replay` take
 //! their choice, their help and their columns from it. To add one, write its file beside these, and add
-//! its line to the table: `docs/estimators.md` is the guide, with an example.
+//! its line to the table: `docs/use/estimators.md` is the guide, with an example.
 //!
 //! An estimator of the laboratory implements [`Estimator`], which is all that the daemon's engine
 //! asks of one, and [`Compared`], which is what only a comparison asks.

@@ -14,7 +14,7 @@ use truechimer_testbed::ring::{Ring, Settings};
 pub const GROUP: &str = "bench";
 /// Members of the group: nodes 1 to this; what is beyond observes.
 pub const MEMBERS: u32 = 3;
-/// The agents' real-time priority, below Corosync's, as docs/group-setup.md has it. Where that is
+/// The agents' real-time priority, below Corosync's, as docs/use/group-setup.md has it. Where that is
 /// not permitted they go on without.
 const PRIORITY: u8 = 10;
 /// How long anything may take on a machine that does much else.

@@ -65,7 +65,7 @@ impl Placement {
             }
             Placement::Apart { corosyncs, others } => format!(
                 "The Corosyncs have processor {corosyncs} to themselves, agents and programs run on \
-                 {}, as docs/group-setup.md advises (without --together).",
+                 {}, as docs/use/group-setup.md advises (without --together).",
                 others.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
             ),
         }

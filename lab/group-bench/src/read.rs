@@ -242,7 +242,7 @@ fn outcome(
                  without other nodes' processes on this machine's processors. A bare round trip is a message of 96 bytes in a process \
                  group of its own, with a member at each node as the agents' has, by libcpg and \
                  nothing else, until it is back: what the ring itself takes. The agents have \
-                 real-time priority below Corosync's, as docs/group-setup.md advises, where this \
+                 real-time priority below Corosync's, as docs/use/group-setup.md advises, where this \
                  user may give it."
             ),
             format!(

@@ -1,5 +1,5 @@
-//! Figures of `docs/algorithm.md`, as SVG files in a directory:
-//! `cargo run --release -p truechimer-sim --example algorithm_figures -- docs/algorithm`.
+//! Figures of `docs/explanation/algorithm.md`, as SVG files in a directory:
+//! `cargo run --release -p truechimer-sim --example algorithm_figures -- docs/explanation/algorithm`.
 
 use std::error::Error;
 use std::path::Path;

@@ -5,7 +5,7 @@ use crate::path::{PathSpec, When};
 use crate::scenario::Scenario;
 use crate::server::{ServerSpec, is_absent};
 
-/// How far the counter may be from its nominal rate (docs/bound.md, condition 2).
+/// How far the counter may be from its nominal rate (docs/explanation/bound.md, condition 2).
 const RATE: f64 = 500e-6;
 /// The rate is looked at so often, s.
 const LOOK: f64 = 60.0;

@@ -45,5 +45,5 @@ pub use world::{Marked, Options, Planned, PollPlan, Run, simulate, simulate_alik
 
 /// The guide for estimators, whose example is tested.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/estimators.md")]
+#[doc = include_str!("../../../docs/use/estimators.md")]
 pub struct Guide;

@@ -266,7 +266,7 @@ impl Scenario {
     pub fn to_toml(&self) -> String {
         // All that TOML cannot hold is a number too large for i64, which `check` refuses.
         let text = toml::to_string(self).unwrap_or_default();
-        format!("# Every key and what it means: docs/scenarios.md\n\n{text}")
+        format!("# Every key and what it means: docs/reference/scenarios.md\n\n{text}")
     }
 
     /// The same, so long. If that leaves too little after the warm-up, the warm-up is made a

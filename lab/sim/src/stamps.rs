@@ -2,7 +2,7 @@
 //!
 //! Columns `Ta Tb Te Tf`, and where a reference tap on the client's wire stamped the same packets
 //! `RefIn RefOut` as well: counts as unsigned integers, times as Unix seconds with any number of
-//! decimals. `docs/stamp-files.md` has the whole format.
+//! decimals. `docs/reference/stamp-files.md` has the whole format.
 //!
 //! Times never pass through a float: a decimal number goes to the nearest multiple of 2⁻⁶⁴ s, and
 //! what [`write_stamps`] writes is read back to the last bit.

@@ -25,7 +25,8 @@ struct Way {
 /// As `truechimer serve` over loopback.
 const LOOPBACK: Way = Way { name: "loopback", floor_ms: 0.02, queue_ms: 0.01, dispersion_us: 15.0 };
 /// The same where the machine does much else.
-const BUSY: Way = Way { name: "busy loopback", floor_ms: 0.02, queue_ms: 0.04, dispersion_us: 15.0 };
+const BUSY: Way =
+    Way { name: "busy loopback", floor_ms: 0.02, queue_ms: 0.04, dispersion_us: 15.0 };
 const LAN: Way = Way { name: "LAN", floor_ms: 0.1, queue_ms: 0.02, dispersion_us: 1.0 };
 const WAN: Way = Way { name: "WAN", floor_ms: 18.0, queue_ms: 1.0, dispersion_us: 1.0 };
 
@@ -102,7 +103,7 @@ fn worst(scenario: &Scenario, seeds: u64) -> (usize, f64, usize) {
     (most.0, most.1, all.iter().filter(|one| one.0 > 0).count())
 }
 
-/// The table of `docs/bound.md`.
+/// The table of `docs/explanation/bound.md`.
 fn creeps(seeds: u64) {
     let mut worse = Vec::new();
     for (way, poll, history, limits) in &CASES {

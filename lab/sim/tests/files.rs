@@ -1,5 +1,5 @@
 //! Scenario files: what is wrong with them is said, with the line and how to mend it; and their
-//! reference, docs/scenarios.md, is true.
+//! reference, docs/reference/scenarios.md, is true.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -290,7 +290,10 @@ fn recorded_delays_are_in_seconds() {
 #[test]
 fn printed_scenarios_say_where_their_keys_are_explained() {
     let text = find("wifi").unwrap().to_toml();
-    assert!(text.starts_with("# ") && text.lines().next().unwrap().contains("docs/scenarios.md"));
+    assert!(
+        text.starts_with("# ")
+            && text.lines().next().unwrap().contains("docs/reference/scenarios.md")
+    );
     assert_eq!(Scenario::from_toml(&text).unwrap(), find("wifi").unwrap());
 }
 

@@ -1,7 +1,7 @@
 //! Where packets go: capture files.
 //!
 //! A [`Sink`] takes packets with their times; [`CaptureFile`] writes them as pcapng, to a file, to
-//! a row of files, or to standard output. How the files look is in `docs/capture-files.md`.
+//! a row of files, or to standard output. How the files look is in `docs/reference/capture-files.md`.
 //!
 //! # When things go wrong
 //! * Blocks are written whole, and at the latest a second after they came: whoever kills the

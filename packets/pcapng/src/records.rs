@@ -2,7 +2,7 @@
 //! takes to turn counts into time.
 //!
 //! All of it is in *custom options* (code 2989) of interfaces, packets and statistics, which
-//! editcap, mergecap and Wireshark keep. The layout is in `docs/capture-files.md`.
+//! editcap, mergecap and Wireshark keep. The layout is in `docs/reference/capture-files.md`.
 
 use truechimer_time::{Count, CountSpan, Epoch};
 

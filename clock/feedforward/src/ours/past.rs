@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn a_server_that_comes_back_is_told_from_one_that_lies() {
         let past = past(&[1e-4; 4]);
-        let explains = |theta, step| past.explains(Count(512), theta, step, 5e-6, seconds).is_some();
+        let explains =
+            |theta, step| past.explains(Count(512), theta, step, 5e-6, seconds).is_some();
         assert!(explains(2e-6, -300e-6), "by a large step, to where the clock would be");
         assert!(!explains(20e-6, -300e-6), "to somewhere else");
         assert!(!explains(2e-6, -10e-6), "by a step that may be chance");

@@ -1,4 +1,4 @@
-//! Where everything is in the file. `docs/clock-page.md` describes it in full, and a test
+//! Where everything is in the file. `docs/reference/clock-page.md` describes it in full, and a test
 //! compares the two.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -75,7 +75,7 @@ fn short(sum: &Replayed) -> Option<String> {
     let most = sum.refused.iter().max_by_key(|(_, refusals)| refusals.rows);
     let most = most.map_or_else(String::new, |(reason, refusals)| {
         format!(
-            "; mostly {reason}, first in line {} (docs/stamp-files.md explains the reasons)",
+            "; mostly {reason}, first in line {} (docs/reference/stamp-files.md explains the reasons)",
             refusals.first_line
         )
     });

@@ -1,4 +1,4 @@
-//! `truechimer-lab simulate accuracy`: every scenario under every estimator, as `docs/accuracy.md`.
+//! `truechimer-lab simulate accuracy`: every scenario under every estimator, as `docs/results/accuracy.md`.
 
 use std::io::{self, Write};
 

@@ -25,7 +25,7 @@ const SCENARIOS: [(&str, u32); 14] = [
     ("shift-down-forward", 16),
     (BED, 2),
 ];
-/// The path of `docs/compare.md`, whose route grows both ways after five minutes.
+/// The path of `docs/results/compare.md`, whose route grows both ways after five minutes.
 const BED: &str = "route-both-of-the-bed";
 const BED_TOML: &str = "
 name = \"route-both-of-the-bed\"

@@ -11,7 +11,7 @@
 //!    their queueing and their age;
 //! 5. [`penalty`]: how bad the path is, for the choice among several servers.
 //!
-//! `docs/published.md` says what is left out: what the interface does not show, and what are
+//! `docs/explanation/published.md` says what is left out: what the interface does not show, and what are
 //! accidents of the implementation.
 
 mod baseline;

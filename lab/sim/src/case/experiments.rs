@@ -59,7 +59,7 @@ pub fn experiments(scale: f64) -> Result<Vec<Experiment>, ScenarioError> {
                    hour and a half. The first oscillator has moved on by then, which puts published \
                    behind ntp-pll, whose loop suits that walk and this little noise; by the second \
                    published stays behind too, but by far less (why is in \
-                   docs/published.md#on-a-quiet-lan). ours measures the walk, and averages for as \
+                   docs/explanation/published.md#on-a-quiet-lan). ours measures the walk, and averages for as \
                    long as that allows.",
             scenarios: vec![
                 ("1e-9/√s".into(), scaled(known("lan")?, 28.0)?),

@@ -341,10 +341,10 @@ fn nothing_stays_behind_when_a_ring_is_dropped() {
     assert!(!folder.exists());
 }
 
-/// The files of docs/group-setup.md, as they are but for where keys and state are.
+/// The files of docs/use/group-setup.md, as they are but for where keys and state are.
 #[test]
 fn the_documented_configurations_make_rings() {
-    let text = include_str!("../../../../docs/group-setup.md");
+    let text = include_str!("../../../../docs/use/group-setup.md");
     for (name, nodes) in [("three", 3), ("five", 5)] {
         let begin = format!("```corosync {name}\n");
         let (_, rest) = text.split_once(&begin).unwrap();
