@@ -467,6 +467,7 @@ mod tests {
             left: Span::from_secs(3410),
             newcomers: (here, here),
             held: (here, here),
+            open: (here, here),
         };
         assert_eq!(
             told(&hold_off, ("s1:123", None), count(1190), Period::NANOSECOND, None, None),

@@ -122,7 +122,7 @@ impl Peer {
     /// What moves on by another rate is nowhere for long.
     pub(crate) fn before_and_after(&self, at: Count) -> Option<[Interval; 2]> {
         let hold_off = self.hold_off(at).filter(|hold_off| hold_off.steady && !self.is_pulse)?;
-        Some([hold_off.held, hold_off.newcomers])
+        Some([hold_off.open, hold_off.newcomers])
     }
 
     /// Where it puts the time, and the bound of that: by its newest samples, if they are held off.

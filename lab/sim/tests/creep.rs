@@ -35,15 +35,15 @@ const WAN: Way = Way { name: "WAN", floor_ms: 18.0, queue_ms: 1.0, dispersion_us
 type Case = (Way, u32, f64, [(usize, f64); 4]);
 
 const CASES: [Case; 12] = [
-    (LOOPBACK, 1, 60.0, [(38, 77.0), (26, 113.0), (4, 43.0), (1, 8.0)]),
-    (LOOPBACK, 1, 120.0, [(94, 188.0), (15, 68.0), (2, 28.0), (0, 0.0)]),
-    (LOOPBACK, 1, 600.0, [(41, 80.0), (13, 51.0), (0, 0.0), (3, 12.0)]),
-    (LOOPBACK, 16, 7200.0, [(49, 91.0), (16, 62.0), (0, 0.0), (0, 0.0)]),
-    (BUSY, 1, 90.0, [(0, 0.0), (0, 0.0), (0, 0.0), (0, 0.0)]),
-    (LAN, 1, 60.0, [(0, 0.0), (33, 165.0), (12, 220.0), (2, 124.0)]),
-    (LAN, 1, 120.0, [(51, 110.0), (88, 446.0), (0, 0.0), (0, 0.0)]),
-    (LAN, 1, 600.0, [(200, 393.0), (39, 178.0), (0, 0.0), (0, 0.0)]),
-    (LAN, 16, 7200.0, [(143, 260.0), (47, 166.0), (0, 0.0), (0, 0.0)]),
+    (LOOPBACK, 1, 60.0, [(38, 78.0), (22, 112.0), (1, 15.0), (1, 21.0)]),
+    (LOOPBACK, 1, 120.0, [(94, 192.0), (13, 77.0), (1, 6.0), (0, 0.0)]),
+    (LOOPBACK, 1, 600.0, [(43, 80.0), (9, 53.0), (1, 14.0), (1, 20.0)]),
+    (LOOPBACK, 16, 7200.0, [(48, 96.0), (3, 6.0), (0, 0.0), (0, 0.0)]),
+    (BUSY, 1, 90.0, [(66, 134.0), (25, 172.0), (5, 60.0), (2, 56.0)]),
+    (LAN, 1, 60.0, [(0, 0.0), (34, 166.0), (0, 0.0), (0, 0.0)]),
+    (LAN, 1, 120.0, [(53, 112.0), (89, 451.0), (8, 142.0), (0, 0.0)]),
+    (LAN, 1, 600.0, [(200, 397.0), (41, 192.0), (0, 0.0), (0, 0.0)]),
+    (LAN, 16, 7200.0, [(146, 260.0), (3, 5.0), (0, 0.0), (0, 0.0)]),
     (WAN, 1, 120.0, [(0, 0.0), (0, 0.0), (0, 0.0), (0, 0.0)]),
     (WAN, 1, 600.0, [(0, 0.0), (0, 0.0), (0, 0.0), (200, 38482.0)]),
     (WAN, 16, 7200.0, [(0, 0.0), (0, 0.0), (0, 0.0), (0, 0.0)]),
@@ -129,6 +129,15 @@ fn creeps(seeds: u64) {
 fn a_young_clock_does_not_take_a_creep_for_its_own_rate() {
     let (seconds, beyond) = broken(&scenario(&LOOPBACK, 1, 90.0, 20.0), 1);
     assert!(seconds <= 2 && beyond < 60.0, "{seconds} s, {beyond} µs");
+}
+
+/// What is known has become narrow about where the creep led, and what the oscillator promises wide:
+/// neither tells where the truth is, but what was known before does. (Only they were covered, and the
+/// creep was taken for the way back to what is promised: 66 s outside, by 255 µs.)
+#[test]
+fn what_was_known_before_a_creep_is_covered() {
+    let (seconds, beyond) = broken(&scenario(&BUSY, 1, 90.0, 20.0), 55);
+    assert!(seconds <= 6 && beyond < 60.0, "{seconds} s, {beyond} µs");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use truechimer_time::{Count, Span};
 
 use super::likely::Waits;
 use super::measured::Measured;
-use super::past::Memory;
+use super::past::{Memory, SHARE};
 use super::promise::{Broken, Promise};
 use super::state::State;
 use super::{FLOOR_NOISE, Ours, RATE_SIGMAS, UNKNOWN_RATE};
@@ -50,10 +50,12 @@ impl Ours {
                 *none = Some(Quarantine::begin(*m, own, before, old.offset, step));
                 let age = |then| self.seconds(then, m.received);
                 state.earlier = state.past.before_drift(0.0, age).copied();
-                // What was followed of it so far may be theirs.
-                let (mean, open) =
-                    (self.confined_rate(m.received).rate, fraction(self.settings.max_wander));
-                state.model.change(|model| model.confine(mean - open, mean + open));
+                // What was followed of it since may be theirs.
+                if let Some(Memory { clock, .. }) = state.earlier {
+                    let open = fraction(self.settings.max_wander);
+                    let (low, high) = (clock.rate - open, clock.rate + open);
+                    state.model.change(|model| model.confine(low, high));
+                }
             }
         }
         let Some(q) = state.quarantine else { return Err(Refusal::ServerStep) };
@@ -198,7 +200,7 @@ impl Ours {
 
     /// An exchange contradicts those before it, which contradict the oscillator's promise. Perhaps
     /// it keeps that: where θ is by both then. Where that has become wide it meets anything; what
-    /// comes back is nearer to it than to `before`, where it had gone.
+    /// comes back is much nearer to it than to `before`, where it had gone.
     pub(super) fn promised_again(
         &self,
         state: &State,
@@ -210,7 +212,8 @@ impl Ours {
         let wander = self.promised_wander(state, m.received);
         let own = m.corridor(broken.rate.rate, broken.rate.error + wander);
         let from = |there: &Corridor| (own.middle() - there.middle()).abs();
-        let both = promised.intersection(&own).filter(|_| from(&promised) < from(before))?;
+        let comes_back = from(&promised) < SHARE * from(before);
+        let both = promised.intersection(&own).filter(|_| comes_back)?;
         Some((broken, both))
     }
 
@@ -290,6 +293,8 @@ impl Ours {
         if state.promise.broken().is_some() {
             held = held.hull(&self.promised(state, at));
         }
+        let earlier = self.earlier(state, &state.model.now, at);
+        let open = earlier.map_or(held, |(earlier, _)| held.hull(&earlier));
         let time = |theta: f64| state.anchor.1 + nominal.span(at - state.anchor.0) + span(theta);
         let ends = |corridor: Corridor| (time(corridor.low), time(corridor.high));
         let left = self.wanted(state) - self.seconds(q.counts_from(), at);
@@ -301,6 +306,7 @@ impl Ours {
             left: span(left.max(0.0)),
             newcomers: ends(newcomers),
             held: ends(held),
+            open: ends(open),
         })
     }
 

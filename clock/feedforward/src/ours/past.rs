@@ -10,6 +10,7 @@
 
 use alloc::collections::VecDeque;
 
+use arrayvec::ArrayVec;
 use truechimer_model::States;
 use truechimer_time::Count;
 
@@ -29,7 +30,7 @@ const NARROWER: f64 = 0.75;
 /// A server comes back to where the clock would be within so many standard deviations ...
 const SIGMAS: f64 = 4.0;
 /// ... and within this share of its step: else it might be chance.
-const SHARE: f64 = 0.5;
+pub(super) const SHARE: f64 = 0.5;
 
 /// What was known at a count.
 #[derive(Clone, Copy, Debug)]
@@ -89,8 +90,10 @@ impl Past {
     /// What was known before a drift that has lasted for `lasted` seconds or more. A drift uses up
     /// what is open: where that was as wide as usual there was none.
     pub(super) fn before_drift(&self, lasted: f64, age: impl Fn(Count) -> f64) -> Option<&Memory> {
-        let usual = self.memories.iter().map(|memory| memory.corridor.width()).sum::<f64>();
-        let least = NARROWER * usual / self.memories.len().max(1) as f64;
+        let mut widths: ArrayVec<f64, MOST> =
+            self.memories.iter().map(|memory| memory.corridor.width()).collect();
+        widths.sort_unstable_by(f64::total_cmp);
+        let least = NARROWER * widths.get(widths.len() / 2).copied().unwrap_or(0.0);
         let before =
             |memory: &&Memory| age(memory.at) >= lasted && memory.corridor.width() >= least;
         self.memories.iter().rev().find(before).or(self.oldest())
