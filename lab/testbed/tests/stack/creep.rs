@@ -101,17 +101,9 @@ fn outside(clock: &Clock, start: Instant, time: Duration) -> (Vec<f64>, i64) {
 
 /// A minute and a half of right replies, then 20 ppm: nothing tells it before the creep has used up
 /// what the path leaves open, from one end to the other. (The rate was taken for what the creep made
-/// of it: the truth was outside for up to 18 s, by 254 µs.)
-///
-/// The scheduler may make the newest replies of one run slower than that, hardly those of two.
+/// of it; what was known before was not covered: the truth was outside for up to 28 s, by 254 µs.)
 #[test]
 fn a_creep_shows_as_soon_as_the_path_no_longer_hides_it() {
-    let late = (0..2).map_while(|_| creep_that_shows().err()).collect::<Vec<_>>();
-    assert!(late.len() < 2, "{late:?}");
-}
-
-/// A run of that; an error if the truth was outside for longer than the path explains.
-fn creep_that_shows() -> Result<(), String> {
     const PPM: i64 = 20;
     let right = Duration::from_secs(90);
     let dir = temp::Dir::new();
@@ -134,14 +126,11 @@ fn creep_that_shows() -> Result<(), String> {
     let (when, most) = outside(&clock, Instant::now(), right * 3 / 4);
     let width = 2 * (number(&source, "rtt_floor_ns") / 2 + number(&source, "root_distance_ns"));
     println!("outside at {when:.1?} s, by {most} ns; bound {bound} ns, the path hides {width} ns");
-    // The rate is known to twice that width in the time before, and one poll passes unseen. Where
-    // the scheduler made the newest replies slow, these hide as much: three times that.
+    // Where the scheduler made the newest replies slow, these hide as much.
     let open = width.max(2 * bound);
     let hidden_s = open as f64 / 1000.0 / PPM as f64;
     let last = when.last().copied().unwrap_or(0.0);
-    assert!(most <= 3 * open + PPM * 3_000, "outside by {most} ns: {when:?}");
-    if last > 3.0 * hidden_s + 3.0 {
-        return Err(format!("still outside after {last} s: {when:?}"));
-    }
-    Ok(())
+    assert!(most <= 2 * open, "outside by {most} ns: {when:?}");
+    // The rate is known to that width in the time before, and one poll passes unseen.
+    assert!(last <= 2.0 * hidden_s + 3.0, "still outside after {last} s: {when:?}");
 }
