@@ -34,8 +34,8 @@ for strays, and goes without.
 
 Stamp file: rows of Ta Tb Te Tf, with RefIn RefOut after them where a reference stamped the same
 packets: counts when the request left and the reply arrived (Ta, Tf), Unix seconds by the server
-(Tb, Te) and by the reference, comments after # or %. docs/reference/stamp-files.md has all of it. Where the
-counter begins again (a reboot) a new epoch begins.
+(Tb, Te) and by the reference, comments after # or %. docs/reference/stamp-files.md has all of it.
+Where the counter begins again (a reboot) a new epoch begins.
 
 Rows, by --csv or --json: one for each reply, with the clock as it was once the reply had been
 taken in. An offset or error is the clock - the other, positive = the clock is ahead: 'offset' the

@@ -30,8 +30,8 @@ Goals:
                  server-step
   the bound      all readings are within Truechimer's own bound; not asked in server-step
   server-step    Truechimer is never more than 100 µs from the truth
-They are judged after the warm-up; --list says what happens in each scenario, docs/results/compare.md how
-the clocks are read and what is unfair to whom.
+They are judged after the warm-up; --list says what happens in each scenario, docs/results/compare.md
+how the clocks are read and what is unfair to whom.
 
 One round of minutes says little: the same clocks come out otherwise in the next. So a goal is met,
 or not, only where an interval over the rounds says so that holds the true median with 95 %; else
