@@ -145,8 +145,8 @@ fn markdown(lines: &[Line], args: &super::Simulate, out: &mut dyn Write) -> Resu
          `lab/sim/frozen`: `truechimer-lab simulate figures --against` that file sets those of any\n\
          estimator beside them, with the ratio and how far chance may have moved it.\n\n\
          Errors are clock − truth in µs, read once a second through the published hands, without the\n\
-         time to settle. `ours` is [what the daemon runs](algorithm.md); `published`, `ntp-pll` and\n\
-         `pi` are [described here](published.md). The last two are textbook versions and not the\n\
+         time to settle. `ours` is [what the daemon runs](../explanation/algorithm.md); `published`, `ntp-pll` and\n\
+         `pi` are [described here](../explanation/published.md). The last two are textbook versions and not the\n\
          programs whose methods they show.\n\n\
          ## The reference scenarios\n\n\
          RMS error in µs, the largest in brackets. The columns chrony and ntpsec are what those\n\
@@ -273,7 +273,7 @@ fn convergence(args: &super::Simulate, out: &mut dyn Write) -> Result<(), Failur
         "\n## Start\n\n\
          Seconds from the first request until the error stayed below so many µs for 300 s, from a\n\
          counter that is 10 ppm off: the median of {CONVERGENCE_SEEDS} seeds, and what 95 % of them need. The\n\
-         first eight requests are 2 s apart, three 4 s, thirteen 8 s (`burst` in [scenarios.md](scenarios.md)).\n\n\
+         first eight requests are 2 s apart, three 4 s, thirteen 8 s (`burst` in [scenarios.md](../reference/scenarios.md)).\n\n\
          | scenario | | {} |\n|---|---|{}",
         CONVERGENCE.map(|us| format!("<{us} µs")).join(" | "),
         "---|".repeat(CONVERGENCE.len()),

@@ -327,8 +327,8 @@ pub fn page(outcome: &Outcome) -> String {
     let mut page = format!(
         "# Accuracy on drawn paths\n\nMade by `{}`\n(version {}); `make drawn` makes it anew. The \
          same seed gives the same figures, to the last digit.\n`ours` is [what the daemon \
-         runs](algorithm.md), here without the engine around it; `published`,\n`ntp-pll` and \
-         `pi` are [described here](published.md). [scenarios.md](scenarios.md#drawn-paths) says \
+         runs](../explanation/algorithm.md), here without the engine around it; `published`,\n`ntp-pll` and \
+         `pi` are [described here](../explanation/published.md). [scenarios.md](../reference/scenarios.md#drawn-paths) says \
          how\nto look at one day.\n\n",
         program::line(),
         env!("CARGO_PKG_VERSION"),
