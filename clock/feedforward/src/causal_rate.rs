@@ -33,7 +33,7 @@ pub(crate) const PAST_SECONDS: f64 = 10_080.0;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) at: Count,
-    /// What the exchange by itself allows for θ, s.
+    /// Interval that the exchange by itself allows for θ, s.
     pub(crate) own: Corridor,
 }
 
@@ -65,7 +65,7 @@ impl Pair {
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(crate) struct CausalRate {
-    /// What was known before.
+    /// Rate known before the first exchange that is kept.
     prior: BoundedRate,
     slots: VecDeque<Point>,
     old: VecDeque<Point>,

@@ -183,7 +183,7 @@ pub struct Doubt {
     pub newcomers: (Instant, Instant),
     /// Where what they contradict puts it: from, to.
     pub held: (Instant, Instant),
-    /// The same, and where it may be if that had gone wrong long before: from, to.
+    /// Hull of `held` and of where time may be if that had gone wrong long before: from, to.
     pub open: (Instant, Instant),
 }
 

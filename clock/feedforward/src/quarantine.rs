@@ -14,7 +14,7 @@ use truechimer_model::Known;
 use truechimer_time::Count;
 
 use crate::corridor::Corridor;
-use crate::ours::Measured;
+use crate::ours::{Measured, Memory};
 
 /// However short the time is that the user wants, so many in a row must agree ...
 const LEAST: u32 = 8;
@@ -80,6 +80,8 @@ pub(crate) struct Quarantine {
     known: Corridor,
     /// How far the newest is from the estimate, s; positive: the server is ahead of it.
     pub(crate) step: f64,
+    /// What was known before whatever they contradict may have gone wrong.
+    pub(crate) earlier: Option<Memory>,
     /// How many could be of either opinion since the newest of the newcomers.
     between: u32,
 }
@@ -115,7 +117,7 @@ impl Quarantine {
     ) -> Quarantine {
         let run = Run::new(newest.received, own);
         let known = Corridor { low: known.low - theta, high: known.high - theta };
-        Quarantine { newest, own, steady: run, loose: run, known, step, between: 0 }
+        Quarantine { newest, own, steady: run, loose: run, known, step, earlier: None, between: 0 }
     }
 
     /// All that is kept is `by` higher on the scale of θ, s.
@@ -124,6 +126,7 @@ impl Quarantine {
         for corridor in runs.into_iter().chain([&mut self.own, &mut self.known]) {
             *corridor = corridor.shifted(by);
         }
+        self.earlier = self.earlier.map(|earlier| earlier.shifted(by));
     }
 
     /// They have said so since then, to somebody else.

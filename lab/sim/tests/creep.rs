@@ -24,7 +24,7 @@ struct Way {
 
 /// As `truechimer serve` over loopback.
 const LOOPBACK: Way = Way { name: "loopback", floor_ms: 0.02, queue_ms: 0.01, dispersion_us: 15.0 };
-/// The same where the machine does much else.
+/// Loopback where the machine does much else.
 const BUSY: Way =
     Way { name: "busy loopback", floor_ms: 0.02, queue_ms: 0.04, dispersion_us: 15.0 };
 const LAN: Way = Way { name: "LAN", floor_ms: 0.1, queue_ms: 0.02, dispersion_us: 1.0 };
@@ -131,7 +131,7 @@ fn a_young_clock_does_not_take_a_creep_for_its_own_rate() {
     assert!(seconds <= 2 && beyond < 60.0, "{seconds} s, {beyond} µs");
 }
 
-/// What is known has become narrow about where the creep led, and what the oscillator promises wide:
+/// A creep makes what is known narrow about where it led, and what the oscillator promises wide:
 /// neither tells where the truth is, but what was known before does. (Only they were covered, and the
 /// creep was taken for the way back to what is promised: 66 s outside, by 255 µs.)
 #[test]

@@ -47,11 +47,12 @@ impl Ours {
                 q.take(*m, own, dt, rates, step);
             }
             none => {
-                *none = Some(Quarantine::begin(*m, own, before, old.offset, step));
                 let age = |then| self.seconds(then, m.received);
-                state.earlier = state.past.before_drift(0.0, age).copied();
+                let earlier = state.past.before_drift(0.0, age).copied();
+                let begun = none.insert(Quarantine::begin(*m, own, before, old.offset, step));
+                begun.earlier = earlier;
                 // What was followed of it since may be theirs.
-                if let Some(Memory { clock, .. }) = state.earlier {
+                if let Some(Memory { clock, .. }) = earlier {
                     let open = fraction(self.settings.max_wander);
                     let (low, high) = (clock.rate - open, clock.rate + open);
                     state.model.change(|model| model.confine(low, high));
@@ -191,8 +192,7 @@ impl Ours {
         now: &States,
         at: Count,
     ) -> Option<(Corridor, f64)> {
-        let Memory { at: then, corridor, rate, .. } =
-            state.earlier.filter(|_| state.quarantine.is_some())?;
+        let Memory { at: then, corridor, rate, .. } = state.quarantine?.earlier?;
         let age = self.seconds(then, at);
         let slack = rate.error + self.wander(age);
         Some((corridor.later(age, rate.rate, slack), (rate.rate - now.rate).abs() + slack))

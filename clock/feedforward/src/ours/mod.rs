@@ -28,6 +28,7 @@ use truechimer_time::{Count, Instant, Period, Rate, Span};
 use self::agreement::Carried;
 use self::likely::Waits;
 pub(crate) use self::measured::Measured;
+pub(crate) use self::past::Memory;
 use self::past::Past;
 use self::promise::Promise;
 use self::rates::WANDER_SECONDS;
@@ -194,7 +195,6 @@ impl Ours {
             root_distance: m.root_distance,
             declared: self.declared(),
             past: Past::default(),
-            earlier: None,
             begun: self.time_prior.and_then(|p| p.known).map_or(m.received, |(since, _)| since),
             last_used: m.received,
         };
@@ -379,7 +379,6 @@ impl Estimator for Ours {
             state.corridor = state.corridor.shifted(by);
             state.promise.shift(by);
             state.past.shift(by);
-            state.earlier = state.earlier.map(|earlier| earlier.shifted(by));
             self.causal.shift(by);
             state.declared = declared;
             if let Some(q) = &mut state.quarantine {

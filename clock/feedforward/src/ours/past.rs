@@ -1,6 +1,6 @@
-//! What was known at counts of the last hours.
+//! Memory of what was known at counts of the last hours.
 //!
-//! What an exchange contradicts may have gone wrong long before: a server that creeps away takes
+//! An exchange may contradict what had gone wrong long before: a server that creeps away takes
 //! the clock along until it has used up what the path hides. So what was known is kept for some
 //! hours, for two questions.
 //!
@@ -32,9 +32,9 @@ const SIGMAS: f64 = 4.0;
 /// ... and within this share of its step: else it might be chance.
 pub(super) const SHARE: f64 = 0.5;
 
-/// What was known at a count.
+/// Memory of one count.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     pub(super) at: Count,
     /// Where θ was by causality and what the oscillator promises, s.
     pub(super) corridor: Corridor,
@@ -45,8 +45,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// The same where θ is counted from `by` less, s.
-    pub(super) fn shifted(self, by: f64) -> Memory {
+    /// This memory where θ is counted from `by` less, s.
+    pub(crate) fn shifted(self, by: f64) -> Memory {
         let clock = States { offset: self.clock.offset + by, ..self.clock };
         Memory { corridor: self.corridor.shifted(by), clock, ..self }
     }
@@ -77,7 +77,7 @@ impl Past {
         self.memories.clear();
     }
 
-    /// What is known is `by` higher on the scale of θ, s.
+    /// Raises all memories by `by` on the scale of θ, s.
     pub(super) fn shift(&mut self, by: f64) {
         self.memories.iter_mut().for_each(|memory| *memory = memory.shifted(by));
     }
@@ -87,8 +87,8 @@ impl Past {
         self.memories.front()
     }
 
-    /// What was known before a drift that has lasted for `lasted` seconds or more. A drift uses up
-    /// what is open: where that was as wide as usual there was none.
+    /// Newest memory from before a drift that has lasted for `lasted` seconds or more. A drift uses
+    /// up what is open: where that was as wide as usual there was none.
     pub(super) fn before_drift(&self, lasted: f64, age: impl Fn(Count) -> f64) -> Option<&Memory> {
         let mut widths: ArrayVec<f64, MOST> =
             self.memories.iter().map(|memory| memory.corridor.width()).collect();

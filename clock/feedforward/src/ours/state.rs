@@ -4,7 +4,7 @@ use truechimer_time::{Count, Instant};
 
 use super::inference::Inference;
 use super::likely::Waits;
-use super::past::{Memory, Past};
+use super::past::Past;
 use super::promise::Promise;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
@@ -35,8 +35,6 @@ pub(super) struct State {
     pub(super) root_distance: f64,
     pub(super) declared: Option<Declared>,
     pub(super) past: Past,
-    /// What was known before whatever the quarantine contradicts may have begun.
-    pub(super) earlier: Option<Memory>,
     /// The first exchange of what is believed now.
     pub(super) begun: Count,
     pub(super) last_used: Count,
