@@ -17,7 +17,7 @@ use truechimer_command::clock::Page;
 
 use truechimer_qos::rtp::Clocks;
 use truechimer_qos::{
-    Engine, FEW, FlowReport, Options, Pattern, Report, RtpChoice, Severity, Totals, Way,
+    Engine, FEW, FlowReport, Note, Options, Pattern, Report, RtpChoice, Severity, Totals, Way,
 };
 use truechimer_time::Span;
 
@@ -252,6 +252,10 @@ impl Qos {
         if let Some(text) = &self.flow {
             report.groups.retain(|group| group.name.contains(text.as_str()));
             report.flows.retain(|flow| flow.name.contains(text.as_str()));
+            if report.groups.is_empty() && report.flows.is_empty() {
+                let text = format!("no flow has '{text}' in its name (--flow)");
+                report.notes.push(Note { severity: Severity::Warning, text });
+            }
         }
         let shown: HashSet<String> = report.groups.iter().map(|group| group.name.clone()).collect();
         report.flows.retain(|flow| flow.group.as_ref().is_none_or(|group| !shown.contains(group)));
@@ -331,7 +335,7 @@ struct Found {
     engine: Engine,
     names: Vec<String>,
     /// What was odd about the input, each with how serious it is.
-    notes: Vec<truechimer_qos::Note>,
+    notes: Vec<Note>,
     layers: Option<truechimer_qos::LayersReport>,
 }
 

@@ -32,7 +32,8 @@ without a count, and those of others, keep their times.
 
 --by recorded   by the hands that were used at the time: gives the same file again
 --by best       by all hands before and after each packet: the time that none of them excludes,
-                and a bound that is no larger, unless the file's own is refuted
+                and a bound that is no larger, unless the file's own is refuted; where hands
+                contradict each other it covers both, and the summary says so
 
 OUT may be FILE itself: it is replaced when all is written.
 

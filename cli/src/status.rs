@@ -133,7 +133,8 @@ impl State<'_> {
 
     fn rate(&self, view: &View) -> String {
         let skew = self.skew().map_or_else(String::new, |skew| {
-            format!("{skew:+} against the counter's nominal rate; ")
+            let way = if skew < Rate::ZERO { "slow" } else { "fast" };
+            format!("the counter is {} {way} of its nominal rate; ", Rate(skew.0.saturating_abs()))
         });
         let likely = view.difference_deviation.map_or_else(String::new, |deviation| {
             format!(" at most; standard deviation {deviation}")

@@ -105,7 +105,9 @@ fn numbers_in_one_file_and_a_page() {
     assert!(text.contains("lost          3 (3.00%) of 100, in 2 runs"), "{text}");
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("10.0.0.1:8080") && page.contains("Time between packets"));
-    assert_eq!(output(&[&b, "--flow", "10.9.9.9"]).1.lines().count(), 2);
+    let none = output(&[&b, "--flow", "10.9.9.9"]).1;
+    assert!(none.contains("no flow has '10.9.9.9' in its name (--flow)"), "{none}");
+    assert!(!none.contains("\nudp"), "{none}");
 }
 
 /// Source and destination (host, port), and when in ms.

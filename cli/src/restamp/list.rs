@@ -203,7 +203,10 @@ impl Summary {
         }
         for (number, what) in [
             (self.kept, "kept their time, as no hand can be used for them"),
-            (self.contradicted, "had hands that contradicted each other"),
+            (
+                self.contradicted,
+                "had hands that contradicted each other (a broken promise, or another clock's log): the bound covers all",
+            ),
             (self.foreign, "bear no record of ours, and kept their time"),
             (self.later_version, "records are of a later version, and were left alone"),
         ] {

@@ -154,8 +154,11 @@ impl Stampers {
         let anew = match self.by {
             By::Nothing => Anew { unix_ns, record: *record },
             By::Recorded | By::Best => {
-                let stamped = self.restamper(place).stamp(&recorded);
-                renew(self.by, record, &recorded, &stamped)
+                let restamper = self.restamper(place);
+                let before = restamper.report().contradicted;
+                let stamped = restamper.stamp(&recorded);
+                let refuted = restamper.report().contradicted > before;
+                renew(self.by, record, &recorded, &stamped, refuted)
             }
         };
         self.after.add(anew.record.bound_ns.map(u64::from));
@@ -191,21 +194,30 @@ pub(super) fn kept(old: &PacketRecord, then_ns: i64, now_ns: i64, bound_ns: Opti
         && apart <= u64::from(then) + u64::from(now)
 }
 
-/// The record with what is new in it. Where nothing is, to the last bit the old one.
-fn renew(by: By, old: &PacketRecord, recorded: &Recorded, stamped: &Stamped) -> Anew {
+/// The record with what is new in it. Where nothing is, to the last bit the old one. `refuted`: hands
+/// contradict each other, and the record's may be the wrong one.
+fn renew(
+    by: By,
+    old: &PacketRecord,
+    recorded: &Recorded,
+    stamped: &Stamped,
+    refuted: bool,
+) -> Anew {
     let unix_ns = stamped.unix_ns;
     // Somebody has cut the hand that it is by out of the file: what was promised then still is.
     let lost = stamped.quality != Quality::Bounded && unix_ns == recorded.unix_ns;
     if by == By::Recorded && lost {
         return Anew { unix_ns, record: *old };
     }
+    let bound_ns = stamped.bound.and_then(truechimer_capture::sink::bound_ns);
     let quality = match stamped.quality {
+        // A bound too large for a record promises nothing.
+        Quality::Bounded if bound_ns.is_none() => records::Quality::Unsynchronised,
         Quality::Bounded => records::Quality::Bounded,
         Quality::Unsynchronised => records::Quality::Unsynchronised,
         Quality::Uncounted => records::Quality::Uncounted,
     };
-    let bound_ns = stamped.bound.and_then(truechimer_capture::sink::bound_ns);
-    if by == By::Best && kept(old, recorded.unix_ns, unix_ns, bound_ns) {
+    if by == By::Best && !refuted && kept(old, recorded.unix_ns, unix_ns, bound_ns) {
         return Anew { unix_ns: recorded.unix_ns, record: *old };
     }
     let record = PacketRecord { quality, generation: stamped.generation, bound_ns, ..*old };

@@ -87,7 +87,7 @@ fn no_number_of_servers_moves_the_time_by_ten_years() {
             world.run(3600);
             stands(&world, offset);
         }
-        assert!(reason(&world).starts_with("held off: s"), "{}", reason(&world));
+        assert!(reason(&world).starts_with("held off for 3 h 51 min: s"), "{}", reason(&world));
         let report = world.engine.report(world.now);
         let doubt = report.sources[0].reason.clone().unwrap();
         assert_eq!(doubt.kind, ReasonKind::MaxStep);
@@ -275,7 +275,10 @@ fn a_liar_alone_among_the_silent_is_not_believed() {
         assert_eq!(world.engine.hand().status, Status::Unknown);
     }
     let why = reason(&world);
-    assert!(why.starts_with("held off: s3:123: only 1 of min-sources = 2 says so"), "{why}");
+    assert!(
+        why.starts_with("held off for 2 h 12 min: s3:123: only 1 of min-sources = 2 says so"),
+        "{why}"
+    );
     assert!(why.contains("truechimer accept s3:123"), "{why}");
     let told = world.notes.iter().filter(|note| note.contains("min-sources")).count();
     assert_eq!(told, 1, "{:?}", world.notes);

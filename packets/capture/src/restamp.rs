@@ -90,7 +90,8 @@ pub struct Report {
     pub kept: u64,
     /// Of these, packets without a count.
     pub uncounted: u64,
-    /// Packets for which two hands contradicted each other: one of the two broke its promise.
+    /// Packets for which hands contradicted each other: one of them broke its promise, or is of
+    /// another clock. The bound covers both.
     pub contradicted: u64,
     /// By recorded hands: packets whose time is not the one that was written, so that the file has
     /// been changed since, and packets of hands that do not stand in it.
@@ -253,12 +254,38 @@ impl Known {
         let (since, until) = (count - one.0.hand.base, other.0.hand.base - count);
         let nearer = if since.abs() <= until.abs() { one } else { other };
         if earliest > latest {
-            return Some(alone(nearer, true));
+            let known = alone(nearer, true);
+            let (earliest, latest) = (first.0.min(second.0), first.2.max(second.2));
+            return Some(known.within(earliest, latest));
         }
         let way = part(second.1 - first.1, since, since + until);
         let best = (first.1 + way).clamp(earliest, latest);
-        let bound = (latest - best).max(best - earliest);
-        Some(Known { by: nearer.0, best, bound, contradicted: false })
+        Some(
+            Known { by: nearer.0, best, bound: Span::ZERO, contradicted: false }
+                .within(earliest, latest),
+        )
+    }
+
+    /// With the bound that reaches from its time to the farther of both.
+    fn within(self, earliest: Instant, latest: Instant) -> Known {
+        Known { bound: (latest - self.best).max(self.best - earliest), ..self }
+    }
+
+    /// With what another source of hands says of the same count: where both promises meet, or, as
+    /// one of them is broken, all that either leaves open.
+    fn and(self, other: &Known) -> Known {
+        let (own, others) = (self.promise(), other.promise());
+        let (earliest, latest) = (own.0.max(others.0), own.1.min(others.1));
+        if self.contradicted || other.contradicted || earliest > latest {
+            let (earliest, latest) = (own.0.min(others.0), own.1.max(others.1));
+            return Known { contradicted: true, ..self }.within(earliest, latest);
+        }
+        Known { best: self.best.clamp(earliest, latest), ..self }.within(earliest, latest)
+    }
+
+    /// Earliest and latest.
+    fn promise(&self) -> (Instant, Instant) {
+        (self.best - self.bound, self.best + self.bound)
     }
 
     fn stamped(self, counted: Counted) -> Stamped {

@@ -21,7 +21,7 @@ use super::{Engine, STRAYS, VOID_AFTER, note};
 use crate::bar::{Bar, Witness, remedies, remedy};
 use crate::cause::Cause;
 use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
-use crate::hold_off::is_said;
+use crate::hold_off::{is_said, time};
 use crate::peer::HoldOff;
 use crate::report::SourceStatus;
 use crate::selection::Chosen;
@@ -99,6 +99,7 @@ pub(super) struct Hold {
     /// What was published before, and stands; `None`: nothing, or nothing that still holds.
     pub(super) stands: Option<Hand>,
     bar: Bar,
+    since: Count,
 }
 
 /// What was published at a count, the bound of its error without what it disputed, and how fast
@@ -442,11 +443,16 @@ impl Engine {
         let more = self.agreeing().saturating_sub(1);
         let who = if more > 0 { format!("{name} and {more} more") } else { name.clone() };
         self.leave_out(bar, by, at);
+        let since = self.gate.hold.as_ref().map_or(at, |hold| hold.since);
+        let long = match self.settings.nominal.span(at - since) {
+            long if long < Span::from_secs(1) => String::new(),
+            long => format!(" for {}", time(long)),
+        };
         self.reason = match by {
             Some(by) => {
-                format!("held off: {who} {by:+} off what was known: {bar}{}", remedies(&name))
+                format!("held off{long}: {who} {by:+} off what was known: {bar}{}", remedies(&name))
             }
-            None => format!("held off: {who}: {bar}; to believe it now: {}", remedy(&name)),
+            None => format!("held off{long}: {who}: {bar}; to believe it now: {}", remedy(&name)),
         };
         (self.quiet, self.unanswered, self.others) = (None, false, 0);
         let told = self.gate.hold.as_ref().is_some_and(|hold| hold.bar.is_like(&bar));
@@ -462,7 +468,7 @@ impl Engine {
         } else if !told {
             note(actions, Level::Warning, format!("{}: {}", self.hand.status, self.reason));
         }
-        self.gate.hold = Some(Hold { stands, bar });
+        self.gate.hold = Some(Hold { stands, bar, since });
         self.hear_overruled(chosen.estimate.time, chosen.estimate.bound, at);
         if stands.is_some() {
             actions.push(Action::Publish(self.hand));

@@ -253,7 +253,7 @@ fn strangers_change_nothing() {
     one.expect(0, "message 1 not of your kind");
     one.tell("say and now?");
     two.expect(0, "message 1 and now?");
-    assert_eq!(one.all("message "), two.expect_all(6, "message "));
+    assert_eq!(one.expect_all(6, "message "), two.expect_all(6, "message "));
 
     // A second member of a node is told off, and the others do not notice.
     let mut command = ring.command(3, binary::testbed());

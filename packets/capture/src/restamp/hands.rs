@@ -273,9 +273,16 @@ impl Hands {
             self.matching = Some(Matching { passed, epoch, rows: self.matching(epoch) });
         }
         let (mut before, mut after): (Option<Beside>, Option<Beside>) = (None, None);
+        let mut each: Option<Known> = None;
         for (at, extra) in &self.matching.as_ref()?.rows {
             let Some(row) = self.rows.get_mut(*at) else { continue };
             let (one, other) = row.around(counted.count, self.first);
+            let beside = |hand: Option<&Numbered>| hand.map(|hand| (*hand, *extra));
+            let known = Known::of(beside(one), beside(other), counted.count);
+            each = match (each, known) {
+                (Some(each), Some(known)) => Some(each.and(&known)),
+                (each, known) => each.or(known),
+            };
             let later = |one: &Numbered, than: &Numbered| {
                 one.hand.base != than.hand.base && one.hand.base.at_or_after(than.hand.base)
             };
@@ -290,7 +297,9 @@ impl Hands {
                 after = Some((*other, *extra));
             }
         }
-        Known::of(before, after, counted.count)
+        // The nearest of all tell the time, and each source has its say.
+        let nearest = Known::of(before, after, counted.count)?;
+        Some(each.map_or(nearest, |each| nearest.and(&each)))
     }
 
     /// Why there are no hands for packets of this epoch here, if there are none.

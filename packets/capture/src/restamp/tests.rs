@@ -211,7 +211,7 @@ fn promises_of_both_sides_are_joined() {
 }
 
 #[test]
-fn a_broken_promise_is_counted_and_the_nearer_hand_believed() {
+fn a_broken_promise_is_counted_and_the_bound_covers_both() {
     let mut wrong = hand(10 * S, Span::ZERO, Span::from_micros(5), 1);
     wrong.time += Span::from_millis(1);
     let right = hand(0, Span::ZERO, Span::from_micros(5), 1);
@@ -221,8 +221,28 @@ fn a_broken_promise_is_counted_and_the_nearer_hand_believed() {
     let stamped = restamper.stamp(&packet(S, 0, 1));
     assert!((stamped.instant.unwrap() - truth(S)).abs() <= stamped.bound.unwrap());
     let stamped = restamper.stamp(&packet(9 * S, 0, 1));
-    assert!((stamped.instant.unwrap() - truth(9 * S)).abs() > Span::from_micros(900));
+    let off = (stamped.instant.unwrap() - truth(9 * S)).abs();
+    assert!(off > Span::from_micros(900) && off <= stamped.bound.unwrap());
     assert_eq!(restamper.report().contradicted, 2);
+}
+
+#[test]
+fn a_log_of_another_clock_moves_no_packet_in_silence() {
+    let (right, bound) = (hand(0, Span::ZERO, Span::from_micros(5), 1), Span::from_micros(5));
+    let other = |at| {
+        let mut other = hand(at, Span::ZERO, bound, 1);
+        other.time += Span::from_millis(1500);
+        hand_line(&other)
+    };
+    let mut hands = hands(0, 10 * S);
+    hands.log(log(&[hand_line(&right)]).as_bytes(), "day.log").unwrap();
+    // Both before and after the packet the other clock's are the nearest.
+    hands.log(log(&[other(S), other(9 * S)]).as_bytes(), "other.log").unwrap();
+    let mut restamper = Restamper::best(hands);
+    let stamped = restamper.stamp(&packet(5 * S, 0, 1));
+    let off = (stamped.instant.unwrap() - truth(5 * S)).abs();
+    assert!(off <= stamped.bound.unwrap(), "{off} {:?}", stamped.bound);
+    assert_eq!(restamper.report().contradicted, 1);
 }
 
 #[test]
