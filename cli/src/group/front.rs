@@ -93,6 +93,10 @@ pub struct Options {
     /// Starts the program with the state on standard input, and ends then
     #[arg(long, value_name = "COMMAND")]
     pub restore_command: Option<String>,
+    /// Succeeds once the program serves, for one that listens before it does, such as PostgreSQL:
+    /// pg_isready -h 127.0.0.1 -p 7000. Asked again until then
+    #[arg(long, value_name = "COMMAND")]
+    pub ready_command: Option<String>,
     /// After how long a program that is not done with a request is reported, and no longer counted
     /// as one that follows if others are, and a client that came while nobody is answered sent away
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
@@ -161,6 +165,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
         commit: options.commit == Commit::Majority,
         checkpoint_command: options.checkpoint_command.clone(),
         restore_command: options.restore_command.clone(),
+        ready_command: options.ready_command.clone(),
         patience: duration(options.patience),
         most_kept: truechimer_group_front::MOST_KEPT,
     };

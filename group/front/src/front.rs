@@ -12,6 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use truechimer_group::{Phase, Point};
@@ -26,7 +27,7 @@ use crate::record::Record;
 use crate::ring::{Ring, RingEvent};
 use crate::streams::Streams;
 use crate::sys::Poll;
-use crate::transfer::Shell;
+use crate::transfer::{Gave, Shell};
 use crate::wire::Message;
 use early::Early;
 use replies::Replies;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub checkpoint_command: Option<String>,
     /// Starts the program from the state on standard input.
     pub restore_command: Option<String>,
+    /// Succeeds once the program serves: one may listen before it does.
+    pub ready_command: Option<String>,
     /// After how long a program that is not done is reported, and counts no more where others are.
     pub patience: Duration,
     /// Bytes that may be kept for all clients together ([`crate::MOST_KEPT`]).
@@ -97,6 +100,9 @@ pub struct Front {
     streams: Streams,
     votes: Votes,
     shell: Shell,
+    /// The command that tells whether the program serves, while it runs.
+    asks: Option<Gave>,
+    asked_ready: Instant,
     waker: Waker,
     woken: Woken,
     poll: Poll,
@@ -146,7 +152,7 @@ impl Front {
         let shell = Shell { connect: settings.connect, page: settings.page.clone() };
         Ok(Front {
             order: Order::new(me, settings.replicas, can_restore, patience_ns),
-            program: Program::new(settings.connect, page),
+            program: Program::new(settings.connect, page, settings.ready_command.is_some()),
             clients: Clients::new(settings.protocol, settings.most_kept),
             early: Early::default(),
             replies: Replies::new(settings.commit.then_some(commits)),
@@ -159,6 +165,8 @@ impl Front {
             streams: Streams::default(),
             votes: Votes::default(),
             shell,
+            asks: None,
+            asked_ready: now - KNOCK,
             waker,
             woken,
             poll: Poll::default(),
@@ -355,12 +363,38 @@ impl Front {
         Ok(())
     }
 
+    /// Asks a program that listens whether it serves by now.
+    fn ask_ready(&mut self) -> Result<(), String> {
+        let Some(command) = &self.settings.ready_command else { return Ok(()) };
+        if !self.program.is_asked_for() {
+            self.asks = None;
+            return Ok(());
+        }
+        let Some(asks) = &self.asks else {
+            if self.asked_ready.elapsed() < KNOCK {
+                return Ok(());
+            }
+            self.asked_ready = Instant::now();
+            let asks = self.shell.take(command, &self.waker);
+            self.asks = Some(asks.map_err(|why| format!("cannot start a thread: {why}"))?);
+            return Ok(());
+        };
+        match asks.try_recv() {
+            Ok(said) => self.program.set_ready(said.map(drop)),
+            Err(TryRecvError::Empty) => return Ok(()),
+            Err(TryRecvError::Disconnected) => {}
+        }
+        self.asks = None;
+        Ok(())
+    }
+
     fn timers_outside(&mut self, now: Instant) -> Result<(), String> {
         if self.phase != Some(Phase::Live) {
             return Ok(());
         }
         if now.saturating_duration_since(self.knocked) >= KNOCK {
             self.knocked = now;
+            self.ask_ready()?;
             let misses = self.program.misses();
             if misses.is_none() || self.settings.restore_command.is_some() {
                 let steps = self.order.ask();

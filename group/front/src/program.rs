@@ -41,12 +41,29 @@ pub struct Program {
     address: SocketAddr,
     page: Page,
     links: BTreeMap<Conn, Link>,
+    /// Whether somebody else tells that it serves.
+    asked: bool,
+    /// What that one said last, if not yes; of one that is not asked about: nothing.
+    unready: Option<String>,
 }
 
 impl Program {
-    /// The program that listens there, or will.
-    pub fn new(address: SocketAddr, page: Page) -> Program {
-        Program { address, page, links: BTreeMap::new() }
+    /// The program that listens there, or will. `asked`: it serves when [`Program::set_ready`] says
+    /// so, else as soon as it listens.
+    pub fn new(address: SocketAddr, page: Page, asked: bool) -> Program {
+        let mut program = Program { address, page, links: BTreeMap::new(), asked, unready: None };
+        program.forget();
+        program
+    }
+
+    /// Whether it listens, and it is not known yet whether it serves.
+    pub fn is_asked_for(&self) -> bool {
+        self.unready.is_some() && self.listening().is_ok()
+    }
+
+    /// It serves, or does not for this reason.
+    pub fn set_ready(&mut self, ready: Result<(), String>) {
+        self.unready = ready.err();
     }
 
     /// The page that is shared with it.
@@ -56,17 +73,22 @@ impl Program {
 
     /// Why it cannot be used yet, in words.
     pub fn misses(&self) -> Option<String> {
+        let unready = |why| format!("it listens, and does not serve yet (--ready-command: {why})");
+        self.listening().err().or_else(|| self.unready.as_ref().map(unready))
+    }
+
+    fn listening(&self) -> Result<(), String> {
         if !listens(self.address.port()) {
-            return Some(format!("nothing listens on port {} of this host", self.address.port()));
+            return Err(format!("nothing listens on port {} of this host", self.address.port()));
         }
         if self.page.programs() == 0 {
-            return Some(format!(
+            return Err(format!(
                 "the program at {} was not started by 'truechimer group exec --reads delivery' \
                  since this front began",
                 self.address
             ));
         }
-        None
+        Ok(())
     }
 
     /// The time for what comes.
@@ -80,6 +102,7 @@ impl Program {
     pub fn forget(&mut self) {
         self.links.clear();
         self.page.forget_program();
+        self.unready = self.asked.then(|| "not asked yet".to_owned());
     }
 
     /// Gives it a connection.
@@ -254,10 +277,15 @@ mod tests {
         let page = Page::create(&path, 1).unwrap();
         let theirs = Page::open(&path).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut program = Program::new(listener.local_addr().unwrap(), page);
+        let mut program = Program::new(listener.local_addr().unwrap(), page, true);
         assert!(program.misses().unwrap().contains("group exec"));
+        assert!(!program.is_asked_for());
         theirs.attached(1);
-        assert_eq!(program.misses(), None);
+        assert!(program.misses().unwrap().contains("not asked yet") && program.is_asked_for());
+        program.set_ready(Err("it starts up".into()));
+        assert!(program.misses().unwrap().contains("it starts up") && program.is_asked_for());
+        program.set_ready(Ok(()));
+        assert!(program.misses().is_none() && !program.is_asked_for());
 
         let conn = Conn { member: Member(1), number: 1 };
         let busy = program.open(conn).unwrap();

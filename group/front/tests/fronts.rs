@@ -280,6 +280,7 @@ impl World {
             commit: true,
             checkpoint_command: Some(format!("cat {}", self.state(member).display())),
             restore_command: None,
+            ready_command: None,
             patience: Duration::from_secs(5),
             most_kept: MOST_KEPT,
         };

@@ -170,6 +170,7 @@ impl Front {
     fn go_on(&mut self, doing: Doing) -> Result<(Option<Doing>, bool), String> {
         match doing {
             Doing::Start => {
+                self.ask_ready()?;
                 let there = self.program.misses().is_none();
                 self.work.started |= there;
                 Ok((Some(Doing::Start), there))

@@ -71,7 +71,11 @@ fn start(bed: Bed) -> Local {
             port.to_string(),
         ]
     };
-    Local::start_by(runner, dir, program, &["--protocol", "bytes", "--patience", "2s"])
+    // It listens before it serves.
+    let ready = "front=$TRUECHIMER_GROUP_FRONT; member=$(basename \"$front\" .front)
+                 grep -q 'ready to accept connections' \"${front%/*/*}/program$member.log\"";
+    let options = ["--protocol", "bytes", "--patience", "2s", "--ready-command", ready];
+    Local::start_by(runner, dir, program, &options)
 }
 
 /// A session, by the protocol of version 3.0.
