@@ -3,23 +3,12 @@
 use crate::chart::{Chart, Marker};
 use crate::number::{Unit, exponent, power_of_ten};
 use crate::series::Series;
+use crate::statistics::{quantile, sorted};
 
 /// Bins aimed at.
 const BINS: f64 = 80.0;
 /// Bins at most, where most of the values lie close together.
 const MOST_BINS: f64 = 400.0;
-
-/// The value below which the share `q` of ascending values lies, between two of them by their
-/// distances; of none: not a number.
-#[must_use]
-pub fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
-    let place = q.clamp(0.0, 1.0) * last as f64;
-    let below = place.floor();
-    let at = |i: f64| sorted.get(i as usize).copied().unwrap_or(f64::NAN);
-    let (low, high) = (at(below), at((below + 1.0).min(last as f64)));
-    if low == high { low } else { low + (high - low) * (place - below) }
-}
 
 /// Collects values and makes a [`Chart`] of them: the share of the values in each of some eighty
 /// bins (up to 400 where most lie close together), several sets over the same bins. What lies far
@@ -41,9 +30,7 @@ impl Histogram {
     /// With these values too; what is no number is ignored.
     #[must_use]
     pub fn values(mut self, name: &str, values: impl IntoIterator<Item = f64>) -> Histogram {
-        let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
-        values.sort_by(f64::total_cmp);
-        self.sets.push((name.to_owned(), values));
+        self.sets.push((name.to_owned(), sorted(values)));
         self
     }
 
@@ -129,15 +116,6 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_lie_between_the_values() {
-        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.5), 2.5);
-        assert_eq!(quantile(&[1.0, 2.0, 3.0], 0.0), 1.0);
-        assert_eq!(quantile(&[1.0, 2.0, 3.0], 1.0), 3.0);
-        assert_eq!(quantile(&[7.0], 0.3), 7.0);
-        assert!(quantile(&[], 0.5).is_nan());
-    }
 
     #[test]
     fn bins_cover_the_values_whatever_they_are() {

@@ -5,7 +5,7 @@
 //! and its content security policy forbids it to load anything. The same page gives the same bytes.
 //!
 //! Values are given in base units (seconds, ratios, hertz) and shown with the prefix that suits
-//! them. Text is text: whatever is in it, it is shown and never becomes markup or script.
+//! them. Means, medians and quantiles are here for all crates. Text is text: whatever is in it, it is shown and never becomes markup or script.
 #![forbid(unsafe_code)]
 
 mod assets;
@@ -18,13 +18,15 @@ mod number;
 mod page;
 mod pool;
 mod series;
+mod statistics;
 mod table;
 
 pub use chart::{Chart, Marker, View};
 pub use decimate::{decimate, envelope, thin};
-pub use histogram::{Histogram, quantile};
+pub use histogram::Histogram;
 pub use log::{Entry, Tone};
 pub use number::Unit;
 pub use page::{Page, Section};
 pub use series::{FiveNumbers, Series};
+pub use statistics::{mean, median, percentile, quantile, rms, sorted};
 pub use table::{Cell, Share, Table};

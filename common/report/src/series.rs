@@ -1,8 +1,8 @@
 //! What a chart draws.
 
 use crate::decimate::{decimate, envelope, thin};
-use crate::histogram::quantile;
 use crate::pool::Pool;
+use crate::statistics::{quantile, sorted};
 use serde_json::{Value, json};
 
 /// A distribution in five numbers, ascending: the ends of the whiskers, of the box, and its middle.
@@ -131,13 +131,12 @@ impl Series {
     /// Rows, least, median and greatest of its numbers (of a band: half its width; of boxes: the
     /// middles).
     pub(crate) fn summary(&self) -> (usize, [f64; 3]) {
-        let mut values: Vec<f64> = match &self.rows {
+        let values: Vec<f64> = match &self.rows {
             Rows::Plain(_, rows) => rows.iter().map(|row| row.1).collect(),
             Rows::Band(rows) => rows.iter().map(|row| (row.2 - row.1) / 2.0).collect(),
             Rows::Boxes(rows) => rows.iter().map(|row| row.1[2]).collect(),
         };
-        values.retain(|v| v.is_finite());
-        values.sort_by(f64::total_cmp);
+        let values = sorted(values);
         (values.len(), [0.0, 0.5, 1.0].map(|q| quantile(&values, q)))
     }
 

@@ -48,7 +48,7 @@ impl Interval {
         let rounds = without.len();
         let n = rounds as f64;
         let logs = || without.iter().map(|ratio| ratio.ln());
-        let mean = logs().sum::<f64>() / n;
+        let mean = truechimer_report::mean(logs());
         let square = logs().map(|log| (log - mean) * (log - mean)).sum::<f64>() * (n - 1.0) / n;
         let factor = (student(rounds) * square.sqrt()).exp();
         let (low, high) = (ratio / factor, ratio * factor);
