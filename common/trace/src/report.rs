@@ -139,13 +139,6 @@ fn promised(sample: &Sample) -> f64 {
     if sample.status.bound_holds() { sample.bound } else { f64::NAN }
 }
 
-/// Finite values, ascending.
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
 /// A view of the quantiles from `low` to `high` of ascending values, and some space around them.
 fn view(title: &str, values: &[f64], low: f64, high: f64) -> View {
     let (low, high) = (quantile(values, low), quantile(values, high));

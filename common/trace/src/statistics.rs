@@ -1,7 +1,7 @@
 //! What a run comes to, in numbers.
 
 use serde::Serialize;
-use truechimer_report::quantile;
+use truechimer_report::{mean, median, quantile, rms, sorted};
 use truechimer_timehands::Status;
 
 use crate::trace::{Interval, Sample, Trace};
@@ -257,11 +257,8 @@ fn limits(trace: &Trace, which: fn(&Sample) -> Option<Interval>, length: usize) 
 impl Errors {
     /// Of errors in seconds.
     fn of(errors: impl Iterator<Item = f64>) -> Errors {
-        let mut errors: Vec<f64> = errors.filter(|e| e.is_finite()).map(|e| e * 1e6).collect();
-        errors.sort_by(f64::total_cmp);
+        let errors = sorted(errors.map(|e| e * 1e6));
         let at = |q: f64| quantile(&errors, q);
-        let n = errors.len() as f64;
-        let square = errors.iter().map(|e| e * e).sum::<f64>() / n;
         let (p25_us, p75_us) = (at(0.25), at(0.75));
         let (lowest_us, highest_us) = (at(0.0), at(1.0));
         Errors {
@@ -275,8 +272,8 @@ impl Errors {
             lowest_us,
             highest_us,
             max_us: highest_us.abs().max(lowest_us.abs()),
-            rms_us: libm::sqrt(square),
-            mean_us: errors.iter().sum::<f64>() / n,
+            rms_us: rms(&errors),
+            mean_us: mean(&errors),
         }
     }
 }
@@ -305,8 +302,7 @@ impl Converged {
     fn of(threshold: f64, traces: &[&Trace]) -> Converged {
         let took: Vec<Option<f64>> =
             traces.iter().map(|t| converged(&t.samples, threshold)).collect();
-        let mut reached: Vec<f64> = took.iter().copied().flatten().collect();
-        reached.sort_by(f64::total_cmp);
+        let reached = sorted(took.iter().flatten());
         // Those that never got there are the slowest: the median is one of theirs, or is not.
         let middle =
             |n: usize| reached.get(n / 2).copied().zip(reached.get(n.saturating_sub(1) / 2));
@@ -344,9 +340,7 @@ fn converged(samples: &[Sample], threshold: f64) -> Option<f64> {
 }
 
 fn median_us(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.filter(|v| v.is_finite()).map(|v| v * 1e6).collect();
-    values.sort_by(f64::total_cmp);
-    quantile(&values, 0.5)
+    median(values.map(|v| v * 1e6))
 }
 
 #[cfg(test)]

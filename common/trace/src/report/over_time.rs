@@ -1,9 +1,9 @@
 //! Charts against time.
 
-use truechimer_report::{Chart, Series, Unit, View, quantile};
+use truechimer_report::{Chart, Series, Unit, View, quantile, sorted};
 
 use super::events::Marks;
-use super::{Shown, name, promised, settled, sorted, view};
+use super::{Shown, name, promised, settled, view};
 use crate::trace::{Exchanged, Sample, Trace};
 
 /// Stretches into which a run is divided to show the largest error in each.
