@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use truechimer_estimators::Kind;
+use truechimer_report::{mean, rms};
 
 use crate::lines;
 use crate::scenario::ScenarioError;
@@ -153,12 +154,11 @@ impl Pool {
     #[must_use]
     pub fn of(self, values: impl IntoIterator<Item = f64>) -> f64 {
         let values: Vec<f64> = values.into_iter().collect();
-        let n = values.len() as f64;
         match self {
             _ if values.is_empty() => f64::NAN,
-            Pool::RootMeanSquare => libm::sqrt(values.iter().map(|v| v * v).sum::<f64>() / n),
+            Pool::RootMeanSquare => rms(values),
             Pool::Largest => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            Pool::Mean => values.iter().sum::<f64>() / n,
+            Pool::Mean => mean(values),
             Pool::Sum => values.iter().sum(),
         }
     }

@@ -2,6 +2,7 @@
 //! truth about oscillator and path and sees the same packets.
 
 use truechimer_estimators::Kind;
+use truechimer_report::mean;
 
 use crate::direct::Packets;
 use crate::omniscient::Omniscient;
@@ -64,12 +65,6 @@ pub fn ends(estimators: &[Kind], seed: u64) -> Result<Ends, ScenarioError> {
     Ok(Ends { clocks, omniscient })
 }
 
-/// Root of the mean square.
-#[must_use]
-pub fn rms(errors: &[f64]) -> f64 {
-    libm::sqrt(errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64)
-}
-
 /// The ratio of two root mean squares over the same seeds, and the factor that it is uncertain by
 /// (95 %): the seeds left out one at a time (jackknife) show how far the logarithm strays.
 #[must_use]
@@ -80,7 +75,7 @@ pub fn ratio(clock: &[f64], reference: &[f64]) -> (f64, f64) {
     let without: Vec<f64> =
         pairs.map(|(a, b)| libm::log((all - a * a) / (all_reference - b * b)) / 2.0).collect();
     let n = without.len() as f64;
-    let mean = without.iter().sum::<f64>() / n;
+    let mean = mean(&without);
     let spread = without.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() * (n - 1.0) / n;
     (libm::sqrt(all / all_reference), libm::exp(1.96 * libm::sqrt(spread)))
 }
@@ -89,6 +84,7 @@ pub fn ratio(clock: &[f64], reference: &[f64]) -> (f64, f64) {
 mod tests {
     use super::*;
     use truechimer_estimators::OURS;
+    use truechimer_report::rms;
 
     #[test]
     fn the_ratio_of_what_is_twice_as_large_is_two() {

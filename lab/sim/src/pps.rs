@@ -194,7 +194,7 @@ mod tests {
         let late: Vec<f64> =
             came.iter().map(|(second, edge)| edge.stamped - *second as f64).collect();
         assert!(late.iter().all(|late| (-1e-9..10.001e-6).contains(late)));
-        let mean = late.iter().sum::<f64>() / late.len() as f64;
+        let mean = truechimer_report::mean(&late);
         assert!((4.0e-6..4.7e-6).contains(&mean), "{mean}");
         assert!(came.windows(2).all(|pair| pair[1].1.sequence == pair[0].1.sequence + 1));
         let again = run(1);

@@ -153,9 +153,8 @@ pub(crate) mod tests {
     }
 
     fn mean_and_variance(samples: &[f64]) -> (f64, f64) {
-        let n = samples.len() as f64;
-        let mean = samples.iter().sum::<f64>() / n;
-        (mean, samples.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n)
+        let mean = truechimer_report::mean(samples);
+        (mean, truechimer_report::mean(samples.iter().map(|x| (x - mean) * (x - mean))))
     }
 
     #[track_caller]

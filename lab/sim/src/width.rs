@@ -6,7 +6,7 @@
 //! minutes after a route has changed.
 
 use truechimer_feedforward::number::seconds;
-use truechimer_report::quantile;
+use truechimer_report::{quantile, sorted};
 
 use crate::scenario::{Scenario, ScenarioError};
 use crate::world::{Options, Run, simulate};
@@ -67,18 +67,16 @@ fn ratio(run: &Run, since: f64, begin: f64, end: f64) -> Option<Ratio> {
     let claimed = [declared.root_distance, declared.stamp_error];
     let least = best / 2.0 + claimed.into_iter().flatten().map(seconds).sum::<f64>();
     let counts = |s: &&Sample| (begin..end).contains(&s.at) && s.status.bound_holds();
-    let median = |of: fn(&Sample) -> f64, p: f64| {
-        let mut values: Vec<f64> =
-            run.trace.samples.iter().filter(counts).map(|s| of(s) / least).collect();
-        values.sort_by(f64::total_cmp);
-        quantile(&values, p)
+    let at = |of: fn(&Sample) -> f64, q: f64| {
+        let values = run.trace.samples.iter().filter(counts).map(|s| of(s) / least);
+        quantile(&sorted(values), q)
     };
     let width = |s: &Sample| s.width() / 2.0;
     let found = Ratio {
         least_us: least * 1e6,
-        width: median(width, 0.5),
-        width_90: median(width, 0.9),
-        bound: median(|s| s.bound, 0.5),
+        width: at(width, 0.5),
+        width_90: at(width, 0.9),
+        bound: at(|s| s.bound, 0.5),
     };
     found.width.is_finite().then_some(found)
 }

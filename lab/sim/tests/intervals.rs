@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use truechimer_report::sorted;
 use truechimer_sim::{Interval, Options, Sample, Scenario, find, simulate};
 
 /// What the oscillator promises of its rate, ppm: what cannot be proved away.
@@ -48,13 +49,6 @@ fn claimed(scenario: &Scenario, seed: u64) -> f64 {
     let settled = samples.iter().filter(|s| s.at >= run.trace.warm_up).filter(promised);
     let bounds = sorted(settled.filter_map(|s| s.second).map(|i| i.bound * 1e6));
     bounds[bounds.len() / 2]
-}
-
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    assert!(!values.is_empty());
-    values
 }
 
 fn named(name: &str, hours: f64) -> Scenario {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use truechimer_estimators::OURS;
+use truechimer_report::rms;
 use truechimer_sim::path::Shift;
 use truechimer_sim::{Sample, Scenario, Trace, find, simulate_alike};
 
@@ -39,11 +40,6 @@ fn after(trace: &Trace, from: f64, to: f64) -> impl Iterator<Item = &Sample> {
 
 fn largest(samples: impl Iterator<Item = f64>) -> f64 {
     samples.map(f64::abs).fold(0.0, f64::max)
-}
-
-fn rms(errors: impl Iterator<Item = f64>) -> f64 {
-    let squares: Vec<f64> = errors.map(|e| e * e).collect();
-    (squares.iter().sum::<f64>() / squares.len() as f64).sqrt()
 }
 
 /// The largest statistical part of the bound changes by so much from hour to hour.

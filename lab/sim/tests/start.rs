@@ -46,8 +46,7 @@ fn a_wan_clock_is_right_within_a_minute() {
 fn early(name: &str) -> f64 {
     let traces = runs(name, 0.05, 20);
     let samples = traces.iter().flat_map(|trace| &trace.samples).filter(|s| s.at >= 20.0);
-    let squares: Vec<f64> = samples.map(|s| s.error * s.error).collect();
-    let rms = 1e6 * (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+    let rms = 1e6 * truechimer_report::rms(samples.map(|s| s.error));
     println!("{name}: {rms:.2} µs");
     rms
 }

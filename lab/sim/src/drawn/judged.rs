@@ -3,7 +3,7 @@
 use serde::Serialize;
 use truechimer_feedforward::number::seconds;
 use truechimer_feedforward::{Accepted, Estimator, Refusal};
-use truechimer_report::quantile;
+use truechimer_report::{mean, quantile, rms};
 
 use super::{Cause, Change, Passed, Realised};
 use crate::direct::Packets;
@@ -117,9 +117,7 @@ pub(super) fn judge(
     heard.release(day.day.seconds);
     let settled = || trace.samples.iter().filter(|s| s.at >= trace.warm_up);
     let errors: Vec<f64> = settled().map(|s| s.error * 1e6).filter(|e| e.is_finite()).collect();
-    let count = errors.len() as f64;
-    let mean = errors.iter().sum::<f64>() / count;
-    let square = |from: f64| errors.iter().map(|e| (e - from) * (e - from)).sum::<f64>() / count;
+    let mean = mean(&errors);
     let promised = || trace.samples.iter().filter(|s| s.bound.is_finite());
     // What is no number counts as outside.
     let beyond =
@@ -129,8 +127,8 @@ pub(super) fn judge(
     let longer: Vec<f64> = day.changes.iter().filter(is_longer).map(|c| c.at).collect();
     let found = |at: &&f64| heard.reports.iter().any(|(r, _)| (0.0..=LATE).contains(&(r - **at)));
     let judged = Judged {
-        rms_us: libm::sqrt(square(0.0)),
-        deviation_us: libm::sqrt(square(mean)),
+        rms_us: rms(&errors),
+        deviation_us: rms(errors.iter().map(|e| e - mean)),
         largest_us: errors.iter().fold(0.0, |most, e| e.abs().max(most)),
         bound_us: median(settled().map(|s| s.bound * 1e6).collect()),
         bound_ratio: bound_ratio(day, &trace, packets.begun()),

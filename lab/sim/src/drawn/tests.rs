@@ -35,9 +35,7 @@ fn passages(way: &mut Way) -> Vec<(f64, f64)> {
 }
 
 fn sorted_delays(way: &mut Way) -> Vec<f64> {
-    let mut delays: Vec<f64> = passages(way).into_iter().map(|(_, delay)| delay).collect();
-    delays.sort_by(f64::total_cmp);
-    delays
+    truechimer_report::sorted(passages(way).into_iter().map(|(_, delay)| delay))
 }
 
 fn is_on_grid(t: f64, period: f64) -> bool {
@@ -326,7 +324,7 @@ fn satellites_change_every_15_s_for_both_ways() {
     // What is sent at the same time has the same propagation, and a queue of its own.
     let there = passages(&mut ways.there);
     let back = passages(&mut ways.back);
-    let mean = |all: &[(f64, f64)]| all.iter().map(|(_, d)| d).sum::<f64>() / all.len() as f64;
+    let mean = |all: &[(f64, f64)]| truechimer_report::mean(all.iter().map(|(_, delay)| delay));
     assert!((mean(&there) - mean(&back)).abs() < 25.0 * MS);
 }
 
@@ -379,7 +377,7 @@ fn jitter_hardly_meets_its_floor() {
     assert!(near < 0.01 * PACKETS as f64, "{near}");
     let (a, b) =
         (value(&d, "jitter", "rarity of the floor"), value(&d, "jitter", "rarity of the ceiling"));
-    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    let mean = truechimer_report::mean(&delays);
     assert!((mean / width - a / (a + b)).abs() < 0.02, "{mean} {width}");
 }
 

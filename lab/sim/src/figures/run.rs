@@ -1,7 +1,7 @@
 //! From a run to its figures.
 
 use truechimer_engine::{SourceConfig, SourceStatus};
-use truechimer_report::quantile;
+use truechimer_report::{quantile, sorted};
 
 use super::{Figure, Figures};
 use crate::scenario::Scenario;
@@ -85,9 +85,7 @@ fn outage_end(trace: &Trace) -> Option<f64> {
 /// The bound that 99 % of the seconds that count do not exceed, s.
 fn bound_99(trace: &Trace) -> f64 {
     let counts = |s: &&Sample| s.at >= trace.warm_up && s.status.bound_holds();
-    let counted = trace.samples.iter().filter(counts).map(|s| s.bound);
-    let mut bounds: Vec<f64> = counted.filter(|bound| bound.is_finite()).collect();
-    bounds.sort_by(f64::total_cmp);
+    let bounds = sorted(trace.samples.iter().filter(counts).map(|s| s.bound));
     quantile(&bounds, 0.99)
 }
 

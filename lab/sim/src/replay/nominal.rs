@@ -1,9 +1,8 @@
 //! How long a count lasts, as far as it has to be known before the first row is replayed.
 
-use core::cmp::Ordering;
-
 use serde::Serialize;
 use truechimer_engine::{DEFAULT_POLL, POLL_RANGE};
+use truechimer_report::percentile;
 use truechimer_time::{CountSpan, Period, Rate, Span};
 
 use super::track::{Place, Track};
@@ -140,19 +139,15 @@ fn median(rows: &[&Stamped], apart: usize) -> Option<(Period, f64)> {
     }
     let pairs = rows.iter().zip(rows.iter().skip(apart));
     let mut slopes: Vec<Slope> = pairs.filter_map(|(a, b)| slope(a, b)).collect();
-    slopes.sort_by(|a, b| order(&a.value, &b.value));
-    let median = *slopes.get(slopes.len() / 2)?;
+    slopes.sort_by(|a, b| a.value.total_cmp(&b.value));
+    let median = percentile(&slopes, 50)?;
     let middle = |mut values: Vec<f64>| {
-        values.sort_by(order);
-        values.get(values.len() / 2).copied()
+        values.sort_by(f64::total_cmp);
+        percentile(&values, 50)
     };
     let doubt = middle(slopes.iter().map(|s| s.doubt).collect())?;
     let spread = middle(slopes.iter().map(|s| (s.value / median.value - 1.0).abs()).collect())?;
     Some((Period::from_ratio(median.span, median.counts)?, doubt + SPREADS * spread))
-}
-
-fn order(a: &f64, b: &f64) -> Ordering {
-    a.total_cmp(b)
 }
 
 fn slope(a: &Stamped, b: &Stamped) -> Option<Slope> {
@@ -182,7 +177,7 @@ pub(super) fn poll(head: &[Row], period: Period) -> u32 {
     let mut gaps: Vec<Span> =
         pairs.map(|(a, b)| period.span(b.stamped.sent - a.stamped.sent)).collect();
     gaps.sort_unstable();
-    let Some(&gap) = gaps.get(gaps.len() / 2) else { return DEFAULT_POLL };
+    let Some(gap) = percentile(&gaps, 50) else { return DEFAULT_POLL };
     let seconds = (gap + Span::from_millis(500)).0 >> 64;
     let (least, most) = (i128::from(*POLL_RANGE.start()), i128::from(*POLL_RANGE.end()));
     u32::try_from(seconds.clamp(least, most)).unwrap_or(DEFAULT_POLL)

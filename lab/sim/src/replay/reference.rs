@@ -1,6 +1,7 @@
 //! The reference columns: on the server's timescale, and what they say of the clock.
 
 use serde::Serialize;
+use truechimer_report::percentile;
 use truechimer_time::{Instant, Span};
 
 use super::spread::{self, Spread};
@@ -54,8 +55,8 @@ impl Gathered {
         }
         let mut apart: Vec<Span> = head.iter().filter_map(apart).collect();
         apart.sort_unstable();
-        let median = apart.get(apart.len() / 2).filter(|_| apart.len() * 2 > referenced);
-        let Some(&median) = median else {
+        let median = percentile(&apart, 50).filter(|_| apart.len() * 2 > referenced);
+        let Some(median) = median else {
             return Err(ReplayError::Reference(
                 "in half of the first rows RefOut lies before RefIn or Te before Tb: RefIn is \
                  when the request passed the reference, RefOut when the reply did; are the columns \
