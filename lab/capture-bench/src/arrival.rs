@@ -138,7 +138,7 @@ fn row(source: Source, method: Method, trials: &[Trial]) -> Row {
         method,
         precision: spread(|t| Spread::of(t.precision.iter().copied())),
         kept: spread(|t| t.kept),
-        kept_share: median(&trials.iter().map(|t| t.kept_share).collect::<Vec<_>>()),
+        kept_share: median(trials.iter().map(|t| t.kept_share)),
         raw: spread(|t| t.raw),
         own: spread(|t| t.own),
         change: spread(|t| t.change),

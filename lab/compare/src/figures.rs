@@ -1,6 +1,7 @@
 //! What readings come to.
 
 use truechimer_outcome::stats::{Spread, median};
+use truechimer_report::{mean, rms};
 
 /// How long an error must stay below a limit to be called settled, s.
 pub const STEADY: f64 = 20.0;
@@ -40,15 +41,14 @@ impl Figures {
     #[must_use]
     pub fn of(samples: &[Sample], from: f64, to: f64) -> Figures {
         let part = || samples.iter().filter(|sample| (from..to).contains(&sample.at));
-        let count = part().count();
-        let mean = |of: fn(f64) -> f64| part().map(|s| of(s.error)).sum::<f64>() / count as f64;
+        let errors = || part().map(|sample| sample.error);
         let bounds: Vec<f64> = part().filter_map(|sample| sample.bound).collect();
         let inside = |s: &&Sample| s.bound.is_some_and(|bound| s.error.abs() <= bound);
         Figures {
-            readings: count,
-            rms: mean(|error| error * error).sqrt(),
-            spread: Spread::of(part().map(|sample| sample.error)),
-            mean: mean(|error| error),
+            readings: part().count(),
+            rms: rms(errors()),
+            spread: Spread::of(errors()),
+            mean: mean(errors()),
             bounded: bounds.len(),
             inside: part().filter(inside).count(),
             bound: median(&bounds),
@@ -60,9 +60,7 @@ impl Figures {
     #[must_use]
     pub fn over(rounds: &[Figures]) -> Figures {
         let some: Vec<&Figures> = rounds.iter().filter(|one| one.readings > 0).collect();
-        let of = |part: fn(&Figures) -> f64| {
-            median(&some.iter().map(|one| part(one)).collect::<Vec<_>>())
-        };
+        let of = |part: fn(&Figures) -> f64| median(some.iter().map(|one| part(one)));
         let sum = |part: fn(&Figures) -> usize| some.iter().map(|one| part(one)).sum();
         Figures {
             readings: sum(|one| one.readings),

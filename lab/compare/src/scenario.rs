@@ -222,8 +222,7 @@ mod tests {
     }
 
     fn mean_us(delays: &[Option<Duration>]) -> f64 {
-        let all: Vec<f64> = delays.iter().flatten().map(|d| d.as_secs_f64() * 1e6).collect();
-        all.iter().sum::<f64>() / all.len() as f64
+        truechimer_report::mean(delays.iter().flatten().map(|d| d.as_secs_f64() * 1e6))
     }
 
     #[test]

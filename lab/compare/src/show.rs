@@ -115,7 +115,7 @@ fn summary(options: &Options, all: &[Runs]) -> Outcome {
 /// How it was done, as far as this run is concerned; the document has the rest.
 fn about(options: &Options, all: &[Runs]) -> Vec<String> {
     let trials = || all.iter().flat_map(|runs| &runs.rounds);
-    let width = median(&trials().map(|trial| trial.width_ns / 2.0).collect::<Vec<_>>());
+    let width = median(trials().map(|trial| trial.width_ns / 2.0));
     let order = if options.one_by_one { "one after the other" } else { "side by side" };
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut about = vec![

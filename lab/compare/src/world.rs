@@ -89,7 +89,7 @@ impl Departures {
     fn expected_ns(&self) -> i64 {
         let mut all: Vec<i64> = self.newest.iter().copied().collect();
         all.sort_unstable();
-        all.get(all.len() / 2).copied().unwrap_or(0)
+        truechimer_report::percentile(&all, 50).unwrap_or(0)
     }
 }
 

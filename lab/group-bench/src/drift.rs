@@ -361,7 +361,7 @@ impl World {
         let first = std::mem::take(&mut self.first);
         Some(Sample {
             seconds: (now - FORMING) as f64 / 1e9,
-            group_ns: *views.get(views.len() / 2)?,
+            group_ns: truechimer_report::percentile(&views, 50)?,
             least_ns: *views.first()?,
             most_ns: *views.last()?,
             within,

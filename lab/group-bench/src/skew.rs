@@ -6,6 +6,7 @@ use serde_json::json;
 use truechimer_outcome::outcome::{Failure, Figure, Goal, Grid, Outcome};
 use truechimer_outcome::plot::{Axis, Plot};
 use truechimer_outcome::stats::{show_ns, show_share};
+use truechimer_report::mean;
 use truechimer_testbed::binary;
 
 use crate::bed::{Bed, How, MEMBERS};
@@ -192,9 +193,7 @@ fn thinned(line: &Line) -> Line {
 
 /// The slope by least squares, parts in 10⁶ (ns per ms), of ns over seconds.
 fn drift_ppm(line: &Line) -> f64 {
-    let count = line.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| line.iter().map(of).sum::<f64>() / count;
-    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let (x, y) = (mean(line.iter().map(|p| p.0)), mean(line.iter().map(|p| p.1)));
     let up: f64 = line.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
     let along: f64 = line.iter().map(|p| (p.0 - x) * (p.0 - x)).sum();
     up / along * 1e-3

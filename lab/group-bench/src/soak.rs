@@ -116,7 +116,7 @@ fn growth(looks: &[Look], of: fn(&Look) -> &[u64]) -> f64 {
         let count = looks.len() as f64;
         let range = (count * from) as usize..((count * to) as usize).min(looks.len());
         let greatest = |look: &Look| of(look).iter().copied().max().unwrap_or(0) as f64;
-        median(&looks.get(range).unwrap_or_default().iter().map(greatest).collect::<Vec<_>>())
+        median(looks.get(range).unwrap_or_default().iter().map(greatest))
     };
     part(0.9, 1.0) / part(WARM, WARM + 0.1)
 }
@@ -133,7 +133,7 @@ fn outcome(looks: &[Look], time: f64) -> Outcome {
     let rates = rates(looks);
     let half = |later: bool| {
         let mine = rates.iter().filter(|(at, _)| (*at > time / 2.0) == later);
-        median(&mine.map(|(_, rate)| *rate).collect::<Vec<_>>())
+        median(mine.map(|(_, rate)| rate))
     };
     let last = looks.last();
     let rounds = last.map_or(0, |look| look.rounds);

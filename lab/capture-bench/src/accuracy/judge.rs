@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use truechimer_report::mean;
+
 /// A datagram at one point of the path, as captured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Passed {
@@ -84,8 +86,7 @@ fn period(ours: &Point, theirs: &Point) -> Option<f64> {
         .iter()
         .map(|(c, t)| (c.wrapping_sub(*count).cast_signed() as f64, t.wrapping_sub(*ns) as f64));
     let all: Vec<(f64, f64)> = from_first.collect();
-    let mean = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
-    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let (x, y) = (mean(all.iter().map(|p| p.0)), mean(all.iter().map(|p| p.1)));
     let above: f64 = all.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
     let below: f64 = all.iter().map(|p| (p.0 - x).powi(2)).sum();
     (below > 0.0).then_some(above / below)

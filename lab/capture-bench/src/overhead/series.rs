@@ -1,5 +1,7 @@
 //! What a series of measured times comes to.
 
+use truechimer_report::{mean, quantile, sorted};
+
 /// Resamples for the intervals of confidence.
 const RESAMPLES: usize = 400;
 /// Of fewer rounds there is no interval.
@@ -35,31 +37,23 @@ pub struct Figures {
 /// Which quantiles [`Figures`] has.
 pub const QUANTILES: [f64; 7] = [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0];
 
-/// All values of a series, ascending.
-fn sorted<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Vec<f64> {
-    let mut values: Vec<f64> = blocks.into_iter().flat_map(|b| b.cost.iter().copied()).collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
 /// Mean and variance; not numbers of fewer than two values.
 #[must_use]
 pub fn moments(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
+    let mean = mean(values);
     let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
-    (mean, if values.len() < 2 { f64::NAN } else { squares / (count - 1.0) })
+    (mean, if values.len() < 2 { f64::NAN } else { squares / (values.len() as f64 - 1.0) })
 }
 
 impl Figures {
     /// Of these blocks.
     #[must_use]
     pub fn of<'a>(blocks: impl IntoIterator<Item = &'a Block>) -> Figures {
-        let values = sorted(blocks);
+        let values = sorted(blocks.into_iter().flat_map(|block| &block.cost));
         let (mean, variance) = moments(&values);
         let kept = values.len() - values.len().div_ceil(100);
         let (_, core) = moments(values.get(..kept).unwrap_or_default());
-        let quantiles = QUANTILES.map(|q| truechimer_report::quantile(&values, q));
+        let quantiles = QUANTILES.map(|q| quantile(&values, q));
         Figures { count: values.len(), mean, variance, core, quantiles }
     }
 
@@ -100,14 +94,11 @@ pub fn net(series: &Series, ground: &Series, figure: impl Fn(&Figures) -> f64) -
         return Net { value, low: f64::NAN, high: f64::NAN };
     }
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    let mut draws: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            let drawn = (0..rounds.len()).filter_map(|_| rounds.get(random.below(rounds.len())));
-            of(&drawn.copied().collect::<Vec<_>>())
-        })
-        .collect();
-    draws.sort_by(f64::total_cmp);
-    let at = |q| truechimer_report::quantile(&draws, q);
+    let draws = sorted((0..RESAMPLES).map(|_| {
+        let drawn = (0..rounds.len()).filter_map(|_| rounds.get(random.below(rounds.len())));
+        of(&drawn.copied().collect::<Vec<_>>())
+    }));
+    let at = |q| quantile(&draws, q);
     Net { value, low: at(0.025), high: at(0.975) }
 }
 
@@ -133,7 +124,7 @@ impl Random {
 pub fn autocorrelation(series: &Series, lag: usize) -> f64 {
     let mut pairs = Vec::new();
     for block in series {
-        let all = sorted([block]);
+        let all = sorted(&block.cost);
         let middle = all.len() as f64 / 2.0;
         let ranks: Vec<f64> = block.cost.iter().map(|cost| rank(&all, *cost) - middle).collect();
         pairs.extend(ranks.iter().copied().zip(ranks.iter().copied().skip(lag)));
@@ -183,11 +174,7 @@ pub fn together(series: &Series) -> Together {
             block.cost.iter().skip(1).copied().zip(gaps)
         })
         .collect();
-    let ascending = |part: fn(&(f64, f64)) -> f64| {
-        let mut values: Vec<f64> = pairs.iter().map(part).collect();
-        values.sort_by(f64::total_cmp);
-        values
-    };
+    let ascending = |part: fn(&(f64, f64)) -> f64| sorted(pairs.iter().map(part));
     let (costs, gaps) = (ascending(|p| p.0), ascending(|p| p.1));
     let ranks: Vec<_> = pairs.iter().map(|p| (rank(&costs, p.0), rank(&gaps, p.1))).collect();
     let few = pairs.len() / 100;

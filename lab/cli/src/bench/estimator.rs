@@ -11,7 +11,7 @@ use truechimer_estimators::{Kind, OURS};
 use truechimer_feedforward::{Estimator, Exchange};
 use truechimer_outcome::interval::Interval;
 use truechimer_outcome::outcome::times;
-use truechimer_outcome::stats::quantile;
+use truechimer_outcome::stats::{median, quantile};
 use truechimer_sim::direct::Packets;
 use truechimer_sim::{Scenario, find, simulate_alike};
 
@@ -172,11 +172,11 @@ impl Bench<'_> {
 
 impl Round {
     fn reference_ns(&self) -> f64 {
-        quantile(&self.references, 0.5)
+        median(&self.references)
     }
 
     fn of_reference(&self) -> f64 {
-        quantile(&self.exchanges, 0.5) / self.reference_ns()
+        median(&self.exchanges) / self.reference_ns()
     }
 }
 
@@ -192,7 +192,7 @@ impl Row {
         Row {
             poll_s,
             exchanges: count,
-            median_ns: quantile(&quickest, 0.5),
+            median_ns: median(&quickest),
             slowest_ns: quantile(&quickest, 1.0),
             of_reference: Interval::of(&ratios),
         }
@@ -215,7 +215,7 @@ impl Figures {
             estimator: kind.name(),
             scenario: scenario.name.clone(),
             rounds,
-            reference_ns: quantile(&references, 0.5),
+            reference_ns: median(&references),
             polls,
             state_bytes: size.0,
             memory_bytes: size.1,

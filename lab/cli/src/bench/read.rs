@@ -11,6 +11,7 @@ use serde::Serialize;
 use truechimer::{Clock, Hand, Instant, Leaps, Made, Rate, Span, Status};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
 use truechimer_outcome::interval::Interval;
+use truechimer_outcome::stats::median;
 use truechimer_outcome::verdict::{Control, Verdict};
 use truechimer_time::{CounterId, CounterKind, Epoch};
 use truechimer_timehands::PageWriter;
@@ -268,11 +269,6 @@ fn timed<T>(call: impl Fn() -> T) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
@@ -420,12 +416,6 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_one() {
-        assert_eq!(median(vec![9.0, 1.0, 5.0]), 5.0);
-        assert!(median(Vec::new()).is_nan());
-    }
 
     #[test]
     fn the_goal_is_judged_by_intervals_where_the_counter_costs_what_it_costs() {

@@ -196,18 +196,9 @@ fn ratio(turns: &[Vec<Turn>]) -> Option<Interval> {
     Some(Interval::of(&ratios))
 }
 
-fn sorted(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-fn middle(sorted: &[f64]) -> f64 {
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-}
-
 impl Row {
     fn of(server: &'static str, turns: &[Turn]) -> Row {
-        let median = |of: fn(&Turn) -> f64| middle(&sorted(turns.iter().map(of).collect()));
+        let median = |of: fn(&Turn) -> f64| truechimer_report::median(turns.iter().map(of));
         Row {
             server,
             single_p50_ns: median(|turn| turn.single_p50_ns as f64) as u64,

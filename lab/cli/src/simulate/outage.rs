@@ -4,7 +4,8 @@
 use std::io::Write;
 
 use truechimer_estimators::TABLE;
-use truechimer_sim::outage::{Ends, ends, ratio, rms};
+use truechimer_report::rms;
+use truechimer_sim::outage::{Ends, ends, ratio};
 
 use super::{jobs, screen};
 use truechimer_command::{Ended, Failure, Outcome};

@@ -95,7 +95,7 @@ fn cells(ratios: impl Iterator<Item = Ratio>) -> String {
     if ratios.is_empty() {
         return "| | |".into();
     }
-    let mean = |of: fn(&Ratio) -> f64| ratios.iter().map(of).sum::<f64>() / ratios.len() as f64;
+    let mean = |of: fn(&Ratio) -> f64| truechimer_report::mean(ratios.iter().map(of));
     format!(
         "{} | {:.3} | {:.3} | {:.3}",
         screen::number(mean(|r| r.least_us)),

@@ -5,9 +5,10 @@ use std::hint::black_box;
 use std::time::Instant as HostInstant;
 
 use serde::Serialize;
+use truechimer_report::median;
 use truechimer_time::{CountSpan, Period};
 
-use super::figures::{median, tenths};
+use super::figures::tenths;
 
 const CALLS: u32 = 10_000;
 const NANOS: u64 = 1_000_000_000;

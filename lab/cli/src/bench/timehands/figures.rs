@@ -3,6 +3,7 @@
 use serde::Serialize;
 use truechimer_outcome::interval::Interval;
 use truechimer_outcome::verdict::{Control, Verdict, counter_scaled};
+use truechimer_report::{median, quantile, sorted};
 
 use super::BenchTimehands;
 use super::arithmetic::{Division, Renewal, renewals};
@@ -261,16 +262,10 @@ fn ratio(one: &[f64], other: &[f64]) -> f64 {
     median(&ratios(one, other))
 }
 
-/// The middle one; no number of none.
-pub fn median(values: &[f64]) -> f64 {
-    five(values)[2]
-}
-
 /// Least, quartiles, most.
 pub fn five(values: &[f64]) -> [f64; 5] {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    [0.0, 0.25, 0.5, 0.75, 1.0].map(|q| truechimer_report::quantile(&sorted, q))
+    let sorted = sorted(values);
+    [0.0, 0.25, 0.5, 0.75, 1.0].map(|q| quantile(&sorted, q))
 }
 
 /// To one decimal.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use truechimer_outcome::interval::Interval;
 use truechimer_outcome::outcome::{Goal, Grid, Outcome};
-use truechimer_outcome::stats::quantile;
+use truechimer_outcome::stats::{median, quantile};
 use truechimer_outcome::verdict::Verdict;
 use truechimer_sim::drawn::{Day, Judged, Range, Technology, Values, common_ranges};
 
@@ -138,10 +138,7 @@ fn weak(plan: &Plan, groups: &[Group<'_>], clock: usize) -> String {
     let held = most(&|lines| sum(lines, clock, |j| j.held + j.stepped) as f64, 0.0, "");
     let nothing = most(&|lines| sum(lines, clock, |j| j.reported.at_nothing) as f64, 0.0, "");
     let outside = most(&|lines| sum(lines, clock, |j| j.outside_s) as f64, 0.0, " s");
-    let median = |lines: &[&Line]| {
-        let ratios: Vec<f64> = lines.iter().map(|line| ratio(line, clock, plan)).collect();
-        quantile(&ratios, 0.5)
-    };
+    let median = |lines: &[&Line]| median(lines.iter().map(|line| ratio(line, clock, plan)));
     let deviation = most(&median, SHARE, " ×");
     format!(
         "Where {title} falls short. The truth was outside the bound: {outside}. The server, which \
