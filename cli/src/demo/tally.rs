@@ -1,5 +1,6 @@
 //! What the demonstration remembers of its readings.
 
+use truechimer_report::percentile;
 use truechimer_time::Span;
 use truechimer_timehands::Status;
 
@@ -75,9 +76,9 @@ impl Tally {
             last,
             readings: self.samples.len(),
             inside: self.samples.iter().filter(kept).count(),
-            median_error: median(&errors),
+            median_error: percentile(&errors, 50).unwrap_or_default(),
             worst_error: errors.last().copied().unwrap_or_default(),
-            median_bound: median(&bounds),
+            median_bound: percentile(&bounds, 50).unwrap_or_default(),
         })
     }
 }
@@ -86,10 +87,6 @@ fn sorted(spans: impl Iterator<Item = Span>) -> Vec<Span> {
     let mut spans: Vec<_> = spans.collect();
     spans.sort_unstable();
     spans
-}
-
-fn median(sorted: &[Span]) -> Span {
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ impl Watch {
 pub fn median(values: impl Iterator<Item = i64>) -> i64 {
     let mut values: Vec<i64> = values.collect();
     values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0)
+    truechimer_report::percentile(&values, 50).unwrap_or(0)
 }
 
 /// How long to watch: `usual`, or the seconds in `TRUECHIMER_SOAK` if those are more.

@@ -64,10 +64,7 @@ pub struct Spread {
 impl Spread {
     fn of(mut spans: Vec<u64>) -> Spread {
         spans.sort_unstable();
-        let at = |percent: usize| {
-            let last = spans.len().saturating_sub(1);
-            spans.get((spans.len() * percent / 100).min(last)).copied().unwrap_or(0)
-        };
+        let at = |percent| truechimer_report::percentile(&spans, percent).unwrap_or(0);
         Spread { count: spans.len(), p50: at(50), p90: at(90), p99: at(99), most: at(100) }
     }
 }

@@ -122,11 +122,12 @@ fn stamps(what: &str) {
     }
     assert!(all + late > 600 && all > 100, "few exchanges were stamped: {all}, late {late}");
     assert!(errors.len() * 10 > all * 9, "{} of {all} by the kernel", errors.len());
+    errors.sort_unstable();
     println!(
         "{all} stamps, {} by the kernel: off by {} ns (median), {} ns (99 %), stated ± {} ns (median)",
         errors.len(),
         median(errors.iter().copied()),
-        quantile(&mut errors.clone(), 99),
+        truechimer_report::percentile(&errors, 99).expect("some"),
         median(stated.iter().copied()),
     );
 }
@@ -227,12 +228,6 @@ fn the_system_clock_is_brought_to_time_and_ours_is_none_the_worse() {
     let moved = (host_against_raw() - before).abs();
     println!("the host's clock went {moved} ns from its raw clock meanwhile");
     assert!(moved < 50_000_000, "the host's clock was moved by {moved} ns");
-}
-
-/// What so many percent of the values are below.
-fn quantile(values: &mut [i64], percent: usize) -> i64 {
-    values.sort_unstable();
-    values[values.len() * percent / 100]
 }
 
 /// How far the warped system clock is ahead of the host's, ns: asked of a process that sees it.
