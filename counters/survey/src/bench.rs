@@ -15,6 +15,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use truechimer_stability::median;
+
 use crate::clocksource::{ClocksourceError, Clocksources, Restored, Switch};
 
 pub use found::{Bench, CoarseStep, Cost, OfSource, Unreadable};
@@ -335,14 +337,9 @@ fn cost(way: Way, reader: Reader, reads: u64, stop: &AtomicBool) -> Result<Cost,
         real_s: real.as_secs_f64(),
         user_s: after.0.saturating_sub(before.0).as_secs_f64(),
         system_s: after.1.saturating_sub(before.1).as_secs_f64(),
-        ns: (median(&mut each) * 100.0).round() / 100.0,
+        ns: (median(each.into_iter()).unwrap_or(f64::NAN) * 100.0).round() / 100.0,
         ratio: f64::NAN,
     })
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Looks at the coarse clocks until they have gone on some steps; a few dozen milliseconds.

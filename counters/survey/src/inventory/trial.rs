@@ -86,9 +86,7 @@ fn row<T>(call: impl Fn() -> T) -> f64 {
 
 /// What one call takes, ns: the median of many rows.
 pub(super) fn cost<T>(call: impl Fn() -> T) -> f64 {
-    let mut rows: Vec<f64> = (0..ROWS).map(|_| row(&call)).collect();
-    rows.sort_by(f64::total_cmp);
-    rows.get(ROWS / 2).copied().unwrap_or(f64::NAN)
+    truechimer_stability::median((0..ROWS).map(|_| row(&call))).unwrap_or(f64::NAN)
 }
 
 fn path(libc_ns: f64, call_ns: f64) -> Path {
