@@ -5,7 +5,9 @@
 //! and its content security policy forbids it to load anything. The same page gives the same bytes.
 //!
 //! Values are given in base units (seconds, ratios, hertz) and shown with the prefix that suits
-//! them. Means, medians and quantiles are here for all crates. Text is text: whatever is in it, it is shown and never becomes markup or script.
+//! them. Text is text: whatever is in it, it is shown and never becomes markup or script.
+//!
+//! The means, medians and quantiles of all crates are here too.
 #![forbid(unsafe_code)]
 
 mod assets;

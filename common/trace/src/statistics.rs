@@ -385,7 +385,7 @@ mod tests {
         assert!(near(e.lowest_us, -3.0) && near(e.highest_us, 15.0));
         // 1 % of the way through four gaps: 0.04 of the first one, which is 4 wide.
         assert!(near(e.p1_us, -3.0 + 0.16) && near(e.p99_us, 15.0 - 0.4));
-        assert!(near(e.rms_us, libm::sqrt((1.0 + 9.0 + 225.0 + 4.0 + 25.0) / 5.0)));
+        assert!(near(e.rms_us, f64::sqrt((1.0 + 9.0 + 225.0 + 4.0 + 25.0) / 5.0)));
         assert_eq!((s.inside_bound.seconds, s.inside_bound.outside), (5, 1));
         assert!(near(s.inside_bound.share, 0.8) && near(s.inside_bound.exceeded_us, 5.0));
         assert!(near(s.bound_median_us, 10.0) && near(s.statistical_median_us, 4.0));
