@@ -40,7 +40,6 @@
 
 mod duration;
 mod host;
-mod nearest;
 mod pps;
 mod reader;
 

@@ -27,10 +27,13 @@
 //! # std::fs::remove_dir_all(folder)
 //! # }
 //! ```
+//!
+//! What a misspelt name in a file was meant to be is found here too ([`nearest`]).
 #![forbid(unsafe_code)]
 
 mod entry;
 mod lock;
+mod nearest;
 mod replacement;
 mod socket;
 mod walk;
@@ -42,6 +45,7 @@ use std::path::Path;
 
 pub use entry::{Access, Entry, Status};
 pub use lock::Lock;
+pub use nearest::nearest;
 pub use replacement::{Durable, Replacement};
 /// What kind of file something is.
 pub use rustix::fs::FileType as Kind;

@@ -30,7 +30,6 @@
 //! Only `[[group]]` with a `name` is needed. `members` to `causal-horizon` must be the same at
 //! every member, or they do not let each other in.
 
-mod nearest;
 mod options;
 mod reader;
 mod values;

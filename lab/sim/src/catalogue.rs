@@ -4,7 +4,8 @@ mod entries;
 
 use core::fmt;
 
-use crate::nearest::nearest;
+use truechimer_files::nearest;
+
 use crate::scenario::Scenario;
 
 /// There is no scenario of this name.

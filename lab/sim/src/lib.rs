@@ -11,7 +11,6 @@ pub mod figures;
 pub mod host;
 mod limits;
 mod lines;
-mod nearest;
 pub mod omniscient;
 pub mod oscillator;
 pub mod outage;

@@ -7,11 +7,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use truechimer_engine::{Asymmetry, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy};
 use truechimer_feedforward::number::rate;
+use truechimer_files::nearest;
 use truechimer_time::{Rate, Span};
 
 use super::duration;
 use super::host::host_and_port;
-use super::nearest::nearest;
 use super::pps;
 use super::{ConfigError, Place, Problem, Settings, printable};
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use truechimer_files::nearest;
+
 /// Why a clocksource cannot be looked at or changed. The text names the remedy.
 #[derive(Debug)]
 pub enum ClocksourceError {
@@ -120,64 +122,9 @@ fn known(name: &str) -> bool {
     ["tsc", "hpet", "acpi_pm", "kvm-clock", "arch_sys_counter", "jiffies"].contains(&name)
 }
 
-/// The name that may have been meant: at most a third of the letters different, taking
-/// `acpi-pm` for `acpi_pm` and capitals for small letters.
-fn nearest<'a>(name: &str, available: &'a [String]) -> Option<&'a str> {
-    let folded = |text: &str| text.to_ascii_lowercase().replace('-', "_");
-    let name = folded(name);
-    let length = name.chars().count();
-    let distances = available.iter().map(|other| (distance(&name, &folded(other)), other));
-    let (distance, other) = distances.min_by_key(|(distance, _)| *distance)?;
-    // Of very long nonsense not even the distance is asked for.
-    (length <= 64 && distance <= length.div_ceil(2).min(3)).then_some(other)
-}
-
-/// How many letters to put in, leave out, exchange or swap with the next.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.chars().take(65).collect(), b.chars().take(65).collect());
-    let mut older: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let at = |row: &[usize], j: usize| row.get(j).copied().unwrap_or(usize::MAX / 2);
-            let mut least =
-                (at(&last, j) + usize::from(x != y)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
-            let swapped = i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x);
-            if swapped {
-                least = least.min(at(&older, j - 1) + 1);
-            }
-            row.push(least);
-        }
-        older = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_name_is_offered_and_nonsense_is_not() {
-        let available = ["tsc", "hpet", "acpi_pm", "kvm-clock"].map(str::to_owned);
-        for (name, near) in [
-            ("tcs", Some("tsc")),
-            ("HPET", Some("hpet")),
-            ("htep", Some("hpet")),
-            ("acpi-pm", Some("acpi_pm")),
-            ("acpipm", Some("acpi_pm")),
-            ("kvmclock", Some("kvm-clock")),
-            ("jiffies", None),
-            ("", None),
-            ("xenon-clock", None),
-        ] {
-            assert_eq!(nearest(name, &available), near, "{name}");
-        }
-        assert_eq!(nearest(&"t".repeat(1_000_000), &available), None);
-        assert_eq!(nearest("tsc", &[]), None);
-    }
 
     #[test]
     fn errors_name_the_mend() {

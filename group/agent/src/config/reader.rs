@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use truechimer_files::nearest;
 
-use super::nearest::nearest;
 use super::values;
 use super::{ConfigError, Membership, Place, Problem, Settings, UtcSource};
 use crate::text::printable;

@@ -6,9 +6,9 @@ use core::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use truechimer_engine::POLL_RANGE;
+use truechimer_files::nearest;
 
 use crate::limits::must_be;
-use crate::nearest::nearest;
 
 /// How much of a value is shown.
 const SHOWN: usize = 40;
