@@ -189,10 +189,9 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
             assert_eq!(hand.heard, world.count(), "at {} s", world.now);
         }
     }
-    let rms = (errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64).sqrt();
+    let rms = truechimer_report::rms(&errors);
     let max = errors.iter().fold(0.0f64, |m, e| m.max(e.abs()));
-    bounds.sort_by(f64::total_cmp);
-    let median_bound = bounds[bounds.len() / 2];
+    let median_bound = truechimer_report::median(bounds);
     println!(
         "seed {seed}: rms {:.2} us, max {:.1} us, bound median {:.1} us, outside {outside}/{samples}, rate outside {rate_outside}",
         rms * 1e6,

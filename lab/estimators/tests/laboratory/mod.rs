@@ -238,7 +238,7 @@ impl Errors {
     }
 
     pub fn quantile(&self, q: f64) -> f64 {
-        self.0[((self.0.len() - 1) as f64 * q) as usize]
+        truechimer_report::quantile(&self.0, q)
     }
 
     pub fn iqr(&self) -> f64 {
@@ -254,6 +254,6 @@ impl Errors {
     }
 
     pub fn rms(&self) -> f64 {
-        libm::sqrt(self.0.iter().map(|e| e * e).sum::<f64>() / self.0.len() as f64)
+        truechimer_report::rms(&self.0)
     }
 }
