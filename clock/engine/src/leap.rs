@@ -90,6 +90,13 @@ pub(crate) fn year_and_month(day: i64) -> (i64, i64) {
     (year, month)
 }
 
+/// Which day of its month (from 1) a day since 1970-01-01 is.
+#[must_use]
+pub fn day_of_month(day: i64) -> i64 {
+    let (year, month) = year_and_month(day);
+    day - first_day(year, month) + 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

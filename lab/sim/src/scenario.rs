@@ -190,16 +190,6 @@ fn begin() -> i64 {
     BEGIN
 }
 
-/// Which day of its month (from 1) a day since 1970-01-01 is.
-fn day_of_month(day: i64) -> i64 {
-    // Years that begin in March end with the leap day; 400 of them have 146 097 days.
-    let day = (day + 719_468).rem_euclid(146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    day - (153 * month + 2) / 5 + 1
-}
-
 impl Scenario {
     /// A scenario of the reference figures: 28 hours of which the first four do not count, an
     /// oscillator 10 ppm fast that walks by 10⁻⁹ per √s, poll 16 s, these servers.
@@ -339,7 +329,7 @@ impl Scenario {
                 return Err(format!("leap: midnight = {}: not a midnight, UTC", leap.midnight));
             }
             // No server can announce any other.
-            let day = day_of_month(leap.midnight.div_euclid(86_400));
+            let day = truechimer_engine::day_of_month(leap.midnight.div_euclid(86_400));
             if day != 1 {
                 return Err(format!(
                     "leap: midnight = {}: the midnight before day {day} of a month; must be that \
