@@ -3,7 +3,6 @@
 mod files;
 mod list;
 mod scan;
-mod spread;
 mod stamper;
 
 use std::fs::File;

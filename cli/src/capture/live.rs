@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use truechimer_capture::Facts;
-use truechimer_capture::pipeline::{Live, Spread, Summary, Tally};
+use truechimer_capture::pipeline::{Live, Summary, Tally};
 use truechimer_time::{CountSpan, Period};
 
 use truechimer_command::show::nanos;
@@ -60,15 +60,14 @@ impl Worth {
             let counts = CountSpan(i64::try_from(counts).unwrap_or(i64::MAX));
             period.span(counts).as_nanos().clamp(0, i128::from(u64::MAX)) as u64
         };
-        let max = |spread: &Spread| (spread.count() > 0).then(|| spread.max());
         Worth {
             bounded: *bounded,
             unsynchronised: *unsynchronised,
             uncounted: *uncounted,
             bound_median_ns: bounds.quantile(0.5),
-            bound_max_ns: max(bounds),
+            bound_max_ns: bounds.quantile(1.0),
             stamp_error_median_ns: errors.quantile(0.5).map(ns),
-            stamp_error_max_ns: max(errors).map(ns),
+            stamp_error_max_ns: errors.quantile(1.0).map(ns),
         }
     }
 }

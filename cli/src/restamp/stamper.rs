@@ -7,6 +7,7 @@ use std::path::Path;
 
 use truechimer::Clock;
 use truechimer_capture::convert::Change;
+use truechimer_capture::pipeline::Spread;
 use truechimer_capture::restamp::{Hands, Recorded, RestampError, Restamper};
 use truechimer_capture::{Counted, Quality, Stamped};
 use truechimer_pcapng::records::{self, PacketRecord};
@@ -14,7 +15,6 @@ use truechimer_pcapng::records::{self, PacketRecord};
 use truechimer_command::Failure;
 
 use super::scan::{Place, Scanned};
-use super::spread::Spread;
 
 /// By what times are worked out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,7 @@ impl Stampers {
             },
             generation: record.generation,
         };
-        self.before.add(record.bound_ns.map(u64::from));
+        record.bound_ns.into_iter().for_each(|ns| self.before.add(ns.into()));
         let anew = match self.by {
             By::Nothing => Anew { unix_ns, record: *record },
             By::Recorded | By::Best => {
@@ -161,11 +161,11 @@ impl Stampers {
                 renew(self.by, record, &recorded, &stamped, refuted)
             }
         };
-        self.after.add(anew.record.bound_ns.map(u64::from));
+        anew.record.bound_ns.into_iter().for_each(|ns| self.after.add(ns.into()));
         let shift = anew.unix_ns.abs_diff(unix_ns);
         if shift > 0 {
             self.changed += 1;
-            self.shifts.add(Some(shift));
+            self.shifts.add(shift);
         }
         anew
     }
