@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_no_number_is_left_out() {
         assert_eq!(median([3.0, f64::NAN, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[1.0, 2.0]), 1.5);
+        assert_eq!(median([1.0, 2.0]), 1.5);
         assert!(median(NONE).is_nan() && median([f64::NAN]).is_nan());
     }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn means() {
-        assert_eq!((mean([1.0, 2.0, 6.0]), rms(&[3.0, -4.0, 0.0, 0.0])), (3.0, 2.5));
+        assert_eq!((mean([1.0, 2.0, 6.0]), rms([3.0, -4.0, 0.0, 0.0])), (3.0, 2.5));
         assert!(mean(NONE).is_nan() && rms(NONE).is_nan());
     }
 }

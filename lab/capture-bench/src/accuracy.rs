@@ -169,9 +169,9 @@ fn outcome(cases: &[Case], missing: &[(&str, Failure)]) -> Outcome {
                 "method": case.method, "road": case.road.name(), "sent": case.sent,
                 "delays": case.judged.len(),
                 "inside": case.judged.iter().filter(|one| one.is_inside()).count(),
-                "bound_ns": median(&of(|one| one.bound_ns)), "error_ns": median(&error),
+                "bound_ns": median(of(|one| one.bound_ns)), "error_ns": median(&error),
                 "error_p99_ns": spread.p99, "error_worst_ns": spread.most,
-                "true_ns": median(&of(|one| one.true_ns)),
+                "true_ns": median(of(|one| one.true_ns)),
             })
         })
         .collect::<Value>();

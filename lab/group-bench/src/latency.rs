@@ -33,8 +33,8 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
 }
 
 fn outcome(service: &Service, count: u64, placement: &Placement, control: &Control) -> Outcome {
-    let without = median(&service.end_to_end(Way::None));
-    let added = |way| median(&service.end_to_end(way)) - without;
+    let without = median(service.end_to_end(Way::None));
+    let added = |way| median(service.end_to_end(way)) - without;
     let mut grid = Grid::new(
         "From the request to the first answer",
         ["the answer's time", "p50", "p90", "p99", "p99.9", "added, p50", "answers all the same"],

@@ -166,7 +166,7 @@ fn outcome(
         }
     }
     for (name, service) in [("udpu", udpu), ("knet", knet)] {
-        let bare = median(&service.at(1, Way::Bare));
+        let bare = median(service.at(1, Way::Bare));
         row(
             &format!("{name}, server: bare round trip at node 1, the others wait for it"),
             &service.at(1, Way::Bare),

@@ -254,12 +254,12 @@ fn ratios(one: &[f64], other: &[f64]) -> Vec<f64> {
 }
 
 fn ratio_of(one: Vec<f64>, other: Vec<f64>) -> f64 {
-    median(&ratios(&one, &other))
+    median(ratios(&one, &other))
 }
 
 /// The median of the ratios within a round.
 fn ratio(one: &[f64], other: &[f64]) -> f64 {
-    median(&ratios(one, other))
+    median(ratios(one, other))
 }
 
 /// Least, quartiles, most.
