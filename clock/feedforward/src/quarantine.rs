@@ -80,7 +80,7 @@ pub(crate) struct Quarantine {
     known: Corridor,
     /// How far the newest is from the estimate, s; positive: the server is ahead of it.
     pub(crate) step: f64,
-    /// What was known before whatever they contradict may have gone wrong.
+    /// Memory from before whatever they contradict may have gone wrong.
     pub(crate) earlier: Option<Memory>,
     /// How many could be of either opinion since the newest of the newcomers.
     between: u32,

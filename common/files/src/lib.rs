@@ -28,7 +28,7 @@
 //! # }
 //! ```
 //!
-//! What a misspelt name in a file was meant to be is found here too ([`nearest`]).
+//! The name that a misspelt one in a file was meant to be is found here too ([`nearest`]).
 #![forbid(unsafe_code)]
 
 mod entry;

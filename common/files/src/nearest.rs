@@ -1,4 +1,4 @@
-//! What a misspelt name was meant to be.
+//! Search for the name that a misspelt one was meant to be.
 
 /// The known name that `name` was most likely meant to be, if any is near: at most one letter and a
 /// third of its own different, or `name` as its beginning. Capitals are as good as small letters

@@ -43,7 +43,7 @@ pub struct Program {
     links: BTreeMap<Conn, Link>,
     /// Whether somebody else tells that it serves.
     asked: bool,
-    /// What that one said last, if not yes; of one that is not asked about: nothing.
+    /// Reason why it does not serve yet, by its last answer; none of one that is not asked about.
     unready: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Program {
         self.unready.is_some() && self.listening().is_ok()
     }
 
-    /// It serves, or does not for this reason.
+    /// Takes note that it serves, or of the reason why it does not.
     pub fn set_ready(&mut self, ready: Result<(), String>) {
         self.unready = ready.err();
     }

@@ -91,7 +91,7 @@ pub struct Report {
     /// Of these, packets without a count.
     pub uncounted: u64,
     /// Packets for which hands contradicted each other: one of them broke its promise, or is of
-    /// another clock. The bound covers both.
+    /// another clock. The bound covers all of them.
     pub contradicted: u64,
     /// By recorded hands: packets whose time is not the one that was written, so that the file has
     /// been changed since, and packets of hands that do not stand in it.
