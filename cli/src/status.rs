@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use truechimer::{Clock, Rate, ReadBy, ReadError, Reading, Span, View};
 use truechimer_daemon::control::Answer;
-use truechimer_daemon::{ReasonKind, SourceReport, SourceStatus};
+use truechimer_daemon::{Reason, ReasonKind, SourceReport, SourceStatus};
 
 use crate::daemon;
 use crate::daemon::Control;
@@ -23,9 +23,10 @@ use truechimer_command::{Ended, Failure, Outcome};
 Without the daemon's control socket the clock page alone is shown, which says so.
 
 Of the JSON, daemon.reason says why the clock does not go along with the server that is selected,
-as 'truechimer sources --help' explains; null if it does. While it is held off, the bound covers
-what it says as well: disputed_bound_ns is what of statistical_bound_ns is there for that,
-0 if nothing is. likely_ns is how far the time is likely to be off, which is no promise.
+or, if none is, with the first that is held off, as 'truechimer sources --help' explains; null if
+it does. While it is held off, the bound covers what it says as well: disputed_bound_ns is what of
+statistical_bound_ns is there for that, 0 if nothing is. likely_ns is how far the time is likely to
+be off, which is no promise.
 
 Exit status: 0 the bound holds, 1 the status says that it does not, 2 error.")]
 pub struct Status {
@@ -194,8 +195,8 @@ impl State<'_> {
                 floods: a.daemon.floods,
                 sources: a.report.sources.len(),
                 selected: selected(a),
-                reason: leading(a).and_then(|s| s.reason.as_ref()).map(ReasonJson::of),
-                doubt: leading(a).and_then(|s| s.reason.as_ref()).and_then(DoubtJson::of),
+                reason: reason(&a.report.sources).map(ReasonJson::of),
+                doubt: reason(&a.report.sources).and_then(DoubtJson::of),
             }),
         }
     }
@@ -298,7 +299,7 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
     };
     let agreeing = agreeing.count();
     let agreeing = format!("(agreeing: {agreeing} of {}{stale}{noselect})", sources.len());
-    let source = match leading(answer) {
+    let source = match leading(&answer.report.sources) {
         Some(s) if s.is_held_off() => {
             format!("what was known by {}, which is held off now {agreeing}", s.name)
         }
@@ -317,13 +318,22 @@ fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
 }
 
 /// The server that leads.
-fn leading(answer: &Answer) -> Option<&SourceReport> {
-    answer.report.sources.iter().find(|s| s.status == SourceStatus::Selected)
+fn leading(sources: &[SourceReport]) -> Option<&SourceReport> {
+    sources.iter().find(|s| s.status == SourceStatus::Selected)
 }
 
-/// What it is called.
+/// Why the clock does not go along with the selected one, or, where none is, with the first that is
+/// held off.
+fn reason(sources: &[SourceReport]) -> Option<&Reason> {
+    let held =
+        |s: &&SourceReport| s.reason.as_ref().is_some_and(|reason| reason.kind.is_hold_off());
+    let source = leading(sources).or_else(|| sources.iter().find(held));
+    source.and_then(|source| source.reason.as_ref())
+}
+
+/// Its name.
 fn selected(answer: &Answer) -> Option<&str> {
-    leading(answer).map(|s| s.name.as_str())
+    leading(&answer.report.sources).map(|s| s.name.as_str())
 }
 
 #[derive(Serialize)]
@@ -414,6 +424,10 @@ mod tests {
             source("outlier", Combined, Outlier),
             source("leads", Selected, StepSuspected),
         ];
+        assert_eq!(reason(&sources).unwrap().kind, StepSuspected);
+        // Where all are too far away, none is selected.
+        assert_eq!(reason(&sources[1..3]).unwrap().kind, MaxStep);
+        assert!(reason(&sources[2..3]).is_none());
         assert_eq!(disputed(&sources), ["leads", "beside"]);
         assert!(disputed(&sources[..1]).is_empty());
     }

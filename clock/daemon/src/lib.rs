@@ -43,7 +43,7 @@ mod text;
 pub use config::{ConfigError, Place, Settings};
 pub use options::Options;
 pub use run::{DaemonError, run};
-pub use truechimer_engine::{Level, ReasonKind, Report, SourceReport, SourceStatus};
+pub use truechimer_engine::{Level, Reason, ReasonKind, Report, SourceReport, SourceStatus};
 
 /// No time is earlier than this, Unix time in s: 2026-01-01, before the first release. (A date of
 /// the source and not of the build, which is to give the same program again.)

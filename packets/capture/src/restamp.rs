@@ -221,12 +221,21 @@ impl Numbered {
 struct Known {
     by: Numbered,
     best: Instant,
-    /// True time at the very count is within this of `best`.
-    bound: Span,
+    /// True time at the very count is not before this ...
+    earliest: Instant,
+    /// ... nor after this.
+    latest: Instant,
+    /// Promises exclude each other: all that either leaves open is within the two.
     contradicted: bool,
 }
 
 impl Known {
+    /// By one hand, whose counts and the packet's may be apart by `extra`.
+    fn by((by, extra): (Numbered, Span), count: Count) -> Known {
+        let (best, bound) = (by.hand.time_at(count), by.hand.bound_at(count) + extra);
+        Known { by, best, earliest: best - bound, latest: best + bound, contradicted: false }
+    }
+
     /// By the hands before and after the count, of which either may be missing; each with what its
     /// counts and the packet's may be apart by.
     fn of(
@@ -235,61 +244,34 @@ impl Known {
         count: Count,
     ) -> Option<Known> {
         let usable = |(hand, _): &(Numbered, Span)| hand.holds_at(count);
-        let alone = |(by, extra): (Numbered, Span), contradicted| Known {
-            by,
-            best: by.hand.time_at(count),
-            bound: by.hand.bound_at(count) + extra,
-            contradicted,
-        };
-        let (one, other) = match (before.filter(usable), after.filter(usable)) {
-            (Some(one), Some(other)) => (one, other),
-            (one, other) => return one.or(other).map(|by| alone(by, false)),
-        };
-        let promise = |(by, extra): (Numbered, Span)| {
-            let (time, bound) = (by.hand.time_at(count), by.hand.bound_at(count) + extra);
-            (time - bound, time, time + bound)
-        };
-        let (first, second) = (promise(one), promise(other));
-        let (earliest, latest) = (first.0.max(second.0), first.2.min(second.2));
-        let (since, until) = (count - one.0.hand.base, other.0.hand.base - count);
-        let nearer = if since.abs() <= until.abs() { one } else { other };
-        if earliest > latest {
-            let known = alone(nearer, true);
-            let (earliest, latest) = (first.0.min(second.0), first.2.max(second.2));
-            return Some(known.within(earliest, latest));
+        let [before, after] =
+            [before, after].map(|hand| hand.filter(usable).map(|hand| Known::by(hand, count)));
+        let (Some(first), Some(second)) = (before, after) else { return before.or(after) };
+        let (since, until) = (count - first.by.hand.base, second.by.hand.base - count);
+        let nearer = if since.abs() <= until.abs() { first } else { second };
+        let both = nearer.and(&second).and(&first);
+        if both.contradicted {
+            return Some(both);
         }
-        let way = part(second.1 - first.1, since, since + until);
-        let best = (first.1 + way).clamp(earliest, latest);
-        Some(
-            Known { by: nearer.0, best, bound: Span::ZERO, contradicted: false }
-                .within(earliest, latest),
-        )
+        let way = part(second.best - first.best, since, since + until);
+        Some(Known { best: (first.best + way).clamp(both.earliest, both.latest), ..both })
     }
 
-    /// With the bound that reaches from its time to the farther of both.
-    fn within(self, earliest: Instant, latest: Instant) -> Known {
-        Known { bound: (latest - self.best).max(self.best - earliest), ..self }
-    }
-
-    /// With what another source of hands says of the same count: where both promises meet, or, as
-    /// one of them is broken, all that either leaves open.
+    /// With what others say of the same count: where both promises meet, or, as one of them is
+    /// broken, all that either leaves open.
     fn and(self, other: &Known) -> Known {
-        let (own, others) = (self.promise(), other.promise());
-        let (earliest, latest) = (own.0.max(others.0), own.1.min(others.1));
+        let (earliest, latest) = (self.earliest.max(other.earliest), self.latest.min(other.latest));
         if self.contradicted || other.contradicted || earliest > latest {
-            let (earliest, latest) = (own.0.min(others.0), own.1.max(others.1));
-            return Known { contradicted: true, ..self }.within(earliest, latest);
+            let (earliest, latest) =
+                (self.earliest.min(other.earliest), self.latest.max(other.latest));
+            return Known { earliest, latest, contradicted: true, ..self };
         }
-        Known { best: self.best.clamp(earliest, latest), ..self }.within(earliest, latest)
-    }
-
-    /// Earliest and latest.
-    fn promise(&self) -> (Instant, Instant) {
-        (self.best - self.bound, self.best + self.bound)
+        Known { best: self.best.clamp(earliest, latest), earliest, latest, ..self }
     }
 
     fn stamped(self, counted: Counted) -> Stamped {
-        let Known { by: Numbered { hand, generation }, best, bound, .. } = self;
+        let Known { by: Numbered { hand, generation }, best, earliest, latest, .. } = self;
+        let bound = (latest - best).max(best - earliest);
         Stamped {
             counted: Some(counted),
             unix_ns: unix_ns(&hand, best),

@@ -49,6 +49,15 @@ struct Matching {
 /// A hand with what it adds to the bound.
 type Beside = (Numbered, Span);
 
+/// The one of two hands on the same side of a count that is nearer to it; of equals the first.
+fn nearer(one: Option<Beside>, other: Option<Beside>, count: Count) -> Option<Beside> {
+    let far = |hand: &Beside| (hand.0.hand.base - count).abs();
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if far(&other) < far(&one) { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
 /// The hands of one epoch, from one source: daemons that know nothing of each other may count
 /// epochs alike.
 #[derive(Debug, Default)]
@@ -272,33 +281,27 @@ impl Hands {
         if !self.matching.as_ref().is_some_and(same) {
             self.matching = Some(Matching { passed, epoch, rows: self.matching(epoch) });
         }
-        let (mut before, mut after): (Option<Beside>, Option<Beside>) = (None, None);
+        let rows = &self.matching.as_ref()?.rows;
+        let mut sides: [Option<Beside>; 2] = [None; 2];
         let mut each: Option<Known> = None;
-        for (at, extra) in &self.matching.as_ref()?.rows {
+        for (at, extra) in rows {
             let Some(row) = self.rows.get_mut(*at) else { continue };
-            let (one, other) = row.around(counted.count, self.first);
-            let beside = |hand: Option<&Numbered>| hand.map(|hand| (*hand, *extra));
-            let known = Known::of(beside(one), beside(other), counted.count);
+            let (before, after) = row.around(counted.count, self.first);
+            let own = [before, after].map(|hand| hand.map(|hand| (*hand, *extra)));
+            let known = Known::of(own[0], own[1], counted.count);
             each = match (each, known) {
                 (Some(each), Some(known)) => Some(each.and(&known)),
                 (each, known) => each.or(known),
             };
-            let later = |one: &Numbered, than: &Numbered| {
-                one.hand.base != than.hand.base && one.hand.base.at_or_after(than.hand.base)
-            };
-            if let Some(one) = one
-                && before.is_none_or(|(known, _)| later(one, &known))
-            {
-                before = Some((*one, *extra));
-            }
-            if let Some(other) = other
-                && after.is_none_or(|(known, _)| later(&known, other))
-            {
-                after = Some((*other, *extra));
+            for (side, own) in sides.iter_mut().zip(own) {
+                *side = nearer(*side, own, counted.count);
             }
         }
+        if rows.len() == 1 {
+            return each;
+        }
         // The nearest of all tell the time, and each source has its say.
-        let nearest = Known::of(before, after, counted.count)?;
+        let nearest = Known::of(sides[0], sides[1], counted.count)?;
         Some(each.map_or(nearest, |each| nearest.and(&each)))
     }
 
