@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use truechimer_group::{Call, Member, Thread};
 use truechimer_group_agent::Report;
-use truechimer_group_client::link::ReadError;
+use truechimer_group_client::link::{ReadError, Together};
 use truechimer_group_client::{Began, Options, Replica, Watcher, Where};
 use truechimer_testbed::binary;
 use truechimer_testbed::process::{Process, Signal};
@@ -98,7 +98,17 @@ impl Agent {
 
     /// A program at this node.
     pub fn attach(&self) -> Replica {
-        let options = Options { wait_for_agent: Some(PATIENCE), ..Options::default() };
+        self.attach_with(Together::All)
+    }
+
+    /// A program at the node of each, which start together however long one of them takes.
+    pub fn attach_all(agents: &[Agent]) -> Vec<Replica> {
+        let all = u8::try_from(agents.len()).unwrap();
+        agents.iter().map(|agent| agent.attach_with(Together::Count(all))).collect()
+    }
+
+    fn attach_with(&self, together: Together) -> Replica {
+        let options = Options { wait_for_agent: Some(PATIENCE), together, ..Options::default() };
         Replica::attach_with(&self.place(), &options)
             .unwrap_or_else(|why| panic!("node {}: {why}\n{}", self.node, self.process.output()))
     }

@@ -13,20 +13,24 @@ use truechimer_testbed::{binary, temp};
 
 use crate::agents::{Agent, GROUP, PATIENCE, until};
 
-/// Its threads answer requests by the time.
+/// Its threads answer requests by the time. They share nothing else: which of them goes on first is
+/// the processor's choice.
 const SERVICE: &str = "
 import threading, time, random, datetime
 answers = {}
 def serve(request):
     begun = time.time_ns()
-    random.seed(time.time_ns())
-    answers[request] = begun, random.getrandbits(64), datetime.datetime.now().isoformat()
+    drawn = random.Random(time.time_ns()).getrandbits(64)
+    answers[request] = begun, drawn, datetime.datetime.now().isoformat()
 for request in range(20):
     threads = [threading.Thread(target=serve, args=(request * 3 + i,)) for i in range(3)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
 print(sorted(answers.items()))
 ";
+
+/// However long one of them takes to start.
+const TOGETHER: &[&str] = &["--together", "3"];
 
 fn python() -> Result<(), Lacking> {
     let ran = Command::new("python3").arg("--version").output();
@@ -76,7 +80,7 @@ fn three_replicas_answer_alike_with_it_and_not_without() {
     let Some(()) = or_skip(python()) else { return };
     let (dir, _agent) = local();
     let service = ["python3", "-c", SERVICE];
-    let with = answers(|member| exec(dir.path(), member, &[], &service));
+    let with = answers(|member| exec(dir.path(), member, TOGETHER, &service));
     assert!(with[0].len() > 1000, "{}", with[0]);
     assert!(with[0] == with[1] && with[0] == with[2], "{with:#?}");
     let without = answers(|_| Command::new("python3").args(["-c", SERVICE]).output().unwrap());
@@ -92,7 +96,8 @@ fn and_over_a_ring() {
     let with = answers(|node| {
         let mut exec = ring.command(node, binary::truechimer());
         exec.args(["group", "exec", "--group", GROUP, "--member", &node.to_string()]);
-        exec.arg("--directory").arg(&directory).args(["--", "python3", "-c", SERVICE]);
+        exec.args(TOGETHER).arg("--directory").arg(&directory);
+        exec.args(["--", "python3", "-c", SERVICE]);
         exec.output().expect("it starts")
     });
     assert!(with[0].len() > 1000 && with[0] == with[1] && with[0] == with[2], "{with:#?}");
@@ -243,7 +248,7 @@ fn a_program_does_not_wait_for_ever_for_the_others() {
         |text: &str| text.trim().parse::<i64>().unwrap_or_else(|why| panic!("{why}: {text}"));
     let alone = exec(dir.path(), 2, &[], &date);
     assert!(alone.status.success(), "{alone:?}");
-    let values = answers(|member| exec(dir.path(), member, &["--together", "3"], &date));
+    let values = answers(|member| exec(dir.path(), member, TOGETHER, &date));
     assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
     assert!(value(&values[0]) > value(&text(&alone.stdout)));
 }

@@ -2,7 +2,7 @@
 
 use truechimer_group::{Call, Rejection};
 use truechimer_group_client::link::ReadError;
-use truechimer_group_client::{Event, NextError, Replica};
+use truechimer_group_client::{Event, NextError};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::process::Signal;
 use truechimer_testbed::ring::{Ring, Settings};
@@ -22,7 +22,7 @@ fn last(values: &crate::agents::Values) -> i64 {
 fn a_killed_agent_is_done_without_and_comes_back() {
     let Some(ring) = ring() else { return };
     let mut agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     let before = last(&agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 100));
     agents[0].kill();
     // The two others go on at once: the first in the order of proposing is gone.
@@ -47,7 +47,7 @@ fn a_killed_agent_is_done_without_and_comes_back() {
 fn a_minority_never_advances_and_rejoins_when_the_ring_is_whole() {
     let Some(ring) = ring() else { return };
     let agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     let before = last(&agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 50));
     let gaps = agents[2].report().counts.gaps;
     ring.partition(&[&[1, 2], &[3]]);
@@ -88,7 +88,7 @@ fn a_minority_never_advances_and_rejoins_when_the_ring_is_whole() {
 fn a_node_that_was_stopped_has_missed_something_and_knows_it() {
     let Some(ring) = ring() else { return };
     let agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
     // Its Corosync stands still, and with it all that it could have said.
     let gaps = agents[1].report().counts.gaps;
@@ -126,7 +126,7 @@ fn a_node_that_was_stopped_has_missed_something_and_knows_it() {
 fn corosync_stopping_under_an_agent_is_waited_out() {
     let Some(mut ring) = ring() else { return };
     let mut agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
     for kill in [false, true] {
         let gaps = agents[0].report().counts.gaps;
@@ -164,14 +164,14 @@ fn corosync_stopping_under_an_agent_is_waited_out() {
 fn all_may_die_and_the_clock_does_not_go_back() {
     let Some(ring) = ring() else { return };
     let mut agents = Agent::at_all(&ring);
-    let replicas: Vec<Replica> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     let before = last(&agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 50));
     drop(replicas);
     for agent in &mut agents {
         agent.kill();
     }
     let agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 50);
     assert!(*after.values().min().unwrap() > before, "the clock has gone back");
 }

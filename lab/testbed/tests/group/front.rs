@@ -434,7 +434,10 @@ fn on_a_ring_two_go_on_as_one_when_the_third_is_killed() {
         front.arg("--record").arg(record(node));
         fronts.push(Process::start(front, &log("front", node)));
         let mut program = start("exec");
-        program.args(["--reads", "delivery", "--"]).arg(&python).arg(example("service.py"));
+        program
+            .args(["--together", "3", "--reads", "delivery", "--"])
+            .arg(&python)
+            .arg(example("service.py"));
         program.arg("7000");
         programs.push(Process::start(program, &log("program", node)));
     }
@@ -544,7 +547,10 @@ fn on_a_ring_who_differs_is_out_and_without_a_majority_of_programs_nobody_is_ans
             front.args(["--protocol", "line", "--patience", "1500ms"]);
             fronts.push(Process::start(front, &log("front", node)));
             let mut program = start("exec");
-            program.args(["--reads", "delivery", "--"]).arg(&python).args(["-c", UNLIKE]);
+            program
+                .args(["--together", "3", "--reads", "delivery", "--"])
+                .arg(&python)
+                .args(["-c", UNLIKE]);
             program.arg(node.to_string());
             programs.push(Process::start(program, &log("program", node)));
         }

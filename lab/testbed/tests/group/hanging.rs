@@ -9,7 +9,7 @@ use crate::agents::{Agent, SHORT, agree, read, restarted, until};
 fn an_agent_answers_its_programs_while_corosync_lets_it_wait() {
     let Some(mut ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
     let agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
     ring.kill(3);
     agents[2].wait_for("outside");
@@ -32,7 +32,7 @@ fn an_agent_answers_its_programs_while_corosync_lets_it_wait() {
 fn status_says_of_a_member_whose_corosync_stands_still_that_it_is_stalled() {
     let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
     let agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
     let gaps = agents[2].report().counts.gaps;
     ring.pause(3);

@@ -10,7 +10,7 @@ use crate::agents::{Agent, GROUP, agree};
 fn three_nodes_agree_on_thousands_of_readings() {
     let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
     let agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     let gaps = || agents.iter().map(|agent| agent.report().counts.gaps).collect::<Vec<_>>();
     let before = gaps();
     let values = agree(&replicas.iter().collect::<Vec<_>>(), 0..4, 1000);

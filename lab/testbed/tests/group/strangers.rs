@@ -19,7 +19,7 @@ fn messages_that_are_not_ours_are_ignored_and_told() {
     let settings = Settings { nodes: 4, ..Settings::brisk() };
     let Some(ring) = or_skip(Ring::up(&settings)) else { return };
     let agents = Agent::at_all(&ring);
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
     // A node that is no member talks into the group.
     let mut command = ring.command(4, binary::testbed());
@@ -52,7 +52,7 @@ fn other_settings_under_the_same_name_are_kept_out() {
         agent.wait_until("it was noticed", |report| noticed(report, "other-settings"));
     }
     other.wait_until("it was noticed there, too", |report| noticed(report, "other-settings"));
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 100);
     assert_ne!(other.report().phase, "live");
     let said = other.process.output();
@@ -69,7 +69,7 @@ fn a_member_without_utc_follows_those_that_have_it() {
     for agent in &agents {
         agent.wait_for("live");
     }
-    let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+    let replicas = Agent::attach_all(&agents);
     agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
     agents[0].wait_until("the others have reported", |report| {
         report.members.iter().filter(|member| member.ahead_of_utc_ns.is_some()).count() == 2
@@ -99,7 +99,7 @@ fn a_wild_clock_is_suspected_shown_and_not_followed() {
         for agent in &agents {
             agent.wait_for("live");
         }
-        let replicas: Vec<_> = agents.iter().map(Agent::attach).collect();
+        let replicas = Agent::attach_all(&agents);
         let values = agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
         for agent in &agents {
             agent.wait_until("the wild one is suspected, and nobody else", |report| {
