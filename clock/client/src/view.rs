@@ -78,7 +78,7 @@ impl View {
     /// show, how the round trip is shared between there and back. It is mostly narrower than the
     /// bound, and never wider. Code that is wrong if true time is outside (leases, ordering,
     /// anything that waits out an uncertainty) has to go by `earliest` and `latest`. It is for
-    /// those who weigh, compare or show times. `docs/explanation/bound.md` says what it was calibrated on.
+    /// those who weigh, compare or show times. `docs/explanation/likely.md` says what it was calibrated on.
     #[must_use]
     pub fn likely(&self) -> Option<Span> {
         self.likely_at(self.count)

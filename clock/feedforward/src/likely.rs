@@ -2,7 +2,7 @@
 //!
 //! Noise is what the model says it is. What no exchange shows is how the round trip is shared
 //! between there and back, and how far the server is off: for these there is a prior, which
-//! `docs/explanation/bound.md` gives with what it was calibrated on. Three parts make up the error:
+//! `docs/explanation/likely.md` gives with what it was calibrated on. Three parts make up the error:
 //!
 //! | part | law | quantile at doubt ε, L = ln 1/ε |
 //! |---|---|---|

@@ -103,7 +103,7 @@ fn worst(scenario: &Scenario, seeds: u64) -> (usize, f64, usize) {
     (most.0, most.1, all.iter().filter(|one| one.0 > 0).count())
 }
 
-/// The table of `docs/explanation/bound.md`.
+/// The table of `docs/results/bound.md`.
 fn creeps(seeds: u64) {
     let mut worse = Vec::new();
     for (way, poll, history, limits) in &CASES {

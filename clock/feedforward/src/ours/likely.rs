@@ -1,7 +1,7 @@
 //! How far the estimate is likely to be off.
 //!
 //! The prior's scales are here, and what is seen of the path that they go by. It was calibrated on
-//! the drawn paths (`docs/explanation/bound.md` has the table): their routes are up to 5 % asymmetric, and what
+//! the drawn paths (`docs/results/bound.md` has the table): their routes are up to 5 % asymmetric, and what
 //! their access networks add to one direction is seen by how it scatters.
 
 use truechimer_model::States;
