@@ -28,7 +28,7 @@ otherwise); root delay and dispersion are such that half of the one and the othe
 the clock's bound. While the clock is unknown or disrupted, or what stands behind it is not known,
 replies say that it is not synchronised. This machine may ask, and whoever is named by --allow: of
 all prefixes that hold an address the longest decides. Port 123 takes root or the capability
-cap_net_bind_service. docs/use/serve.md has what each field says, and figures.
+cap_net_bind_service. docs/explanation/serve.md has what each field says.
 
 --clock system serves the system clock + offset + skew x (raw clock - raw clock at the start), so
 that a test in possession of the line printed at the start knows the truth at any moment. It is for
