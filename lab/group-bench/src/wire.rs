@@ -2,7 +2,7 @@
 //!
 //! Corosync hands a message to each other node by itself (udpu, knet), so a node sees its own
 //! messages several times and those of others once, and again where one was sent again. Each of the
-//! group's messages begins with `TCGR` (docs/use/group.md), names its sender's life and its first
+//! group's messages begins with `TCGR` (docs/explanation/group.md), names its sender's life and its first
 //! entry. Encrypted knet cannot be read like this.
 
 use std::collections::HashSet;
