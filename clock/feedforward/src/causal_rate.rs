@@ -8,6 +8,7 @@
 
 use alloc::collections::VecDeque;
 
+use arrayvec::ArrayVec;
 use truechimer_time::Count;
 
 use crate::corridor::Corridor;
@@ -44,24 +45,6 @@ pub(crate) struct BoundedRate {
     pub(crate) error: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Pair {
-    far: Point,
-    near: Point,
-    baseline: f64,
-}
-
-impl Pair {
-    /// The mean rate between the two.
-    fn rate(&self) -> BoundedRate {
-        let (far, near) = (self.far.own, self.near.own);
-        BoundedRate {
-            rate: (near.middle() - far.middle()) / self.baseline,
-            error: (near.width() + far.width()) / 2.0 / self.baseline,
-        }
-    }
-}
-
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(crate) struct CausalRate {
@@ -72,7 +55,8 @@ pub(crate) struct CausalRate {
     old_begun: Option<Count>,
     /// When the slot in hand began, and its best so far.
     current: Option<(Count, Point)>,
-    best: Option<Pair>,
+    /// Mean rate between the two exchanges that say most of it.
+    best: Option<BoundedRate>,
     /// Where the mean rates of all pairs meet: the lowest that the rate can be and the highest, each
     /// with the nearer end of the pair that says so.
     confined: [Option<(f64, Count)>; 2],
@@ -94,16 +78,13 @@ impl CausalRate {
     /// All that is kept is `by` higher on the scale of the points to come, s.
     pub(crate) fn shift(&mut self, by: f64) {
         let kept = self.slots.iter_mut().chain(&mut self.old);
-        let kept = kept.chain(self.current.as_mut().map(|(_, point)| point));
-        let ends = self.best.as_mut().map(|pair| [&mut pair.far, &mut pair.near]);
-        let all = kept.chain(ends.into_iter().flatten());
+        let all = kept.chain(self.current.as_mut().map(|(_, point)| point));
         all.for_each(|point| point.own = point.own.shifted(by));
     }
 
     /// The mean rate of the recent past, by the best pair.
     pub(crate) fn rate(&self) -> BoundedRate {
-        let measured = self.best.map(|pair| pair.rate());
-        measured.filter(|rate| rate.error < self.prior.error).unwrap_or(self.prior)
+        self.best.filter(|rate| rate.error < self.prior.error).unwrap_or(self.prior)
     }
 
     /// Where the rate of now is, but for what it may stray from its means: each pair of exchanges
@@ -193,36 +174,36 @@ impl CausalRate {
     /// Takes the pairs that end in `newest` or one of the newest slots, if they say more than those
     /// in force.
     fn choose(&mut self, newest: Point, drift: f64, seconds: &impl Fn(Count, Count) -> f64) {
-        let aged = |near: Count| drift * seconds(near, newest.at);
+        let age = |at: Count| seconds(at, newest.at);
+        let far: ArrayVec<_, { SLOTS + OLD_SLOTS }> =
+            self.slots.iter().chain(&self.old).map(|far| (age(far.at), far.own)).collect();
+        let mut ends = self.confined.map(|end| end.map(|(rate, at)| (rate, at, drift * age(at))));
         for near in self.slots.iter().rev().take(NEAR).chain([&newest]) {
-            for far in self.slots.iter().chain(&self.old) {
-                let pair = Pair { far: *far, near: *near, baseline: seconds(far.at, near.at) };
-                if pair.baseline > 0.0 {
-                    if self.best.is_none_or(|best| pair.rate().error < best.rate().error) {
-                        self.best = Some(pair);
-                    }
-                    confine(&mut self.confined, &pair, drift, aged);
+            let near_age = age(near.at);
+            let aged = drift * near_age;
+            for (far_age, far) in &far {
+                let baseline = far_age - near_age;
+                if baseline <= 0.0 {
+                    continue;
+                }
+                let rate = (near.own.middle() - far.middle()) / baseline;
+                let error = (near.own.width() + far.width()) / 2.0 / baseline;
+                if self.best.is_none_or(|best| error < best.error) {
+                    self.best = Some(BoundedRate { rate, error });
+                }
+                let error = error + drift * (baseline - PAST_SECONDS).max(0.0) / 2.0;
+                let (least, most) = (rate - error, rate + error);
+                // Each as far as it has aged.
+                let [low, high] = &mut ends;
+                if low.is_none_or(|(low, _, since)| least - aged >= low - since) {
+                    *low = Some((least, near.at, aged));
+                }
+                if high.is_none_or(|(high, _, since)| most + aged <= high + since) {
+                    *high = Some((most, near.at, aged));
                 }
             }
         }
-    }
-}
-
-/// Leaves of a range of rates what the pair allows too, each as far as it has `aged`.
-fn confine(
-    [low, high]: &mut [Option<(f64, Count)>; 2],
-    pair: &Pair,
-    drift: f64,
-    aged: impl Fn(Count) -> f64,
-) {
-    let (BoundedRate { rate, error }, near) = (pair.rate(), pair.near.at);
-    let error = error + drift * (pair.baseline - PAST_SECONDS).max(0.0) / 2.0;
-    let (least, most) = (rate - error, rate + error);
-    if low.is_none_or(|(low, then)| least - aged(near) >= low - aged(then)) {
-        *low = Some((least, near));
-    }
-    if high.is_none_or(|(high, then)| most + aged(near) <= high + aged(then)) {
-        *high = Some((most, near));
+        self.confined = ends.map(|end| end.map(|(rate, at, _)| (rate, at)));
     }
 }
 

@@ -9,7 +9,7 @@
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
 use crate::constants::Constants;
-use crate::tail::Cut;
+use crate::tail::Tail;
 
 /// Number of exponential laws.
 pub const SCALES: usize = 11;
@@ -25,6 +25,8 @@ const SCALE: [f64; SCALES] = {
 };
 /// ln 4.
 const LN_STEP: f64 = 1.386_294_361_119_890_6;
+/// A component whose density is e to minus this of another's is left out.
+const NEGLIGIBLE: f64 = 40.0;
 /// Least variance of a stamp, s².
 const LEAST_NOISE: f64 = 1e-16;
 
@@ -127,37 +129,43 @@ impl Law {
         let deviation = libm::sqrt(total);
         let distance = above / deviation;
         let (gain, share) = (variance / total, self.noise / total);
-        let cuts: [Cut; PARTS] = core::array::from_fn(|k| match SCALE.get(k) {
-            Some(scale) => Cut::new(distance, deviation, *scale),
-            None => Cut::new(-distance, deviation, expected.undercut),
-        });
-        let possible = cuts.iter().zip(&expected.probability).filter(|(_, p)| **p > 0.0);
-        let top = possible.fold(f64::NEG_INFINITY, |top, (cut, _)| top.max(cut.exponent));
+        // The measurement has the density exp((depth² − distance²)/2) × tail / scale by a component,
+        // without the depth if that is not negative.
+        let depth = |scale: f64, side: f64| deviation / scale - side * distance;
         let mut weights = expected.probability;
-        // Many have the same exponent.
-        let mut newest = (0.0, 1.0);
-        for (weight, cut) in weights.iter_mut().zip(&cuts) {
-            let less = (cut.exponent - top).min(0.0);
-            if less != newest.0 {
-                newest = (less, libm::exp(less));
+        let lowest = depth(SCALE[SCALES - 1], 1.0).min(0.0);
+        let lowest = match weights[UNDERCUT] {
+            0.0 => lowest,
+            _ => lowest.min(depth(expected.undercut, -1.0)),
+        };
+        let top = lowest * lowest / 2.0;
+        let normal = libm::exp(-top);
+        let (mut sum, mut shift, mut square, mut noise) = (0.0, 0.0, 0.0, 0.0);
+        for (k, weight) in weights.iter_mut().enumerate() {
+            let (scale, side) =
+                SCALE.get(k).map_or((expected.undercut, -1.0), |scale| (*scale, 1.0));
+            let depth = depth(scale, side);
+            let less = top - depth.min(0.0) * depth.min(0.0) / 2.0;
+            if less > NEGLIGIBLE || *weight == 0.0 {
+                *weight = 0.0;
+                continue;
             }
-            *weight *= cut.density * newest.1;
-        }
-        let sum: f64 = weights.iter().sum();
-        let (mut shift, mut square, mut noise) = (0.0, 0.0, 0.0);
-        for (k, (weight, cut)) in weights.iter_mut().zip(&cuts).enumerate() {
-            *weight /= sum;
-            let excess = if k == UNDERCUT { -cut.excess } else { cut.excess };
-            let by = above - deviation * excess;
+            let density = if less == 0.0 { 1.0 } else { libm::exp(-less) };
+            let tail = Tail::above(depth, normal / density);
+            *weight *= density * tail.probability / scale;
+            let by = above - deviation * side * tail.excess;
+            sum += *weight;
             shift += *weight * gain * by;
-            square += *weight * (gain * by * gain * by - gain * variance * (1.0 - cut.variance));
-            noise += *weight * (share * share * (total * cut.variance + by * by));
+            square += *weight * (gain * by * gain * by - gain * variance * (1.0 - tail.variance));
+            noise += *weight * (share * share * (total * tail.variance + by * by));
         }
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+        let shift = shift / sum;
         Reading {
-            log_density: top + libm::log(sum),
+            log_density: top - distance * distance / 2.0 + libm::log(sum),
             shift,
-            variance: (variance + square - shift * shift).max(1e-9 * variance),
-            noise: noise + self.noise * (1.0 - share),
+            variance: (variance + square / sum - shift * shift).max(1e-9 * variance),
+            noise: noise / sum + self.noise * (1.0 - share),
             weights,
         }
     }

@@ -3,7 +3,6 @@
 use truechimer_model::{Known, States};
 use truechimer_time::{Count, Span};
 
-use super::likely::Waits;
 use super::measured::Measured;
 use super::past::{Memory, SHARE};
 use super::promise::{Broken, Promise};
@@ -78,22 +77,24 @@ impl Ours {
         let rates = self.rates(state, q.newest.received);
         state.model.change(|model| model.go_ahead(by));
         state.corridor = q.corridor(self.seconds(q.newest.received, state.at), rates);
-        self.begin_again(state, state.at);
+        self.begin_again(state);
         span(by)
     }
 
-    /// What was known of time is another server's, as it were, from `at` on.
-    fn begin_again(&mut self, state: &mut State, at: Count) {
-        state.begun = at;
-        state.promise = Promise::new(at, state.corridor);
-        state.past.forget();
-        (state.quarantine, state.suspected) = (None, true);
-        state.unproven = false;
-        state.waits = Waits::new();
-        if let Some(declared) = &mut state.declared {
-            declared.forget();
-        }
+    /// What was known of time is another server's, as it were, from now on.
+    fn begin_again(&mut self, state: &mut State) {
+        state.begun = state.at;
+        state.forget_time();
         self.causal = CausalRate::new(self.causal.rate());
+    }
+
+    /// The model begins anew with this exchange: θ is `theta`, as far as a round trip says.
+    fn restart(&self, state: &mut State, m: &Measured, theta: f64, rate: Known, slack: f64) {
+        let deviation = m.round_trip(rate.mean).max(0.0) / 2.0 + FLOOR_NOISE;
+        let theta = Known { mean: theta, deviation: deviation / 2.0 };
+        state.model = m.model(theta, rate, self.constants);
+        state.model.take(m.sample(), slack, false);
+        state.at = m.received;
     }
 
     /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not,
@@ -161,12 +162,8 @@ impl Ours {
             self.causal = CausalRate::new(BoundedRate { rate: old.rate, error });
             state.corridor = m.corridor(old.rate, rates.unknown);
         }
-        let deviation = m.round_trip(old.rate).max(0.0) / 2.0 + FLOOR_NOISE;
-        state.model =
-            m.model(Known { mean: theta, deviation: deviation / 2.0 }, known, self.constants);
-        state.model.take(m.sample(), rates.slack, false);
-        state.at = m.received;
-        self.begin_again(state, m.received);
+        self.restart(state, &m, theta, known, rates.slack);
+        self.begin_again(state);
         (step, m)
     }
 
@@ -261,23 +258,11 @@ impl Ours {
         let error = rate.error + self.promised_wander(state, m.received);
         let old = state.model.later(self.seconds(state.at, m.received));
         let theta = both.clamp(m.middle(rate.rate));
-        let deviation = m.round_trip(rate.rate).max(0.0) / 2.0 + FLOOR_NOISE;
+        let known = Known { mean: rate.rate, deviation: error / RATE_SIGMAS };
+        self.restart(state, m, theta, known, error);
         self.causal = CausalRate::new(BoundedRate { rate: rate.rate, error });
-        state.model = m.model(
-            Known { mean: theta, deviation: deviation / 2.0 },
-            Known { mean: rate.rate, deviation: error / RATE_SIGMAS },
-            self.constants,
-        );
-        state.model.take(m.sample(), error, false);
-        state.at = m.received;
         state.corridor = both;
-        state.promise = Promise::new(m.received, both);
-        state.past.forget();
-        (state.quarantine, state.suspected) = (None, true);
-        state.waits = Waits::new();
-        if let Some(declared) = &mut state.declared {
-            declared.forget();
-        }
+        state.forget_time();
         span(theta - old.offset)
     }
 

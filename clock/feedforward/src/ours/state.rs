@@ -61,6 +61,18 @@ impl State {
         known.unwrap_or(half).min(half) + ((forward - backward).abs() / 2.0).min(half)
     }
 
+    /// What was known of time is worth nothing from now on, but for the corridor.
+    pub(super) fn forget_time(&mut self) {
+        self.promise = Promise::new(self.at, self.corridor);
+        self.past.forget();
+        (self.quarantine, self.suspected) = (None, true);
+        self.unproven = false;
+        self.waits = Waits::new();
+        if let Some(declared) = &mut self.declared {
+            declared.forget();
+        }
+    }
+
     /// Keeps the model where causality allows it.
     pub(super) fn clamp(&mut self, slack: f64) {
         let by = self.model.now.offset - self.corridor.clamp(self.model.now.offset);
