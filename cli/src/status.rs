@@ -81,7 +81,8 @@ impl State<'_> {
     }
 
     fn lines(&self) -> Vec<(&'static str, String)> {
-        let reason = self.reason().map_or_else(String::new, |reason| format!(": {reason}"));
+        let reason =
+            self.reason().map_or_else(String::new, |why| format!(": {}", show::plain(why)));
         let mut lines = vec![("status", format!("{}{reason}", self.status()))];
         if let Some((reading, view)) = &self.looked {
             lines.push(("time", time(reading, view)));

@@ -80,8 +80,7 @@ fn a_group_without_a_ring_is_started_asked_read_and_ended() {
     assert!(status.out.lines().all(|line| line.chars().count() <= 80), "{}", status.out);
     let reports = local.ask(&["status", "--json"]);
     assert_eq!(reports.out.lines().count(), 3);
-    for line in reports.out.lines() {
-        let report: serde_json::Value = serde_json::from_str(line).unwrap();
+    for report in reports.documented() {
         assert_eq!((&report["phase"], &report["transport"]), (&"live".into(), &"local".into()));
     }
 

@@ -83,7 +83,7 @@ fn a_daemon_follows_its_server_in_offset_and_rate_and_every_command_tells() {
     let _daemon = daemon(&dir, &[(&server.address, 1)]);
     let wait = truechimer(&["waitsync", "--page", &page, "--json"]);
     assert_eq!(wait.code, 0, "{wait:?}");
-    assert!(int(&wait.json(), "bound_ns") <= 1_000_000);
+    assert!(int(&wait.documented()[0], "bound_ns") <= 1_000_000);
 
     // Every reading is right, and the rate is followed within a minute.
     let clock = Clock::open_at(&page).unwrap();
@@ -113,7 +113,7 @@ fn now_tells(page: &str, server: &Server) {
     let now = truechimer(&["now", "--json", "--page", page]);
     let after = server.truth();
     assert_eq!(now.code, 0, "{now:?}");
-    let now = now.json();
+    let now = now.documented().remove(0);
     assert_eq!(now["status"], "synchronised");
     // The truth at the very count of the reading, which lay between the two sandwiches.
     let count = truechimer::Count(now["count"].as_u64().unwrap());
@@ -142,7 +142,7 @@ fn now_tells(page: &str, server: &Server) {
 fn status_tells(page: &str) {
     let status = truechimer(&["status", "--json", "--page", page]);
     assert_eq!(status.code, 0, "{status:?}");
-    let status = status.json();
+    let status = status.documented().remove(0);
     assert_eq!(status["status"], "synchronised");
     assert!(int(&status["daemon"], "uptime_ns") > 10_000_000_000);
     assert!(int(&status["daemon"], "memory_bytes") < 16 << 20, "{status}");
@@ -159,7 +159,7 @@ fn status_tells(page: &str) {
 }
 
 fn sources_tell(page: &str, address: &str) {
-    let sources = truechimer(&["sources", "--json", "--page", page]).json();
+    let sources = truechimer(&["sources", "--json", "--page", page]).documented().remove(0);
     let source = &sources[0];
     assert_eq!(source["name"], address);
     assert_eq!(source["selection"], "selected");

@@ -50,6 +50,15 @@ impl Answer {
         serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("{why}: {self:?}"))
     }
 
+    /// What each line says, every key of which `docs/reference/json.md` explains.
+    #[track_caller]
+    pub fn documented(&self) -> Vec<Value> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/json.md");
+        let page = fs::read_to_string(path).unwrap();
+        let lines = self.out.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.inspect(|value| assert_documented(value, &page)).collect()
+    }
+
     /// That it failed with an error, in one line that says all of this.
     #[track_caller]
     pub fn assert_error(&self, says: &[&str]) {
@@ -60,6 +69,28 @@ impl Answer {
         for part in says {
             assert!(self.err.contains(part), "{part:?} is missing in {self:?}");
         }
+    }
+}
+
+/// Objects of numbers that the page does not name one by one.
+const COUNTS: [&str; 5] = ["counts", "waiting", "programs", "front", "refused"];
+
+#[track_caller]
+fn assert_documented(value: &Value, page: &str) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                assert!(
+                    page.contains(&format!("`{key}`")),
+                    "{key:?} is not in docs/reference/json.md"
+                );
+                if !COUNTS.contains(&key.as_str()) {
+                    assert_documented(value, page);
+                }
+            }
+        }
+        Value::Array(all) => all.iter().for_each(|value| assert_documented(value, page)),
+        _ => {}
     }
 }
 
