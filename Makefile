@@ -15,7 +15,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a minute
-	@$(CARGO) run --release --bin truechimer -- demo $(ARGS)
+	@$(CARGO) run --profile demo -p truechimer-cli --no-default-features -- demo $(ARGS)
 
 build: have-cargo ## the command truechimer, and the library that 'group exec' preloads, in target/release
 	@$(CARGO) build --release $(SHIPPED)

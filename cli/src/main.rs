@@ -2,14 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+#[cfg(feature = "packets")]
 mod capture;
+#[cfg(feature = "counters")]
 mod counters;
 mod daemon;
 mod demo;
+#[cfg(feature = "packets")]
 mod extcap;
+#[cfg(feature = "group")]
 mod group;
 mod now;
+#[cfg(feature = "packets")]
 mod qos;
+#[cfg(feature = "packets")]
 mod restamp;
 mod run;
 mod serve;
@@ -55,29 +61,38 @@ enum Command {
     /// Serve the clock over NTP, or a time of its own for demonstrations and tests
     Serve(serve::Serve),
     /// Know the machine's counters: list, compare, select, latency, stability
+    #[cfg(feature = "counters")]
     Counters(counters::Counters),
     /// Capture packets with the time at which they passed, and how well it is known
+    #[cfg(feature = "packets")]
     Capture(capture::Capture),
     /// Work out the times in a capture anew, from its raw counts
+    #[cfg(feature = "packets")]
     Restamp(restamp::Restamp),
     /// Measure delay, jitter, loss and reordering, live or from captures
+    #[cfg(feature = "packets")]
     Qos(qos::Qos),
     /// One clock for a group of replicas: agree on each reading of time
+    #[cfg(feature = "group")]
     Group(group::Group),
     /// Capture for Wireshark, which calls this itself
     #[command(hide = true)]
+    #[cfg(feature = "packets")]
     Extcap(extcap::Extcap),
     /// Write the manual pages
     Man(man::Man),
 }
 
 /// Which command stands under which heading in `truechimer --help`.
-const GROUPS: [Group; 7] = [
+const GROUPS: &[Group] = &[
     ("Keep a clock", &["run", "accept"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
+    #[cfg(feature = "counters")]
     ("Know the machine", &["counters"]),
+    #[cfg(feature = "packets")]
     ("Stamp packets", &["capture", "restamp", "qos"]),
+    #[cfg(feature = "group")]
     ("Agree on time", &["group"]),
     ("Read about it", &["man"]),
 ];
@@ -89,11 +104,13 @@ fn command() -> clap::Command {
         truechimer waitsync && truechimer now\n";
     const NOTES: &str = "Spans of time are written 1.5s, 20ms, 250us or 10ns; rates are in ppm.\n\
         Simulations, replays and benchmarks: 'truechimer-lab --help'.\n";
-    program::grouped(CommandLine::command(), &GROUPS, EXAMPLES, NOTES)
+    program::grouped(CommandLine::command(), GROUPS, EXAMPLES, NOTES)
 }
 
 fn main() -> ExitCode {
-    let line = extcap::line(std::env::args_os().collect());
+    let line: Vec<_> = std::env::args_os().collect();
+    #[cfg(feature = "packets")]
+    let line = extcap::line(line);
     if let Some(name) = line.get(1).filter(|name| MOVED.iter().any(|moved| *name == *moved)) {
         program::complain(&format!("that is 'truechimer-lab {}' now", name.display()));
         return ExitCode::from(2);
@@ -115,11 +132,17 @@ fn dispatch(command: Command) -> Ended {
         Command::Waitsync(args) => waitsync::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(&args, out),
+        #[cfg(feature = "counters")]
         Command::Counters(args) => counters::run(&args, out),
+        #[cfg(feature = "packets")]
         Command::Capture(args) => capture::run(&args, out),
+        #[cfg(feature = "packets")]
         Command::Restamp(args) => restamp::run(&args, out),
+        #[cfg(feature = "packets")]
         Command::Qos(args) => qos::run(&args, out),
+        #[cfg(feature = "group")]
         Command::Group(args) => group::run(args, out),
+        #[cfg(feature = "packets")]
         Command::Extcap(args) => extcap::run(&args, out),
         Command::Man(args) => man::run(&args, self::command(), out),
     }
@@ -131,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        truechimer_command::check::command_line(&command(), &GROUPS);
+        truechimer_command::check::command_line(&command(), GROUPS);
     }
 
     #[test]
