@@ -8,7 +8,7 @@ SECONDS_LONG ?= 3600
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build lab test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -22,6 +22,9 @@ build: have-cargo ## the command truechimer, and the library that 'group exec' p
 
 lab: have-cargo ## the laboratory, truechimer-lab, in target/release: simulations, replays, benchmarks
 	@$(CARGO) build --release -p truechimer-cli -p truechimer-lab
+
+check: have-cargo ## the inner loop: formatting, clippy and unit tests of what changed (ARGS: a commit, to say since when)
+	@CARGO="$(CARGO)" scripts/check $(ARGS)
 
 test: have-cargo ## everything that CI checks; installs or unpacks what that takes
 	@CARGO="$(CARGO)" scripts/test
