@@ -47,7 +47,6 @@
 extern crate std;
 
 mod client;
-mod md5;
 mod packet;
 mod reference_id;
 mod refusal;

@@ -18,7 +18,7 @@ impl RefId {
         match address {
             IpAddr::V4(v4) => RefId(v4.octets()),
             IpAddr::V6(v6) => {
-                let [a, b, c, d, ..] = crate::md5::of_block(&v6.octets());
+                let [a, b, c, d, ..] = md5::compute(v6.octets()).0;
                 RefId([a, b, c, d])
             }
         }
