@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use truechimer_group::{Member, Thread};
+use truechimer_group::{Digest, Member, Thread};
 use truechimer_group_agent::{Report, Trouble};
 use truechimer_group_client::link::Refused;
 use truechimer_group_client::{
@@ -191,11 +191,7 @@ fn only(found: Vec<Where>) -> Result<Where, Failure> {
 /// The logical thread of a command's own that has this name: the same on all nodes and in all
 /// versions.
 pub fn thread(name: &str) -> Thread {
-    // FNV-1a.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    Thread::shared(hash)
+    Thread::shared(Digest::of(name.as_bytes()).0)
 }
 
 /// The groups that a directory has something of, by name.

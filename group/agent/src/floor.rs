@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 use truechimer_files::{Durable, Entry, make_folder};
-use truechimer_group::Member;
+use truechimer_group::{Digest, Member};
 
 use crate::sys;
 use crate::text;
@@ -51,9 +51,7 @@ impl Kept {
     /// FNV-1a over the fields: tells a damaged file, not a forged one.
     fn sum(&self) -> u64 {
         let text = format!("{} {} {} {}", self.format, self.group, self.member, self.floor_ns);
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
-            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        Digest::of(text.as_bytes()).0
     }
 }
 

@@ -8,6 +8,7 @@ mod checkpoints;
 mod commit;
 mod compared;
 mod course;
+mod digest;
 mod engine;
 mod event;
 mod joining;
@@ -27,6 +28,7 @@ mod types;
 mod view;
 mod wire;
 
+pub use digest::Digest;
 pub use engine::Engine;
 pub use event::{Action, Event, LARGEST_PAYLOAD, Notice, Refusal, Rejection};
 pub use settings::{Group, LARGEST_UNIVERSE, LONGEST_NAME, Own, SettingsError};

@@ -1,8 +1,8 @@
 //! What members say to each other, as plain structs; [`wire`](crate::wire) turns them into bytes.
 
 use crate::compared::Compared;
+use crate::digest::Digest;
 use crate::joining::Joined;
-use crate::settings::Digest;
 use crate::steer::Steering;
 use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Round, Thread, Utc};
 

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::digest::Digest;
 use crate::message::MOST_THREADS;
 use crate::types::{Member, Mode, Order};
 
@@ -248,30 +249,3 @@ impl fmt::Display for SettingsError {
 }
 
 impl core::error::Error for SettingsError {}
-
-/// FNV-1a, 64 bits.
-pub(crate) struct Digest(pub(crate) u64);
-
-impl Default for Digest {
-    fn default() -> Digest {
-        Digest(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Digest {
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    }
-
-    /// The same for a number, quicker: each permutes what was before it.
-    pub(crate) fn word(&mut self, word: u64) {
-        let mixed = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 29;
-    }
-
-    pub(crate) fn number(&mut self, number: u64) {
-        self.bytes(&number.to_le_bytes());
-    }
-}

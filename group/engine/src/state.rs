@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::digest::Digest;
 use crate::message::{Held, Peer, Progress, Report, Snapshot, Time};
-use crate::settings::{Digest, Group};
+use crate::settings::Group;
 use crate::steer::{self, ClockReport, Law, SPREAD_NS, Steering};
 use crate::types::{Bound, Member, Mode, Order, Point, Thread};
 use crate::wire;

@@ -19,7 +19,6 @@ mod clients;
 mod commit;
 mod cut;
 mod front;
-mod hash;
 mod mask;
 mod order;
 mod program;

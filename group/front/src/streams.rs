@@ -13,9 +13,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use truechimer_group::Member;
+use truechimer_group::{Digest, Member};
 
-use crate::hash::Hash;
 use crate::mask::Mask;
 use crate::order::{Conn, End, Replied};
 
@@ -62,9 +61,9 @@ struct Stream {
     mask: Mask,
     /// How many bytes come before the tail, and their hash.
     base: u64,
-    base_hash: Hash,
+    base_hash: Digest,
     tail: Vec<u8>,
-    hash: Hash,
+    hash: Digest,
     end: End,
     /// What the last bytes came with: how much had been dealt with then.
     last: u64,
@@ -97,9 +96,9 @@ impl Stream {
         Stream {
             mask: Mask::default(),
             base: 0,
-            base_hash: Hash::new(),
+            base_hash: Digest::default(),
             tail: Vec::new(),
-            hash: Hash::new(),
+            hash: Digest::default(),
             end: End::Open,
             last: 0,
             closed: None,
@@ -113,7 +112,7 @@ impl Stream {
     }
 
     /// The hash of the first so many bytes, if these are still there.
-    fn hash_at(&self, length: u64) -> Option<Hash> {
+    fn hash_at(&self, length: u64) -> Option<Digest> {
         if length == self.length() {
             return Some(self.hash);
         }

@@ -1,8 +1,7 @@
 //! What a message does at a front that is in: the same at all of them.
 
-use truechimer_group::Member;
+use truechimer_group::{Digest, Member};
 
-use crate::hash::Hash;
 use crate::wire::{LARGEST_PIECE, Message};
 
 use super::{Conn, FrontId, GAP_NS, Op, Order, Peer, QUIET_NS, Standing, Step};
@@ -155,7 +154,7 @@ impl Order {
     fn count(&mut self, kind: u64, conn: Conn, bytes: &[u8]) {
         let position = &mut self.state.position;
         position.count += 1;
-        let chain = Hash(position.chain).and_number(kind).and_number(u64::from(conn.member.0));
+        let chain = Digest(position.chain).and_number(kind).and_number(u64::from(conn.member.0));
         position.chain = chain.and_number(u64::from(conn.number)).and(bytes).0;
     }
 }
