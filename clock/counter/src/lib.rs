@@ -67,6 +67,7 @@ mod kept;
 mod machine;
 mod measure;
 mod read;
+mod timex;
 mod width;
 
 pub use agreement::{Agreement, AgreementError, CpuOffset, OffsetBounds, agreement, agreement_of};
@@ -81,3 +82,5 @@ pub use host::{HostPair, HostReading, host_reading, is_simulated, realtime_pair}
 pub use keeper::KeptAt;
 pub use machine::{available_clocksources, boot_id, clocksource};
 pub use measure::{Nominal, NominalSource, nominal, resolution};
+pub use read::{clock, is_privileged};
+pub use timex::{Discipline, adjtimex, discipline, timex};

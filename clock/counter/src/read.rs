@@ -97,9 +97,13 @@ pub(crate) fn coarse() -> i64 {
     clock(libc::CLOCK_MONOTONIC_COARSE).unwrap_or(0)
 }
 
-/// One of the kernel's clocks in ns (±292 years), through libc and so by the vDSO.
+/// One of the kernel's clocks in ns (±292 years), through libc and so by the vDSO where that can
+/// serve.
+///
+/// # Errors
+/// Where there is no such clock.
 #[inline]
-pub(crate) fn clock(id: libc::clockid_t) -> io::Result<i64> {
+pub fn clock(id: libc::clockid_t) -> io::Result<i64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec for the call to write to.
     if unsafe { libc::clock_gettime(id, &mut now) } != 0 {
@@ -146,7 +150,8 @@ pub(crate) fn arm_hz() -> Option<u64> {
 
 /// Whether this program runs with more rights than whoever started it (setuid, setgid, file
 /// capabilities): then the environment is not to be trusted.
-pub(crate) fn is_privileged() -> bool {
+#[must_use]
+pub fn is_privileged() -> bool {
     // SAFETY: it takes a number and looks at what the kernel left in this process's memory.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

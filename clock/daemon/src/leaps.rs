@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use truechimer_time::{Leap, Leaps};
 
 use crate::config::Place;
-use crate::{sys, text};
+use crate::text;
 
 /// Where the list is by default.
 const DEFAULT_LIST: &str = "/usr/share/zoneinfo/leap-seconds.list";
@@ -71,7 +71,7 @@ fn read(path: &Path, wanted: bool) -> Result<Option<List>, String> {
 
 /// TAI − UTC alone, if anybody has told the kernel.
 pub(crate) fn from_kernel() -> Leaps {
-    match sys::kernel_tai() {
+    match truechimer_counter::discipline().map(|answer| answer.tai) {
         // TAI was 10 s ahead when leap seconds began.
         Ok(tai_offset @ 10..=255) => Leaps { tai_offset, known: true, last: None, next: None },
         _ => Leaps::default(),

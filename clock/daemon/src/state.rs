@@ -133,7 +133,8 @@ impl By {
     fn environment(page: &Path, follows: &Config) -> By {
         let named = |name| {
             // Who started a program with more rights does not tell it where to write.
-            let value = if sys::is_privileged() { None } else { std::env::var_os(name) };
+            let value =
+                if truechimer_counter::is_privileged() { None } else { std::env::var_os(name) };
             value.filter(|value| !value.is_empty())
         };
         let folder = |name| named(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -1,11 +1,18 @@
-//! The system calls that std does not have: the only unsafe code of this crate. All of them go
-//! through libc, where they can be interposed.
+//! The system calls that std does not have, by rustix where it has them; the only unsafe code of
+//! this crate. All of them go through libc, where they can be interposed.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::io::{Errno, retry_on_intr};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    clock_settime, timerfd_create, timerfd_settime,
+};
+use truechimer_counter::{adjtimex, discipline, timex};
 use truechimer_engine::KernelWord;
 use truechimer_time::{Rate, Span};
 
@@ -17,7 +24,8 @@ const NANOS: i128 = 1_000_000_000;
 /// A time that no clock is set to: in 2200, s since 1970.
 const FAR: i64 = 7_258_118_400;
 
-/// Waits until something happens on one of `fds` or `timeout_ms` have passed, and says whether
+/// Waits until something happens on one of `fds` (by poll(2) itself, which clock simulators replace,
+/// not by ppoll(2) as rustix would) or `timeout_ms` have passed, and says whether
 /// anything did.
 ///
 /// # Errors
@@ -30,44 +38,26 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout_ms: i32) -> io::Result<bool> {
 
 /// A timer of `CLOCK_REALTIME`, not yet armed.
 pub(crate) fn clock_timer() -> io::Result<OwnedFd> {
-    // SAFETY: takes two numbers.
-    let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_NONBLOCK) })?;
-    // SAFETY: the descriptor was just made and is nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK)?)
 }
 
 /// Arms the timer so that it becomes readable when `CLOCK_REALTIME` is set, and practically never
 /// else.
 pub(crate) fn await_clock_set(timer: &OwnedFd) -> io::Result<()> {
-    let never = libc::timespec { tv_sec: FAR, tv_nsec: 0 };
-    let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let value = libc::itimerspec { it_interval: once, it_value: never };
-    let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
-    let fd = timer.as_raw_fd();
-    // SAFETY: the kernel reads one itimerspec from `value`, and is not given any to write to.
-    check(unsafe { libc::timerfd_settime(fd, flags, &raw const value, std::ptr::null_mut()) })
-        .or_else(|why| match why.raw_os_error() {
-            // It was set once more since the last time; it is armed nevertheless.
-            Some(libc::ECANCELED) => Ok(0),
-            _ => Err(why),
-        })
-        .map(|_| ())
+    let never = Timespec { tv_sec: FAR, tv_nsec: 0 };
+    let value = Itimerspec { it_interval: Timespec::default(), it_value: never };
+    let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+    match timerfd_settime(timer, flags, &value) {
+        // It was set once more since the last time; it is armed nevertheless.
+        Ok(_) | Err(Errno::CANCELED) => Ok(()),
+        Err(why) => Err(why.into()),
+    }
 }
 
 /// Fills `bytes` with unpredictable ones.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        // SAFETY: pointer and length are those of an exclusive slice of bytes.
-        let n = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        match usize::try_from(n) {
-            Ok(n) => filled += n,
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
-        }
-    }
+pub(crate) fn random(bytes: &mut [u8; 32]) -> io::Result<()> {
+    // So few come all at once.
+    retry_on_intr(|| getrandom(&mut bytes[..], GetRandomFlags::empty()))?;
     Ok(())
 }
 
@@ -75,6 +65,7 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
 pub(crate) fn peer_uid(socket: &impl AsRawFd) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // Not by rustix, for which no process may have the number 0, as those of other namespaces have.
     // SAFETY: the kernel writes at most `length` bytes into `peer`, which is that large and valid
     // for any bytes.
     check(unsafe {
@@ -92,37 +83,18 @@ pub(crate) fn peer_uid(socket: &impl AsRawFd) -> io::Result<u32> {
 /// Makes the calling thread, and no other, act as this user from now on; `false` if it may not.
 #[cfg(test)]
 pub(crate) fn become_user(user: u32) -> bool {
-    // SAFETY: it takes numbers only. The call itself changes its own thread, unlike the C library's
-    // function of that name.
-    unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) == 0 }
+    let user = rustix::process::Uid::from_raw(user);
+    rustix::thread::set_thread_res_uid(user, user, user).is_ok()
 }
 
 /// The user that this process acts as.
 pub(crate) fn uid() -> u32 {
-    // SAFETY: takes no argument and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-/// Whether this process has more rights than whoever started it (setuid, setgid, capabilities of
-/// the file).
-pub(crate) fn is_privileged() -> bool {
-    // SAFETY: it takes a number and looks at what the kernel left in this process's memory.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
-
-/// TAI − UTC as the kernel knows it, in seconds; 0 usually means that nobody has told it.
-pub(crate) fn kernel_tai() -> io::Result<i32> {
-    // Without any mode it changes nothing and needs no privilege.
-    let mut t = timex();
-    t.modes = 0;
-    adjtimex(&mut t).map(|t| t.tai)
+    rustix::process::geteuid().as_raw()
 }
 
 /// How much faster the system clock was made to run than at the kernel's nominal rate.
 pub(crate) fn kernel_frequency() -> io::Result<Rate> {
-    let mut t = timex();
-    t.modes = 0;
-    let freq = i128::from(adjtimex(&mut t)?.freq);
+    let freq = i128::from(discipline()?.frequency);
     Ok(Rate(((freq << 48) / 1_000_000) as i64))
 }
 
@@ -130,7 +102,7 @@ pub(crate) fn kernel_frequency() -> io::Result<Rate> {
 /// us moves the clock.
 pub(crate) fn tell_kernel(word: &KernelWord) -> io::Result<()> {
     let micros = |span: Span| (span.as_nanos() / 1000).clamp(0, MAX_ERROR_US) as libc::c_long + 1;
-    let mut t = timex();
+    let mut t = in_nanoseconds();
     t.modes |= libc::ADJ_STATUS | libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
     t.status = match (word.max_error, word.leap) {
         (None, _) => libc::STA_UNSYNC,
@@ -142,23 +114,23 @@ pub(crate) fn tell_kernel(word: &KernelWord) -> io::Result<()> {
     t.esterror = micros(word.estimated_error);
     adjtimex(&mut t)?;
     let Some(tai) = word.tai_offset else { return Ok(()) };
-    let mut t = timex();
+    let mut t = in_nanoseconds();
     t.modes |= libc::ADJ_TAI;
     t.constant = tai.into();
-    adjtimex(&mut t).map(|_| ())
+    adjtimex(&mut t)
 }
 
 /// Makes the system clock run `rate` faster than the kernel's nominal rate, within ±500 ppm.
 pub(crate) fn set_frequency(rate: Rate) -> io::Result<()> {
-    let mut t = timex();
+    let mut t = in_nanoseconds();
     t.modes |= libc::ADJ_FREQUENCY;
     t.freq = frequency(rate) as libc::c_long;
-    adjtimex(&mut t).map(|_| ())
+    adjtimex(&mut t)
 }
 
 /// Adds `span` to the system clock at once.
 pub(crate) fn step(span: Span) -> io::Result<()> {
-    let mut t = timex();
+    let mut t = in_nanoseconds();
     t.modes |= libc::ADJ_SETOFFSET;
     let (secs, nanos) = secs_and_nanos(span.as_nanos());
     t.time.tv_sec = secs;
@@ -166,16 +138,12 @@ pub(crate) fn step(span: Span) -> io::Result<()> {
     match adjtimex(&mut t) {
         // Kernels without ADJ_SETOFFSET: read and set, at the cost of the time between.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: the kernel writes one timespec into `now`.
-            check(unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) })?;
+            let now = clock_gettime(ClockId::Realtime);
             let now = i128::from(now.tv_sec) * NANOS + i128::from(now.tv_nsec);
             let (tv_sec, tv_nsec) = secs_and_nanos(now.saturating_add(span.as_nanos()));
-            let then = libc::timespec { tv_sec, tv_nsec };
-            // SAFETY: the kernel reads one timespec from `then`.
-            check(unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const then) }).map(|_| ())
+            Ok(clock_settime(ClockId::Realtime, Timespec { tv_sec, tv_nsec })?)
         }
-        result => result.map(|_| ()),
+        result => result,
     }
 }
 
@@ -183,17 +151,10 @@ pub(crate) fn step(span: Span) -> io::Result<()> {
 const MAX_ERROR_US: i128 = 16_000_000;
 
 /// Asks for nothing but nanoseconds.
-fn timex() -> libc::timex {
-    // SAFETY: plain integers, for which all zero is valid.
-    let mut t: libc::timex = unsafe { std::mem::zeroed() };
+fn in_nanoseconds() -> libc::timex {
+    let mut t = timex();
     t.modes = libc::ADJ_NANO;
     t
-}
-
-fn adjtimex(t: &mut libc::timex) -> io::Result<&mut libc::timex> {
-    // SAFETY: the kernel reads and writes one timex.
-    check(unsafe { libc::adjtimex(&raw mut *t) })?;
-    Ok(t)
 }
 
 /// In the kernel's units of 2⁻¹⁶ ppm, rounded to the nearest.
@@ -216,9 +177,7 @@ pub(crate) fn resident() -> u64 {
         File::open("/proc/self/statm").ok()?.take(256).read_to_string(&mut text).ok()?;
         text.split_whitespace().nth(1)?.parse().ok()
     }
-    // SAFETY: asks for a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages().unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
+    pages().unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
 }
 
 /// The result of a system call: negative means errno.
@@ -260,7 +219,7 @@ mod tests {
 
     #[test]
     fn randomness_fills_everything() {
-        let (mut a, mut b) = ([0; 64], [0; 64]);
+        let (mut a, mut b) = ([0; 32], [0; 32]);
         random(&mut a).unwrap();
         random(&mut b).unwrap();
         assert_ne!(a, b);

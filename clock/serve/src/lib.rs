@@ -29,7 +29,6 @@ mod sys;
 mod table;
 mod tally;
 mod upstream;
-mod wait;
 mod worker;
 
 pub use access::{Access, NoPrefix, Prefix};

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use truechimer_ntp::{Mode, Packet, Timestamp, VERSION};
+use truechimer_stamp::Ready;
 
 use crate::sys::{self, BATCH, Manner, Outgoing, Received};
-use crate::wait;
 
 /// A request that has not been answered for so long is lost.
 const LOST: Duration = Duration::from_millis(200);
@@ -78,7 +78,7 @@ impl Load {
     /// If waiting fails.
     pub fn run(&mut self, time: Duration, stop: &AtomicBool) -> io::Result<Measured> {
         let (mut received, mut outgoing) = (Received::new(), Outgoing::new());
-        let mut ready = [wait::Ready::default()];
+        let mut ready = [Ready::default()];
         let mut measured = Measured::default();
         let mut times = Times { stride: 1, seen: 0, kept: Vec::with_capacity(KEPT) };
         let mut free: Vec<usize> = (0..self.sent.len()).collect();
@@ -90,7 +90,7 @@ impl Load {
                 measured.sent += self.ask(&mut free, &mut outgoing);
             }
             if received.receive(&self.socket, false) == 0 {
-                wait::any(&[self.socket.as_raw_fd()], &mut ready, LOST)?;
+                truechimer_stamp::any([self.socket.as_fd()], &mut ready, LOST)?;
                 received.receive(&self.socket, false);
             }
             now = Instant::now();

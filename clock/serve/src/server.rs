@@ -10,10 +10,10 @@ use std::time::Duration;
 use truechimer_counter::{Choice, Counter, resolution};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
-use truechimer_stamp::{PairLog, Received, Socket};
+use truechimer_stamp::{PairLog, Received, Socket, readable};
 use truechimer_time::{Count, Instant, Period, Span};
 
-use crate::{ServedClock, Tally, wait};
+use crate::{ServedClock, Tally};
 
 /// The stratum claimed unless told otherwise: high, so that any real server is preferred.
 pub const DEFAULT_STRATUM: u8 = 10;
@@ -107,7 +107,7 @@ impl Server {
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         let mut buffer = [0; BUFFER];
         while !stop.load(Ordering::Relaxed) {
-            if !wait::readable(self.socket.fd(), PATIENCE)? {
+            if !readable(&self.socket, PATIENCE)? {
                 continue;
             }
             // Clients that are gone, transmit stamps: nothing that matters here.

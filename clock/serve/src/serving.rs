@@ -20,7 +20,7 @@ use crate::upstream::Upstream;
 use crate::worker::{Worker, since};
 
 /// What may wait in a socket: some thousand requests, as far as the system lets it.
-const QUEUE: i32 = 1 << 20;
+const QUEUE: usize = 1 << 20;
 /// More threads than this are of no use.
 pub const MOST_THREADS: usize = 64;
 

@@ -1,14 +1,14 @@
-//! Sockets, and many datagrams with one system call: with `wait`, the only unsafe code of this
-//! crate.
+//! Sockets, and many datagrams with one system call: the only unsafe code of this crate.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::{mem, ptr};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use truechimer_ntp::{HEADER_LEN, Timestamp};
-use truechimer_stamp::Name;
+use truechimer_stamp::{Name, set_option};
 
 use crate::control::{self, Said, Via};
 
@@ -26,53 +26,34 @@ pub(crate) struct Manner {
     /// Several sockets share the address, and the kernel spreads the clients over them.
     pub shared: bool,
     /// How many bytes may wait in it.
-    pub queue: i32,
+    pub queue: usize,
 }
 
 /// A socket bound to `address` that stamps what comes in, says to which address it came, and can
 /// stamp what goes out.
 pub(crate) fn bind(address: &SocketAddr, manner: Manner) -> io::Result<UdpSocket> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: no pointers; the descriptor is new and ours alone.
-    let fd = unsafe {
-        let fd = libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    let set = |level, name, value: i32| {
-        let pointer: *const i32 = &value;
-        // SAFETY: the option's value is one valid int.
-        let result = unsafe {
-            libc::setsockopt(fd.as_raw_fd(), level, name, pointer.cast(), size_of::<i32>() as u32)
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = net::socket_with(family, SocketType::DGRAM, flags, None)?;
+    let set = |level, name, value| set_option(fd.as_fd(), level, name, value);
     if manner.shared {
-        set(libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        sockopt::set_socket_reuseport(&fd, true)?;
     }
     if address.is_ipv4() {
         set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     } else {
         // IPv4 has a socket of its own.
-        set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        sockopt::set_ipv6_v6only(&fd, true)?;
         set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
     }
     // Without any of these the server works all the same, only less well.
     let stamps = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE;
     let _ = set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps as i32);
     let _ = set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    let _ = set(libc::SOL_SOCKET, libc::SO_RCVBUF, manner.queue);
-    let _ = set(libc::SOL_SOCKET, libc::SO_SNDBUF, manner.queue);
-    let name = Name::from(address);
-    // SAFETY: `name` holds `name.len` valid bytes for the duration of the call.
-    if unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr(), name.len) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let socket = UdpSocket::from(fd);
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+    let _ = sockopt::set_socket_recv_buffer_size(&fd, manner.queue);
+    let _ = sockopt::set_socket_send_buffer_size(&fd, manner.queue);
+    net::bind(&fd, address)?;
+    Ok(UdpSocket::from(fd))
 }
 
 /// A datagram that came.

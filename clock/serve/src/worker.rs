@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use truechimer::{Clock, ReadBy, View};
 use truechimer_counter::CounterError;
 use truechimer_ntp::server::{Ignored, ServerState};
 use truechimer_ntp::{HEADER_LEN, LeapIndicator, Timestamp};
-use truechimer_stamp::Window;
+use truechimer_stamp::{Ready, Window};
 use truechimer_time::{Count, CounterKind, Period};
 
 use crate::answer::{Kind, Outcome, Sent, transmit};
@@ -21,7 +21,6 @@ use crate::lag::Lag;
 use crate::serving::Shared;
 use crate::sys::{self, BATCH, Outgoing, Received};
 use crate::tally::{Counters, add, count};
-use crate::wait;
 
 /// How long a wait for requests may last: how late a request to stop may be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -97,12 +96,12 @@ impl Worker {
 
     /// Serves until told to stop.
     pub fn run(&mut self) -> io::Result<()> {
-        let fds: Vec<_> = self.sockets.iter().map(|place| place.socket.as_raw_fd()).collect();
-        let mut ready = vec![wait::Ready::default(); fds.len()];
+        let mut ready = vec![Ready::default(); self.sockets.len()];
         while !self.shared.stop.load(Ordering::Relaxed) {
             // What is in no queue now arrives after this.
             let asked = self.arrivals.counter().read();
-            wait::any(&fds, &mut ready, PATIENCE)?;
+            let sockets = self.sockets.iter().map(|place| place.socket.as_fd());
+            truechimer_stamp::any(sockets, &mut ready, PATIENCE)?;
             let mut emptied = true;
             for (i, ready) in ready.iter().enumerate() {
                 if ready.errors {

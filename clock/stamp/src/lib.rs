@@ -23,12 +23,16 @@ mod interval;
 mod log;
 mod name;
 pub mod pps;
+pub mod ptp;
 mod socket;
 mod sys;
 mod undelivered;
+mod wait;
 
 pub use interval::{Interval, ORDINARY, Region, UNSEEN};
 pub use log::{NoStamp, PairLog, Window};
 pub use name::Name;
 pub use socket::{Received, Socket};
+pub use sys::set_option;
 pub use undelivered::Undelivered;
+pub use wait::{Ready, any, readable};

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use rustix::net::{self, SendFlags};
 use truechimer_counter::Counter;
 use truechimer_time::{Count, Span, Stamp};
 
@@ -70,6 +71,12 @@ pub struct Socket {
     undelivered: Option<Undelivered>,
 }
 
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// The newest datagram sent.
 #[derive(Debug)]
 struct Request {
@@ -128,7 +135,7 @@ impl Socket {
         let mut socket = Socket::plain(address)?;
         socket.stamping = socket.ask_for_stamps(0);
         socket.since = Some(log.take(counter).end);
-        sys::bind(socket.fd.as_fd(), address)?;
+        net::bind(&socket.fd, address)?;
         Ok(socket)
     }
 
@@ -152,7 +159,7 @@ impl Socket {
         sys::set_option(self.fd.as_fd(), level, option, flags as i32).is_ok()
     }
 
-    /// What to hand to `poll(2)`.
+    /// What to hand to `poll(2)`, as a number.
     #[must_use]
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
@@ -169,7 +176,7 @@ impl Socket {
     /// # Errors
     /// If the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        sys::local_address(self.fd.as_fd())
+        Ok(net::getsockname(&self.fd)?.try_into()?)
     }
 
     /// Sends a request and takes note of when it left: a pair before, the kernel's stamp from the
@@ -189,12 +196,12 @@ impl Socket {
         let mut entered = counter.fenced().read();
         // An answer cannot arrive before that, and nothing else matters.
         self.since = Some(entered);
-        let mut result = sys::send_to(self.fd.as_fd(), bytes, to);
+        let mut result = self.send_to(to, bytes);
         if result.is_err() {
             // It may have been the news that an earlier datagram could not be delivered.
             self.key_slack = self.key_slack.saturating_add(1);
             entered = counter.fenced().read();
-            result = sys::send_to(self.fd.as_fd(), bytes, to);
+            result = self.send_to(to, bytes);
         }
         let returned = counter.fenced().read();
         if let Err(error) = result {
@@ -221,7 +228,12 @@ impl Socket {
     /// # Errors
     /// What the system says.
     pub fn answer(&self, to: &SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        sys::send_to(self.fd.as_fd(), bytes, to)
+        self.send_to(to, bytes)
+    }
+
+    fn send_to(&self, to: &SocketAddr, bytes: &[u8]) -> io::Result<()> {
+        net::sendto(&self.fd, bytes, SendFlags::NOSIGNAL, to)?;
+        Ok(())
     }
 
     /// Receives one datagram into `buf`, if there is one: `None` if not.
@@ -287,8 +299,8 @@ impl Socket {
     /// not be delivered (the newest, if there are several).
     pub fn on_error_queue(&mut self, counter: Counter, log: &mut PairLog) -> Option<Undelivered> {
         self.drain(counter, log, false);
-        if let Some(errno) = sys::take_error(self.fd.as_fd()) {
-            self.note(Undelivered { errno, to: None, by: None });
+        if let Ok(Err(pending)) = net::sockopt::socket_error(&self.fd) {
+            self.note(Undelivered { errno: pending.raw_os_error(), to: None, by: None });
         }
         self.undelivered.take()
     }

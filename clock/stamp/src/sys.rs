@@ -1,4 +1,4 @@
-//! The system calls, through libc, with everything unsafe about them kept inside.
+//! The system calls that rustix lacks, through libc, with everything unsafe about them kept inside.
 //!
 //! Sockets are opened plainly and get their flags afterwards, one iovec is used, and the control
 //! buffer is generous: clock simulators that stand in for libc ask for that.
@@ -7,7 +7,11 @@
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::name::Name;
 
@@ -27,79 +31,24 @@ pub(crate) struct Message {
 
 /// A UDP socket of the same family as `address`: closed on exec and never blocking.
 pub(crate) fn udp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: no pointers; the descriptor is new and ours alone.
-    let fd = unsafe {
-        let fd = libc::socket(family, libc::SOCK_DGRAM, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    // SAFETY: no pointers.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    for (command, value) in
-        [(libc::F_SETFD, libc::FD_CLOEXEC), (libc::F_SETFL, flags.max(0) | libc::O_NONBLOCK)]
-    {
-        // SAFETY: no pointers.
-        check(unsafe { libc::fcntl(fd.as_raw_fd(), command, value) } as isize)?;
-    }
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = rustix::net::socket(family, SocketType::DGRAM, None)?;
+    fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
+    fcntl_setfl(&fd, fcntl_getfl(&fd).unwrap_or(OFlags::empty()) | OFlags::NONBLOCK)?;
     Ok(fd)
 }
 
-/// Binds the socket.
-pub(crate) fn bind(fd: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
-    let name = Name::from(address);
-    // SAFETY: `name` holds `name.len` valid bytes for the duration of the call.
-    let result = unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr(), name.len) };
-    check(result as isize).map(drop)
-}
-
-/// The address that the socket is bound to.
-pub(crate) fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
-    let mut name = Name::room();
-    // SAFETY: `name` has room for `name.len` bytes, and the kernel writes no more.
-    let result = unsafe { libc::getsockname(fd.as_raw_fd(), name.as_mut_ptr(), &mut name.len) };
-    check(result as isize)?;
-    name.address().ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
 /// Sets a socket option that is an `int`.
-pub(crate) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+///
+/// # Errors
+/// What the system says.
+pub fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     let pointer: *const i32 = &value;
     // SAFETY: the option value is one valid int.
     let result = unsafe {
         libc::setsockopt(fd.as_raw_fd(), level, name, pointer.cast(), size_of::<i32>() as u32)
     };
-    check(result as isize).map(drop)
-}
-
-/// Takes the socket's pending error, if there is one (and leaves none).
-pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<i32> {
-    let (mut errno, mut len) = (0i32, size_of::<i32>() as u32);
-    let pointer: *mut i32 = &mut errno;
-    // SAFETY: there is room for one int, and `len` says so.
-    let result = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, pointer.cast(), &mut len)
-    };
-    (result == 0 && errno != 0).then_some(errno)
-}
-
-/// Sends one datagram.
-pub(crate) fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: &SocketAddr) -> io::Result<()> {
-    let name = Name::from(to);
-    // SAFETY: `bytes` and `name` are valid for their lengths for the duration of the call.
-    let result = unsafe {
-        libc::sendto(
-            fd.as_raw_fd(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            libc::MSG_NOSIGNAL,
-            name.as_ptr(),
-            name.len,
-        )
-    };
-    check(result).map(drop)
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Receives one datagram, from the error queue if `flags` say so.
@@ -121,12 +70,8 @@ pub(crate) fn receive(
     header.msg_controllen = control.0.len() as _;
     // SAFETY: `header` points to a name, one iovec and a control buffer, each valid for the length
     // beside it and borrowed mutably for the duration of the call.
-    let size = check(unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, flags) })?;
+    let size = unsafe { libc::recvmsg(fd.as_raw_fd(), &mut header, flags) };
+    let size = usize::try_from(size).map_err(|_| io::Error::last_os_error())?;
     name.len = header.msg_namelen;
     Ok(Message { size, address: name.address(), control: header.msg_controllen as usize })
-}
-
-/// A negative result means that errno says why.
-fn check(result: isize) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

@@ -5,24 +5,16 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Deref;
-use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
+
+use memmap2::{MmapOptions, MmapRaw};
 
 /// Words in a file that this process and others have mapped, readable and writable by all of them.
 ///
 /// For a file of one's own in a private directory: who can shorten it can end every process that
 /// has it mapped.
-pub struct SharedWords {
-    words: NonNull<AtomicU64>,
-    count: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread, and all of it is atomics.
-unsafe impl Send for SharedWords {}
-// SAFETY: as above.
-unsafe impl Sync for SharedWords {}
+pub struct SharedWords(MmapRaw);
 
 impl SharedWords {
     /// A new file with so many words, all 0.
@@ -50,15 +42,7 @@ impl SharedWords {
         if !meta.is_file() || count == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let (access, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let address =
-            unsafe { libc::mmap(std::ptr::null_mut(), count * 8, access, libc::MAP_SHARED, fd, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let words = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(SharedWords { words, count })
+        MmapOptions::new().len(count * 8).map_raw(file).map(SharedWords)
     }
 }
 
@@ -67,15 +51,8 @@ impl Deref for SharedWords {
 
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is `count` words long, aligned to a memory page, writable, and stays
+        // SAFETY: the mapping is whole words long, aligned to a memory page, writable, and stays
         // until drop; every bit pattern is an AtomicU64, which others may change at any time.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.count) }
-    }
-}
-
-impl Drop for SharedWords {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this address and size, and no reference outlives `self`.
-        unsafe { libc::munmap(self.words.as_ptr().cast(), self.count * 8) };
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / 8) }
     }
 }

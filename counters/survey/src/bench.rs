@@ -7,7 +7,6 @@
 
 mod found;
 mod reads;
-pub(crate) mod sys;
 mod way;
 
 use std::fmt;
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use truechimer_stability::median;
 
 use crate::clocksource::{ClocksourceError, Clocksources, Restored, Switch};
+use crate::sys;
 
 pub use found::{Bench, CoarseStep, Cost, OfSource, Unreadable};
 pub use reads::parse_reads;

@@ -6,7 +6,6 @@
 //! reason, in [`Inventory::unknown`].
 
 mod boot;
-mod calls;
 mod clocks;
 mod cpuid;
 mod hardware;

@@ -11,5 +11,6 @@ pub mod inventory;
 pub mod latency;
 pub mod stability;
 pub mod stress;
+mod sys;
 
 pub use truechimer_counter::affinity;

@@ -12,7 +12,6 @@ mod meaning;
 mod measure;
 mod ntp;
 mod reference;
-mod sys;
 
 use std::fs::File;
 use std::io::BufReader;

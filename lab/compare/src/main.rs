@@ -12,7 +12,6 @@ mod moment;
 mod scenario;
 mod show;
 mod trial;
-mod wait;
 mod world;
 
 use std::process::ExitCode;

@@ -10,18 +10,18 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use truechimer_counter::{Choice, Counter, resolution};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_outcome::outcome::Failure;
-use truechimer_stamp::{PairLog, Received, Socket};
+use truechimer_stamp::{PairLog, Ready, Received, Socket};
 use truechimer_time::{Instant, Period, Span};
 
 use crate::line::Line;
 use crate::scenario::{Dice, Scenario, Way};
-use crate::wait;
 
 /// How long the last stretch before a packet is due is that is spent looking at the clock.
 const KEEN_NS: i64 = 120_000;
@@ -179,8 +179,10 @@ impl World {
                 let until = (due - KEEN_NS - self.now_ns()).max(0);
                 Duration::from_nanos(until as u64).min(PATIENCE)
             });
-            let fds = [self.front.fd(), self.behind.fd(), self.server.fd()];
-            let [asked, answered, arrived] = wait::readable(fds, patience)?;
+            let sockets = [self.front.as_fd(), self.behind.as_fd(), self.server.as_fd()];
+            let mut ready = [Ready::default(); 3];
+            truechimer_stamp::any(sockets, &mut ready, patience)?;
+            let [asked, answered, arrived] = ready.map(|one| one.readable || one.errors);
             // What is wrong with one datagram is no reason to end.
             if arrived {
                 self.serve();

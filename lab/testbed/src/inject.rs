@@ -1,11 +1,12 @@
 //! Frames sent as they are.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, BufRead, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use truechimer_testbed::truth::Truth;
 
 /// Sends each line of standard input on `interface`.
@@ -37,19 +38,8 @@ fn bytes(hex: &str) -> Result<Vec<u8>, String> {
 
 /// A packet socket that sends on `interface` and receives nothing.
 fn socket(interface: &str) -> io::Result<OwnedFd> {
-    let name = CString::new(interface)?;
-    // SAFETY: the name is a C string.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    if index == 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: no memory is involved.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: it was just opened and belongs to nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let index = name_to_index(&socket, interface)?;
     // SAFETY: all zeros are a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;

@@ -3,16 +3,13 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use truechimer_corosync::{CorosyncError, Cpg, Sent as Told, nodes};
 use truechimer_group::Member;
 use truechimer_group_agent::transport::{Corosync, Incoming, Sent, Transport, TransportError};
-
-mod wait;
-
-use wait::wait;
+use truechimer_stamp::Ready;
 
 /// Between two attempts to send.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -34,7 +31,7 @@ pub fn member(group: &str) -> Result<(), String> {
         if !told {
             let mut descriptors = transport.descriptors();
             descriptors.push(input.get_ref().as_fd());
-            told = wait(&descriptors, None)?.pop() == Some(true);
+            told = wait(&descriptors, Duration::MAX)?.pop() == Some(true);
         }
         let outcome = transport.receive(&mut incoming);
         for event in incoming.drain(..) {
@@ -136,7 +133,7 @@ fn time(transport: &mut Corosync, count: usize, size: usize) -> Result<(), Strin
         send(transport, &message)?;
         let back = Incoming::Message { from: own, bytes: message };
         loop {
-            wait(&transport.descriptors(), Some(Duration::from_secs(60)))?;
+            wait(&transport.descriptors(), Duration::from_secs(60))?;
             transport.receive(&mut incoming).map_err(|error| error.to_string())?;
             let came = incoming.contains(&back);
             incoming.retain(|event| *event != back);
@@ -164,4 +161,12 @@ fn time(transport: &mut Corosync, count: usize, size: usize) -> Result<(), Strin
         at(0.999)
     );
     Ok(())
+}
+
+/// Waits until one of these is readable, or for so long; which are. A signal ends it early.
+fn wait(descriptors: &[BorrowedFd<'_>], limit: Duration) -> Result<Vec<bool>, String> {
+    let mut ready = vec![Ready::default(); descriptors.len()];
+    truechimer_stamp::any(descriptors.iter().copied(), &mut ready, limit)
+        .map_err(|error| format!("poll: {error}"))?;
+    Ok(ready.into_iter().map(|one| one.readable || one.errors).collect())
 }

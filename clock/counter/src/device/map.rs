@@ -2,74 +2,31 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::{io, ptr};
+
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::Registers;
 
 /// Pages of physical memory, mapped read-only until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Mapping {
-    start: *mut libc::c_void,
-    length: usize,
-    /// Where the registers begin.
-    offset: usize,
-}
-
-// SAFETY: the memory belongs to this value alone, is unmapped only when it is dropped, and is only
-// ever read, by single loads that any processor may do.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
+pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
     /// Maps `length` bytes from `at` of the file on, `at` being a multiple of four.
     pub(crate) fn new(file: &File, at: u64, length: usize) -> io::Result<Mapping> {
-        let page = page_size();
-        let offset = (at % page) as usize;
-        let length = length + offset;
-        let from = libc::off_t::try_from(at - at % page)
-            .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-        // SAFETY: a new mapping of a file that is open; nothing else of this process is touched.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                from,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Mapping { start, length, offset })
+        MmapOptions::new().offset(at).len(length).map_raw_read_only(file).map(Mapping)
     }
 }
 
 impl Registers for Mapping {
     #[inline]
     fn word(&self, at: usize) -> u32 {
-        let at = self.offset + at;
-        assert!(at.is_multiple_of(4) && at + 4 <= self.length, "no such register: {at}");
+        assert!(at.is_multiple_of(4) && at + 4 <= self.0.len(), "no such register: {at}");
         // SAFETY: it lies within the mapping, which lasts as long as this value, and is aligned as
-        // the start, a page, is. One load of 32 bits, which the device answers as one.
-        u32::from_le(unsafe { ptr::read_volatile(self.start.cast::<u8>().add(at).cast::<u32>()) })
+        // the start is. One load of 32 bits, which the device answers as one.
+        u32::from_le(unsafe { ptr::read_volatile(self.0.as_ptr().add(at).cast::<u32>()) })
     }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped like that, and nobody can have a reference into it.
-        unsafe { libc::munmap(self.start, self.length) };
-    }
-}
-
-fn page_size() -> u64 {
-    // SAFETY: it takes a number and gives one.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).unwrap_or(0).max(4096)
 }
 
 #[cfg(test)]

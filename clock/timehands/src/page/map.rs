@@ -5,33 +5,21 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
+
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::layout::{Page, SIZE};
 
 /// A page file mapped into this process, shared with all others that map it.
-pub(crate) struct Mapping {
-    page: NonNull<Page>,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread, and all of `Page` is atomics.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
+pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
     /// Maps the first [`SIZE`] bytes of a file that the caller knows to be that long.
     pub fn of(file: &File, writable: bool) -> io::Result<Mapping> {
-        let access = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let address = unsafe {
-            libc::mmap(std::ptr::null_mut(), SIZE, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let page = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { page })
+        let mut options = MmapOptions::new();
+        options.len(SIZE);
+        let map = if writable { options.map_raw(file) } else { options.map_raw_read_only(file) };
+        map.map(Mapping)
     }
 }
 
@@ -44,14 +32,7 @@ impl Deref for Mapping {
         // and stays until drop. `Page` is all AtomicU64, for which every bit pattern is valid and
         // which other processes may change at any time. A read-only mapping is only ever loaded
         // from, with relaxed 64-bit loads, which need no write access on 64-bit targets.
-        unsafe { self.page.as_ref() }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this address and size, and no reference outlives `self`.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), SIZE) };
+        unsafe { &*self.0.as_ptr().cast() }
     }
 }
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use serde::{Deserialize, Serialize};
 use truechimer_counter::{Choice, Counter};
 
-use super::sys;
+use crate::sys;
 
 /// One of the kernel's clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

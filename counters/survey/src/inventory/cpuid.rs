@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::calls;
+use crate::sys;
 
 /// Registers eax, ebx, ecx, edx.
 type Registers = [u32; 4];
@@ -81,7 +81,7 @@ impl Cpuid {
 
     fn leaf(&self, leaf: u32, sub: u32) -> Option<Registers> {
         match self {
-            Cpuid::Here => calls::cpuid(leaf, sub),
+            Cpuid::Here => sys::cpuid(leaf, sub),
             Cpuid::Table(table) => table.get(&(leaf, sub)).copied(),
             Cpuid::Nothing => None,
         }

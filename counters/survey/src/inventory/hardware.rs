@@ -10,7 +10,7 @@ use truechimer_counter::{
 use truechimer_time::{Count, CountSpan, CounterKind};
 
 use super::clocks::{Frequency, roll_over};
-use super::{Inventory, Path, Unknown, calls, same_hardware, trial};
+use super::{Inventory, Path, Unknown, same_hardware, trial};
 
 /// How many sandwiches the narrowest is taken of at either end of a measurement.
 const SANDWICHES: u32 = 64;
@@ -291,9 +291,9 @@ struct Point {
 fn point(counter: Counter, clock: libc::clockid_t) -> Option<Point> {
     let counter = counter.fenced();
     let take = || {
-        let before = calls::clock(clock).ok()?;
+        let before = truechimer_counter::clock(clock).ok()?;
         let count = counter.read();
-        let width = calls::clock(clock).ok()?.checked_sub(before)?;
+        let width = truechimer_counter::clock(clock).ok()?.checked_sub(before)?;
         (width >= 0).then_some(Point { count, ns: before + width / 2, width })
     };
     (0..SANDWICHES).filter_map(|_| take()).min_by_key(|point| point.width)

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::calls;
 use super::sources::plain;
+use crate::sys;
 
 /// Calls in a row, and how many such rows: each kind in its turn, so that whatever else the
 /// machine does hits all alike.
@@ -58,12 +58,12 @@ pub(super) fn clock_calls() -> Vec<ClockCall> {
         ("CLOCK_MONOTONIC", libc::CLOCK_MONOTONIC),
         ("CLOCK_MONOTONIC_RAW", libc::CLOCK_MONOTONIC_RAW),
     ];
-    let there = clocks.iter().filter(|(_, id)| calls::clock(*id).is_ok());
+    let there = clocks.iter().filter(|(_, id)| truechimer_counter::clock(*id).is_ok());
     let cost = |(name, id): &(&str, libc::clockid_t)| {
         let (mut libc_ns, mut call_ns) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..ROWS {
-            libc_ns = libc_ns.min(row(|| calls::clock(*id).unwrap_or(0)));
-            call_ns = call_ns.min(row(|| calls::clock_by_call(*id).unwrap_or(0)));
+            libc_ns = libc_ns.min(row(|| sys::by_vdso(*id)));
+            call_ns = call_ns.min(row(|| sys::by_system_call(*id)));
         }
         ClockCall {
             clock: (*name).to_owned(),
@@ -101,7 +101,8 @@ fn path(libc_ns: f64, call_ns: f64) -> Path {
 
 /// How the system clock is kept, by the kernel's word.
 pub(super) fn realtime() -> Result<Realtime, String> {
-    let answer = calls::discipline().map_err(|why| format!("adjtimex: {}", plain(&why)))?;
+    let answer =
+        truechimer_counter::discipline().map_err(|why| format!("adjtimex: {}", plain(&why)))?;
     let fine = answer.frequency as f64 / 65_536.0;
     let coarse = (answer.tick as f64 - 10_000.0) * 100.0;
     Ok(Realtime {

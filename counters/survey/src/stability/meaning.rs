@@ -1,9 +1,9 @@
 //! What a comparison shows, in plain words.
 
+use truechimer_counter::{Discipline, discipline};
 use truechimer_time::CounterKind;
 
 use super::against::Against;
-use super::sys;
 use crate::inventory::same_hardware;
 
 /// What comparing the counter with the reference shows.
@@ -29,12 +29,16 @@ pub(super) fn meaning(
              reading."
         )),
         Against::Realtime => {
-            let steered = match sys::steering() {
-                Some((true, ppm)) => format!("kept synchronised, corrected by {ppm:+.3} ppm now"),
-                Some((false, ppm)) => {
-                    format!("kept by nobody as far as the kernel knows, corrected by {ppm:+.3} ppm")
+            let by = |answer: Discipline| {
+                let ppm = answer.frequency as f64 / 65_536.0;
+                format!("corrected by {ppm:+.3} ppm")
+            };
+            let steered = match discipline() {
+                Ok(answer) if answer.unsynchronised => {
+                    format!("kept by nobody as far as the kernel knows, {}", by(answer))
                 }
-                None => "steered by whoever keeps it".to_owned(),
+                Ok(answer) => format!("kept synchronised, {} now", by(answer)),
+                Err(_) => "steered by whoever keeps it".to_owned(),
             };
             let base = if same { format!("made of the counter {name} itself{via}, and") } else { String::new() };
             said.push(format!(

@@ -3,13 +3,13 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::rand::{GetRandomFlags, getrandom};
 use truechimer_counter::Counter;
 use truechimer_ntp::{Association, Timestamp};
-use truechimer_stamp::{PairLog, Received, Socket};
+use truechimer_stamp::{PairLog, Received, Socket, readable};
 use truechimer_time::{CountSpan, Period, Span, StampMethod};
 
 use super::reference::{Exchanges, Sample};
-use super::sys;
 
 /// How long a reply is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -57,8 +57,9 @@ impl Ntp {
     /// One exchange: the server's clock half-way between its stamps at the count half-way between
     /// ours. `None` if no good reply came.
     pub(super) fn take(&mut self) -> Result<Option<Sample>, String> {
-        let random = sys::random().map_err(|why| why.to_string())?;
-        let request = self.association.request(random);
+        let mut random = [0; 8];
+        getrandom(&mut random, GetRandomFlags::empty()).map_err(|why| why.to_string())?;
+        let request = self.association.request(u64::from_ne_bytes(random));
         // From a fresh port each time, so that nobody can guess it.
         let mut socket = Socket::open(&self.server).map_err(|why| why.to_string())?;
         // What cannot be sent now may be sent later: an interface that is down for a while.
@@ -69,7 +70,7 @@ impl Ntp {
         let begun = Instant::now();
         for _ in 0..MOST_HEARD {
             let left = PATIENCE.saturating_sub(begun.elapsed());
-            if left.is_zero() || !sys::wait(socket.fd(), left).map_err(|why| why.to_string())? {
+            if left.is_zero() || !readable(&socket, left).map_err(|why| why.to_string())? {
                 break;
             }
             let mut buffer = [0; 1024];

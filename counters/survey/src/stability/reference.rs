@@ -6,13 +6,12 @@ use std::time::Duration;
 use serde::Serialize;
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
 use truechimer_stamp::pps::{EdgeLog, Pps};
-use truechimer_stamp::{PairLog, Window};
+use truechimer_stamp::{PairLog, Window, ptp};
 use truechimer_time::{Count, CountSpan, Period, Span};
 
 use super::against::Against;
 use super::error::StabilityError;
 use super::ntp::Ntp;
-use super::sys;
 
 /// Readings of a clock, of which the narrowest counts; more, while none is about as narrow as the
 /// narrowest so far.
@@ -104,8 +103,8 @@ impl Reference {
             Against::Phc(path) => {
                 let open = || -> std::io::Result<Hardware> {
                     let device = File::open(path)?;
-                    let precise = sys::precise(&device).is_ok();
-                    sys::extended(&device)?;
+                    let precise = ptp::precise(&device).is_ok();
+                    ptp::extended(&device, READINGS)?;
                     Ok(Hardware { device, precise, counter, log: PairLog::new(period, step) })
                 };
                 let hint = "a PTP hardware clock is a device as /dev/ptp0 (ethtool -T says which \
@@ -310,6 +309,9 @@ fn rounded(span: Span) -> i64 {
     ns.saturating_add(500_000_000).div_euclid(1_000_000_000)
 }
 
+/// How many readings of a hardware clock are asked for at once.
+const READINGS: u32 = 10;
+
 /// A PTP hardware clock.
 pub(super) struct Hardware {
     device: File,
@@ -323,15 +325,15 @@ impl Hardware {
     fn take(&mut self) -> std::io::Result<Option<Sample>> {
         let earliest = self.log.take(self.counter).before;
         let readings = if self.precise {
-            sys::precise(&self.device)
-                .map(|(device, realtime)| vec![[realtime, device, realtime]])?
+            let [device, realtime] = ptp::precise(&self.device)?;
+            vec![[realtime, device, realtime]]
         } else {
-            sys::extended(&self.device)?
+            ptp::extended(&self.device, READINGS)?
         };
         let latest = self.log.take(self.counter).after;
-        let readings = readings.iter().filter_map(|[before, device, after]| {
-            Some((before.unix_ns()?, device.unix_ns()?, after.unix_ns()?))
-        });
+        let readings = readings
+            .into_iter()
+            .filter_map(|[before, device, after]| Some((before?, device?, after?)));
         let narrowest = readings
             .filter(|(before, _, after)| after >= before)
             .min_by_key(|(before, _, after)| after - before);

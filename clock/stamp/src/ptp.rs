@@ -1,0 +1,93 @@
+//! PTP hardware clocks (`/dev/ptpN`) read beside `CLOCK_REALTIME`, in ns; `None` stands for what no
+//! clock shows.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::time::{DynamicClockId, clock_gettime_dynamic};
+
+/// The clock and `CLOCK_REALTIME` at the very same moment, by hardware.
+///
+/// # Errors
+/// Where it cannot do that, or is no such clock.
+pub fn precise(clock: &File) -> io::Result<[Option<i64>; 2]> {
+    // SAFETY: all zeros is a valid `ptp_sys_offset_precise`.
+    let mut answer: libc::ptp_sys_offset_precise = unsafe { std::mem::zeroed() };
+    let pointer = &raw mut answer;
+    // SAFETY: the request's number holds the size of that structure.
+    check(unsafe { libc::ioctl(clock.as_raw_fd(), libc::PTP_SYS_OFFSET_PRECISE, pointer) })?;
+    Ok([ns(answer.device), ns(answer.sys_realtime)])
+}
+
+/// So many readings (25 at most) of the clock, each between two of `CLOCK_REALTIME`.
+///
+/// # Errors
+/// Where the driver cannot do that, or it is no such clock.
+pub fn extended(clock: &File, readings: u32) -> io::Result<Vec<[Option<i64>; 3]>> {
+    // SAFETY: all zeros is a valid `ptp_sys_offset_extended`; its clock 0 is `CLOCK_REALTIME`.
+    let mut answer: libc::ptp_sys_offset_extended = unsafe { std::mem::zeroed() };
+    answer.n_samples = readings;
+    let pointer = &raw mut answer;
+    // SAFETY: the request's number holds the size of that structure.
+    check(unsafe { libc::ioctl(clock.as_raw_fd(), libc::PTP_SYS_OFFSET_EXTENDED, pointer) })?;
+    Ok(answer.ts.iter().take(readings as usize).map(|three| three.map(ns)).collect())
+}
+
+/// The clock alone.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn read(clock: &File) -> io::Result<i64> {
+    let time = clock_gettime_dynamic(DynamicClockId::Dynamic(clock.as_fd()))?;
+    time.tv_sec
+        .checked_mul(1_000_000_000)
+        .and_then(|seconds| seconds.checked_add(time.tv_nsec))
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn ns(time: libc::ptp_clock_time) -> Option<i64> {
+    if time.nsec >= 1_000_000_000 {
+        return None;
+    }
+    time.sec.checked_mul(1_000_000_000)?.checked_add(i64::from(time.nsec))
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_the_kernel_s_numbers() {
+        // As the kernel's header gives them on the common architectures.
+        let sizes =
+            (size_of::<libc::ptp_sys_offset_precise>(), size_of::<libc::ptp_sys_offset_extended>());
+        assert_eq!(sizes, (64, 1216));
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        assert_eq!(
+            (libc::PTP_SYS_OFFSET_PRECISE as u32, libc::PTP_SYS_OFFSET_EXTENDED as u32),
+            (0xc040_3d08, 0xc4c0_3d09)
+        );
+    }
+
+    #[test]
+    fn a_file_is_no_hardware_clock() {
+        let file = File::open("/dev/null").unwrap();
+        assert_eq!(precise(&file).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(extended(&file, 5).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        assert!(read(&file).is_err());
+    }
+
+    #[test]
+    fn times() {
+        let time = |sec, nsec| ns(libc::ptp_clock_time { sec, nsec, reserved: 0 });
+        assert_eq!(time(1, 5), Some(1_000_000_005));
+        assert_eq!(time(1, 1_000_000_000), None);
+        assert_eq!(time(i64::MAX, 0), None);
+    }
+}
