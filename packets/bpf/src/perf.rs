@@ -2,6 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::asm::Asm;
 use crate::encode::{Reg, Size};
 use crate::error::BpfError;
@@ -96,23 +100,23 @@ impl Tsc {
         let result = Map::array(24, 1)?;
         let program = self.comparison(&result)?;
         let doing = "comparing the perf event with the counter";
-        let failed = |error: std::io::Error| BpfError::system(doing, &error, "cap_sys_nice");
-        let before = sys::affinity().map_err(failed)?;
+        let failed = |error: Errno| BpfError::system(doing, &error.into(), "cap_sys_nice");
+        let before = sched_getaffinity(None).map_err(failed)?;
         let mut bases = Vec::new();
         for &cpu in &self.cpus {
-            let base = sys::only(cpu)
+            let base = only(cpu)
                 .ok_or_else(|| BpfError::ours(doing, format!("CPU {cpu} is out of reach")))
-                .and_then(|set| sys::set_affinity(&set).map_err(failed))
+                .and_then(|set| sched_setaffinity(None, &set).map_err(failed))
                 .and_then(|()| base(cpu, &program, &result, nanos_per_count, now));
             match base {
                 Ok(base) => bases.push(base),
                 Err(error) => {
-                    sys::set_affinity(&before).map_err(failed)?;
+                    sched_setaffinity(None, &before).map_err(failed)?;
                     return Err(error);
                 }
             }
         }
-        sys::set_affinity(&before).map_err(failed)?;
+        sched_setaffinity(None, &before).map_err(failed)?;
         Ok(bases)
     }
 
@@ -129,6 +133,20 @@ impl Tsc {
     }
 }
 
+/// The set of this CPU alone.
+fn only(cpu: u32) -> Option<CpuSet> {
+    let cpu = usize::try_from(cpu).ok().filter(|&cpu| cpu < CpuSet::MAX_CPU)?;
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Some(set)
+}
+
+/// `CLOCK_MONOTONIC`, ns.
+fn monotonic() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
 /// The base of the CPU that the thread is on: every comparison allows an interval, the truth is in
 /// all of them.
 fn base(
@@ -142,7 +160,7 @@ fn base(
     let mut interval: Option<(i128, i128)> = None;
     for _ in 0..LOOKS {
         let before = now();
-        let clock = sys::monotonic();
+        let clock = monotonic();
         let after = now();
         program.test_run_arguments(&[], None)?;
         let words = result.words(0)?;

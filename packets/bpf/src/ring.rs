@@ -3,10 +3,12 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
 use crate::error::BpfError;
 use crate::map::{Map, RING_BUFFER};
 use crate::shared::Shared;
-use crate::sys;
 
 /// A record is still being written.
 const BUSY: u32 = 1 << 31;
@@ -30,7 +32,7 @@ pub struct RingBuffer {
 impl RingBuffer {
     /// One of at least this many bytes: rounded up to a power of two of whole pages.
     pub fn new(bytes: u32) -> Result<RingBuffer, BpfError> {
-        let page = sys::page_size();
+        let page = rustix::param::page_size();
         let doing = || format!("making a ring buffer of {bytes} bytes");
         let least = u32::try_from(page).unwrap_or(4096);
         let size = bytes.max(least).checked_next_power_of_two();
@@ -107,11 +109,12 @@ impl RingBuffer {
 
     /// Waits until there is a record, `timeout` at most; says whether there is.
     pub fn wait(&self, timeout: Duration) -> Result<bool, BpfError> {
-        // Rounded up: a wait of less than a millisecond is none, again and again.
-        let timeout = timeout.as_nanos().div_ceil(1_000_000);
-        let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
-        sys::readable(self.map.as_fd(), timeout)
-            .map_err(|error| BpfError::system("waiting for a ring buffer", &error, "cap_bpf"))
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(&mut [PollFd::new(&self.map, PollFlags::IN)], timeout.as_ref()) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(why) => Err(BpfError::system("waiting for a ring buffer", &why.into(), "cap_bpf")),
+        }
     }
 }
 

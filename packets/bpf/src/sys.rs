@@ -1,7 +1,7 @@
-//! The system calls, with everything unsafe about them kept inside.
+//! The system calls `bpf` and `perf_event_open`, with everything unsafe about them kept inside.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -61,10 +61,20 @@ impl Attr {
     unsafe fn open(&mut self, command: u32) -> io::Result<OwnedFd> {
         // SAFETY: the caller's word.
         let fd = unsafe { self.call(command) }?;
-        let fd = RawFd::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        // SAFETY: the descriptor is new and ours alone, by the caller's word.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        // SAFETY: likewise.
+        unsafe { opened(fd) }
     }
+}
+
+/// # Safety
+/// It must be the result of a call that gives a new descriptor, nobody else's, or a negative number.
+unsafe fn opened(result: i64) -> io::Result<OwnedFd> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = RawFd::try_from(result).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    // SAFETY: the caller's word.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The kernel keeps 15 bytes of a name and refuses most signs.
@@ -277,73 +287,6 @@ pub(crate) fn perf_event(kind: u32, config: u64, cpu: i32) -> io::Result<OwnedFd
     let fd = unsafe {
         libc::syscall(libc::SYS_perf_event_open, ptr::from_ref(&attr), -1, cpu, -1, CLOSE_ON_EXEC)
     };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let fd = RawFd::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-    // SAFETY: the descriptor is new and ours alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
-    let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: the name ends by a zero and outlives the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(io::Error::last_os_error()),
-        index => Ok(index),
-    }
-}
-
-/// The size of a page.
-pub(crate) fn page_size() -> usize {
-    // SAFETY: no pointers.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// The CPUs that this thread may run on, as the kernel's mask.
-pub(crate) fn affinity() -> io::Result<libc::cpu_set_t> {
-    // SAFETY: a set of zeros is a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is as long as said.
-    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(set) }
-}
-
-/// Lets this thread run on those CPUs only.
-pub(crate) fn set_affinity(set: &libc::cpu_set_t) -> io::Result<()> {
-    // SAFETY: the set is as long as said, and only read.
-    let result = unsafe { libc::sched_setaffinity(0, size_of_val(set), set) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The set of this CPU alone.
-pub(crate) fn only(cpu: u32) -> Option<libc::cpu_set_t> {
-    let cpu = usize::try_from(cpu).ok().filter(|&cpu| cpu < libc::CPU_SETSIZE as usize)?;
-    // SAFETY: a set of zeros is a valid, empty set; the number fits into it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        Some(set)
-    }
-}
-
-/// `CLOCK_MONOTONIC`, ns.
-pub(crate) fn monotonic() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for one timespec. The clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
-}
-
-/// Waits until the descriptor can be read, `timeout_ms` at most; says whether it can.
-pub(crate) fn readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one pollfd, as said.
-    match unsafe { libc::poll(&mut poll, 1, timeout_ms) } {
-        n if n >= 0 => Ok(n > 0),
-        _ => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            error => Err(error),
-        },
-    }
+    // SAFETY: the result of that call.
+    unsafe { opened(fd) }
 }

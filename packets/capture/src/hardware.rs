@@ -6,7 +6,6 @@
 //!
 //! Tried against made-up cards and clocks alone: no machine that this was written on has one.
 
-mod calls;
 mod card;
 mod clock;
 

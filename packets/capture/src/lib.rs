@@ -7,6 +7,7 @@
 //! * The [`pipeline`] runs the first on one thread and the other two on another.
 #![deny(unsafe_code)]
 
+mod ask;
 mod pace;
 mod tap;
 

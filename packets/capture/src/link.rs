@@ -3,9 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-mod calls;
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
+
 mod message;
 
+use crate::ask::{self, Asker};
 use message::Seen;
 
 /// An interface.
@@ -33,10 +37,10 @@ impl Link {
             Some(libc::ENODEV | libc::ENXIO) => io::ErrorKind::NotFound.into(),
             _ => why,
         };
-        let socket = calls::any_socket()?;
-        let index = calls::index(socket.as_fd(), name).map_err(missing)?;
-        let flags = calls::flags(socket.as_fd(), name).map_err(missing)?;
-        let hardware = calls::hardware(socket.as_fd(), name).map_err(missing)?;
+        let socket = Asker::new()?;
+        let index = ask::index(socket.as_fd(), name).map_err(missing)?;
+        let flags = ask::flags(socket.as_fd(), name).map_err(missing)?;
+        let hardware = ask::hardware(socket.as_fd(), name).map_err(missing)?;
         Ok(Link {
             name: name.to_owned(),
             index,
@@ -45,6 +49,15 @@ impl Link {
             is_loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
         })
     }
+}
+
+/// A socket that hears of changes of links, and does not block.
+fn link_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Of netlink's protocols the one that is none to rustix: `NETLINK_ROUTE`.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32))?;
+    Ok(socket)
 }
 
 /// What became of an interface.
@@ -83,7 +96,7 @@ impl Watcher {
     /// # Errors
     /// Where the kernel gives no such socket.
     pub fn open(index: u32) -> io::Result<Watcher> {
-        let socket = calls::link_socket()?;
+        let socket = link_socket()?;
         let mut watcher = Watcher {
             socket,
             index,
@@ -125,32 +138,39 @@ impl Watcher {
 
     fn hear(&mut self) -> io::Result<()> {
         loop {
-            match calls::receive(self.socket.as_fd(), &mut self.buffer) {
-                Ok(Some(bytes)) => {
+            match recvfrom(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((bytes, _, from)) => {
+                    // One from elsewhere than the kernel says nothing.
+                    let is_kernels = from
+                        .and_then(|from| SocketAddrNetlink::try_from(from).ok())
+                        .is_some_and(|from| from.pid() == 0);
+                    let bytes = if is_kernels { bytes } else { 0 };
                     let heard = self.buffer.get(..bytes).unwrap_or_default();
                     let seen: Vec<Seen> = message::links(heard, self.index).collect();
                     seen.into_iter().for_each(|seen| self.note(seen));
                 }
-                Ok(None) => return Ok(()),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
                 // More than there was room for: some of it is lost, the state is not.
-                Err(why) if why.raw_os_error() == Some(libc::ENOBUFS) => self.look()?,
-                Err(why) => return Err(why),
+                Err(Errno::NOBUFS) => self.look()?,
+                Err(why) => return Err(why.into()),
             }
         }
     }
 
     /// Asks how the interface stands.
     fn look(&mut self) -> io::Result<()> {
-        let name = match calls::name(self.socket.as_fd(), self.index) {
+        let name = match ask::name(self.socket.as_fd(), self.index) {
             Ok(name) => name,
             Err(why) if matches!(why.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
                 self.note(Seen::Gone);
                 return Ok(());
             }
+            // It is called something that nobody has asked for.
+            Err(why) if why.raw_os_error() == Some(libc::EILSEQ) => return Ok(()),
             Err(why) => return Err(why),
         };
         // Renamed or deleted meanwhile: there will be a message.
-        if let Ok(flags) = calls::flags(self.socket.as_fd(), &name) {
+        if let Ok(flags) = ask::flags(self.socket.as_fd(), &name) {
             self.note(Seen::Flags(flags));
         }
         Ok(())

@@ -38,7 +38,6 @@ use truechimer_bpf::BpfError;
 use truechimer_counter::Counter;
 
 mod attach;
-mod calls;
 mod chunk;
 mod copy;
 mod counts;

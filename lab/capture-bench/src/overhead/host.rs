@@ -1,13 +1,16 @@
 //! What the measurements ask of the system: to stand in another namespace, and to have packets
 //! stamped.
-#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::process::Stdio;
 
+use rustix::process::{getpriority_process, setpriority_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::time::{ClockId, clock_gettime};
+use truechimer_stamp::set_option;
 use truechimer_testbed::namespace::Namespace;
 
 use crate::outcome::Failure;
@@ -48,11 +51,8 @@ impl Place {
     /// # Errors
     /// Where that is not allowed.
     pub fn enter(&self) -> Result<(), Failure> {
-        // SAFETY: it takes a descriptor and touches no memory.
-        match unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) } {
-            0 => Ok(()),
-            _ => Err(Failure::of("entering a network namespace", io::Error::last_os_error())),
-        }
+        move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| Failure::of("entering a network namespace", io::Error::from(error)))
     }
 }
 
@@ -64,19 +64,10 @@ impl Place {
 pub fn stamping() -> Result<UdpSocket, Failure> {
     let failed = |error: io::Error| Failure::of("having packets stamped", error);
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
-    let flags: u32 = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
-    let pointer: *const u32 = &flags;
-    // SAFETY: the option's value is one valid integer.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPING,
-            pointer.cast(),
-            size_of::<u32>() as u32,
-        )
-    };
-    if result == 0 { Ok(socket) } else { Err(failed(io::Error::last_os_error())) }
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags as i32)
+        .map_err(failed)?;
+    Ok(socket)
 }
 
 /// The calling thread, and the processes it starts, go before others as long as this lives.
@@ -87,26 +78,20 @@ impl Urgent {
     /// If that is allowed.
     #[must_use]
     pub fn here() -> Option<Urgent> {
-        // SAFETY: it takes numbers only; 0 is the calling thread.
-        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-        // SAFETY: as above.
-        let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-        (set == 0).then_some(Urgent(before))
+        let before = getpriority_process(None).ok()?;
+        setpriority_process(None, -20).ok().map(|()| Urgent(before))
     }
 }
 
 impl Drop for Urgent {
     fn drop(&mut self) {
-        // SAFETY: it takes numbers only; 0 is the calling thread.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, self.0) };
+        let _ = setpriority_process(None, self.0);
     }
 }
 
 /// `CLOCK_MONOTONIC`, ns.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for one timespec. The clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }

@@ -4,6 +4,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
 use super::code::{Instruction, op};
 
 /// Puts `code` on the socket. Packets that queued up before it are thrown away.
@@ -41,20 +44,12 @@ pub(crate) fn exchange(socket: BorrowedFd<'_>, code: &[Instruction]) -> io::Resu
 
 /// Takes a packet off the queue; whether there was one.
 fn drop_one(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut byte = [0_u8; 1];
-    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: there is room for the byte that is asked for.
-    let got = unsafe { libc::recv(socket.as_raw_fd(), byte.as_mut_ptr().cast(), 1, flags) };
-    if got >= 0 {
-        return Ok(true);
-    }
-    let why = io::Error::last_os_error();
-    match why.raw_os_error() {
-        // Nothing there; nothing there any more, not even the interface.
-        Some(libc::EAGAIN | libc::ENODEV) => Ok(false),
+    match recv(socket, &mut [0_u8; 1][..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
         // One error is reported once: what is queued behind it is asked for again.
-        Some(libc::EINTR | libc::ENETDOWN) => Ok(true),
-        _ => Err(why),
+        Ok(_) | Err(Errno::INTR | Errno::NETDOWN) => Ok(true),
+        // Nothing there; nothing there any more, not even the interface.
+        Err(Errno::AGAIN | Errno::NODEV) => Ok(false),
+        Err(why) => Err(why.into()),
     }
 }
 

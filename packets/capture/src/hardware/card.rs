@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::calls::{self, Abilities, Setting};
+use crate::ask::{Abilities, Asker, Setting};
 use crate::tap::TapError;
 
 /// `HWTSTAMP_FILTER_ALL`: stamps for all packets that are received.
@@ -15,6 +15,26 @@ pub(super) trait Card: Send {
     fn setting(&self) -> io::Result<Setting>;
     /// Sets it; what the card made of it.
     fn set(&self, setting: Setting) -> io::Result<Setting>;
+}
+
+/// The card of an interface.
+struct Named {
+    asker: Asker,
+    name: String,
+}
+
+impl Card for Named {
+    fn abilities(&self) -> io::Result<Abilities> {
+        self.asker.abilities(&self.name)
+    }
+
+    fn setting(&self) -> io::Result<Setting> {
+        self.asker.setting(&self.name)
+    }
+
+    fn set(&self, setting: Setting) -> io::Result<Setting> {
+        self.asker.set(&self.name, setting)
+    }
 }
 
 /// A card stamps all packets that it receives. Its former setting comes back when this is dropped,
@@ -39,8 +59,8 @@ impl Stamping {
             why: why.to_string(),
             mend: None,
         };
-        let card = calls::Interface::named(interface).map_err(failed)?;
-        Stamping::by(Box::new(card), interface)
+        let asker = Asker::new().map_err(failed)?;
+        Stamping::by(Box::new(Named { asker, name: interface.to_owned() }), interface)
     }
 
     pub(super) fn by(card: Box<dyn Card>, interface: &str) -> Result<Stamping, TapError> {

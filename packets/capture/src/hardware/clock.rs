@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 
 use truechimer_counter::{Counter, HostPair, nominal, realtime_pair, resolution};
-use truechimer_stamp::{PairLog, Window};
+use truechimer_stamp::{PairLog, Window, ptp};
 use truechimer_time::Count;
 
 use crate::convert::DevicePair;
@@ -23,6 +23,23 @@ pub(super) trait Device: Send {
     fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>>;
     /// The clock alone.
     fn read(&mut self) -> io::Result<i64>;
+}
+
+/// How many readings are asked for at once: the narrowest is used.
+const READINGS: u32 = 5;
+
+impl Device for File {
+    fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
+        ptp::precise(self)
+    }
+
+    fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
+        ptp::extended(self, READINGS)
+    }
+
+    fn read(&mut self) -> io::Result<i64> {
+        ptp::read(self)
+    }
 }
 
 /// The counter and the host's clocks, for the same reason.

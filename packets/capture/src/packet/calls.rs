@@ -3,8 +3,15 @@
 
 use std::ffi::{c_int, c_uint, c_ushort};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use truechimer_stamp::set_option;
+
+use crate::ask::{promiscuous, set};
 
 /// A packet socket, and what waits for it.
 #[derive(Debug)]
@@ -33,6 +40,9 @@ pub(super) enum Woken {
     Otherwise,
 }
 
+/// The longest wait at a time.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// What marks the link's events.
 const LINK: u64 = 1;
 
@@ -48,12 +58,10 @@ pub(super) struct Request {
 impl Socket {
     /// One that listens to nothing yet, of packets with their link-layer header or without.
     pub(super) fn new(is_cooked: bool) -> io::Result<Socket> {
-        let kind = if is_cooked { libc::SOCK_DGRAM } else { libc::SOCK_RAW };
-        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: three numbers.
-        let socket = owned(unsafe { libc::socket(libc::AF_PACKET, kind | flags, 0) })?;
-        // SAFETY: a number.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let kind = if is_cooked { SocketType::DGRAM } else { SocketType::RAW };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::PACKET, kind, flags, None)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let socket = Socket { socket, epoll };
         socket.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as c_int))?;
         Ok(socket)
@@ -69,7 +77,7 @@ impl Socket {
             wanted |= libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
             source |= libc::SOF_TIMESTAMPING_RAW_HARDWARE;
         }
-        self.set_at(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &wanted)?;
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPING, wanted as c_int)?;
         self.set(libc::PACKET_TIMESTAMP, &source)
     }
 
@@ -95,14 +103,7 @@ impl Socket {
 
     /// Sees packets for others, or does not any more.
     pub(super) fn promiscuous(&self, index: u32, on: bool) -> io::Result<()> {
-        let request = libc::packet_mreq {
-            mr_ifindex: c_int::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?,
-            mr_type: libc::PACKET_MR_PROMISC as c_ushort,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        let option = if on { libc::PACKET_ADD_MEMBERSHIP } else { libc::PACKET_DROP_MEMBERSHIP };
-        self.set(option, &request)
+        promiscuous(self.as_fd(), index, on)
     }
 
     /// Begins to take packets of all protocols, of one interface or (0) of all.
@@ -139,50 +140,32 @@ impl Socket {
     /// Blocks are waited for by their *arrival*: while one that was handed over is in somebody's
     /// hands, the kernel keeps calling the socket readable.
     pub(super) fn watch(&self, link: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let add = |fd: BorrowedFd<'_>, events: c_int, mark: u64| {
-            let mut event = libc::epoll_event { events: events as u32, u64: mark };
-            let (epoll, fd) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
-            // SAFETY: a valid event.
-            check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) })
+        let add = |fd: BorrowedFd<'_>, events, mark| {
+            epoll::add(&self.epoll, fd, epoll::EventData::new_u64(mark), events)
         };
-        add(self.socket.as_fd(), libc::EPOLLIN | libc::EPOLLET, 0)?;
-        link.map_or(Ok(()), |link| add(link, libc::EPOLLIN, LINK))
+        add(self.socket.as_fd(), epoll::EventFlags::IN | epoll::EventFlags::ET, 0)?;
+        Ok(link.map_or(Ok(()), |link| add(link, epoll::EventFlags::IN, LINK))?)
     }
 
     /// Waits for news, at most so long.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<Woken> {
-        // Rounded up, so that nobody comes back too early again and again.
-        let ms = timeout.map_or(-1, |timeout| {
-            timeout.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX)
-        });
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
-        // SAFETY: room for so many events.
-        let got = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 2, ms) };
-        let Ok(got) = usize::try_from(got) else {
-            let why = io::Error::last_os_error();
-            let is_signal = why.kind() == io::ErrorKind::Interrupted;
-            return if is_signal { Ok(Woken::BySignal) } else { Err(why) };
-        };
-        let of_link = events.iter().take(got).any(|event| event.u64 == LINK);
-        Ok(if of_link { Woken::ByLink } else { Woken::Otherwise })
+        // It is rounded up to ms, of which there may not be too many.
+        let timeout = timeout.map(|timeout| timeout.min(LONGEST));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let (flags, data) = (epoll::EventFlags::empty(), epoll::EventData::new_u64(0));
+        let mut events = [epoll::Event { flags, data }; 2];
+        match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
+            Ok(got) => {
+                let of_link = events.iter().take(got).any(|event| event.data.u64() == LINK);
+                Ok(if of_link { Woken::ByLink } else { Woken::Otherwise })
+            }
+            Err(Errno::INTR) => Ok(Woken::BySignal),
+            Err(why) => Err(why.into()),
+        }
     }
 
     fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
-        self.set_at(libc::SOL_PACKET, option, value)
-    }
-
-    fn set_at<T>(&self, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-        let length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: a value of that length, which the kernel only reads.
-        check(unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                level,
-                option,
-                (value as *const T).cast(),
-                length,
-            )
-        })
+        set(self.as_fd(), option, value)
     }
 }
 
@@ -190,12 +173,6 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn owned(fd: c_int) -> io::Result<OwnedFd> {
-    check(fd)?;
-    // SAFETY: just opened, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn check(result: c_int) -> io::Result<()> {

@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
 
 /// Where a block's status is in it (`block_status` of `struct tpacket_block_desc`).
 const STATUS: usize = 8;
@@ -13,18 +14,12 @@ const STATUS: usize = 8;
 /// The memory, mapped as long as anybody holds a block of it.
 #[derive(Debug)]
 pub(super) struct Ring {
-    start: NonNull<u8>,
+    memory: MmapRaw,
     block_size: usize,
     /// For each block whether one of us holds it. The kernel's status alone does not tell: when
     /// the ring has gone round, it says "yours" of a block that is still being read.
     held: Box<[AtomicBool]>,
 }
-
-// SAFETY: the memory is no thread's own; a block of it is reached through `Held` alone, of which
-// there is one at a time.
-unsafe impl Send for Ring {}
-// SAFETY: as above.
-unsafe impl Sync for Ring {}
 
 impl Ring {
     /// Maps a socket's ring of so many blocks of so many bytes (a multiple of the page).
@@ -37,24 +32,9 @@ impl Ring {
             .checked_mul(block_size)
             .filter(|length| *length > 0 && block_size >= 4096)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a mapping anew, wherever the kernel likes.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                access,
-                libc::MAP_SHARED,
-                socket.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
+        let memory = MmapOptions::new().len(length).map_raw(&socket)?;
         let held = (0..blocks).map(|_| AtomicBool::new(false)).collect();
-        Ok(Ring { start, block_size, held })
+        Ok(Ring { memory, block_size, held })
     }
 
     /// How many blocks.
@@ -82,24 +62,17 @@ impl Ring {
         Some(Held { ring: Arc::clone(ring), index })
     }
 
-    fn block(&self, index: usize) -> NonNull<u8> {
+    fn block(&self, index: usize) -> *mut u8 {
         assert!(index < self.held.len());
         // SAFETY: within the mapping, as there are so many blocks.
-        unsafe { self.start.add(index * self.block_size) }
+        unsafe { self.memory.as_mut_ptr().add(index * self.block_size) }
     }
 
     fn status(&self, index: usize) -> &AtomicU32 {
         // SAFETY: within the block, aligned as blocks begin at pages, and mapped as long as `self`.
         // We and the kernel access it atomically only, but for `Held::bytes`, while which exists
-        // nobody writes it.
-        unsafe { AtomicU32::from_ptr(self.block(index).add(STATUS).as_ptr().cast()) }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of that length; no `Held` is left, as each has the ring.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.held.len() * self.block_size) };
+        // nobody writes it. A block is reached through `Held` alone, of which there is one at a time.
+        unsafe { AtomicU32::from_ptr(self.block(index).add(STATUS).cast()) }
     }
 }
 
@@ -116,14 +89,14 @@ impl Held {
         let block = self.ring.block(self.index);
         // SAFETY: so long a block is mapped there; the kernel leaves a block alone that it handed
         // over, and of us only the one `Held` of it reaches it.
-        unsafe { std::slice::from_raw_parts(block.as_ptr(), self.ring.block_size) }
+        unsafe { std::slice::from_raw_parts(block, self.ring.block_size) }
     }
 
     /// The block, to change.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         let block = self.ring.block(self.index);
         // SAFETY: as above, and `self` is not shared now.
-        unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), self.ring.block_size) }
+        unsafe { std::slice::from_raw_parts_mut(block, self.ring.block_size) }
     }
 }
 
@@ -140,7 +113,9 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     use super::*;
 
@@ -148,10 +123,8 @@ mod tests {
 
     /// A ring of two blocks in ordinary memory; we are the kernel.
     fn ring() -> Arc<Ring> {
-        // SAFETY: a name that ends with 0; the descriptor is checked and nobody else's.
-        let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), 0)) };
-        // SAFETY: numbers.
-        assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), 2 * BLOCK as libc::off_t) }, 0);
+        let file = memfd_create("ring", MemfdFlags::empty()).unwrap();
+        ftruncate(&file, 2 * BLOCK as u64).unwrap();
         Arc::new(Ring::map(file.as_fd(), 2, BLOCK).unwrap())
     }
 

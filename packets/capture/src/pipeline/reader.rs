@@ -1,17 +1,18 @@
 //! Whether somebody still reads what is written.
-#![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Whether the other end of a pipe or socket has been closed. Writing would tell, but while no
 /// packets come there is nothing to write. Never of a file.
 #[must_use]
 pub fn is_unread(output: BorrowedFd<'_>) -> bool {
     // What is asked for is told whether it is asked for or not.
-    let mut poll = libc::pollfd { fd: output.as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: one element, and it returns at once.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    ready == 1 && poll.revents & (libc::POLLERR | libc::POLLHUP) != 0
+    let mut polled = [PollFd::from_borrowed_fd(output, PollFlags::empty())];
+    let ready = poll(&mut polled, Some(&Timespec::default()));
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    ready.is_ok() && polled.iter().any(|polled| polled.revents().intersects(gone))
 }
 
 #[cfg(test)]

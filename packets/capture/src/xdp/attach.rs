@@ -2,10 +2,13 @@
 
 use truechimer_bpf::{BpfError, Link as Attached, Program, XdpMode};
 
-use super::calls::{Asker, Promiscuous};
+use std::os::fd::{AsFd, OwnedFd};
+
 use super::{Mode, RIGHTS, failed, system};
+use crate::ask::{Asker, promiscuous};
 use crate::link::{Link, Watcher};
 use crate::tap::TapError;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// An interface that XDP can be had on.
 #[derive(Debug)]
@@ -50,12 +53,20 @@ impl Place {
     }
 
     /// Has it hear packets for everybody, if that is wished for and means anything.
-    pub fn promiscuous(&self, wish: bool) -> Result<Option<Promiscuous>, TapError> {
+    /// It does so until the socket is closed, be it by the end of the process.
+    pub fn promiscuous(&self, wish: bool) -> Result<Option<OwnedFd>, TapError> {
         if !wish || self.link.is_loopback {
             return Ok(None);
         }
         let doing = format!("setting {} promiscuous", self.link.name);
-        Promiscuous::on(self.link.index).map(Some).map_err(system(doing, |_| Some(RIGHTS)))
+        let on = || -> std::io::Result<OwnedFd> {
+            // Without a protocol this socket itself gets no packets.
+            let flags = SocketFlags::CLOEXEC;
+            let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+            promiscuous(socket.as_fd(), self.link.index, true)?;
+            Ok(socket)
+        };
+        on().map(Some).map_err(system(doing, |_| Some(RIGHTS)))
     }
 
     /// The variety of a tap, for people: how the program is run, what else, and what there is to

@@ -1,5 +1,6 @@
 //! Copies of packets by way of a BPF ring buffer; the packets pass, or end there.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,6 @@ use truechimer_bpf::{Link as Attached, Program, RingBuffer};
 use truechimer_time::CountSpan;
 
 use super::attach::Place;
-use super::calls::Promiscuous;
 use super::chunk::Copied;
 use super::program::{self, Counted, Counters, Fate, Record};
 use super::stamp::Source;
@@ -47,7 +47,7 @@ pub struct XdpCopyTap {
     keep: u32,
     taken: u64,
     refused: u64,
-    _promiscuous: Option<Promiscuous>,
+    _promiscuous: Option<OwnedFd>,
 }
 
 /// What became of the copies so far.

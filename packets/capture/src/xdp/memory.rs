@@ -3,25 +3,19 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
+
+use memmap2::{MmapOptions, MmapRaw};
 
 /// The size of a huge page, in bytes, where nobody says otherwise.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A stretch of mapped memory.
+/// A stretch of mapped memory. What is done with it is `unsafe` or atomic, and says on its own why
+/// it is no race.
 #[derive(Debug)]
-pub(super) struct Mapping {
-    start: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread. What is done with the memory is
-// `unsafe` or atomic, and says on its own why it is no race.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
+pub(super) struct Mapping(MmapRaw);
 
 /// What may be moved through shared memory bit by bit.
 ///
@@ -51,42 +45,29 @@ impl Mapping {
     /// New memory of this process's, zeroed; in huge pages where `huge` and there are some free.
     /// `length` is rounded up to whole pages.
     pub fn anonymous(length: usize, huge: bool) -> io::Result<Mapping> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
         if huge {
             let whole = length.next_multiple_of(HUGE_PAGE);
-            if let Ok(mapping) = Mapping::map(whole, flags | libc::MAP_HUGETLB, -1, 0) {
-                return Ok(mapping);
+            let map = MmapOptions::new().len(whole).populate().huge(None).map_anon();
+            if let Ok(map) = map {
+                return Ok(Mapping(map.into()));
             }
         }
-        Mapping::map(length, flags, -1, 0)
+        Ok(Mapping(MmapOptions::new().len(length).populate().map_anon()?.into()))
     }
 
     /// A socket's memory.
-    pub fn of(socket: BorrowedFd<'_>, length: usize, offset: libc::off_t) -> io::Result<Mapping> {
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        Mapping::map(length, flags, socket.as_raw_fd(), offset)
-    }
-
-    fn map(length: usize, flags: i32, file: i32, offset: libc::off_t) -> io::Result<Mapping> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, file, offset) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, length })
+    pub fn of(socket: BorrowedFd<'_>, length: usize, offset: u64) -> io::Result<Mapping> {
+        MmapOptions::new().offset(offset).len(length).populate().map_raw(&socket).map(Mapping)
     }
 
     /// How many bytes there are.
     pub fn length(&self) -> usize {
-        self.length
+        self.0.len()
     }
 
     /// Where they start, as the kernel wants to be told.
     pub fn address(&self) -> u64 {
-        self.start.as_ptr() as u64
+        self.0.as_ptr() as u64
     }
 
     /// Whether `count` values of a type lie inside from byte `at` on, aligned.
@@ -95,7 +76,7 @@ impl Mapping {
             && count
                 .checked_mul(size_of::<T>())
                 .and_then(|bytes| bytes.checked_add(at))
-                .is_some_and(|end| end <= self.length)
+                .is_some_and(|end| end <= self.0.len())
     }
 
     /// The word at byte `at`, if it lies inside and aligned.
@@ -106,12 +87,12 @@ impl Mapping {
         }
         // SAFETY: it is inside the mapping, which lives as long as `self`; mappings start at a
         // page, so it is aligned. The kernel changes it by atomic stores, as we do.
-        Some(unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU32>() })
+        Some(unsafe { &*self.0.as_ptr().add(at).cast::<AtomicU32>() })
     }
 
     /// An array in this memory, if it lies inside and aligned.
     pub fn array<T: Plain>(&self, at: usize, count: usize) -> Option<Array<T>> {
-        let start = NonNull::new(self.start.as_ptr().wrapping_add(at).cast())?;
+        let start = NonNull::new(self.0.as_mut_ptr().wrapping_add(at).cast())?;
         self.holds::<T>(at, count).then_some(Array { start, count })
     }
 
@@ -125,14 +106,7 @@ impl Mapping {
             return None;
         }
         // SAFETY: inside the mapping, which lives as long as `self`; the caller keeps writers off.
-        Some(unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), length) })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this address and size, and no reference outlives `self`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        Some(unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(at), length) })
     }
 }
 

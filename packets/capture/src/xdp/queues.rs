@@ -5,7 +5,7 @@ use std::fs;
 
 use super::XdpOptions;
 use super::attach::Place;
-use super::calls::Asker;
+use crate::ask::Asker;
 use crate::tap::TapError;
 
 /// More than any card has.

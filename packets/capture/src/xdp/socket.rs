@@ -1,17 +1,18 @@
 //! The system calls of an AF_XDP socket.
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_UMEM_PGOFF_FILL_RING,
+    XdpOptionsFlags, XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{self, AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 
 use super::memory::{Descriptor, Mapping};
 use super::ring::{Consumer, Layout, Producer};
-
-/// Not in libc for every C library.
-const AF_XDP: c_int = 44;
 
 /// An AF_XDP socket.
 #[derive(Debug)]
@@ -40,79 +41,42 @@ pub(super) struct Rings {
 impl Socket {
     /// A new one.
     pub fn new() -> io::Result<Socket> {
-        // SAFETY: it takes numbers only.
-        let fd = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call has just made it, and nobody else has it.
-        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
-        let length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the kernel reads `length` bytes of a value that is alive and as long.
-        check(unsafe {
-            libc::setsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_XDP,
-                option,
-                std::ptr::from_ref(value).cast(),
-                length,
-            )
-        })
-    }
-
-    /// What the kernel says, zeros where it says less than the type holds.
-    fn get<T: Zeros>(&self, option: c_int) -> io::Result<T> {
-        let mut value = MaybeUninit::<T>::zeroed();
-        let mut length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to a place that is as long.
-        check(unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_XDP,
-                option,
-                value.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        })?;
-        // SAFETY: zeros, and whatever bytes the kernel wrote, are a value of it: see `Zeros`.
-        Ok(unsafe { value.assume_init() })
+        let flags = SocketFlags::CLOEXEC;
+        Ok(Socket(net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None)?))
     }
 
     /// Gives the socket memory for frames of this many bytes: 2048 or 4096, in whole pages.
     pub fn register(&self, frames: &Mapping, frame_size: u32) -> io::Result<()> {
         // Kernels that know a shorter structure read only that much.
-        let wish = libc::xdp_umem_reg {
+        let wish = XdpUmemReg {
             addr: frames.address(),
             len: frames.length() as u64 / u64::from(frame_size) * u64::from(frame_size),
             chunk_size: frame_size,
             headroom: 0,
-            flags: 0,
+            flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
-        self.set(libc::XDP_UMEM_REG, &wish)
+        Ok(sockopt::set_xdp_umem_reg(&self.0, wish)?)
     }
 
     /// Makes the rings, both of this many entries (a power of two). Once per socket.
     pub fn rings(&self, entries: u32) -> io::Result<Rings> {
-        self.set(libc::XDP_UMEM_FILL_RING, &entries)?;
+        sockopt::set_xdp_umem_fill_ring_size(&self.0, entries)?;
         // Nothing is sent, but no socket is bound without it.
-        self.set(libc::XDP_UMEM_COMPLETION_RING, &8_u32)?;
-        self.set(libc::XDP_RX_RING, &entries)?;
-        let offsets: Offsets = self.get(libc::XDP_MMAP_OFFSETS)?;
+        sockopt::set_xdp_umem_completion_ring_size(&self.0, 8)?;
+        sockopt::set_xdp_rx_ring_size(&self.0, entries)?;
+        let offsets = sockopt::xdp_mmap_offsets(&self.0)?;
         let map = |place: Layout, entry: usize, at| {
             let length = place.entries.checked_add(entry * entries as usize);
             let length = length.ok_or(io::ErrorKind::InvalidData)?;
             Mapping::of(self.as_fd(), length, at).map(Arc::new)
         };
-        let place = offsets.fill.layout();
-        let memory = map(place, size_of::<u64>(), libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?;
+        let place = layout(&offsets.fr)?;
+        let memory = map(place, size_of::<u64>(), XDP_UMEM_PGOFF_FILL_RING)?;
         // SAFETY: nobody else maps this socket's rings, and the kernel keeps to the protocol.
         let fill = unsafe { Producer::new(memory, place, entries) };
-        let place = offsets.receive.layout();
-        let memory = map(place, size_of::<Descriptor>(), libc::XDP_PGOFF_RX_RING)?;
+        let place = layout(&offsets.rx)?;
+        let memory = map(place, size_of::<Descriptor>(), XDP_PGOFF_RX_RING)?;
         // SAFETY: as above.
         let receive = unsafe { Consumer::new(memory, place, entries) };
         let (Some(fill), Some(receive)) = (fill, receive) else {
@@ -124,49 +88,32 @@ impl Socket {
 
     /// Binds it to a queue of an interface.
     pub fn bind(&self, interface: u32, queue: u32, flags: u16) -> io::Result<()> {
-        let address = libc::sockaddr_xdp {
-            sxdp_family: AF_XDP as u16,
-            sxdp_flags: flags,
-            sxdp_ifindex: interface,
-            sxdp_queue_id: queue,
-            sxdp_shared_umem_fd: 0,
-        };
-        // SAFETY: the kernel reads a structure that is alive, with its size.
-        check(unsafe {
-            libc::bind(
-                self.0.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of_val(&address) as libc::socklen_t,
-            )
-        })
+        let flags = SocketAddrXdpFlags::from_bits_retain(flags);
+        Ok(net::bind(&self.0, &SocketAddrXdp::new(flags, interface, queue))?)
     }
 
     /// Whether the driver writes into our frames itself. Only a bound socket knows.
     pub fn is_zero_copy(&self) -> io::Result<bool> {
-        let options: u32 = self.get(libc::XDP_OPTIONS)?;
-        Ok(options & libc::XDP_OPTIONS_ZEROCOPY != 0)
+        let options = sockopt::xdp_options(&self.0)?;
+        Ok(options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
     /// What it has counted so far.
     pub fn statistics(&self) -> io::Result<Statistics> {
-        let [dropped, invalid, _, ring_full, fill_empty, _]: [u64; 6] =
-            self.get(libc::XDP_STATISTICS)?;
-        Ok(Statistics { dropped, ring_full, fill_empty, invalid })
+        // Kernels that put programs on an interface by links, as we do, tell all of it.
+        let told = sockopt::xdp_statistics(&self.0)?;
+        Ok(Statistics {
+            dropped: told.rx_dropped,
+            ring_full: told.rx_ring_full.unwrap_or(0),
+            fill_empty: told.rx_fill_ring_empty_descs.unwrap_or(0),
+            invalid: told.rx_invalid_descs,
+        })
     }
 
     /// Tells the kernel to look at the fill ring again.
     pub fn wake(&self) {
-        // SAFETY: no memory is given. The outcome does not matter: what matters is that it looks.
-        unsafe {
-            libc::recvfrom(
-                self.0.as_raw_fd(),
-                std::ptr::null_mut(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            );
-        }
+        // The outcome does not matter: what matters is that it looks.
+        let _ = net::recv(&self.0, &mut [0_u8; 0][..], RecvFlags::DONTWAIT);
     }
 }
 
@@ -176,61 +123,11 @@ impl AsFd for Socket {
     }
 }
 
-/// What `XDP_MMAP_OFFSETS` tells (`struct xdp_mmap_offsets` of Linux 5.4 and later).
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Offsets {
-    receive: Offset,
-    send: Offset,
-    fill: Offset,
-    completion: Offset,
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Offset {
-    producer: u64,
-    consumer: u64,
-    entries: u64,
-    flags: u64,
-}
-
-impl Offset {
-    fn layout(self) -> Layout {
-        let Offset { producer, consumer, entries, flags } = self;
-        let [producer, consumer, entries, flags] = [producer, consumer, entries, flags]
+/// Where a ring's parts are. Linux has flags in them since 5.4.
+fn layout(offset: &XdpRingOffset) -> io::Result<Layout> {
+    let flags = offset.flags.ok_or(io::ErrorKind::Unsupported)?;
+    let [producer, consumer, entries, flags] =
+        [offset.producer, offset.consumer, offset.desc, flags]
             .map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-        Layout { producer, consumer, flags, entries }
-    }
-}
-
-/// What may be filled with any bytes.
-///
-/// # Safety
-/// Every bit pattern must be a value of the type.
-unsafe trait Zeros {}
-// SAFETY: integers only, all three.
-unsafe impl Zeros for Offsets {}
-// SAFETY: as above.
-unsafe impl Zeros for u32 {}
-// SAFETY: as above.
-unsafe impl Zeros for [u64; 6] {}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Waits until one of the sockets has something or `timeout_ms` is over. Bit `n` of the result says
-/// that the `n`th has; an interrupted wait says that none has.
-pub(super) fn wait(sockets: &mut [libc::pollfd], timeout_ms: c_int) -> io::Result<usize> {
-    // SAFETY: the kernel reads and writes as many structures as there are.
-    let count =
-        unsafe { libc::poll(sockets.as_mut_ptr(), sockets.len() as libc::nfds_t, timeout_ms) };
-    if count >= 0 {
-        return Ok(count as usize);
-    }
-    match io::Error::last_os_error() {
-        error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-        error => Err(error),
-    }
+    Ok(Layout { producer, consumer, flags, entries })
 }

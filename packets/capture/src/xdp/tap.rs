@@ -1,19 +1,19 @@
 //! AF_XDP sockets, one for each receive queue.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use truechimer_bpf::{Link as Attached, Map, Program};
+use truechimer_stamp::Ready;
 use truechimer_time::CountSpan;
 
 use super::attach::Place;
-use super::calls::Promiscuous;
 use super::chunk::{Framed, View};
 use super::counts::{Astray, XdpCounts};
 use super::program::{Counted, Counters, Stamp, redirect};
 use super::queue::{Copies, FRAME, Plan, Queue};
-use super::socket::{self, Statistics};
+use super::socket::Statistics;
 use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
 use crate::filter::Filter;
@@ -40,7 +40,7 @@ pub struct XdpTap {
     queues: Vec<Queue>,
     turn: usize,
     pace: Pace,
-    polled: Vec<libc::pollfd>,
+    ready: Vec<Ready>,
     watcher: Watcher,
     /// That it was down to begin with has been told, if it was.
     told: bool,
@@ -51,7 +51,7 @@ pub struct XdpTap {
     refused: u64,
     astray: Astray,
     stopped: Option<Instant>,
-    _promiscuous: Option<Promiscuous>,
+    _promiscuous: Option<OwnedFd>,
 }
 
 impl XdpTap {
@@ -112,19 +112,15 @@ impl XdpTap {
             ring_bytes: u64::from(plan.frames) * u64::from(FRAME) * opened.len() as u64,
             stamp_error: source.error,
         };
-        let polled = opened.iter().map(|queue| queue.socket.as_fd().as_raw_fd());
-        let polled = polled.chain([watcher.as_fd().as_raw_fd()]);
-        let polled =
-            polled.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
         Ok(XdpTap {
             attached: Some(attached),
             program: Arc::new(program),
             counters,
             sockets,
+            ready: vec![Ready::default(); opened.len() + 1],
             queues: opened,
             turn: 0,
             pace,
-            polled,
             told: watcher.is_up() || watcher.is_gone(),
             watcher,
             source,
@@ -230,21 +226,16 @@ impl XdpTap {
             std::thread::sleep(rest.min(timeout));
             return Ok(());
         }
-        // Rounded up: a wait of 0 ms for the last part of one would spin.
-        let millis = timeout.as_micros().div_ceil(1000);
-        let millis = i32::try_from(millis).unwrap_or(i32::MAX);
-        socket::wait(&mut self.polled, millis).map_err(system("waiting for packets", |_| None))?;
-        let broken = self.queues.iter().zip(&self.polled).find(|(_, polled)| {
-            polled.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
-        });
+        let sockets = self.queues.iter().map(|queue| queue.socket.as_fd());
+        let all = sockets.chain([self.watcher.as_fd()]);
+        truechimer_stamp::any(all, &mut self.ready, timeout)
+            .map_err(system("waiting for packets", |_| None))?;
+        let broken = self.queues.iter().zip(&self.ready).find(|(_, ready)| ready.errors);
         let Some((queue, _)) = broken else { return Ok(()) };
         // The interface has gone, as a rule, and the message that says so is on its way.
         let number = queue.number;
-        if let Some(last) = self.polled.last_mut() {
-            let _ = socket::wait(std::slice::from_mut(last), 500);
-            if last.revents != 0 {
-                return Ok(());
-            }
+        if truechimer_stamp::readable(&self.watcher, Duration::from_millis(500)).unwrap_or(false) {
+            return Ok(());
         }
         Err(TapError {
             doing: format!("capturing from queue {number} of {}", self.facts.interface),
