@@ -1,8 +1,16 @@
-//! The system calls that std does not have.
+//! The system calls that std does not have, through libc; unsafe where rustix has none that suit.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::io::retry_on_intr;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::thread::set_current_timer_slack;
+use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) use libc::{POLLIN, pollfd};
 
@@ -43,10 +51,7 @@ pub(crate) fn wait_set(fds: &[pollfd]) -> io::Result<OwnedFd> {
     if cfg!(not(target_pointer_width = "64")) {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    // SAFETY: takes a number.
-    let set = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the descriptor was just made and is nobody else's.
-    let set = unsafe { OwnedFd::from_raw_fd(set) };
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (place, one) in fds.iter().enumerate() {
         // The events have the same numbers.
         let events = u32::from(one.events.cast_unsigned());
@@ -98,8 +103,7 @@ pub(crate) fn wait_for_set(set: &OwnedFd, fds: &mut [pollfd], timeout_ns: i64) -
 /// Makes this thread's waits end when they should, and not up to 50 µs later. Where the kernel does
 /// not take that, waits end a little late.
 pub(crate) fn wake_promptly() {
-    // SAFETY: takes numbers.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+    let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
 /// Gives this thread a real-time priority, 1 to 99 (`SCHED_RR`); children do not inherit it.
@@ -112,30 +116,22 @@ pub(crate) fn real_time(priority: u8) -> io::Result<()> {
 
 /// Lets this process have as many descriptors as it may: each attached program takes two.
 pub(crate) fn more_descriptors() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one rlimit, and reads one.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// `CLOCK_MONOTONIC_RAW`, ns.
 pub(crate) fn raw_ns() -> i64 {
-    read_clock(libc::CLOCK_MONOTONIC_RAW)
+    read_clock(ClockId::MonotonicRaw)
 }
 
 /// `CLOCK_REALTIME`, ns since 1970.
 pub(crate) fn realtime_ns() -> i64 {
-    read_clock(libc::CLOCK_REALTIME)
+    read_clock(ClockId::Realtime)
 }
 
-fn read_clock(clock: libc::clockid_t) -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec into `now`. Both clocks exist since Linux 2.6.28.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
+fn read_clock(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
@@ -145,31 +141,19 @@ fn read_clock(clock: libc::clockid_t) -> i64 {
 /// As getrandom(2).
 pub(crate) fn random() -> io::Result<u64> {
     let mut bytes = [0_u8; 8];
-    loop {
-        // SAFETY: pointer and length are those of an exclusive array of bytes.
-        let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-        if n == bytes.len() as isize {
-            return Ok(u64::from_ne_bytes(bytes));
-        }
-        let why = io::Error::last_os_error();
-        if n < 0 && why.kind() != io::ErrorKind::Interrupted {
-            return Err(why);
-        }
-    }
+    // So few come all at once.
+    retry_on_intr(|| getrandom(&mut bytes[..], GetRandomFlags::empty()))?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// An event counter that wakes a poll(2) from another thread.
 pub(crate) fn event_counter() -> io::Result<OwnedFd> {
-    // SAFETY: takes two numbers.
-    let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-    // SAFETY: the descriptor was just made and is nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 /// The user that this process acts as.
 pub(crate) fn uid() -> u32 {
-    // SAFETY: takes no argument and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 fn check(result: i32) -> io::Result<i32> {

@@ -243,28 +243,15 @@ impl Drop for Mapping {
 
 /// Makes the memory of a new link: a file that stays as long as it is, and its mapping.
 pub(crate) fn make() -> std::io::Result<(std::os::fd::OwnedFd, Mapping)> {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-    let error = std::io::Error::from_raw_os_error;
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: a terminated name.
-    let made = unsafe { libc::memfd_create(c"truechimer-group".as_ptr(), flags) };
-    if made < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given it to us.
-    let file = unsafe { OwnedFd::from_raw_fd(made) };
+    use rustix::fs::{
+        FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create,
+    };
+    use std::os::fd::AsRawFd;
+    let file = memfd_create("truechimer-group", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     // All of it is there from the start, so that no store can fail for want of memory.
-    // SAFETY: it takes numbers only.
-    let allocated = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, SIZE as libc::off_t) };
-    if allocated != 0 {
-        return Err(error(allocated));
-    }
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: it takes numbers only.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    let mapping = Mapping::of(file.as_raw_fd()).map_err(error)?;
+    fallocate(&file, FallocateFlags::empty(), 0, SIZE as u64)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    let mapping = Mapping::of(file.as_raw_fd()).map_err(std::io::Error::from_raw_os_error)?;
     mapping.magic.store(MAGIC, Relaxed);
     mapping.version.store(u64::from(VERSION) | (SLOTS as u64) << 32, Relaxed);
     mapping.heartbeat.store(sys::monotonic(), Relaxed);

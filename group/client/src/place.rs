@@ -135,7 +135,7 @@ pub fn directories() -> Vec<PathBuf> {
 /// else `/run/truechimer/group` for root, `$XDG_RUNTIME_DIR/truechimer/group` for anyone else.
 #[must_use]
 pub fn directory_for_agent() -> PathBuf {
-    Named::by_environment().for_agent(sys::effective_user())
+    Named::by_environment().for_agent(rustix::process::geteuid().as_raw())
 }
 
 /// What the environment says.

@@ -60,14 +60,6 @@ pub fn monotonic() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The same by way of libc, which needs no system call: for agents.
-pub fn agents_monotonic() -> u64 {
-    let mut time = timespec(0);
-    // SAFETY: one timespec that outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// This process.
 #[inline]
 pub fn process() -> u32 {
@@ -293,30 +285,10 @@ pub fn receive(
     Ok(Received { length, cut, descriptors: count })
 }
 
-/// The effective user.
-pub fn effective_user() -> u32 {
-    // SAFETY: it takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
 /// Whether this program runs with more rights than whoever started it.
 pub fn is_privileged() -> bool {
     // SAFETY: it takes a number and looks at what the kernel left in this process's memory.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
-
-/// Lets others connect, so many before they are accepted.
-pub fn listen(socket: i32, backlog: usize) -> Result<(), Errno> {
-    // SAFETY: it takes numbers only.
-    unsafe { call(libc::SYS_listen, [socket as usize, backlog, 0, 0, 0, 0]) }.map(|_| ())
-}
-
-/// Takes a connection, non-blocking, closed on exec.
-pub fn accept(socket: i32) -> Result<i32, Errno> {
-    let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as usize;
-    // SAFETY: no address is asked for.
-    unsafe { call(libc::SYS_accept4, [socket as usize, 0, 0, flags, 0, 0]) }
-        .map(|socket| socket as i32)
 }
 
 /// Process and user at the other end of a connection, when it was made.
@@ -328,37 +300,6 @@ pub fn peer(socket: i32) -> Result<(u32, u32), Errno> {
     // SAFETY: the kernel writes one ucred, the length of which it is told.
     unsafe { call(libc::SYS_getsockopt, [socket as usize, level, option, at, length, 0]) }?;
     Ok((peer.pid as u32, peer.uid))
-}
-
-/// A new event counter at 0, non-blocking, closed on exec.
-pub fn event_counter() -> Result<i32, Errno> {
-    let flags = (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize;
-    // SAFETY: it takes numbers only.
-    unsafe { call(libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0]) }.map(|new| new as i32)
-}
-
-/// Sets an event counter back to 0. Whether it was not.
-pub fn hear(descriptor: i32) -> bool {
-    let mut count = 0_u64;
-    let at = (&raw mut count) as usize;
-    // SAFETY: the kernel writes eight bytes there.
-    unsafe { call(libc::SYS_read, [descriptor as usize, at, 8, 0, 0, 0]) }.is_ok()
-}
-
-/// Takes the only lock of a file, which goes with the last copy of the descriptor.
-pub fn lock(descriptor: i32) -> Result<(), Errno> {
-    let how = (libc::LOCK_EX | libc::LOCK_NB) as usize;
-    // SAFETY: it takes numbers only.
-    unsafe { call(libc::SYS_flock, [descriptor as usize, how, 0, 0, 0, 0]) }.map(|_| ())
-}
-
-/// A random number from the kernel; 0 if it has none.
-pub fn random() -> u64 {
-    let mut number = 0_u64;
-    let at = (&raw mut number) as usize;
-    // SAFETY: the kernel writes eight bytes there.
-    let _ = unsafe { call(libc::SYS_getrandom, [at, 8, 0, 0, 0, 0]) };
-    number
 }
 
 /// Owns a descriptor that nobody else does.

@@ -74,7 +74,7 @@ pub(crate) fn checked(call: &'static str, code: c_int) -> Result<(), CorosyncErr
         ERR_LIBRARY | ERR_BAD_HANDLE => CorosyncError::Gone,
         ERR_TRY_AGAIN => CorosyncError::Busy { call },
         ERR_ACCESS | ERR_SECURITY => {
-            CorosyncError::NoPermission { user: crate::library::effective_user() }
+            CorosyncError::NoPermission { user: rustix::process::geteuid().as_raw() }
         }
         code => CorosyncError::Other { call, code },
     })

@@ -36,12 +36,6 @@ fn load<F: Functions>(name: &str) -> Result<F, String> {
     Ok(functions)
 }
 
-/// Who we are, for those who do not let us in.
-pub(crate) fn effective_user() -> u32 {
-    // SAFETY: always succeeds.
-    unsafe { libc::geteuid() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

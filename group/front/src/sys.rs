@@ -5,8 +5,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 #[cfg(test)]
 use std::os::fd::AsRawFd;
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Duration;
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::time::{ClockId, clock_gettime};
 
 /// What is waited for, and what came.
 #[derive(Debug, Default)]
@@ -46,9 +49,7 @@ impl Poll {
 
 /// CLOCK_MONOTONIC, ns.
 pub fn monotonic_ns() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
@@ -57,63 +58,18 @@ pub fn monotonic_ns() -> i64 {
 /// # Errors
 /// What the system says.
 pub fn connect(to: SocketAddr, ready: impl FnOnce(u16)) -> io::Result<TcpStream> {
-    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: no memory of ours.
-    let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else has.
-    let stream = unsafe { TcpStream::from_raw_fd(fd) };
+    let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let from = if to.ip().is_loopback() { to.ip() } else { any };
-    let (from, length) = address(SocketAddr::new(from, 0));
-    // SAFETY: an address of that length that outlives the call.
-    if unsafe { libc::bind(fd, (&raw const from).cast(), length) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    net::bind(&socket, &SocketAddr::new(from, 0))?;
+    let stream = TcpStream::from(socket);
     ready(stream.local_addr()?.port());
-    let (to, length) = address(to);
-    // SAFETY: as above.
-    if unsafe { libc::connect(fd, (&raw const to).cast(), length) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    net::connect(&stream, &to)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
     Ok(stream)
-}
-
-/// An address in the kernel's form. All members of the union's structures are plain numbers.
-fn address(of: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: all zeros is a valid value of this structure of numbers.
-    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let length = match of {
-        SocketAddr::V4(of) => {
-            let address = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: of.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(of.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: the storage is larger than, and aligned for, every kind of address.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in>().write(address) };
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(of) => {
-            let address = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: of.port().to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: of.ip().octets() },
-                sin6_scope_id: of.scope_id(),
-            };
-            // SAFETY: as above.
-            unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(address) };
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
-    (storage, length as libc::socklen_t)
 }
 
 #[cfg(test)]

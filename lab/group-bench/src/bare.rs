@@ -1,11 +1,9 @@
 //! A bare round trip: one's own message back in the group's order, by nothing but Corosync.
 
-#![allow(unsafe_code, reason = "poll")]
-
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use truechimer_corosync::{Cpg, Event, Sent};
 use truechimer_outcome::outcome::Failure;
 
@@ -128,9 +126,7 @@ impl Bare {
     }
 
     fn wait(&self) {
-        let fd = self.cpg.descriptor().as_raw_fd();
-        let mut waiting = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd of ours.
-        unsafe { libc::poll(&mut waiting, 1, 1000) };
+        let mut waiting = [PollFd::from_borrowed_fd(self.cpg.descriptor(), PollFlags::IN)];
+        let _ = poll(&mut waiting, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
     }
 }

@@ -1,28 +1,26 @@
 //! Moments by the host's clocks, as programs in different namespaces see them alike.
 
-#![allow(unsafe_code, reason = "clock_gettime")]
+use rustix::time::{ClockId, clock_gettime};
 
 /// CLOCK_MONOTONIC, ns.
 #[must_use]
 pub fn monotonic() -> i64 {
-    read(libc::CLOCK_MONOTONIC)
+    read(ClockId::Monotonic)
 }
 
 /// CLOCK_REALTIME, ns since 1970.
 #[must_use]
 pub fn realtime() -> i64 {
-    read(libc::CLOCK_REALTIME)
+    read(ClockId::Realtime)
 }
 
 /// CLOCK_MONOTONIC_RAW, ns: what no warp and no steering touches.
 #[must_use]
 pub fn raw() -> i64 {
-    read(libc::CLOCK_MONOTONIC_RAW)
+    read(ClockId::MonotonicRaw)
 }
 
-fn read(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a timespec of ours that the call fills; both clocks are always there.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+fn read(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

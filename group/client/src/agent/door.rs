@@ -5,11 +5,15 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::geteuid;
+use rustix::rand::{GetRandomFlags, getrandom};
 use truechimer_group::{Phase, Rejection};
 
 use super::listener::Listener;
 use super::peer::{End, Peer, Shared};
-use super::{Counts, DoorError, LinkId, News, Request, Settings, Ticket};
+use super::{Counts, DoorError, LinkId, News, Request, Settings, Ticket, monotonic};
 use crate::link::{Answer, Role, Welcome, WhyRefused};
 use crate::memory::{Began, Closed, VERSION};
 use crate::message::{self, Hello};
@@ -176,7 +180,7 @@ impl Door {
 
     /// Looks after what only time brings.
     fn beat(&mut self, out: &mut Vec<Request>) {
-        let now = sys::agents_monotonic();
+        let now = monotonic();
         if now.saturating_sub(self.beat) < BEAT {
             return;
         }
@@ -192,17 +196,18 @@ impl Door {
             if self.guests.len() >= GUESTS {
                 return;
             }
-            match sys::accept(self.listener.socket.as_raw_fd()) {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match accept_with(&self.listener.socket, flags) {
                 Ok(socket) => {
-                    let since = sys::agents_monotonic();
+                    let since = monotonic();
                     self.opened += 1;
-                    self.guests.push(Guest { socket: sys::own(socket), since });
+                    self.guests.push(Guest { socket, since });
                 }
-                Err(libc::EAGAIN) => return,
-                Err(libc::EINTR | libc::ECONNABORTED) => {}
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
                 // No descriptors left, say: those who wait go on waiting.
                 Err(_) => {
-                    self.deaf = sys::agents_monotonic().saturating_add(DEAF);
+                    self.deaf = monotonic().saturating_add(DEAF);
                     return;
                 }
             }
@@ -213,7 +218,7 @@ impl Door {
     fn deaf(&self) -> u64 {
         match self.deaf {
             0 => 0,
-            until => until.saturating_sub(sys::agents_monotonic()),
+            until => until.saturating_sub(monotonic()),
         }
     }
 
@@ -275,7 +280,7 @@ impl Door {
         }
         let (pid, uid) =
             sys::peer(socket.as_raw_fd()).map_err(|_| (WhyRefused::NotPermitted, 0))?;
-        let known = uid == 0 || uid == sys::effective_user();
+        let known = uid == 0 || uid == geteuid().as_raw();
         if !known && self.settings.users.as_ref().is_some_and(|users| !users.contains(&uid)) {
             return Err((WhyRefused::NotPermitted, 0));
         }
@@ -296,7 +301,7 @@ impl Door {
         }
         let family = match (reads, hello.family) {
             (false, _) => 0,
-            (true, 0) => sys::random().max(1),
+            (true, 0) => random().max(1),
             (true, family) => family,
         };
         let (shared, file) = match reads.then(|| Shared::new(self.phase)) {
@@ -328,7 +333,9 @@ impl Door {
     pub fn sleep(&mut self) -> bool {
         // Whoever rings after this is found below, or rings in vain once more.
         for shared in self.peers.iter_mut().filter_map(|peer| peer.shared.as_mut()) {
-            if std::mem::take(&mut shared.rung) && sys::hear(shared.doorbell.as_raw_fd()) {
+            if std::mem::take(&mut shared.rung)
+                && rustix::io::read(&shared.doorbell, &mut [0; 8][..]).is_ok()
+            {
                 self.counts.rings += 1;
             }
         }
@@ -352,7 +359,7 @@ impl Door {
             return Some(Duration::ZERO);
         }
         let needed = !self.peers.is_empty() || !self.guests.is_empty();
-        let left = self.beat.saturating_add(BEAT).saturating_sub(sys::agents_monotonic());
+        let left = self.beat.saturating_add(BEAT).saturating_sub(monotonic());
         let deaf = Some(self.deaf()).filter(|deaf| *deaf > 0);
         needed.then_some(left).into_iter().chain(deaf).min().map(Duration::from_nanos)
     }
@@ -516,4 +523,10 @@ fn hear_hello(socket: &OwnedFd) -> Heard {
         Err(libc::EAGAIN | libc::EINTR) => Heard::Nothing,
         Err(_) => Heard::Gone,
     }
+}
+/// A random number from the kernel; 0 if it has none.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    let _ = getrandom(&mut bytes, GetRandomFlags::empty());
+    u64::from_ne_bytes(bytes)
 }

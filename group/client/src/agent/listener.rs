@@ -1,12 +1,15 @@
 //! The socket that programs connect to.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
+use rustix::process::geteuid;
 use truechimer_files::{Access, Bound, Entry, make_folder};
 use truechimer_group::Member;
 
@@ -15,7 +18,7 @@ use crate::place::{socket_in, valid_group};
 use crate::sys;
 
 /// Connections that wait to be accepted.
-const BACKLOG: usize = 64;
+const BACKLOG: i32 = 64;
 
 /// Why there is no door.
 #[derive(Debug)]
@@ -124,19 +127,17 @@ impl Listener {
         remove_stale(&path, &address)?;
         let fail = |action| {
             let path = path.clone();
-            move |error| DoorError::System { action, path, error: raw(error) }
+            move |error: Errno| DoorError::System { action, path, error: error.into() }
         };
-        let socket = sys::own(sys::socket().map_err(fail("make the socket"))?);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(fail("make the socket"))?;
         // Whoever connects before it listens is refused.
         let name = Entry::itself(&path).and_then(|name| name.bind(&socket, permissions & 0o777));
         let name = name.map_err(|error| system("make the socket", &path, error))?;
-        sys::listen(socket.as_raw_fd(), BACKLOG).map_err(fail("listen at"))?;
+        listen(&socket, BACKLOG).map_err(fail("listen at"))?;
         Ok(Listener { socket, path, _name: name, _lock: lock })
     }
-}
-
-fn raw(error: sys::Errno) -> io::Error {
-    io::Error::from_raw_os_error(error)
 }
 
 fn system(action: &'static str, path: &Path, error: io::Error) -> DoorError {
@@ -167,7 +168,7 @@ fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
 }
 
 fn is_trusted(owner: u32) -> bool {
-    owner == sys::effective_user() || owner == 0
+    owner == geteuid().as_raw() || owner == 0
 }
 
 fn take_lock(socket: &Path) -> Result<File, DoorError> {
@@ -175,10 +176,10 @@ fn take_lock(socket: &Path) -> Result<File, DoorError> {
     let file = Entry::itself(&path)
         .and_then(|entry| entry.open(Access::Write, 0o600))
         .map_err(|error| system("open the lock", &path, error))?;
-    match sys::lock(file.as_raw_fd()) {
+    match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(libc::EWOULDBLOCK) => Err(DoorError::Served(socket.into())),
-        Err(error) => Err(system("lock", &path, raw(error))),
+        Err(TryLockError::WouldBlock) => Err(DoorError::Served(socket.into())),
+        Err(TryLockError::Error(error)) => Err(system("lock", &path, error)),
     }
 }
 

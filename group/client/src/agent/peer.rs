@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
+use rustix::event::{EventfdFlags, eventfd};
 use truechimer_group::{Phase, Rejection, Thread};
 
 use super::{Counts, LinkId, Request, Ticket};
@@ -77,9 +78,9 @@ impl Shared {
     pub fn new(phase: Phase) -> std::io::Result<(Shared, OwnedFd)> {
         let (file, memory) = make()?;
         memory.set_phase(phase);
-        let doorbell = sys::event_counter().map_err(std::io::Error::from_raw_os_error)?;
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let records = vec![Record { work: None, last: Control(0) }; SLOTS];
-        Ok((Shared { memory, doorbell: sys::own(doorbell), rung: false, records }, file))
+        Ok((Shared { memory, doorbell, rung: false, records }, file))
     }
 }
 
@@ -249,7 +250,7 @@ impl Peer {
     pub fn reclaim(&mut self, out: &mut Vec<Request>) -> u64 {
         let mut reclaimed = 0;
         let Some(Shared { memory, records, .. }) = &mut self.shared else { return 0 };
-        memory.heartbeat.store(sys::agents_monotonic(), Relaxed);
+        memory.heartbeat.store(super::monotonic(), Relaxed);
         if !self.same_processes {
             return 0;
         }
