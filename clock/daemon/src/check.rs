@@ -4,7 +4,9 @@ use std::path::Path;
 
 use truechimer_stamp::pps::Pps;
 
-use crate::config::{ConfigError, Place, Problem, Settings};
+use truechimer_config::{ConfigError, Place, Problem};
+
+use crate::config::Settings;
 use crate::leaps;
 use crate::options::Options;
 use crate::state::Keeping;
@@ -23,7 +25,7 @@ impl Options {
                 (None, Some(file)) => Problem::in_file(
                     &file.display().to_string(),
                     None,
-                    &format!("`leap-file`: {why}"),
+                    format!("`leap-file`: {why}"),
                 ),
                 _ => Problem::option("--leap-file", &why),
             };

@@ -43,10 +43,9 @@ mod host;
 mod pps;
 mod reader;
 
-use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+pub use truechimer_config::{ConfigError, Place};
 use truechimer_counter::Choice;
 use truechimer_engine::Config;
 
@@ -91,109 +90,11 @@ impl Default for Settings {
     }
 }
 
-/// Where something is.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Place {
-    /// Where it is by default.
-    #[default]
-    Default,
-    /// It is not wanted.
-    None,
-    /// Here.
-    At(PathBuf),
-}
-
-/// The word `none` is [`Place::None`], anything else a path.
-impl From<PathBuf> for Place {
-    fn from(path: PathBuf) -> Place {
-        if path == Path::new("none") { Place::None } else { Place::At(path) }
-    }
-}
-
-/// What is wrong with a configuration: one or more problems, in the order of their lines.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigError {
-    problems: Vec<Problem>,
-}
-
-/// One thing that is wrong, where, and how to mend it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// The file, or the option on the command line.
-    place: String,
-    /// The line in the file, from 1.
-    line: Option<usize>,
-    text: String,
-}
-
-impl Problem {
-    pub(crate) fn in_file(name: &str, line: Option<usize>, text: &str) -> Problem {
-        Problem { place: name.into(), line, text: text.into() }
-    }
-
-    pub(crate) fn option(option: &str, text: &str) -> Problem {
-        Problem { place: option.into(), line: None, text: text.into() }
-    }
-}
-
-/// `unknown key `pol` at truechimer.toml:7; did you mean …` reads well for one problem, but not
-/// for a list: so the place comes first, as compilers have it.
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.place, self.text),
-            None => write!(f, "{}: {}", self.place, self.text),
-        }
-    }
-}
-
-impl ConfigError {
-    pub(crate) fn unless_empty(mut problems: Vec<Problem>) -> Result<(), ConfigError> {
-        problems.sort_by_key(|p| p.line);
-        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
-    }
-
-    pub(crate) fn unreadable(name: &str, why: &io::Error) -> ConfigError {
-        let text = format!("cannot be read: {why}");
-        ConfigError { problems: vec![Problem::in_file(name, None, &text)] }
-    }
-
-    /// The problems, in the order of their lines; never empty.
-    #[must_use]
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
-    }
-}
-
-/// One problem a line.
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.problems.iter().enumerate() {
-            if i > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-/// Text from a file, cut to a sensible length and without control characters, for a message.
-pub(crate) fn printable(text: &str) -> String {
-    let mut short: String =
-        text.chars().take(60).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(60).is_some() {
-        short.push('…');
-    }
-    short
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use truechimer_config::Problem;
     use truechimer_engine::{Asymmetry, PpsConfig, SourceConfig, StepPolicy};
     use truechimer_time::{Rate, Span};
 
@@ -472,7 +373,7 @@ mod tests {
     fn all_mistakes_are_named_at_once_in_order() {
         let text = "zeal = 1\n[[source]]\npoll = 0\nhost = \"\"\n[system-clock]\nx = 1\n";
         let error = parse(text, "t").unwrap_err();
-        let lines: Vec<_> = error.problems().iter().map(|p| p.line).collect();
+        let lines: Vec<_> = error.problems().iter().map(Problem::line).collect();
         assert_eq!(lines, [Some(1), Some(3), Some(4), Some(6)], "{error}");
     }
 

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use truechimer_time::{Leap, Leaps};
 
 use crate::config::Place;
-use crate::text;
 
 /// Where the list is by default.
 const DEFAULT_LIST: &str = "/usr/share/zoneinfo/leap-seconds.list";
@@ -62,7 +61,7 @@ pub(crate) fn readable(place: &Place) -> Result<(), String> {
 
 /// The list in a file; `None` if there is no file and none is `wanted`.
 fn read(path: &Path, wanted: bool) -> Result<Option<List>, String> {
-    match text::read(path, MAX_LIST) {
+    match truechimer_config::read(path, MAX_LIST) {
         Err(error) if error.kind() == ErrorKind::NotFound && !wanted => Ok(None),
         Err(error) => Err(format!("{}: {error}", path.display())),
         Ok(text) => parse(&text).map(Some).map_err(|why| format!("{}: {why}", path.display())),

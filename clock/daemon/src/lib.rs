@@ -38,7 +38,6 @@ mod run;
 mod state;
 mod sys;
 mod system_clock;
-mod text;
 
 pub use config::{ConfigError, Place, Settings};
 pub use options::Options;

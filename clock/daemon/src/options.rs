@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use truechimer_counter::Choice;
 use truechimer_engine::{PpsConfig, SourceConfig};
 
-use crate::config::{self, ConfigError, Place, Problem, Settings};
-use crate::text;
+use truechimer_config::{ConfigError, Place, Problem, printable};
+
+use crate::config::{self, Settings};
 
 /// The largest configuration file that is read, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -52,8 +53,8 @@ impl Options {
         let mut settings = match &self.config {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = text::read(path, MAX_FILE)
-                    .map_err(|why| ConfigError::unreadable(&name, &why))?;
+                let text = truechimer_config::read(path, MAX_FILE)
+                    .map_err(|why| ConfigError::unreadable(path, &why))?;
                 config::parse(&text, &name)?
             }
             None => Settings::default(),
@@ -69,14 +70,14 @@ impl Options {
                     Problem::in_file(
                         &path.display().to_string(),
                         None,
-                        &format!(
+                        format!(
                             "no [[source]] but with `pps`: {}",
                             lonely("[[source]] with host = \"…\", or --server")
                         ),
                     )
                 }
                 _ if !settings.engine.pps.is_empty() => {
-                    Problem::option("--pps", &lonely("server (--server, or [[source]] with host)"))
+                    Problem::option("--pps", lonely("server (--server, or [[source]] with host)"))
                 }
                 Some(path) => Problem::in_file(
                     &path.display().to_string(),
@@ -109,7 +110,7 @@ impl Options {
         for text in &self.servers {
             match config::host_and_port(text) {
                 Ok(server) if seen.contains(&server) => {
-                    let why = format!("{} is there twice", config::printable(text));
+                    let why = format!("{} is there twice", printable(text));
                     problems.push(Problem::option("--server", &why));
                 }
                 Ok((host, port)) => {

@@ -10,7 +10,7 @@ use truechimer_time::{Count, Period, Span};
 use truechimer_timehands::places;
 
 use crate::config::Place;
-use crate::{sys, text};
+use crate::sys;
 
 /// Where the machine's own daemon keeps it.
 const SYSTEM: &str = "/var/lib/truechimer";
@@ -194,7 +194,7 @@ pub(crate) fn beside_page(page: &Path) -> PathBuf {
 /// # Errors
 /// If the file cannot be read or is not one of ours.
 pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
-    saved(text::read(path, MAX_FILE))
+    saved(truechimer_config::read(path, MAX_FILE))
 }
 
 /// The same of a file that lies where others may write: through no link, and nobody else's.
@@ -202,7 +202,7 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
 /// # Errors
 /// Likewise.
 pub(crate) fn load_own(path: &Path) -> io::Result<Option<Saved>> {
-    saved(text::read_own(path, MAX_FILE))
+    saved(truechimer_config::read_own(path, MAX_FILE))
 }
 
 fn saved(text: io::Result<String>) -> io::Result<Option<Saved>> {

@@ -4,9 +4,8 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-use truechimer_time::Span;
+use truechimer_time::{Date, Span};
 
-use crate::leap::year_and_month;
 use crate::report::ReasonKind;
 
 /// A reason that only the user's word, more servers, or time ([`Bar::Undecided`]) can lift.
@@ -97,7 +96,7 @@ impl fmt::Display for Bar {
                 "servers alone would then have moved the time by more than max-step ({limit})"
             ),
             Bar::BeforeRelease(built) => {
-                let (year, month) = year_and_month(built.div_euclid(86_400));
+                let Date { year, month, .. } = Date::of(built.div_euclid(86_400));
                 write!(f, "that is before this program was released (in {year}-{month:02})")
             }
             Bar::Unchecked => {

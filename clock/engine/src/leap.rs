@@ -5,7 +5,7 @@
 //! has to say so, and the announcement may be withdrawn until it happens. A list is always right.
 
 use truechimer_ntp::LeapIndicator;
-use truechimer_time::{Instant, Leap, Leaps, Span};
+use truechimer_time::{Date, Instant, Leap, Leaps, Span};
 
 const DAY: i64 = 86_400;
 /// This shortly before a leap its announcement stands, s: a server whose clock is ahead has the
@@ -66,35 +66,7 @@ impl Announced {
 
 /// The Unix time at which the month after that of `unix` begins, UTC.
 fn next_month(unix: i64) -> i64 {
-    let (year, month) = year_and_month(unix.div_euclid(DAY));
-    let (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-    first_day(year, month).saturating_mul(DAY)
-}
-
-/// Days from 1970-01-01 to the first of a month, in the Gregorian calendar.
-fn first_day(year: i64, month: i64) -> i64 {
-    // Years that begin in March end with the leap day.
-    let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    year * 365 + leap_days + (month * 153 + 2) / 5 - 719_468
-}
-
-/// Year and month (1–12) of a day since 1970-01-01.
-pub(crate) fn year_and_month(day: i64) -> (i64, i64) {
-    // A guess that is never too late, by 365.2425 days a year, and then as far as it goes.
-    let mut year = 1970 + (day * 400).div_euclid(146_097) - 1;
-    while first_day(year + 1, 1) <= day {
-        year += 1;
-    }
-    let month = (1..=12).rev().find(|month| first_day(year, *month) <= day).unwrap_or(1);
-    (year, month)
-}
-
-/// Which day of its month (from 1) a day since 1970-01-01 is.
-#[must_use]
-pub fn day_of_month(day: i64) -> i64 {
-    let (year, month) = year_and_month(day);
-    day - first_day(year, month) + 1
+    Date::of(unix.div_euclid(DAY)).next_month().days().saturating_mul(DAY)
 }
 
 #[cfg(test)]

@@ -44,6 +44,5 @@ pub use event::{
     SystemReading,
 };
 pub use hold_off::{Agreed, Held};
-pub use leap::day_of_month;
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
 pub use report::{Reason, ReasonKind, Report, SourceReport, SourceStatus};

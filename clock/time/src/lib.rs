@@ -16,6 +16,7 @@
 extern crate std;
 
 mod count;
+mod date;
 mod decimal;
 mod instant;
 mod rate;
@@ -23,6 +24,7 @@ mod span;
 mod utc;
 
 pub use count::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Stamp, StampMethod};
+pub use date::Date;
 pub use decimal::ParseError;
 pub use instant::Instant;
 pub use rate::{Period, Rate};

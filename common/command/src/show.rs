@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use truechimer_time::{Instant, Rate, Span, Utc};
+use truechimer_time::{Date, Instant, Rate, Span, Utc};
 
 use crate::Failure;
 
@@ -24,29 +24,14 @@ pub fn tai(instant: Instant) -> String {
 
 fn civil(secs: i64, nanos: i128, leap_second: bool) -> String {
     let (days, second) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
-    let Some((year, month, day)) = date(days) else {
-        // Beyond the year 9999: no calendar to show it in.
+    let Date { year, month, day } = Date::of(days);
+    if !(0..=9999).contains(&year) {
+        // No calendar to show it in.
         return format!("@{secs}.{nanos:09}");
-    };
+    }
     let (hour, minute) = (second / 3600, second / 60 % 60);
     let second = if leap_second { 60 } else { second % 60 };
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}")
-}
-
-/// Year, month and day of the Gregorian calendar so many days after 1970-01-01, if the year has four
-/// digits: Howard Hinnant's `civil_from_days`, for which years begin in March.
-fn date(days: i64) -> Option<(i64, i64, i64)> {
-    const FROM_YEAR_0: i64 = 719_468;
-    const ERA: i64 = 146_097; // 400 years
-    let days = days.checked_add(FROM_YEAR_0)?;
-    let (era, day) = (days.div_euclid(ERA), days.rem_euclid(ERA));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = 400 * era + year + i64::from(month <= 2);
-    (0..=9999).contains(&year).then_some((year, month, day))
 }
 
 /// A span in the unit that fits, to three decimals; `-` where there is none.
@@ -171,29 +156,6 @@ mod tests {
             utc(Leaps::default().utc(Instant::new(-1, 0))),
             "1969-12-31T23:59:59.000000000Z"
         );
-    }
-
-    #[test]
-    fn each_day_of_ten_thousand_years_follows_the_one_before() {
-        let (mut year, mut month, mut day) = (0, 1, 1);
-        for days in -719_528..=2_932_896 {
-            assert_eq!(date(days), Some((year, month, day)));
-            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            let last = match month {
-                2 => 28 + i64::from(leap),
-                4 | 6 | 9 | 11 => 30,
-                _ => 31,
-            };
-            day += 1;
-            if day > last {
-                (month, day) = (month + 1, 1);
-            }
-            if month > 12 {
-                (year, month) = (year + 1, 1);
-            }
-        }
-        assert_eq!((year, date(-719_529), date(2_932_897)), (10_000, None, None));
-        assert_eq!(date(0), Some((1970, 1, 1)));
     }
 
     #[test]

@@ -27,13 +27,10 @@
 //! # std::fs::remove_dir_all(folder)
 //! # }
 //! ```
-//!
-//! The name that a misspelt one in a file was meant to be is found here too ([`nearest`]).
 #![forbid(unsafe_code)]
 
 mod entry;
 mod lock;
-mod nearest;
 mod replacement;
 mod socket;
 mod walk;
@@ -45,7 +42,6 @@ use std::path::Path;
 
 pub use entry::{Access, Entry, Status};
 pub use lock::Lock;
-pub use nearest::nearest;
 pub use replacement::{Durable, Replacement};
 /// What kind of file something is.
 pub use rustix::fs::FileType as Kind;

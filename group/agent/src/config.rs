@@ -34,10 +34,9 @@ mod options;
 mod reader;
 mod values;
 
-use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+pub use truechimer_config::{ConfigError, Place};
 use truechimer_group::{Group, Member};
 
 pub use crate::clocks::UtcSource;
@@ -122,88 +121,6 @@ impl Membership {
         self
     }
 }
-
-/// Where something is.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Place {
-    /// Where it is by default.
-    #[default]
-    Default,
-    /// It is not wanted.
-    None,
-    /// Here.
-    At(PathBuf),
-}
-
-/// The word `none` is [`Place::None`], anything else a path.
-impl From<PathBuf> for Place {
-    fn from(path: PathBuf) -> Place {
-        if path == Path::new("none") { Place::None } else { Place::At(path) }
-    }
-}
-
-/// What is wrong with a configuration: one or more problems, in the order of their lines.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigError {
-    problems: Vec<Problem>,
-}
-
-/// One thing that is wrong, where, and how to mend it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
-    /// The file, or the option on the command line.
-    place: String,
-    /// The line in the file, from 1.
-    line: Option<usize>,
-    text: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(out, "{}:{line}: {}", self.place, self.text),
-            None => write!(out, "{}: {}", self.place, self.text),
-        }
-    }
-}
-
-impl ConfigError {
-    fn one(place: &str, text: impl Into<String>) -> ConfigError {
-        ConfigError {
-            problems: vec![Problem { place: place.into(), line: None, text: text.into() }],
-        }
-    }
-
-    fn unless_empty(mut problems: Vec<Problem>) -> Result<(), ConfigError> {
-        problems.sort_by_key(|p| p.line);
-        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems }) }
-    }
-
-    fn unreadable(path: &Path, why: &io::Error) -> ConfigError {
-        ConfigError::one(&path.display().to_string(), format!("cannot be read: {why}"))
-    }
-
-    /// The problems, in the order of their lines; never empty.
-    #[must_use]
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
-    }
-}
-
-/// One problem a line.
-impl fmt::Display for ConfigError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.problems.iter().enumerate() {
-            if i > 0 {
-                writeln!(out)?;
-            }
-            write!(out, "{problem}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 #[cfg(test)]
 mod tests;

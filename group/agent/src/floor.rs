@@ -18,7 +18,6 @@ use truechimer_files::{Durable, Entry, make_folder};
 use truechimer_group::{Digest, Member};
 
 use crate::sys;
-use crate::text;
 
 /// The largest file that is read, bytes.
 const LARGEST: u64 = 4096;
@@ -73,7 +72,7 @@ pub(crate) fn load(path: &Path, group: &str, member: Member) -> Result<Option<i6
             path.display()
         )
     };
-    let text = match text::read(path, LARGEST) {
+    let text = match truechimer_config::read(path, LARGEST) {
         Ok(text) => text,
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
         Err(why) => return Err(wrong(&why.to_string())),
@@ -87,7 +86,7 @@ pub(crate) fn load(path: &Path, group: &str, member: Member) -> Result<Option<i6
         return Err(wrong("is damaged (its check does not fit)"));
     }
     if kept.group != group || kept.member != member.0 {
-        let theirs = text::printable(&kept.group);
+        let theirs = truechimer_config::printable(&kept.group);
         return Err(wrong(&format!(
             "is of member {} of group '{theirs}', not of member {member} of '{group}'",
             kept.member

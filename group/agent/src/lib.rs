@@ -32,7 +32,6 @@ mod notices;
 mod report;
 mod seat;
 mod sys;
-mod text;
 pub mod transport;
 mod troubles;
 mod wait;

@@ -4,7 +4,7 @@ mod entries;
 
 use core::fmt;
 
-use truechimer_files::nearest;
+use truechimer_config::nearest;
 
 use crate::scenario::Scenario;
 

@@ -329,7 +329,7 @@ impl Scenario {
                 return Err(format!("leap: midnight = {}: not a midnight, UTC", leap.midnight));
             }
             // No server can announce any other.
-            let day = truechimer_engine::day_of_month(leap.midnight.div_euclid(86_400));
+            let day = truechimer_time::Date::of(leap.midnight.div_euclid(86_400)).day;
             if day != 1 {
                 return Err(format!(
                     "leap: midnight = {}: the midnight before day {day} of a month; must be that \

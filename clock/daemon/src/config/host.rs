@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use truechimer_engine::NTP_PORT;
 
-use super::printable;
+use truechimer_config::printable;
 
 /// Takes `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT` apart; the port is 123 if none is
 /// given. Names are only checked for what can never be one.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use truechimer_files::nearest;
+use truechimer_config::nearest;
 
 /// Why a clocksource cannot be looked at or changed. The text names the remedy.
 #[derive(Debug)]

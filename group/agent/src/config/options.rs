@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{ConfigError, Membership, Place, Problem, Settings, UtcSource, parse, values};
-use crate::text;
+use truechimer_config::{ConfigError, Place, Problem};
+
+use super::{Membership, Settings, UtcSource, parse, values};
 
 /// The largest configuration file that is read, bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -35,7 +36,7 @@ impl Options {
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = match &self.config {
             Some(path) => {
-                let text = text::read(path, MAX_FILE)
+                let text = truechimer_config::read(path, MAX_FILE)
                     .map_err(|why| ConfigError::unreadable(path, &why))?;
                 parse(&text, &path.display().to_string())?
             }
@@ -43,7 +44,7 @@ impl Options {
         };
         let mut problems = Vec::new();
         let mut problem = |option: &str, text: String| {
-            problems.push(Problem { place: option.into(), line: None, text });
+            problems.push(Problem::option(option, text));
         };
         if let Some(group) = &self.group {
             let name = &group.group.name;
@@ -72,16 +73,12 @@ impl Options {
         }
         if settings.groups.is_empty() && problems.is_empty() {
             problems.push(match &self.config {
-                Some(path) => Problem {
-                    place: path.display().to_string(),
-                    line: None,
-                    text: "no group: add a [[group]] with name = \"…\", or use --group".to_owned(),
-                },
-                None => Problem {
-                    place: "--group".to_owned(),
-                    line: None,
-                    text: "no group: use --group NAME, or --config FILE".to_owned(),
-                },
+                Some(path) => Problem::in_file(
+                    &path.display().to_string(),
+                    None,
+                    "no group: add a [[group]] with name = \"…\", or use --group",
+                ),
+                None => Problem::option("--group", "no group: use --group NAME, or --config FILE"),
             });
         }
         ConfigError::unless_empty(problems).map(|()| settings)

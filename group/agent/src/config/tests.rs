@@ -96,7 +96,7 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
 fn all_mistakes_are_named_at_once_in_order() {
     let text = "zeal = 1\n[[group]]\nname = \"\"\nmode = 3\n";
     let error = parse(text, "t").unwrap_err();
-    let lines: Vec<_> = error.problems().iter().map(|p| p.line).collect();
+    let lines: Vec<_> = error.problems().iter().map(|p| p.line()).collect();
     assert_eq!(lines, [Some(1), Some(3), Some(4)], "{error}");
 }
 

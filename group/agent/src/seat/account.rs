@@ -14,7 +14,6 @@ use crate::report::{
     Counts, GroupReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport, Programs,
     Report, ThreadReport, ValueReport, Waiting,
 };
-use crate::text;
 
 impl Seat {
     /// Everything, for `truechimer group status`.
@@ -179,8 +178,9 @@ fn members(status: &Status, view: Option<i64>) -> Vec<MemberReport> {
 }
 
 fn process((pid, role, reads): (u32, Role, u64)) -> ProcessReport {
-    let name = text::read(Path::new(&format!("/proc/{pid}/comm")), 64).unwrap_or_default();
-    let name = text::printable(name.trim_end());
+    let name =
+        truechimer_config::read(Path::new(&format!("/proc/{pid}/comm")), 64).unwrap_or_default();
+    let name = truechimer_config::printable(name.trim_end());
     ProcessReport { pid, name, messages: role == Role::Program, reads }
 }
 

@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use truechimer_config::nearest;
 use truechimer_engine::POLL_RANGE;
-use truechimer_files::nearest;
 
 use crate::limits::must_be;
 

@@ -1,33 +1,42 @@
-//! Small text files that somebody else wrote.
+//! Small text files that somebody else may have written, and texts of others in messages.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::sys;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// The text of a file, unless it is larger than `limit` bytes or anything but a regular file:
-/// opening or reading a pipe could wait for ever, and the time path does not wait.
-pub(crate) fn read(path: &Path, limit: u64) -> io::Result<String> {
-    text(&open(path, 0)?, limit)
+/// opening or reading a pipe could wait for ever.
+///
+/// # Errors
+/// If it cannot be read or is none of that.
+pub fn read(path: &Path, limit: u64) -> io::Result<String> {
+    text(&open(path, OFlags::empty())?, limit)
 }
 
 /// Reads, like [`read`], a file that lies where others may write: through no link, and nobody else's.
-pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<String> {
-    let file = open(path, libc::O_NOFOLLOW).map_err(|why| match why.raw_os_error() {
-        Some(libc::ELOOP) => io::Error::other("it is a symbolic link, which is not followed here"),
+///
+/// # Errors
+/// As [`read`], and if it is a symbolic link or another user's.
+pub fn read_own(path: &Path, limit: u64) -> io::Result<String> {
+    let file = open(path, OFlags::NOFOLLOW).map_err(|why| match Errno::from_io_error(&why) {
+        Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed here"),
         _ => why,
     })?;
     match file.metadata()?.uid() {
-        uid if uid == sys::uid() || uid == 0 => text(&file, limit),
+        uid if uid == geteuid().as_raw() || uid == 0 => text(&file, limit),
         _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's")),
     }
 }
 
 /// Opens without waiting for the other end of a pipe.
-fn open(path: &Path, flags: i32) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | flags).open(path)
+fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | flags).bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn text(file: &File, limit: u64) -> io::Result<String> {
@@ -42,8 +51,22 @@ fn text(file: &File, limit: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// A text of others as it can be shown: no control characters, and not too long.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut shown: String =
+        text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
     use std::fs;
 
@@ -70,5 +93,11 @@ mod tests {
         for special in ["/", "/dev/null"] {
             assert!(read(Path::new(special), 9).is_err());
         }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_shown() {
+        assert_eq!(printable("a\u{1b}[31m\n"), "a\u{fffd}[31m\u{fffd}");
+        assert_eq!(printable(&"ä".repeat(70)), "ä".repeat(60) + "…");
     }
 }
