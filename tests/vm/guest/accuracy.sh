@@ -7,7 +7,7 @@
 . /guest/net.sh
 
 : "${IDLE:=240}" "${STRESS:=10}" "${SETTLE:=120}" "${POLL:=4}" "${SOURCES:=tsc hpet acpi_pm}"
-: "${NETEM:=delay 2ms 300us loss 5%}" "${MOST_NS:=100000}"
+: "${NETEM:=delay 2ms 300us loss 5%}" "${MOST_NS:=300000}"
 
 wait_for_tsc
 ok "network" network
