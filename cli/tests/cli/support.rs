@@ -50,7 +50,7 @@ impl Answer {
         serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("{why}: {self:?}"))
     }
 
-    /// What each line says, every key of which `docs/reference/json.md` explains.
+    /// Value of each line, every key of which `docs/reference/json.md` explains.
     #[track_caller]
     pub fn documented(&self) -> Vec<Value> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/json.md");

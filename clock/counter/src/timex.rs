@@ -21,7 +21,7 @@ pub fn adjtimex(request: &mut libc::timex) -> io::Result<()> {
     if state < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel's clock discipline says of `CLOCK_REALTIME`.
+/// State of the kernel's clock discipline of `CLOCK_REALTIME`.
 #[derive(Clone, Copy, Debug)]
 pub struct Discipline {
     /// Nobody has synchronised it, or not for long (`STA_UNSYNC`).

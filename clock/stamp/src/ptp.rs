@@ -21,7 +21,7 @@ pub fn precise(clock: &File) -> io::Result<[Option<i64>; 2]> {
     Ok([ns(answer.device), ns(answer.sys_realtime)])
 }
 
-/// So many readings (25 at most) of the clock, each between two of `CLOCK_REALTIME`.
+/// Readings of the clock, 25 at most, each between two of `CLOCK_REALTIME`.
 ///
 /// # Errors
 /// Where the driver cannot do that, or it is no such clock.

@@ -159,7 +159,7 @@ impl Socket {
         sys::set_option(self.fd.as_fd(), level, option, flags as i32).is_ok()
     }
 
-    /// What to hand to `poll(2)`, as a number.
+    /// Events to hand to `poll(2)`, as a number.
     #[must_use]
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()

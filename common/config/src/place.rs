@@ -8,7 +8,7 @@ pub enum Place {
     /// Where it is by default.
     #[default]
     Default,
-    /// It is not wanted.
+    /// Not wanted.
     None,
     /// Here.
     At(PathBuf),

@@ -21,7 +21,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
 /// Reads, like [`read`], a file that lies where others may write: through no link, and nobody else's.
 ///
 /// # Errors
-/// As [`read`], and if it is a symbolic link or another user's.
+/// Like [`read`], and if it is a symbolic link or another user's.
 pub fn read_own(path: &Path, limit: u64) -> io::Result<String> {
     let file = open(path, OFlags::NOFOLLOW).map_err(|why| match Errno::from_io_error(&why) {
         Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed here"),

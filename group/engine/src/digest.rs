@@ -37,7 +37,7 @@ impl Digest {
         }
     }
 
-    /// The same for a number, quicker: each permutes what was before it.
+    /// Takes in a number, quicker than its bytes: each permutes what was before it.
     pub(crate) fn word(&mut self, word: u64) {
         let mixed = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ mixed >> 29;

@@ -48,7 +48,7 @@ struct Info {
     receive_reserved: [u32; 3],
 }
 
-/// What a card can do, of `struct ethtool_ts_info`.
+/// Abilities of a card, of `struct ethtool_ts_info`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Abilities {
     /// `SOF_TIMESTAMPING_…`
@@ -59,7 +59,7 @@ pub(crate) struct Abilities {
     pub receive_filters: u32,
 }
 
-/// What a card does: `struct hwtstamp_config`.
+/// Settings of a card: `struct hwtstamp_config`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Setting {
@@ -102,7 +102,7 @@ impl Asker {
         Ok(flags.data & FLAG_STRIPS_TAGS != 0)
     }
 
-    /// What the interface's card can do about stamps.
+    /// Stamps that the interface's card can take.
     pub fn abilities(&self, interface: &str) -> io::Result<Abilities> {
         let mut info = Info { command: GET_STAMPING, ..Info::default() };
         self.fill(libc::SIOCETHTOOL, interface, &mut info)?;
@@ -110,7 +110,7 @@ impl Asker {
         Ok(Abilities { stamping, clock, receive_filters })
     }
 
-    /// What it does about them.
+    /// Stamps that it takes now.
     pub fn setting(&self, interface: &str) -> io::Result<Setting> {
         let mut setting = Setting::default();
         self.fill(libc::SIOCGHWTSTAMP, interface, &mut setting)?;

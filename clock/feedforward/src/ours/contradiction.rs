@@ -81,7 +81,7 @@ impl Ours {
         span(by)
     }
 
-    /// What was known of time is another server's, as it were, from now on.
+    /// Begins again with the time that is believed now, as with another server.
     fn begin_again(&mut self, state: &mut State) {
         state.begun = state.at;
         state.forget_time();

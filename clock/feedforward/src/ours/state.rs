@@ -61,7 +61,7 @@ impl State {
         known.unwrap_or(half).min(half) + ((forward - backward).abs() / 2.0).min(half)
     }
 
-    /// What was known of time is worth nothing from now on, but for the corridor.
+    /// Forgets all that was known of time, but for the corridor.
     pub(super) fn forget_time(&mut self) {
         self.promise = Promise::new(self.at, self.corridor);
         self.past.forget();
