@@ -7,7 +7,7 @@
 . /guest/net.sh
 
 : "${IDLE:=240}" "${STRESS:=10}" "${SETTLE:=120}" "${POLL:=4}" "${SOURCES:=tsc hpet acpi_pm}"
-: "${NETEM:=delay 2ms 300us loss 5%}" "${MOST_NS:=300000}"
+: "${NETEM:=delay 2ms 300us loss 5%}" "${MOST_NS:=50000}" "${WORST_NS:=300000}"
 
 wait_for_tsc
 ok "network" network
@@ -54,7 +54,10 @@ watch_all() {
         is "$counter, clocksource $source, $1: every reading inside its bound" "$(j broken)" 0
         is "$counter, clocksource $source, $1: every reading has a bound" "$(j promised)" "$(j readings)"
         median=$(j median_ns)
-        holds "$counter, clocksource $source, $1: the median error" "${median#-} < $MOST_NS"
+        # One daemon draws one set of delays: of 2000 clocks simulated on this path (start.rs of the
+        # simulator's tests), 8 are more than 100 us off and none as much as a single packet may be.
+        holds "$counter, clocksource $source, $1: the median error" "${median#-} < $WORST_NS"
+        echo "${median#-}" >>"/tmp/medians.$1"
     done
 }
 
@@ -81,5 +84,9 @@ for source in $SOURCES; do
     kill $load
     wait $load 2>/dev/null
     stop_all
+done
+for load in idle stress; do
+    middle=$(sort -n /tmp/medians.$load | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
+    holds "$load: the median error of the middle one of all" "${middle:-none} < $MOST_NS"
 done
 finish
