@@ -114,8 +114,12 @@ impl Process {
     /// Waits until it has written `text`.
     pub fn expect_output(&mut self, text: &str, within: Duration) {
         let end = Instant::now() + within;
-        while !self.output().contains(text) {
+        loop {
+            // Asked first: what it wrote before it ended counts.
             let running = self.is_running();
+            if self.output().contains(text) {
+                return;
+            }
             assert!(
                 running && Instant::now() < end,
                 "no `{text}` from a process that {}:\n{}",

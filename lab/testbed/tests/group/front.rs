@@ -458,7 +458,7 @@ fn on_a_ring_two_go_on_as_one_when_the_third_is_killed() {
     }
     assert!(clients[1].wait(PATIENCE).is_some(), "its client is cut off");
     for at in [0, 2] {
-        clients[at].expect_output("all", PATIENCE);
+        clients[at].expect_output("all\n", PATIENCE);
     }
     let text = |node: u32| std::fs::read_to_string(record(node)).unwrap();
     let told = clients[1].output();
@@ -562,7 +562,7 @@ fn on_a_ring_who_differs_is_out_and_without_a_majority_of_programs_nobody_is_ans
             let mut command = ring.command(1, &python);
             command.args(["-c", ASKER]).args(lines);
             let mut asker = Process::start(command, &log(name, 1));
-            asker.expect_output("all", PATIENCE);
+            asker.expect_output("all\n", PATIENCE);
             asker.output()
         };
         if ask == "UNLIKE" {
