@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::allan::differences;
-use crate::trend::Trend;
+use super::allan::differences;
+use super::trend::Trend;
 
 /// Fewer spans of τ than this, and the type is not identified.
 pub const SPANS: usize = 30;

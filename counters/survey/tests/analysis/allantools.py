@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes allantools.txt, what the tests compare with, by allantools (pip install allantools):
 
-    python3 counters/stability/tests/allantools.py > counters/stability/tests/allantools.txt
+    python3 counters/survey/tests/analysis/allantools.py > counters/survey/tests/analysis/allantools.txt
 
 With the name of a file it prints the deviations of the phases in it instead (one a line, in seconds;
 '# tau0: SECONDS' before them), to compare with what 'truechimer counters stability' prints:
 
-    python3 counters/stability/tests/allantools.py phases.txt
+    python3 counters/survey/tests/analysis/allantools.py phases.txt
 """
 
 import sys

@@ -6,9 +6,9 @@
 
 use serde::Serialize;
 
-use crate::allan::Deviation;
-use crate::chi_squared::chi_squared_quantile;
-use crate::noise::Noise;
+use super::allan::Deviation;
+use super::chi_squared::chi_squared_quantile;
+use super::noise::Noise;
 
 /// Up to so many terms the sums are made; beyond, they are approximated.
 const MOST: f64 = 100.0;

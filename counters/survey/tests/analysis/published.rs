@@ -1,10 +1,7 @@
 //! Against the data sets that others published with their results.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod made;
-
-use made::lehmer;
-use truechimer_stability::{Deviation, Noise, degrees_of_freedom};
+use crate::made::lehmer;
+use truechimer_survey::analysis::{Deviation, Noise, degrees_of_freedom};
 
 /// Phases of frequencies that are one second apart.
 fn phases(frequencies: impl IntoIterator<Item = f64>) -> Vec<f64> {

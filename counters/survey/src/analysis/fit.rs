@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::noise::Noise;
+use super::noise::Noise;
 
 /// Rounds of re-weighting; the levels stand still long before.
 const ROUNDS: usize = 30;

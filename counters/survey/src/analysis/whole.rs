@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 
-use crate::allan::Deviation;
-use crate::edf::{Limits, degrees_of_freedom};
-use crate::fit::{Minimum, NoiseFit, Observed};
-use crate::noise::{Noise, identify};
-use crate::outliers::{Outliers, USUAL_FACTOR};
-use crate::taus::Taus;
-use crate::trend::{Removal, Trend};
+use super::allan::Deviation;
+use super::edf::{Limits, degrees_of_freedom};
+use super::fit::{Minimum, NoiseFit, Observed};
+use super::noise::{Noise, identify};
+use super::outliers::{Outliers, USUAL_FACTOR};
+use super::taus::Taus;
+use super::trend::{Removal, Trend};
 
 /// How to analyse.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,5 +1,4 @@
 //! Numbers to test with, the same every time.
-#![allow(dead_code)]
 
 /// The generator of SP 1065, section 12.4: numbers in (0, 1).
 pub fn lehmer() -> impl Iterator<Item = f64> {

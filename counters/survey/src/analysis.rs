@@ -15,7 +15,6 @@
 #![forbid(unsafe_code)]
 
 mod allan;
-mod analysis;
 mod chi_squared;
 mod edf;
 mod fit;
@@ -24,12 +23,12 @@ mod outliers;
 mod phase_file;
 mod taus;
 mod trend;
+mod whole;
 
 pub use allan::{
     Deviation, Estimate, allan_deviation, hadamard_deviation, modified_allan_deviation,
     time_deviation,
 };
-pub use analysis::{Analysis, Options, Point, analyse};
 pub use chi_squared::{chi_squared_cdf, chi_squared_quantile};
 pub use edf::{Limits, degrees_of_freedom};
 pub use fit::{Level, Minimum, NoiseFit, Observed};
@@ -40,3 +39,4 @@ pub use phase_file::{
 };
 pub use taus::Taus;
 pub use trend::{Removal, Trend};
+pub use whole::{Analysis, Options, Point, analyse};

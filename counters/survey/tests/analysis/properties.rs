@@ -1,8 +1,7 @@
 //! What holds for any samples.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use proptest::prelude::*;
-use truechimer_stability::{
+use truechimer_survey::analysis::{
     Deviation, Options, PhaseFile, Taus, analyse, chi_squared_cdf, chi_squared_quantile, write_row,
 };
 

@@ -239,7 +239,7 @@ impl PhaseFile {
             [a, b] => Some(b.time_s? - a.time_s?),
             _ => None,
         });
-        crate::outliers::median(times)
+        super::outliers::median(times)
     }
 }
 

@@ -1,10 +1,7 @@
 //! Noise made to order: told for what it is, measured as it was made.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod made;
-
-use made::{power_law, white};
-use truechimer_stability::{
+use crate::made::{power_law, white};
+use truechimer_survey::analysis::{
     Deviation, Noise, NoiseFit, Options, Removal, Taus, analyse, noise_exponent,
 };
 
@@ -148,7 +145,7 @@ fn drift_is_seen_and_can_be_removed() {
     let with = |removal| analyse(&phase, 1.0, &Options { removal, ..Options::default() });
     let (kept, removed) = (with(Removal::Offset), with(Removal::Drift));
     assert!((kept.trend.unwrap().drift_per_s / 1e-12 - 1.0).abs() < 1e-3);
-    let last = |a: &truechimer_stability::Analysis| a.points.last().unwrap().adev;
+    let last = |a: &truechimer_survey::analysis::Analysis| a.points.last().unwrap().adev;
     // A drift D gives σ = D·τ/√2.
     let tau = kept.points.last().unwrap().tau_s;
     assert!((last(&kept) / (1e-12 * tau / f64::sqrt(2.0)) - 1.0).abs() < 0.05);
