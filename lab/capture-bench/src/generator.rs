@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use truechimer_bpf::{LiveFrames, interface_index};
+use truechimer_capture::bpf::{BpfError, LiveFrames, interface_index};
 use truechimer_testbed::namespace::Namespace;
 
 use crate::bed::{Bed, NOBODY, WIRE};
@@ -182,7 +182,7 @@ pub fn generate(order: &Order) -> Result<Sent, Failure> {
     if !order.burst.is_power_of_two() || order.burst > 256 {
         return Err(Failure(format!("bursts of {}: a power of two up to 256", order.burst)));
     }
-    let failed = |error: truechimer_bpf::BpfError| Failure(error.to_string());
+    let failed = |error: BpfError| Failure(error.to_string());
     let bytes = frame::frame(order.size, order.run);
     if order.timed && bytes.len() < frame::TIMED {
         return Err(Failure(format!("timed frames have {} bytes at least", frame::TIMED)));

@@ -1,6 +1,8 @@
 //! The program in the kernel that numbers, paces and times frames.
 
-use truechimer_bpf::{Asm, BpfError, Cond, Helper, Map, Program, ProgramKind, Reg, Size};
+use truechimer_capture::bpf::{
+    Asm, BpfError, Cond, Helper, Label, Map, Program, ProgramKind, Reg, Size,
+};
 
 use crate::frame::{NUMBER_AT, SENT_AT, TIMED};
 
@@ -145,7 +147,7 @@ fn write(recipe: &Recipe, state: &Map, programs: Option<&Map>) -> Asm {
 }
 
 /// R8 = the frame, or on to `refuse` if that is shorter than `length`.
-fn find(asm: &mut Asm, length: usize, refuse: truechimer_bpf::Label) {
+fn find(asm: &mut Asm, length: usize, refuse: Label) {
     use Reg::{R2, R6, R8, R9};
     asm.load(Size::U32, R8, R6, DATA).load(Size::U32, R9, R6, DATA_END);
     asm.mov(R2, R8).add(R2, length as i32).jump_if(Cond::Gt, R2, R9, refuse);

@@ -7,8 +7,8 @@
 //! * a *bracket*: the first program reads the ruler, does one thing, reads the ruler again;
 //! * *stamp*: the first program reads the ruler last, the second reads it first.
 
-use truechimer_bpf::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-use truechimer_bpf::{
+use truechimer_capture::bpf::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use truechimer_capture::bpf::{
     Asm, BpfError, Btf, Cond, Helper, Hook, Link, Map, Program, ProgramKind, RingBuffer, Size, Tsc,
 };
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use truechimer_bpf::{Asm, BpfError, Helper, Program, ProgramKind};
+use truechimer_capture::bpf::{Asm, BpfError, Helper, Program, ProgramKind};
 use truechimer_counter::{Choice, Counter};
 
 use super::probe::Ruler;

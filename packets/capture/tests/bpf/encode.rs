@@ -1,10 +1,9 @@
 //! Instructions against the bytes that RFC 9669 and other assemblers give.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 #![cfg(target_endian = "little")]
 
 use proptest::prelude::*;
-use truechimer_bpf::Reg::*;
-use truechimer_bpf::{Alu, Asm, AsmError, Cond, Helper, Operand, Reg, Size};
+use truechimer_capture::bpf::Reg::*;
+use truechimer_capture::bpf::{Alu, Asm, AsmError, Cond, Helper, Operand, Reg, Size};
 
 fn bytes(asm: &Asm) -> Vec<[u8; 8]> {
     asm.assemble().unwrap().iter().map(|instruction| instruction.bytes()).collect()

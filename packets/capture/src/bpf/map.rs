@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::error::BpfError;
-use crate::sys::{self, MapShape, MapSizes};
+use super::error::BpfError;
+use super::sys::{self, MapShape, MapSizes};
 
 const HASH: u32 = 1;
 const ARRAY: u32 = 2;
@@ -87,7 +87,7 @@ impl Map {
         Map::make("per-CPU hash", PER_CPU_HASH, key, value, entries)
     }
 
-    /// Programs by index, for [`crate::Helper::TailCall`].
+    /// Programs by index, for [`super::Helper::TailCall`].
     ///
     /// # Errors
     /// Where rights or memory are missing.
@@ -95,17 +95,17 @@ impl Map {
         Map::make("program array", PROGRAM_ARRAY, 4, 4, entries)
     }
 
-    /// AF_XDP sockets by index, for [`crate::Helper::RedirectMap`].
+    /// AF_XDP sockets by index, for [`super::Helper::RedirectMap`].
     pub fn xsk_map(entries: u32) -> Result<Map, BpfError> {
         Map::make("xskmap", XSK_MAP, 4, 4, entries)
     }
 
-    /// Interfaces by index, for [`crate::Helper::RedirectMap`].
+    /// Interfaces by index, for [`super::Helper::RedirectMap`].
     pub fn dev_map(entries: u32) -> Result<Map, BpfError> {
         Map::make("devmap", DEV_MAP, 4, 4, entries)
     }
 
-    /// CPUs by number (value: length of the queue), for [`crate::Helper::RedirectMap`].
+    /// CPUs by number (value: length of the queue), for [`super::Helper::RedirectMap`].
     pub fn cpu_map(entries: u32) -> Result<Map, BpfError> {
         Map::make("cpumap", CPU_MAP, 4, 4, entries)
     }

@@ -1,8 +1,7 @@
 //! The kernel's types: the real ones, small ones made by hand, and bytes that are none.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use proptest::prelude::*;
-use truechimer_bpf::{Btf, BtfError, Member};
+use truechimer_capture::bpf::{Btf, BtfError, Member};
 use truechimer_testbed::lacking::{Lacking, or_skip};
 
 /// Writes BTF.

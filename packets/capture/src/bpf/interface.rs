@@ -3,7 +3,7 @@
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::error::BpfError;
+use super::error::BpfError;
 
 /// The number of an interface in the calling thread's network namespace.
 ///

@@ -6,9 +6,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::error::BpfError;
-use crate::map::{Map, RING_BUFFER};
-use crate::shared::Shared;
+use super::error::BpfError;
+use super::map::{Map, RING_BUFFER};
+use super::shared::Shared;
 
 /// A record is still being written.
 const BUSY: u32 = 1 << 31;

@@ -4,9 +4,9 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::error::BpfError;
-use crate::program::{Program, ProgramKind};
-use crate::sys;
+use super::error::BpfError;
+use super::program::{Program, ProgramKind};
+use super::sys;
 
 const XDP: u32 = 37;
 const TCX_INGRESS: u32 = 46;

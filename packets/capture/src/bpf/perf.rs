@@ -6,13 +6,13 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::asm::Asm;
-use crate::encode::{Reg, Size};
-use crate::error::BpfError;
-use crate::helper::Helper;
-use crate::map::{Map, cpus};
-use crate::program::{Program, ProgramKind};
-use crate::sys;
+use super::asm::Asm;
+use super::encode::{Reg, Size};
+use super::error::BpfError;
+use super::helper::Helper;
+use super::map::{Map, cpus};
+use super::program::{Program, ProgramKind};
+use super::sys;
 
 const DEVICE: &str = "/sys/bus/event_source/devices/msr";
 /// "The event of the CPU that this runs on."

@@ -11,7 +11,6 @@
 //! * [`probe`] says what the kernel has.
 //!
 //! Errors say what was tried, why it did not work, and which capability would mend it.
-#![deny(unsafe_code)]
 
 mod asm;
 mod btf;

@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use truechimer_bpf::{Asm, BpfError, Link, Program, ProgramKind, XdpMode, interface_index};
+use truechimer_capture::bpf::{
+    Asm, BpfError, Link, Program, ProgramKind, XdpMode, interface_index,
+};
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::namespace::{Means, Pair};
 

@@ -1,9 +1,9 @@
 //! Frames that are made in the kernel and take the way of received ones: the one source that can
 //! overload a machine.
 
-use crate::error::BpfError;
-use crate::program::{Program, ProgramKind};
-use crate::sys::Run;
+use super::error::BpfError;
+use super::program::{Program, ProgramKind};
+use super::sys::Run;
 
 /// The program's verdict on each frame is carried out.
 const LIVE: u32 = 1 << 1;

@@ -3,9 +3,9 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::encode::{Alu, AsmError, Cond, Instruction, Operand, Reg, Size};
-use crate::helper::Helper;
-use crate::map::Map;
+use super::encode::{Alu, AsmError, Cond, Instruction, Operand, Reg, Size};
+use super::helper::Helper;
+use super::map::Map;
 
 const ALU32: u8 = 0x04;
 const JUMP: u8 = 0x05;
@@ -34,7 +34,7 @@ pub struct Label(usize);
 /// A program that is being written. Methods append an instruction each, unless they say otherwise.
 ///
 /// ```
-/// use truechimer_bpf::{Asm, Helper, Reg::*};
+/// use truechimer_capture::bpf::{Asm, Helper, Reg::*};
 /// let mut asm = Asm::new();
 /// asm.call(Helper::KtimeGetNs).exit(); // returns the time
 /// assert_eq!(asm.assemble().map(|program| program.len()), Ok(2));
@@ -215,7 +215,7 @@ impl Asm {
         self.push(Instruction { code: CALL, imm: helper.number(), ..Instruction::default() })
     }
 
-    /// Calls a function of the kernel by its BTF number, as [`crate::Btf::function`] gives it.
+    /// Calls a function of the kernel by its BTF number, as [`super::Btf::function`] gives it.
     pub fn call_kernel(&mut self, btf: u32) -> &mut Asm {
         let imm = btf.cast_signed();
         self.push(Instruction { code: CALL, src: KFUNC, imm, ..Instruction::default() })

@@ -1,11 +1,10 @@
 //! Programs in the running kernel.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use truechimer_bpf::Reg::*;
-use truechimer_bpf::{
+use truechimer_capture::bpf::Reg::*;
+use truechimer_capture::bpf::{
     Alu, Asm, BpfError, Btf, Cond, Gate, Helper, Hook, Link, LiveFrames, Map, Program, ProgramKind,
     RingBuffer, Size, Tsc, XdpMode, interface_index, probe,
 };

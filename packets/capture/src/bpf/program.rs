@@ -3,9 +3,9 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::asm::Asm;
-use crate::error::BpfError;
-use crate::sys::{self, Load, Run};
+use super::asm::Asm;
+use super::error::BpfError;
+use super::sys::{self, Load, Run};
 
 /// Most helpers are for programs whose licence the kernel knows to go with its own.
 const LICENCE: &CStr = c"Dual MIT/GPL";
@@ -17,11 +17,11 @@ const ON_CPU: u32 = 1;
 /// Where a tracing program belongs; the number is the kernel's BTF number of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hook {
-    /// A tracepoint ([`crate::Btf::tracepoint`]): arguments are typed and may be read directly.
+    /// A tracepoint ([`super::Btf::tracepoint`]): arguments are typed and may be read directly.
     Tracepoint(u32),
-    /// The entry of a function ([`crate::Btf::function`]).
+    /// The entry of a function ([`super::Btf::function`]).
     Entry(u32),
-    /// The return of a function ([`crate::Btf::function`]).
+    /// The return of a function ([`super::Btf::function`]).
     Exit(u32),
 }
 
@@ -35,7 +35,7 @@ pub enum ProgramKind {
     /// Packets of a socket; R1: `__sk_buff`.
     SocketFilter,
     /// A raw tracepoint; R1: its arguments, 64 bits each, to be read by
-    /// [`crate::Helper::ProbeReadKernel`].
+    /// [`super::Helper::ProbeReadKernel`].
     RawTracepoint,
     /// A tracepoint or function with typed arguments; R1: 64 bits each.
     Tracing(Hook),

@@ -1,11 +1,11 @@
 //! What the kernel has.
 
-use crate::asm::Asm;
-use crate::btf::Btf;
-use crate::encode::Reg;
-use crate::error::BpfError;
-use crate::helper::Helper;
-use crate::program::{Program, ProgramKind};
+use super::asm::Asm;
+use super::btf::Btf;
+use super::encode::Reg;
+use super::error::BpfError;
+use super::helper::Helper;
+use super::program::{Program, ProgramKind};
 
 /// Whether programs of this kind can be loaded here, by this process.
 ///
