@@ -1,7 +1,7 @@
 //! The kernel's description of its types: any bytes, by themselves or behind a good header.
 #![no_main]
 
-use truechimer_bpf::Btf;
+use truechimer_capture::bpf::Btf;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((&how, rest)) = bytes.split_first() else { return };

@@ -1,7 +1,7 @@
 //! A phase file: any bytes are samples or a named fault, and any samples can be analysed.
 #![no_main]
 
-use truechimer_stability::{Options, PhaseFile, Taus, analyse, write_row};
+use truechimer_survey::analysis::{Options, PhaseFile, Taus, analyse, write_row};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let file = match PhaseFile::read(bytes) {

@@ -63,8 +63,7 @@ pub struct Options {
 
 /// Where the experiments are that compare.
 const EXPERIMENTS: &str = "The experiments that compare this with Corosync alone, without the \
-    service, and over fail-overs need a ring of their own: truechimer-group-bench, beside the sources \
-    (make bench).";
+    service, and over fail-overs need a ring of their own: truechimer-lab bench group (make bench).";
 
 /// Runs the command.
 pub fn run(options: &Options, out: &mut dyn Write) -> Ended {

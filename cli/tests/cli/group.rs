@@ -138,7 +138,8 @@ fn what_readings_cost_is_measured_at_a_member() {
     };
     let text = bench(&[]);
     assert_eq!(text.code, 0, "{text:?}");
-    for part in ["group demo, member 2", "one round", "riding", "leased", "truechimer-group-bench"]
+    for part in
+        ["group demo, member 2", "one round", "riding", "leased", "truechimer-lab bench group"]
     {
         assert!(text.out.contains(part), "no {part:?} in {}", text.out);
     }

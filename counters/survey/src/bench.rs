@@ -14,8 +14,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use truechimer_stability::median;
-
+use crate::analysis::median;
 use crate::clocksource::{ClocksourceError, Clocksources, Restored, Switch};
 use crate::sys;
 

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod advice;
+pub mod analysis;
 pub mod bench;
 pub mod clocksource;
 pub mod inventory;

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use truechimer_counter::Choice;
-use truechimer_stability::{Analysis, Options, PhaseFile, analyse};
 
+use crate::analysis::{Analysis, Options, PhaseFile, analyse};
 use crate::stress::Phases;
 
 pub use against::Against;
@@ -117,9 +117,9 @@ pub fn analyse_file(
 ) -> Result<Stability, StabilityError> {
     let failed = |why| StabilityError::File(path.into(), why);
     let file = File::open(path).map_err(|why| {
-        failed(truechimer_stability::PhaseFileError {
+        failed(crate::analysis::PhaseFileError {
             line: None,
-            fault: truechimer_stability::Fault::Io(why),
+            fault: crate::analysis::Fault::Io(why),
         })
     })?;
     let file = PhaseFile::read(BufReader::new(file)).map_err(failed)?;

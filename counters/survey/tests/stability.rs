@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use truechimer_counter::Choice;
-use truechimer_stability::Options;
+use truechimer_survey::analysis::Options;
 use truechimer_survey::stability::{Against, Setup, Stability, StabilityError, measure};
 use truechimer_survey::stress::{Phases, Stress};
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod compare;
 mod replay;
 mod simulate;
 
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 use truechimer_command::program::{self, Group};
-use truechimer_command::{Ended, man};
+use truechimer_command::{Ended, Failure, Outcome, man};
 use truechimer_estimators::{Kind, TABLE};
 
 const NAME: &str = "truechimer-lab";
@@ -33,15 +34,19 @@ enum Command {
     Simulate(simulate::Simulate),
     /// Repeat every decision of a daemon from its log, or run a clock over a file of stamps
     Replay(replay::Replay),
-    /// Measure what reading the clock costs, what the daemon uses and what the server answers
+    /// Compare with chronyd and ClockBound behind the same path to the same server
+    Compare(compare::Compare),
+    /// Measure what things cost: reading, the daemon, the server, captures, groups
     Bench(bench::Bench),
     /// Write the manual pages
     Man(man::Man),
 }
 
 /// Which command stands under which heading in `truechimer-lab --help`.
-const GROUPS: [Group; 2] =
-    [("Examine the clock", &["simulate", "replay", "bench"]), ("Read about it", &["man"])];
+const GROUPS: [Group; 2] = [
+    ("Examine the clock", &["simulate", "replay", "compare", "bench"]),
+    ("Read about it", &["man"]),
+];
 
 fn command() -> clap::Command {
     const EXAMPLES: &str = "Examples:\n  \
@@ -65,12 +70,21 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command) -> Ended {
-    let out = &mut std::io::stdout().lock();
+    let out = || std::io::stdout().lock();
     match command {
-        Command::Simulate(args) => simulate::run(&args, out),
-        Command::Replay(args) => replay::run(&args, out),
-        Command::Bench(args) => bench::run(&args, out),
-        Command::Man(args) => man::run(&args, self::command(), out),
+        Command::Simulate(args) => simulate::run(&args, &mut out()),
+        Command::Replay(args) => replay::run(&args, &mut out()),
+        Command::Compare(args) => judged(|| compare::run(&args)),
+        Command::Bench(args) => bench::run(&args),
+        Command::Man(args) => man::run(&args, self::command(), &mut out()),
+    }
+}
+
+/// Runs what measures on a test bed and judges its goals.
+fn judged(measure: impl FnOnce() -> Result<bool, truechimer_outcome::outcome::Failure>) -> Ended {
+    match truechimer_outcome::program::caught(measure) {
+        Ok(met) => Ok(Outcome::of(met)),
+        Err(truechimer_outcome::outcome::Failure(text)) => Err(Failure::Said(text)),
     }
 }
 

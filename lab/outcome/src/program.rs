@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
-use std::process::ExitCode;
 
 use serde_json::Value;
 use truechimer_report::Page;
@@ -11,23 +10,17 @@ use truechimer_report::Page;
 use crate::files::Files;
 use crate::outcome::{Failure, Outcome};
 
-/// Runs a program: 0 where no goal was missed, 1 where one was, 2 where it did not work, which is
-/// said on standard error in the `name` of the program, in a line without a backtrace.
+/// Runs what measures on a test bed; whether no goal was missed.
 ///
-/// The test bed was made for tests and asserts where a machine does not do as it must: that ends
-/// here too.
-#[must_use]
-pub fn run(name: &str, program: impl FnOnce() -> Result<bool, Failure>) -> ExitCode {
+/// The test bed was made for tests and asserts where a machine does not do as it must: that is a
+/// failure here, in a line without a backtrace.
+///
+/// # Errors
+/// Where it does not work.
+pub fn caught(program: impl FnOnce() -> Result<bool, Failure>) -> Result<bool, Failure> {
     panic::set_hook(Box::new(|_| ()));
     let ended = panic::catch_unwind(AssertUnwindSafe(program));
-    match ended.unwrap_or_else(|why| Err(Failure(broken(&*why)))) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(failure) => {
-            eprintln!("{name}: {failure}");
-            ExitCode::from(2)
-        }
-    }
+    ended.unwrap_or_else(|why| Err(Failure(broken(&*why))))
 }
 
 /// What a panic said.

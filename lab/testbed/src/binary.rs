@@ -24,18 +24,6 @@ pub fn testbed() -> PathBuf {
     beside("truechimer-testbed")
 }
 
-/// The benchmarks of groups, which make the fail-overs.
-#[must_use]
-pub fn group_bench() -> PathBuf {
-    beside("truechimer-group-bench")
-}
-
-/// The comparison with other daemons.
-#[must_use]
-pub fn compare() -> PathBuf {
-    beside("truechimer-compare")
-}
-
 /// The library to preload for a warped system clock.
 #[must_use]
 pub fn warp() -> PathBuf {

@@ -31,13 +31,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use truechimer_bpf::interface_index;
-
 pub use event::{Event, What};
 pub use journey::{Follow, Journey, Layer, Unfollowed};
 use program::{NoPrograms, Programs, Whose};
 
 use crate::TapError;
+use crate::bpf::interface_index;
 
 /// Memory for what the programs say, in bytes: 25 000 packets.
 const RING_BYTES: u32 = 4 << 20;
@@ -101,7 +100,7 @@ impl Layers {
         timeout: Duration,
         mut each: impl FnMut(Journey),
     ) -> Result<(), TapError> {
-        let failed = |error: truechimer_bpf::BpfError| TapError {
+        let failed = |error: crate::bpf::BpfError| TapError {
             doing: "reading what was seen of the layers".into(),
             why: error.to_string(),
             mend: None,

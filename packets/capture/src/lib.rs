@@ -11,6 +11,7 @@ mod ask;
 mod pace;
 mod tap;
 
+pub mod bpf;
 pub mod choose;
 pub mod convert;
 pub mod filter;

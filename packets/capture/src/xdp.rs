@@ -7,7 +7,7 @@
 //! * [`XdpCopyTap`] copies their first bytes into a ring buffer and lets them pass.
 //!
 //! Both see what arrives, not what the host sends. The program is assembled here
-//! ([`truechimer_bpf`]) and attached by a link that is a file descriptor: however this process
+//! ([`bpf`](crate::bpf)) and attached by a link that is a file descriptor: however this process
 //! ends, the interface is left as it was.
 //!
 //! # Where the stamp comes from
@@ -34,7 +34,6 @@
 //! Checksums of packets that the other end of a virtual wire has not finished are unfinished.
 //! Packets longer than a frame come in several, and are joined.
 
-use truechimer_bpf::BpfError;
 use truechimer_counter::Counter;
 
 mod attach;
@@ -54,6 +53,7 @@ mod socket;
 mod stamp;
 mod tap;
 
+use crate::bpf::BpfError;
 use crate::filter::Filter;
 use crate::tap::TapError;
 

@@ -1,7 +1,7 @@
 //! Stability in a report.
 
 use truechimer_report::{Cell, Chart, Marker, Section, Series, Table, Tone, Unit};
-use truechimer_stability::{Analysis, Point, Removal, Trend};
+use truechimer_survey::analysis::{Analysis, Point, Removal, Trend};
 use truechimer_survey::stability::{Stability, instantaneous};
 
 use super::{many_outliers, rounded, short, subject, summary, verdict};

@@ -140,7 +140,7 @@ impl Figures {
             "message": self.message,
             "riding": self.riding,
             "leased": self.leased,
-            "experiments": "truechimer-group-bench",
+            "experiments": "truechimer-lab bench group",
         })
     }
 }

@@ -86,7 +86,7 @@ fn row<T>(call: impl Fn() -> T) -> f64 {
 
 /// What one call takes, ns: the median of many rows.
 pub(super) fn cost<T>(call: impl Fn() -> T) -> f64 {
-    truechimer_stability::median((0..ROWS).map(|_| row(&call))).unwrap_or(f64::NAN)
+    crate::analysis::median((0..ROWS).map(|_| row(&call))).unwrap_or(f64::NAN)
 }
 
 fn path(libc_ns: f64, call_ns: f64) -> Path {

@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 use truechimer_counter::CounterError;
-use truechimer_stability::PhaseFileError;
+
+use crate::analysis::PhaseFileError;
 
 /// Why stability could not be measured.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The frequency under load, phase by phase.
 
 use serde::Serialize;
-use truechimer_stability::median;
 
+use crate::analysis::median;
 use crate::stress::{Load, Phases, Stress};
 
 /// The frequency error of the phases of one load, relative to its mean over all.

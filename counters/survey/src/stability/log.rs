@@ -5,10 +5,10 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use truechimer_files::{Access, Entry, Lock};
-use truechimer_stability::{PhaseFile, Row, write_row};
 use truechimer_time::{BootId, Count, Period, Span};
 
 use super::error::StabilityError;
+use crate::analysis::{PhaseFile, Row, write_row};
 
 /// What a measurement is of, and where it began: all that must be the same for it to be continued,
 /// and all that continuing takes.

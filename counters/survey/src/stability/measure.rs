@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use truechimer_counter::{Counter, boot_id, clocksource, host_reading, nominal};
-use truechimer_stability::{MOST_SAMPLES, Row, analyse, median, regular};
 use truechimer_time::{CountSpan, Span};
 
 use super::log::{AWAKE_NS, Identity, Log, UNKNOWN_BOOT};
@@ -13,6 +12,7 @@ use super::ntp::seconds;
 use super::reference::{Continued, Reference, Sample, resumable};
 use super::{Against, Progress, Setup, Stability, StabilityError, Stressed};
 use super::{LONGEST_INTERVAL_S, SHORTEST_INTERVAL_S};
+use crate::analysis::{MOST_SAMPLES, Row, analyse, median, regular};
 use crate::stress::{Loader, Stress};
 
 /// The longest sleep at once: narrow counters want to be read, loads to be changed, and a user who
@@ -382,7 +382,7 @@ impl<'a> Run<'a> {
 
     /// The phase at each interval, of which there are two at least.
     fn phase(&self) -> Result<Vec<f64>, StabilityError> {
-        let failed = |why: truechimer_stability::PhaseFileError| self.failed(why.to_string());
+        let failed = |why: crate::analysis::PhaseFileError| self.failed(why.to_string());
         let phase = regular(&self.rows, self.setup.interval_s).map_err(failed)?;
         if phase.len() < 2 {
             let why = "there are samples of fewer than two intervals, of which nothing can be \

@@ -125,7 +125,7 @@ impl Ntp {
             sent: self.sent,
             answered: self.answered,
             round_trip_min_s: trips().reduce(f64::min).unwrap_or(0.0),
-            round_trip_median_s: truechimer_stability::median(trips()).unwrap_or(0.0),
+            round_trip_median_s: crate::analysis::median(trips()).unwrap_or(0.0),
             kernel_stamped: self.kernel_stamped,
         }
     }

@@ -1,13 +1,13 @@
 //! `truechimer-lab bench`: what things cost.
 
+mod capture;
 mod daemon;
 mod estimator;
+mod group;
 mod read;
 mod serve;
 mod timehands;
 mod usage;
-
-use std::io::Write;
 
 use clap::{Args, Subcommand};
 use truechimer_command::Ended;
@@ -31,16 +31,23 @@ enum What {
     Estimator(estimator::BenchEstimator),
     /// How many requests 'truechimer serve --clock page' answers, beside chronyd
     Serve(serve::BenchServe),
+    /// What captures and stamps cost, lose and are worth, beside tcpdump and dumpcap
+    Capture(capture::BenchCapture),
+    /// What the group's clock costs and survives, on a real Corosync ring
+    Group(group::BenchGroup),
 }
 
 /// Runs the command.
-pub fn run(args: &Bench, out: &mut dyn Write) -> Ended {
+pub fn run(args: &Bench) -> Ended {
+    let out = || std::io::stdout().lock();
     match &args.what {
-        What::Read(args) => read::read(args, out),
-        What::Timehands(args) => timehands::run(args, out),
-        What::Daemon(args) => daemon::run(args, out),
-        What::Estimator(args) => estimator::run(args, out),
-        What::Serve(args) => serve::run(args, out),
+        What::Read(args) => read::read(args, &mut out()),
+        What::Timehands(args) => timehands::run(args, &mut out()),
+        What::Daemon(args) => daemon::run(args, &mut out()),
+        What::Estimator(args) => estimator::run(args, &mut out()),
+        What::Serve(args) => serve::run(args, &mut out()),
+        What::Capture(args) => crate::judged(|| capture::run(args)),
+        What::Group(args) => crate::judged(|| group::run(args)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::random::tests::checksum;
-use truechimer_stability::{allan_deviation, modified_allan_deviation};
+use truechimer_survey::analysis::{allan_deviation, modified_allan_deviation};
 
 /// Seconds of each realisation, and how many of them.
 const LENGTH: usize = 20_000;

@@ -1,5 +1,5 @@
 //! Fail-overs in random order, with programs at every node that read, send and commit all the time:
-//! a short campaign of the one that `truechimer-group-bench failover` makes.
+//! a short campaign of the one that `truechimer-lab bench group failover` makes.
 
 use std::process::Command;
 
@@ -12,8 +12,8 @@ fn thirty_fail_overs_and_every_value_the_same_everywhere() {
     // What a ring takes may be missing here.
     let Some(ring) = or_skip(Ring::bare(&Settings::default())) else { return };
     drop(ring);
-    let mut command = Command::new(binary::group_bench());
-    command.args(["failover", "--quick", "--quiet", "--json", "--token", "1000"]);
+    let mut command = Command::new(binary::lab());
+    command.args(["bench", "group", "failover", "--quick", "--quiet", "--json", "--token", "1000"]);
     command.arg("--truechimer").arg(binary::truechimer());
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -14,8 +14,8 @@ fn comparison_reads_everybody_against_the_same_truth() {
     if or_skip(Pair::new()).is_none() || or_skip(installed()).is_none() {
         return;
     }
-    let mut command = Command::new(binary::compare());
-    command.args([
+    let mut command = Command::new(binary::lab());
+    command.arg("compare").args([
         "--scenario=quiet,loss",
         "--rounds=2",
         "--minutes=0.3",
@@ -58,7 +58,7 @@ fn comparison_says_what_it_cannot_do() {
         (["--poll", "3"], "1, 2, 4, 8 or 16"),
         (["--clockbound", "/nonexistent/clockbound"], "no such file"),
     ] {
-        let output = Command::new(binary::compare()).args(arguments).output().unwrap();
+        let output = Command::new(binary::lab()).arg("compare").args(arguments).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(wanted), "{arguments:?}: {error}");

@@ -1,12 +1,11 @@
 //! The programs at the tracepoints.
 
-use truechimer_bpf::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
-use truechimer_bpf::{
+use super::event::{kind, layout};
+use crate::bpf::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use crate::bpf::{
     Alu, Asm, BpfError, Btf, BtfError, Cond, Helper, Hook, Link, Map, Operand, Program,
     ProgramKind, Reg, RingBuffer, Size,
 };
-
-use super::event::{kind, layout};
 
 /// How many packets may be between driver and stack, in sockets, and how many sockets there may be:
 /// beyond that, those not heard of for the longest time are forgotten.
@@ -195,7 +194,7 @@ const FIRST: i16 = -32;
 
 impl Writer<'_> {
     /// Goes to `other` unless the buffer in R6 came in by the interface that is meant. Uses R7.
-    fn unless_ours(&self, asm: &mut Asm, other: truechimer_bpf::Label) {
+    fn unless_ours(&self, asm: &mut Asm, other: crate::bpf::Label) {
         let fields = &self.fields;
         asm.load(Size::U64, R7, R6, fields.device);
         asm.jump_if(Cond::Eq, R7, 0, other);

@@ -1,11 +1,10 @@
 //! Putting a program on an interface.
 
-use truechimer_bpf::{BpfError, Link as Attached, Program, XdpMode};
-
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Mode, RIGHTS, failed, system};
 use crate::ask::{Asker, promiscuous};
+use crate::bpf::{BpfError, Link as Attached, Program, XdpMode};
 use crate::link::{Link, Watcher};
 use crate::tap::TapError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};

@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use truechimer_bpf::{Link as Attached, Program, RingBuffer};
 use truechimer_time::CountSpan;
 
 use super::attach::Place;
@@ -12,6 +11,7 @@ use super::chunk::Copied;
 use super::program::{self, Counted, Counters, Fate, Record};
 use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, StampAt, XdpOptions, failed, system};
+use crate::bpf::{Link as Attached, Program, RingBuffer};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
 use crate::pace::{PACKETS, Pace};

@@ -1,12 +1,12 @@
 //! The XDP programs: one that sends packets to the sockets, one that copies them and lets them
 //! pass.
 
-use truechimer_bpf::{
-    Asm, BpfError, Cond, Helper, Label, Map, Program, ProgramKind, Reg, RingBuffer, Size, Tsc,
-};
-
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use Size::{U16, U32, U64};
+
+use crate::bpf::{
+    Asm, BpfError, Cond, Helper, Label, Map, Program, ProgramKind, Reg, RingBuffer, Size, Tsc,
+};
 
 const DROP: i32 = 1;
 const PASS: i32 = 2;

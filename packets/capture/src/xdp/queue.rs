@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use truechimer_bpf::XdpMode;
-
 use super::attach::Place;
 use super::frames::Intake;
 use super::memory::Mapping;
 use super::socket::Socket;
 use super::{RIGHTS, XdpOptions, system};
+use crate::bpf::XdpMode;
 use crate::tap::TapError;
 
 /// Bytes of a frame; the kernel takes powers of two, no less.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use truechimer_bpf::Tsc;
 use truechimer_counter::{Counter, nominal};
 use truechimer_time::{CountSpan, CounterKind};
 
 use super::chunk::Reading;
 use super::program::Stamp;
 use super::{StampAt, failed};
+use crate::bpf::Tsc;
 use crate::tap::TapError;
 
 /// Packets that come fast are taken this late at the most.

@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use truechimer_bpf::{Link as Attached, Map, Program};
 use truechimer_stamp::Ready;
 use truechimer_time::CountSpan;
 
@@ -16,6 +15,7 @@ use super::queue::{Copies, FRAME, Plan, Queue};
 use super::socket::Statistics;
 use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
+use crate::bpf::{Link as Attached, Map, Program};
 use crate::filter::Filter;
 use crate::link::{Change, Watcher};
 use crate::pace::{PACKETS, Pace};

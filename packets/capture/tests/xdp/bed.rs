@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use truechimer_capture::bpf;
 use truechimer_testbed::lacking::{Lacking, or_skip};
 
 /// Where packets arrive: a tap goes here.
@@ -42,7 +43,7 @@ fn namespace() -> Result<(), Lacking> {
     if let Err(error) = quiet {
         return Err(Lacking(format!("a silent interface: {error}")));
     }
-    let probe = truechimer_bpf::probe::program_kind(truechimer_bpf::ProgramKind::Xdp);
+    let probe = bpf::probe::program_kind(bpf::ProgramKind::Xdp);
     probe.map_err(|error| Lacking(error.to_string()))
 }
 
@@ -92,7 +93,7 @@ pub struct Sender {
 
 impl Sender {
     pub fn on(interface: &str) -> Sender {
-        let index = truechimer_bpf::interface_index(interface).unwrap();
+        let index = bpf::interface_index(interface).unwrap();
         // SAFETY: it takes numbers only.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         assert!(fd >= 0, "{}", io::Error::last_os_error());
