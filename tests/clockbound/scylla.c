@@ -3,7 +3,7 @@
  * can be read, and from then on trusts a bound only if there was no error and the status is
  * synchronized; otherwise it goes without.
  *
- *     scylla PAGE SECONDS READINGS UNIX_S PPB
+ *     clockbound-scylla PAGE SECONDS READINGS UNIX_S PPB
  *
  * Prints how many readings there were, how many it trusted, how many of those do not contain the
  * truth, and how many times it went from one to the other, as JSON. Ends with 2 if it would not start.

@@ -1,7 +1,7 @@
 //! The unmodified clients of ClockBound 1.x, 2.x and 3.x, beside a truth that is a line over
 //! `CLOCK_MONOTONIC_RAW`, as `truechimer-testbed serve` serves it.
 //!
-//!     clients CLIENT PAGE SECONDS READINGS UNIX_S[+PPB|-PPB]
+//!     clockbound-clients CLIENT PAGE SECONDS READINGS UNIX_S[+PPB|-PPB]
 //!
 //! CLIENT is 1, 2, 3, or `yugabyte`: what YugabyteDB does with a client 1.x. The client is opened
 //! once and stays open, whatever its daemon does. Prints one line of JSON: how many readings there
@@ -114,7 +114,7 @@ impl Line {
 
 fn run(arguments: &[String]) -> Result<String, String> {
     let [client, page, seconds, readings, line] = arguments else {
-        return Err("usage: clients 1|2|3|yugabyte PAGE SECONDS READINGS LINE".into());
+        return Err("usage: clockbound-clients 1|2|3|yugabyte PAGE SECONDS READINGS LINE".into());
     };
     let line = Line::parse(line).ok_or("no line")?;
     let wanted: u32 = readings.parse().map_err(text)?;
