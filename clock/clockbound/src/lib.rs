@@ -7,7 +7,7 @@
 //!   maps the file: nothing is mapped here, so that nothing that others do to the file can end the
 //!   writer.
 //!
-//! Layouts and meanings are ClockBound's: `docs/PROTOCOL.md` there for clients 1.x and 2.x, and the
+//! Layouts and meanings are ClockBound's: its protocol document for clients 1.x and 2.x, and the
 //! source of `clock-bound` 3.0.0-rc.0 for 3.x.
 #![forbid(unsafe_code)]
 
