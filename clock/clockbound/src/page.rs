@@ -140,20 +140,7 @@ impl Page {
         let lock = entry.lock().map_err(|why| system("lock", why))?;
         let Some(lock) = lock else { return Err(PageError::Locked { path }) };
         let there = look(&entry, &path)?;
-        if !there {
-            make(&path, layout).map_err(|why| system("make", why))?;
-        }
-        let file = entry.open(Access::ReadWrite, 0o644).map_err(|why| system("open", why))?;
-        let meta = file.metadata().map_err(|why| system("look at", why))?;
-        let mut header = [0; HEADER];
-        let read = file.read_exact_at(&mut header, 0);
-        let generation = generation(&header);
-        let right = read.is_ok()
-            && header == layout.header(generation)
-            && meta.len() >= layout.size() as u64;
-        if !right {
-            return Err(PageError::InTheWay { path, what: "another file" });
-        }
+        let (file, generation) = open(&entry, &path, layout, there)?;
         Ok(Page { layout, path, file, generation, continued: there, _lock: lock })
     }
 
@@ -173,6 +160,20 @@ impl Page {
     #[must_use]
     pub fn is_continued(&self) -> bool {
         self.continued
+    }
+
+    /// Makes the page anew where its file was removed ([`Lost::Removed`]).
+    ///
+    /// # Errors
+    /// If something else is in its place by now, or the system refuses.
+    pub fn renew(&mut self) -> Result<(), PageError> {
+        let system = |action, why| PageError::System { action, path: self.path.clone(), why };
+        let entry = Entry::itself(&self.path).map_err(|why| system("make", why))?;
+        if look(&entry, &self.path)? {
+            return Err(PageError::InTheWay { path: self.path.clone(), what: "another file" });
+        }
+        (self.file, self.generation) = open(&entry, &self.path, self.layout, false)?;
+        Ok(())
     }
 
     /// Writes a record: readers find the one before or this one, whole. The generation is odd
@@ -209,6 +210,25 @@ impl Page {
         self.generation = even;
         Ok(())
     }
+}
+
+/// The file of a page and its generation; made if it is not `there`.
+fn open(entry: &Entry, path: &Path, layout: Layout, there: bool) -> Result<(File, u16), PageError> {
+    let system = |action, why| PageError::System { action, path: path.to_path_buf(), why };
+    if !there {
+        make(path, layout).map_err(|why| system("make", why))?;
+    }
+    let file = entry.open(Access::ReadWrite, 0o644).map_err(|why| system("open", why))?;
+    let meta = file.metadata().map_err(|why| system("look at", why))?;
+    let mut header = [0; HEADER];
+    let read = file.read_exact_at(&mut header, 0);
+    let generation = generation(&header);
+    let right =
+        read.is_ok() && header == layout.header(generation) && meta.len() >= layout.size() as u64;
+    if !right {
+        return Err(PageError::InTheWay { path: path.to_path_buf(), what: "another file" });
+    }
+    Ok((file, generation))
 }
 
 fn generation(header: &[u8; HEADER]) -> u16 {

@@ -171,6 +171,24 @@ fn whoever_writes_as_well_is_noticed_with_the_next_record() {
     fs::remove_file(page.path()).unwrap();
     other.write_all_at(&Layout::Three.header(4), 0).unwrap();
     assert!(matches!(page.publish(&record(2)), Err(Lost::Removed)));
+    page.renew().unwrap();
+    page.publish(&record(2)).unwrap();
+    assert_eq!(generation(&fs::read(page.path()).unwrap()), 4);
+}
+
+#[test]
+fn ten_thousand_readers_and_one_who_locks_the_page_hold_nobody_up() {
+    let dir = Dir::new("many");
+    let mut page = Page::create(&dir.0, Layout::Three).unwrap();
+    let file = fs::File::open(page.path()).unwrap();
+    let map = || memmap2::MmapOptions::new().len(104).map_raw_read_only(&file).unwrap();
+    let readers: Vec<_> = (0..10_000).map(|_| map()).collect();
+    file.lock_shared().unwrap();
+    for n in 0..1_000 {
+        page.publish(&record(n)).unwrap();
+    }
+    assert_eq!(readers.len(), 10_000);
+    assert_eq!(generation(&fs::read(page.path()).unwrap()), 2_002);
 }
 
 #[test]

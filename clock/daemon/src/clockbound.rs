@@ -51,8 +51,8 @@ impl Wanted {
 
 /// Why a counter will not do, if it will not.
 pub(crate) fn unfit(layout: Layout, kind: CounterKind) -> Option<String> {
-    let fits = layout.bounds_system_clock()
-        || matches!(kind, CounterKind::Tsc | CounterKind::ArmGeneric);
+    let fits =
+        layout.bounds_system_clock() || matches!(kind, CounterKind::Tsc | CounterKind::ArmGeneric);
     (!fits).then(|| {
         format!(
             "clients of ClockBound's `{}` read the TSC or the Arm generic timer by themselves, and \
@@ -269,15 +269,22 @@ impl ClockBound {
             if !which(page.layout()) {
                 return true;
             }
-            let Err(why) = page.publish(record) else { return true };
-            let path = page.path().display();
-            notes.push(match why {
-                Lost::Removed => format!(
-                    "ClockBound: {path} was removed, and is written no more; restart the daemon \
-                     for a new one"
-                ),
-                why => format!("ClockBound: {path} is written no more: {why}"),
-            });
+            let written = match page.publish(record) {
+                Err(Lost::Removed) => match page.renew() {
+                    Ok(()) => {
+                        let path = page.path().display();
+                        notes.push(format!(
+                            "ClockBound: {path} was removed, and is there again; clients that had \
+                             opened it must open it anew"
+                        ));
+                        page.publish(record).map_err(|why| why.to_string())
+                    }
+                    Err(why) => Err(why.to_string()),
+                },
+                written => written.map_err(|why| why.to_string()),
+            };
+            let Err(why) = written else { return true };
+            notes.push(format!("ClockBound: {} is written no more: {why}", page.path().display()));
             false
         });
         notes
@@ -437,10 +444,139 @@ impl System {
                 i64::try_from(i128::from(ns) * i128::from(NANOS) / i128::from(passed))
                     .unwrap_or(i64::MAX / 4)
             };
-            self.rate =
-                Some(Running { ppb: per(gained), error: per(error) + 1, frequency });
+            self.rate = Some(Running { ppb: per(gained), error: per(error) + 1, frequency });
         }
         self.last = Some(*reading);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use truechimer_time::{BootId, CountSpan, CounterId, Epoch, Leap, Leaps};
+
+    /// A clock of 2.5 GHz in November 2026, with TAI − UTC 37 s.
+    fn hand() -> Hand {
+        Hand {
+            counter: CounterId { kind: CounterKind::Tsc, boot: BootId([7; 16]), epoch: Epoch(3) },
+            base: Count(5_000_000_000_000),
+            time: Instant::new(1_795_700_037, 1 << 63),
+            period: Period::from_hz(2_500_000_077),
+            difference: Period::from_hz(2_500_000_077),
+            difference_error: Rate::from_ppb(10),
+            path_bound: Span::from_micros(20),
+            statistical_bound: Span::from_nanos(1_234),
+            disputed: Span::ZERO,
+            growth: Rate::from_ppb(512),
+            imbalance: Span::ZERO,
+            likely: None,
+            status: Status::Synchronised,
+            leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
+            void_after: Count(1 << 60),
+        }
+    }
+
+    proptest! {
+        /// What a client of layout 3 makes of a record, at whatever count it reads, takes in all
+        /// that the hand does.
+        #[test]
+        fn a_client_has_no_narrower_an_interval_than_we(
+            written in 0i64..2_500_000_000_000, read in 0i64..2_500_000_000_000,
+            growth in 0i64..500_000,
+        ) {
+            let hand = Hand { growth: Rate::from_ppb(growth), ..hand() };
+            let count = hand.base + CountSpan(written);
+            let record = own_record(&hand, count);
+            prop_assert_eq!((record.status, record.disruptions), (Word::Synchronized, 3));
+            prop_assert_eq!(record.void_after - record.as_of, LASTS);
+            let now = count + CountSpan(read);
+            // By its documents: seconds per count are a fraction of 2^(64 + shift).
+            let shift = i32::from(record.period.shift());
+            let period = record.period.mantissa() as f64 / 2f64.powi(64 + shift);
+            let passed = read as f64 * period * 1e9;
+            let client = record.as_of + passed as i64;
+            let bound = (record.bound as f64 + passed * f64::from(record.drift) / 1e9) as i64;
+            let ours = i64::try_from(hand.leaps.utc(hand.time_at(now)).unix_nanos()).unwrap();
+            let most = hand.bound_at(now).as_nanos_up();
+            prop_assert!(client - bound <= ours - most && client + bound > ours + most,
+                "{client} ± {bound}, not {ours} ± {most}");
+            // And not much more than that.
+            prop_assert!(bound <= most + 10 + read / 2_500_000_000 * 3, "{bound}, not {most}");
+        }
+    }
+
+    #[test]
+    fn a_leap_second_ends_every_promise_before_it_comes() {
+        let leap = |at| Leaps { next: Some(Leap { at, step: 1 }), ..hand().leaps };
+        let at = |seconds: i64| {
+            let hand = Hand { leaps: leap(1_795_700_037 + seconds), ..hand() };
+            let record = own_record(&hand, hand.base);
+            (record.status, (record.void_after - record.as_of) / NANOS)
+        };
+        assert_eq!(at(2_000), (Word::Synchronized, 1_000));
+        // Half a second has passed, and the second before is the one that is inserted.
+        assert_eq!(at(100), (Word::Synchronized, 98));
+        assert_eq!(at(3).0, Word::Unknown);
+        assert_eq!(at(0).0, Word::Unknown);
+        assert_eq!(at(-1).0, Word::Unknown);
+        assert_eq!(at(-3), (Word::Synchronized, 1_000));
+    }
+
+    #[test]
+    fn statuses_are_clockbounds_and_none_outlives_its_hand() {
+        for (status, wanted) in [
+            (Status::Unknown, Word::Unknown),
+            (Status::Synchronised, Word::Synchronized),
+            (Status::Holdover, Word::FreeRunning),
+            (Status::Disrupted, Word::Disrupted),
+        ] {
+            let hand = Hand { status, ..hand() };
+            assert_eq!(own_record(&hand, hand.base).status, wanted);
+        }
+        let hand = Hand { void_after: hand().base + CountSpan(25_000_000_000), ..hand() };
+        let record = own_record(&hand, hand.base);
+        assert_eq!((record.void_after - record.as_of + 500_000_000) / NANOS, 10);
+        assert_eq!(own_record(&hand, hand.void_after + CountSpan(1)).status, Word::Unknown);
+    }
+
+    /// A system clock that gains `ppb`, read each second, and by how much it is ahead then, ns.
+    fn reading(second: u64, ppb: i64, ahead: i64) -> Reading {
+        let unix_ns = second as i64 * (NANOS + ppb) + ahead;
+        Reading { count: Count(second * 1_000_000_000), unix_ns, error: 50, frequency: Some(7) }
+    }
+
+    #[test]
+    fn a_system_clock_that_somebody_else_moves_is_noticed() {
+        let mut system = System { nominal: Period::NANOSECOND, last: None, rate: None };
+        for second in 0..5 {
+            assert!(system.takes(&reading(second, 30_000, 0)));
+        }
+        let rate = system.rate.unwrap();
+        assert!((rate.ppb - 30_000).abs() <= rate.error && rate.error < 1_000, "{rate:?}");
+        // What a reading may be off by is no step, and a step of 10 µs is one, either way.
+        assert!(system.takes(&reading(5, 30_000, 90)));
+        for ahead in [10_000, -10_000] {
+            assert!(!system.takes(&reading(6, 30_000, ahead)));
+            assert!(system.rate.is_none(), "until two readings agree");
+            assert!(system.takes(&reading(7, 30_000, 0)) && system.rate.is_none());
+            assert!(system.takes(&reading(8, 30_000, 0)) && system.rate.is_some());
+            (system.last, system.rate) = (None, None);
+            assert!((3..6).all(|second| system.takes(&reading(second, 30_000, 0))));
+        }
+        // So is a frequency that we have not set.
+        let other = Reading { frequency: Some(900), ..reading(6, 30_000, 0) };
+        assert!(!system.takes(&other));
+    }
+
+    #[test]
+    fn whoever_cannot_read_our_counter_is_told() {
+        for kind in [CounterKind::Raw, CounterKind::Hpet, CounterKind::AcpiPm] {
+            let told = unfit(Layout::Three, kind).unwrap();
+            assert!(told.contains("`shm1`") && told.contains(&kind.to_string()), "{told}");
+            assert_eq!(unfit(Layout::Two, kind), None);
+        }
+        assert_eq!(unfit(Layout::Three, CounterKind::Tsc), None);
     }
 }

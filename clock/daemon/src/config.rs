@@ -369,10 +369,7 @@ mod tests {
                 "[clockbound]\npages = [\"shm1\"]\ndirectory = \"run\"",
                 "t:3: `directory` = \"run\": must begin with /",
             ),
-            (
-                "[clockbound]\npage = \"shm1\"",
-                "t:2: unknown key `page`; it belongs into the top",
-            ),
+            ("[clockbound]\npage = \"shm1\"", "t:2: unknown key `page`; it belongs into the top"),
             (
                 "accept-step-after = 3600",
                 "t:1: `accept-step-after` must be a time with its unit in quotes, as in \"1h\"",

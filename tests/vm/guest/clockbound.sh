@@ -86,6 +86,16 @@ is "killed: client 1 hears of it" "$(changes 1)" "Synchronized FreeRunning"
 is "killed: client 2 hears of it" "$(changes 2)" "Synchronized FreeRunning"
 is "killed: client 3 hears of it" "$(changes 3)" "Synchronized FreeRunning"
 is "killed: YugabyteDB warns" "$(changes yugabyte)" "served warned"
-[ "$tap_failed" = 0 ] || logs
+
+# Where nothing can be written, it is said, and nothing is left behind.
+mkdir /tmp/full
+mount -t tmpfs -o size=4k none /tmp/full
+dd if=/dev/zero of=/tmp/full/all bs=4096 count=1 2>/dev/null
+sed 's|^clockbound = .*|clockbound = { pages = ["shm1"], directory = "/tmp/full" }|' /run/page.toml >/tmp/full.toml
+truechimer run --config /tmp/full.toml >/tmp/full.log 2>&1
+is "a full disk ends the start" $? 1
+ok "and is named" grep -q "cannot make the ClockBound page /tmp/full/shm1: No space left" /tmp/full.log
+is "nothing is left there" "$(ls /tmp/full)" all
+[ "$tap_failed" = 0 ] || { logs; sed 's/^/# /' /tmp/full.log; }
 stop_all
 finish

@@ -7,10 +7,10 @@ use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
 use super::Settings;
-use crate::clockbound::Wanted;
 use super::duration;
 use super::host::host_and_port;
 use super::pps;
+use crate::clockbound::Wanted;
 
 /// Reads a configuration. `name` is what messages call the text: the path of the file.
 ///
@@ -123,10 +123,8 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             Some(table) => {
                 settings.clockbound = clockbound(reader, table, value.span().start, settings);
             }
-            None => reader.problem(
-                value.span().start,
-                "`clockbound` must be a table: write [clockbound]",
-            ),
+            None => reader
+                .problem(value.span().start, "`clockbound` must be a table: write [clockbound]"),
         }
     }
 }
@@ -169,17 +167,14 @@ fn pages(reader: &mut Reader<'_>, value: &Value<'_>, discipline: bool) -> Vec<La
     for name in names {
         let page = |text: &str| {
             let page = Layout::ALL.into_iter().find(|layout| layout.name() == text);
-            let page = page.ok_or(
-                "must be \"shm\" (clients 1.x), \"shm0\" (2.x) or \"shm1\" (3.x)",
-            )?;
+            let page =
+                page.ok_or("must be \"shm\" (clients 1.x), \"shm0\" (2.x) or \"shm1\" (3.x)")?;
             if pages.contains(&page) {
                 return Err("is there twice");
             }
             if page.bounds_system_clock() && !discipline {
-                return Err(
-                    "bounds the error of the system clock, which nobody keeps: add \
-                     discipline = true to [system-clock], or leave it out",
-                );
+                return Err("bounds the error of the system clock, which nobody keeps: add \
+                     discipline = true to [system-clock], or leave it out");
             }
             Ok(page)
         };

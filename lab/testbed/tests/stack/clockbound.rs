@@ -135,7 +135,8 @@ fn what_is_in_the_way_of_a_clockbound_page_is_named_at_the_start() {
     let dir = temp::Dir::new();
     let refused = |directory: &Path, wanted: &str| {
         let sections = sections(directory);
-        let setup = Setup { settings: SETTINGS, sections: &sections, ..Setup::new(&dir, "127.0.0.1:9") };
+        let setup =
+            Setup { settings: SETTINGS, sections: &sections, ..Setup::new(&dir, "127.0.0.1:9") };
         let mut daemon = Process::start(setup.command(), &dir.join("refused.log"));
         let ended = daemon.wait(SOON).expect("it ends");
         assert!(!ended.success() && daemon.output().contains(wanted), "{}", daemon.output());
