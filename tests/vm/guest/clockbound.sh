@@ -93,7 +93,7 @@ mount -t tmpfs -o size=4k none /tmp/full
 dd if=/dev/zero of=/tmp/full/all bs=4096 count=1 2>/dev/null
 sed 's|^clockbound = .*|clockbound = { pages = ["shm1"], directory = "/tmp/full" }|' /run/page.toml >/tmp/full.toml
 truechimer run --config /tmp/full.toml >/tmp/full.log 2>&1
-is "a full disk ends the start" $? 1
+is "a full disk ends the start" $? 2
 ok "and is named" grep -q "cannot make the ClockBound page /tmp/full/shm1: No space left" /tmp/full.log
 is "nothing is left there" "$(ls /tmp/full)" all
 [ "$tap_failed" = 0 ] || { logs; sed 's/^/# /' /tmp/full.log; }
