@@ -41,7 +41,7 @@ daemon_pid=${pids##* }
 ok "the daemon synchronises" synchronised page 60s
 sleep 30
 
-all_read 40 "${readings:-500000}"
+all_read 40 "${readings:-250000}"
 sleep 20
 kill -STOP "$daemon_pid"
 sleep 3
@@ -73,7 +73,7 @@ holds "set: client 1 was wrong for an instant at most" "$(j 1 broken) <= 100"
 holds "set: client 2 was wrong for an instant at most" "$(j 2 broken) <= 100"
 
 # Nobody tends the pages any more.
-all_read 75 "${readings:-500000}"
+all_read 75 "${readings:-250000}"
 sleep 3
 kill -KILL "$daemon_pid"
 await
