@@ -31,6 +31,10 @@
 //! discipline = false            # whether to steer CLOCK_REALTIME
 //! step = "start"                # when to step it: "start" (once, then), "never", "always"
 //! step-above = "1ms"            # a smaller offset is slewed away
+//!
+//! # [clockbound]                # pages that clients of ClockBound read
+//! # pages = ["shm1"]            # "shm1" for clients 3.x; "shm0" (2.x) and "shm" (1.x) need discipline = true
+//! # directory = "/run/clockbound"   # where clients look, as /var/run/clockbound
 //! ```
 //!
 //! Only `[[source]]` with a `host` is needed: a pulse says when a second begins, and not which. The
@@ -48,6 +52,8 @@ use std::path::PathBuf;
 pub use truechimer_config::{ConfigError, Place};
 use truechimer_counter::Choice;
 use truechimer_engine::Config;
+
+use crate::clockbound::Wanted;
 
 pub(crate) use host::host_and_port;
 pub(crate) use pps::path as pps_path;
@@ -71,6 +77,8 @@ pub struct Settings {
     pub state: Place,
     /// The list of leap seconds.
     pub leap_file: Place,
+    /// The pages for clients of ClockBound, if any are wanted.
+    pub clockbound: Option<Wanted>,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
@@ -85,6 +93,7 @@ impl Default for Settings {
             replay_log: None,
             state: Place::Default,
             leap_file: Place::Default,
+            clockbound: None,
             fresh: false,
         }
     }
@@ -94,6 +103,7 @@ impl Default for Settings {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use truechimer_clockbound::Layout;
     use truechimer_config::Problem;
     use truechimer_engine::{Asymmetry, PpsConfig, SourceConfig, StepPolicy};
     use truechimer_time::{Rate, Span};
@@ -138,6 +148,7 @@ mod tests {
                 { host = "::1" },
                 { host = "b", noselect = true },
             ]
+            clockbound = { directory = "/c", pages = ["shm", "shm1"] }
             system-clock = { discipline = true, step = "always", step-above = "250us" }
         "#;
         let settings = parse(text, "t").unwrap();
@@ -165,6 +176,10 @@ mod tests {
                 replay_log: None,
                 state: Place::At("/s".into()),
                 leap_file: Place::None,
+                clockbound: Some(Wanted {
+                    pages: vec![Layout::One, Layout::Three],
+                    directory: "/c".into(),
+                }),
                 fresh: false,
             }
         );
@@ -327,6 +342,34 @@ mod tests {
                 "t:2: `step-above` = \"1us\": must be 10us to 86400s",
             ),
             ("counter = \"quartz\"", "t:1: `counter` = \"quartz\": "),
+            ("clockbound = true", "t:1: `clockbound` must be a table: write [clockbound]"),
+            (
+                "[clockbound]\ndirectory = \"/c\"",
+                "t:1: [clockbound] has no `pages`: add pages = [\"shm1\"]",
+            ),
+            ("[clockbound]\npages = []", "t:2: `pages` = []: must name at least one of "),
+            (
+                "[clockbound]\npages = \"shm1\"",
+                "t:2: `pages` must be a list, as in [\"shm1\"], not string",
+            ),
+            (
+                "[clockbound]\npages = [\"shm2\"]",
+                "t:2: `pages` = \"shm2\": must be \"shm\" (clients 1.x), \"shm0\" (2.x) or \"shm1\"",
+            ),
+            (
+                "[clockbound]\npages = [\"shm1\", \"shm1\"]",
+                "t:2: `pages` = \"shm1\": is there twice",
+            ),
+            (
+                "[clockbound]\npages = [\"shm1\",\n\"shm0\"]",
+                "t:3: `pages` = \"shm0\": bounds the error of the system clock, which nobody keeps: \
+                 add discipline = true to [system-clock], or leave it out",
+            ),
+            (
+                "[clockbound]\npages = [\"shm1\"]\ndirectory = \"run\"",
+                "t:3: `directory` = \"run\": must begin with /",
+            ),
+            ("[clockbound]\npage = \"shm1\"", "t:2: unknown key `page`; it belongs into the top"),
             (
                 "accept-step-after = 3600",
                 "t:1: `accept-step-after` must be a time with its unit in quotes, as in \"1h\"",

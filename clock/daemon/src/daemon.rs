@@ -10,6 +10,7 @@ use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span}
 use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
 use crate::clock_set::ClockSet;
+use crate::clockbound::{self, ClockBound};
 use crate::config::{ConfigError, Place, Settings};
 use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
@@ -57,6 +58,7 @@ pub(crate) struct Daemon<'n> {
     system_clock: SystemClock,
     rtc: Option<Rtc>,
     control: Option<Server>,
+    clockbound: Option<ClockBound>,
     log: Option<replay::Log>,
     state: Keeping,
     /// Where it says whose word the clock page is, and what is held against whom.
@@ -107,6 +109,7 @@ impl<'n> Daemon<'n> {
         }
         let nominal = nominal(counter)?;
         let resolution = resolution(counter);
+        let clockbound = open_clockbound(&settings, counter.kind(), nominal.period)?;
         let mut seed = [0; 32];
         sys::random(&mut seed)
             .map_err(|why| DaemonError::System { what: "no random numbers", why })?;
@@ -166,6 +169,7 @@ impl<'n> Daemon<'n> {
             system_clock,
             rtc,
             control,
+            clockbound,
             log,
             state,
             beside,
@@ -205,6 +209,9 @@ impl<'n> Daemon<'n> {
             self.page.path().display()
         );
         self.note(Level::Info, &text);
+        if let Some(pages) = self.clockbound.as_ref().map(ClockBound::description) {
+            self.note(Level::Info, &format!("pages for clients of ClockBound: {pages}"));
+        }
     }
 
     /// Waits until something happens, and does all that is to be done then.
@@ -343,6 +350,8 @@ impl<'n> Daemon<'n> {
 
     /// Compares the host's clocks, and tells readers that somebody does.
     fn check(&mut self) -> Result<(), DaemonError> {
+        // Readers of the system clock should hear first of all if somebody has set it.
+        self.with_clockbound(ClockBound::look);
         let Checked { count, kept, events, warnings, lost } = self.host.check();
         for event in events {
             self.handle(count, event);
@@ -361,6 +370,7 @@ impl<'n> Daemon<'n> {
             let reading = system_clock::read(self.counter, self.nominal);
             self.handle(reading.count, Event::SystemClock(reading));
         }
+        self.tell_clockbound();
         Ok(())
     }
 
@@ -441,7 +451,12 @@ impl<'n> Daemon<'n> {
             }
             Action::Publish(hand) => self.publish(&hand),
             Action::Steer(steer) => {
-                if let Some((level, text)) = self.system_clock.steer(steer) {
+                self.with_clockbound(|pages, counter| pages.before(steer, counter));
+                let result = self.system_clock.steer(steer);
+                if let Some(pages) = &mut self.clockbound {
+                    pages.after(steer);
+                }
+                if let Some((level, text)) = result {
                     self.note(level, &text);
                 }
             }
@@ -462,11 +477,35 @@ impl<'n> Daemon<'n> {
             self.chores = self.counter.read() + self.nominal.counts(CHORES);
             self.kept.2 = self.counter.read();
             self.retry = self.retry.in_new_epoch(self.counter.read());
+            if let Some(pages) = &mut self.clockbound {
+                pages.forget();
+            }
         }
         let made = self.host.made();
         // A hand of counts that are over is of no use: the next event begins a new epoch.
         if !self.host.has_lapsed() {
             self.page.publish(hand, &made);
+            self.refresh_clockbound(hand);
+        }
+    }
+
+    /// Writes the pages for clients of ClockBound, of which they know how old they are.
+    fn tell_clockbound(&mut self) {
+        let hand = *self.engine.hand();
+        if !self.host.has_lapsed() {
+            self.refresh_clockbound(&hand);
+        }
+    }
+
+    fn refresh_clockbound(&mut self, hand: &Hand) {
+        let steered = self.system_clock.is_steered();
+        self.with_clockbound(|pages, counter| pages.refresh(hand, counter, steered));
+    }
+
+    fn with_clockbound(&mut self, act: impl FnOnce(&mut ClockBound, Counter) -> Vec<String>) {
+        let Some(pages) = &mut self.clockbound else { return };
+        for text in act(pages, self.counter) {
+            self.note(Level::Warning, &text);
         }
     }
 
@@ -501,6 +540,7 @@ impl<'n> Daemon<'n> {
             ("page", old.page != new.page),
             ("control", old.control != new.control),
             ("replay-log", old.replay_log != new.replay_log),
+            ("clockbound", old.clockbound != new.clockbound),
         ]
         .into_iter()
         .filter_map(|(key, changed)| changed.then_some(key))
@@ -511,6 +551,9 @@ impl<'n> Daemon<'n> {
         }
         self.settings.leap_file = new.leap_file;
         self.settings.engine = new.engine;
+        if let Some(pages) = &mut self.clockbound {
+            pages.configure(self.settings.engine.step_above);
+        }
         self.settings.state = new.state;
         let state = Keeping::at(&self.settings.state, self.page.path(), &self.settings.engine);
         if self.state != state {
@@ -583,6 +626,7 @@ impl<'n> Daemon<'n> {
     pub(crate) fn finish(mut self) {
         let now = self.counter.read();
         self.handle(now, Event::Stop);
+        self.tell_clockbound();
         self.tell_next(now);
         self.save();
         if let Some(log) = &mut self.log {
@@ -632,6 +676,21 @@ impl Handler for Daemon<'_> {
         let reason = self.engine.report(self.counter.read()).reason;
         Ok(Accepted { accepted, status: format!("{}: {reason}", self.engine.hand().status) })
     }
+}
+
+/// The pages for clients of ClockBound, if they are wanted.
+fn open_clockbound(
+    settings: &Settings,
+    kind: CounterKind,
+    nominal: Period,
+) -> Result<Option<ClockBound>, DaemonError> {
+    let Some(wanted) = &settings.clockbound else { return Ok(None) };
+    let unfit = wanted.pages.iter().find_map(|page| clockbound::unfit(*page, kind));
+    if let Some(reason) = unfit.or_else(|| clockbound::running(wanted)) {
+        return Err(DaemonError::NoClockBound { reason });
+    }
+    let pages = ClockBound::open(wanted, nominal, settings.engine.step_above);
+    pages.map(Some).map_err(DaemonError::ClockBound)
 }
 
 /// Whether the event tells of counts, which mean nothing in another epoch.

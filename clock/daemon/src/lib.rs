@@ -20,6 +20,7 @@
 
 mod check;
 mod clock_set;
+mod clockbound;
 pub mod config;
 pub mod control;
 mod cpus;
@@ -39,6 +40,7 @@ mod state;
 mod sys;
 mod system_clock;
 
+pub use clockbound::Wanted as ClockBoundPages;
 pub use config::{ConfigError, Place, Settings};
 pub use options::Options;
 pub use run::{DaemonError, run};

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use truechimer_clockbound::PageError as ClockBoundError;
 use truechimer_counter::CounterError;
 use truechimer_engine::Level;
 use truechimer_timehands::PageError;
@@ -30,6 +31,13 @@ pub enum DaemonError {
         /// What is on the way.
         why: io::Error,
     },
+    /// A page for clients of ClockBound cannot be written.
+    ClockBound(ClockBoundError),
+    /// Pages for clients of ClockBound are not for this machine as it is.
+    NoClockBound {
+        /// Why.
+        reason: String,
+    },
     /// The counter has become useless while the daemon ran.
     CounterLost {
         /// What happened.
@@ -53,6 +61,8 @@ impl fmt::Display for DaemonError {
             DaemonError::PagePlace { path, why } => {
                 write!(f, "cannot make the clock page {}: {why}", path.display())
             }
+            DaemonError::ClockBound(error) => error.fmt(f),
+            DaemonError::NoClockBound { reason } => f.write_str(reason),
             DaemonError::CounterLost { reason } => write!(
                 f,
                 "{reason}; restart with --counter raw (--counter auto, the default, chooses it \

@@ -1,5 +1,6 @@
 //! From text to settings.
 
+use truechimer_clockbound::Layout;
 use truechimer_config::{ConfigError, DeTable, DeValue, Reader, Table, Value, printable, whole};
 use truechimer_engine::{Asymmetry, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy};
 use truechimer_feedforward::number::rate;
@@ -9,6 +10,7 @@ use super::Settings;
 use super::duration;
 use super::host::host_and_port;
 use super::pps;
+use crate::clockbound::Wanted;
 
 /// Reads a configuration. `name` is what messages call the text: the path of the file.
 ///
@@ -37,6 +39,7 @@ const TOP: &[&str] = &[
     "likely-confidence",
     "source",
     "system-clock",
+    "clockbound",
 ];
 const SOURCE: &[&str] = &[
     "host",
@@ -54,9 +57,14 @@ const SOURCE: &[&str] = &[
 const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
 const OF_SERVER: &[&str] = &["host", "poll", "burst", "noselect", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
+const CLOCKBOUND: &[&str] = &["pages", "directory"];
 /// Every table, as it is written, with its keys.
-const TABLES: [Table<'_>; 3] =
-    [("the top of the file", TOP), ("[[source]]", SOURCE), ("[system-clock]", SYSTEM_CLOCK)];
+const TABLES: [Table<'_>; 4] = [
+    ("the top of the file", TOP),
+    ("[[source]]", SOURCE),
+    ("[system-clock]", SYSTEM_CLOCK),
+    ("[clockbound]", CLOCKBOUND),
+];
 
 fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {
     for (key, value) in table {
@@ -105,9 +113,76 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     "`system-clock` must be a table: write [system-clock]",
                 ),
             },
+            // Below, when it is known whether anybody keeps the system clock.
+            "clockbound" => {}
             other => reader.unknown(other, key.span().start, TABLES[0]),
         }
     }
+    if let Some(value) = table.get("clockbound") {
+        match value.get_ref().as_table() {
+            Some(table) => {
+                settings.clockbound = clockbound(reader, table, value.span().start, settings);
+            }
+            None => reader
+                .problem(value.span().start, "`clockbound` must be a table: write [clockbound]"),
+        }
+    }
+}
+
+/// The pages for clients of ClockBound.
+fn clockbound(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    at: usize,
+    settings: &Settings,
+) -> Option<Wanted> {
+    let mut wanted = Wanted { pages: Vec::new(), directory: Wanted::DIRECTORY.into() };
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "pages" => wanted.pages = pages(reader, value, settings.engine.discipline),
+            "directory" => match reader.path("directory", value) {
+                Some(path) if path.is_absolute() => wanted.directory = path,
+                Some(_) => reader.wrong("directory", value, "must begin with /"),
+                None => {}
+            },
+            other => reader.unknown(other, key.span().start, TABLES[3]),
+        }
+    }
+    if !table.contains_key("pages") {
+        reader.problem(at, "[clockbound] has no `pages`: add pages = [\"shm1\"]");
+    }
+    (!wanted.pages.is_empty()).then_some(wanted)
+}
+
+fn pages(reader: &mut Reader<'_>, value: &Value<'_>, discipline: bool) -> Vec<Layout> {
+    const KEY: &str = "pages";
+    let mut pages = Vec::new();
+    let Some(names) = value.get_ref().as_array() else {
+        reader.kind(KEY, value, "a list, as in [\"shm1\"]");
+        return pages;
+    };
+    if names.is_empty() {
+        reader.wrong(KEY, value, "must name at least one of \"shm\", \"shm0\" and \"shm1\"");
+    }
+    for name in names {
+        let page = |text: &str| {
+            let page = Layout::ALL.into_iter().find(|layout| layout.name() == text);
+            let page =
+                page.ok_or("must be \"shm\" (clients 1.x), \"shm0\" (2.x) or \"shm1\" (3.x)")?;
+            if pages.contains(&page) {
+                return Err("is there twice");
+            }
+            if page.bounds_system_clock() && !discipline {
+                return Err("bounds the error of the system clock, which nobody keeps: add \
+                     discipline = true to [system-clock], or leave it out");
+            }
+            Ok(page)
+        };
+        if let Some(page) = reader.text_of(KEY, name, page) {
+            pages.push(page);
+        }
+    }
+    pages
 }
 
 fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {

@@ -10,6 +10,7 @@
 mod accept;
 mod bed;
 mod capture;
+mod clockbound;
 mod compare;
 mod creep;
 mod embedded;

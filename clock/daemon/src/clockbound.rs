@@ -1,0 +1,582 @@
+//! ClockBound's pages: what they say of the clock, and when.
+//!
+//! Layout 3 is a clock of its own and says what the clock page says. Layouts 1 and 2 bound the error
+//! of `CLOCK_REALTIME`: how far that was from our clock when it was last read, how far our clock may
+//! be from the truth, and how fast the two may part, since nobody looks between two readings. So
+//! the rate of the system clock is measured as well, and every page says the worse of two rates
+//! before the daemon changes it.
+
+use std::path::PathBuf;
+
+use rustix::time::{ClockId, clock_getres, clock_gettime};
+use truechimer_clockbound::{Layout, Lost, Page, PageError, Record, Status as Word};
+use truechimer_counter::{Counter, realtime_pair};
+use truechimer_engine::Steer;
+use truechimer_time::{Count, CounterKind, Instant, Period, Rate, Span};
+use truechimer_timehands::{Hand, Status};
+
+use crate::sys;
+
+/// The longest that a page promises anything after it was written, ns: as ClockBound has it.
+const LASTS: i64 = 1_000 * NANOS;
+const NANOS: i64 = 1_000_000_000;
+/// A leap second is told to the kernel and to readers, and neither is exact to the moment: no
+/// bound is promised this long before it and after it, ns.
+const AROUND_LEAP: i64 = 2 * NANOS;
+/// Out of how many pairs the narrowest is taken.
+const TRIES: u32 = 8;
+/// What the kernel adds to a frequency that it was given: its clock is made of whole steps, ppb.
+const KERNELS: i64 = 1_000;
+/// What is beside that in a prediction of the system clock, ns: the clock of a counter that is not
+/// the kernel's own.
+const APART: i64 = 1_000;
+/// Readings closer together than this say too little about the rate, ns.
+const MIN_INTERVAL: i64 = 200_000_000;
+/// What a client adds to a time by rounding, ns.
+const ROUNDING: i64 = 4;
+
+/// Which pages are wanted, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Their layouts.
+    pub pages: Vec<Layout>,
+    /// Their directory.
+    pub directory: PathBuf,
+}
+
+impl Wanted {
+    /// Where clients look if nobody tells them.
+    pub const DIRECTORY: &'static str = "/run/clockbound";
+}
+
+/// Why a counter will not do, if it will not.
+pub(crate) fn unfit(layout: Layout, kind: CounterKind) -> Option<String> {
+    let fits =
+        layout.bounds_system_clock() || matches!(kind, CounterKind::Tsc | CounterKind::ArmGeneric);
+    (!fits).then(|| {
+        format!(
+            "clients of ClockBound's `{}` read the TSC or the Arm generic timer by themselves, and \
+             the counter is {kind}: use --counter tsc if this machine's is good, or leave the page \
+             out of [clockbound]",
+            layout.name()
+        )
+    })
+}
+
+/// Why this is no place for pages of ours: a ClockBound runs, and one of the pages may be its own.
+pub(crate) fn running(wanted: &Wanted) -> Option<String> {
+    let page = wanted.pages.iter().map(|page| wanted.directory.join(page.name()));
+    let page = page.into_iter().find(|page| page.exists())?;
+    let pid = std::fs::read_dir("/proc").ok()?.find_map(|entry| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        let pid: u32 = name.parse().ok()?;
+        let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        PROGRAMS.contains(&program.trim_end()).then_some(pid)
+    })?;
+    Some(format!(
+        "a ClockBound runs (process {pid}) and the page {} is there, which may be its own: stop it, \
+         or remove the page if that one is in a container, or leave out [clockbound]",
+        page.display()
+    ))
+}
+
+/// Names of ClockBound's daemon, as the kernel has them.
+const PROGRAMS: [&str; 2] = ["clockbound", "clockboundd"];
+
+/// The pages that are written.
+#[derive(Debug)]
+pub(crate) struct ClockBound {
+    pages: Vec<Page>,
+    /// What layouts 1 and 2 said last.
+    said: Option<Record>,
+    system: System,
+    /// A hand that says more than what an earlier writer left was published.
+    begun: bool,
+    /// No system clock further from ours than this is taken for ours, ns.
+    near: i64,
+    /// It was said that somebody else moves the system clock.
+    complained: bool,
+}
+
+impl ClockBound {
+    /// Opens the pages that are wanted. `near`: a system clock that is further off is not followed
+    /// yet.
+    pub(crate) fn open(
+        wanted: &Wanted,
+        nominal: Period,
+        near: Span,
+    ) -> Result<ClockBound, PageError> {
+        let open = |layout: &Layout| Page::create(&wanted.directory, *layout);
+        Ok(ClockBound {
+            pages: wanted.pages.iter().map(open).collect::<Result<_, _>>()?,
+            said: None,
+            system: System { nominal, last: None, rate: None },
+            begun: false,
+            near: near.as_nanos_i64(),
+            complained: false,
+        })
+    }
+
+    /// What is written, for people.
+    pub(crate) fn description(&self) -> String {
+        let names = self.pages.iter().map(|page| page.path().display().to_string());
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// From now on a system clock further off than this is not followed yet.
+    pub(crate) fn configure(&mut self, near: Span) {
+        self.near = near.as_nanos_i64();
+    }
+
+    fn bounds_system_clock(&self) -> bool {
+        self.pages.iter().any(|page| page.layout().bounds_system_clock())
+    }
+
+    /// The counter has begun a new epoch, so that no count of before means anything.
+    pub(crate) fn forget(&mut self) {
+        (self.system.last, self.system.rate) = (None, None);
+    }
+
+    /// Looks whether somebody else moves the system clock, and says so in the pages at once.
+    pub(crate) fn look(&mut self, counter: Counter) -> Vec<String> {
+        if !self.bounds_system_clock() {
+            return Vec::new();
+        }
+        let reading = Reading::take(counter, self.system.nominal);
+        if self.system.takes(&reading) {
+            return Vec::new();
+        }
+        let mut notes = Vec::new();
+        if !std::mem::replace(&mut self.complained, true) {
+            notes.push(
+                "ClockBound: somebody else moves the system clock; pages that bound it say Unknown \
+                 until it is followed again"
+                    .to_owned(),
+            );
+        }
+        if let Some(said) = self.said {
+            notes.extend(self.write_system(&Record { status: Word::Unknown, ..said }));
+        }
+        notes
+    }
+
+    /// To be called before the system clock is steered: what the pages say stays true whether or
+    /// not anybody comes to write them again.
+    pub(crate) fn before(&mut self, steer: Steer, counter: Counter) -> Vec<String> {
+        let mut notes = self.look(counter);
+        let Some(said) = self.said else { return notes };
+        match steer {
+            Steer::Step(_) => {
+                notes.extend(self.write_system(&Record { status: Word::Unknown, ..said }));
+            }
+            Steer::Frequency(frequency) => {
+                // By how much the clock will run otherwise, on top of what it does now.
+                let change = self.system.rate.map_or(0, |rate| ppb(frequency) - rate.frequency);
+                let extra = u32::try_from(change.abs()).unwrap_or(u32::MAX);
+                let drift = said.drift.saturating_add(extra);
+                if extra > 0 {
+                    notes.extend(self.write_system(&Record { drift, ..said }));
+                }
+            }
+            Steer::Tell(_) => {}
+        }
+        notes
+    }
+
+    /// To be called when that was done.
+    pub(crate) fn after(&mut self, steer: Steer) {
+        match steer {
+            Steer::Step(_) => self.system.last = None,
+            Steer::Frequency(frequency) => {
+                self.system.last = None;
+                if let Some(rate) = &mut self.system.rate {
+                    let frequency = ppb(frequency);
+                    rate.ppb += frequency - rate.frequency;
+                    rate.frequency = frequency;
+                }
+            }
+            Steer::Tell(_) => {}
+        }
+    }
+
+    /// Writes what `hand` says now; to be called once a second at least, and with each new hand.
+    /// `steered`: whether the daemon keeps the system clock. Returns what there is to say.
+    pub(crate) fn refresh(&mut self, hand: &Hand, counter: Counter, steered: bool) -> Vec<String> {
+        // What an earlier daemon said is better than that it ended: clients know how old it is.
+        let rests = !self.begun && hand.status == Status::Holdover;
+        if rests && self.pages.iter().all(Page::is_continued) {
+            return Vec::new();
+        }
+        self.begun = true;
+        let mut notes = Vec::new();
+        if self.bounds_system_clock() {
+            notes.extend(self.look(counter));
+            let record = self.system_record(hand, counter, steered);
+            self.complained &= record.status != Word::Synchronized;
+            self.said = Some(record);
+            notes.extend(self.write_system(&record));
+        }
+        let record = own_record(hand, counter.fenced().read());
+        notes.extend(self.write(&record, |layout| !layout.bounds_system_clock()));
+        notes
+    }
+
+    /// What layouts 1 and 2 say.
+    fn system_record(&self, hand: &Hand, counter: Counter, steered: bool) -> Record {
+        // Before anything else: what is read later was later.
+        let as_of = monotonic();
+        let reading = Reading::take(counter, self.system.nominal);
+        let ours = hand.time_at(reading.count);
+        let offset = i128::from(reading.unix_ns) - hand.leaps.utc(ours).unix_nanos();
+        let offset = i64::try_from(offset.abs()).unwrap_or(i64::MAX);
+        let lasts = lasts(hand, reading.count, ours);
+        let rate = self.system.rate;
+        let apart = rate.map_or(0, |rate| {
+            (rate.ppb - ppb(hand.period.relative_to(self.system.nominal))).abs() + rate.error
+        });
+        let drift = growth(hand).saturating_add(apart).saturating_add(KERNELS);
+        // A client's clock moves once in a tick, by as much as which it may be late.
+        let late = up(drift, tick());
+        let bound = [hand.bound_at(reading.count).as_nanos_up(), offset, reading.error, late];
+        let bound = bound.into_iter().fold(ROUNDING, i64::saturating_add);
+        let trusted = steered && rate.is_some() && offset <= self.near && lasts > 0;
+        let status = match hand.status {
+            _ if near_leap(hand, ours) => Word::Unknown,
+            Status::Synchronised | Status::Holdover if !trusted => Word::Unknown,
+            status => word(status),
+        };
+        Record {
+            count: reading.count.0,
+            as_of,
+            void_after: as_of.saturating_add(lasts),
+            bound,
+            drift: u32::try_from(drift).unwrap_or(u32::MAX),
+            period: hand.period,
+            disruptions: u64::from(hand.counter.epoch.0),
+            status,
+        }
+    }
+
+    fn write_system(&mut self, record: &Record) -> Vec<String> {
+        self.write(record, Layout::bounds_system_clock)
+    }
+
+    /// Writes all pages of which this is true. One that somebody else took is left to them; one
+    /// that was removed is made anew.
+    fn write(&mut self, record: &Record, which: fn(Layout) -> bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        self.pages.retain_mut(|page| {
+            if !which(page.layout()) {
+                return true;
+            }
+            let written = match page.publish(record) {
+                Err(Lost::Removed) => match page.renew() {
+                    Ok(()) => {
+                        let path = page.path().display();
+                        notes.push(format!(
+                            "ClockBound: {path} was removed, and is there again; clients that had \
+                             opened it must open it anew"
+                        ));
+                        page.publish(record).map_err(|why| why.to_string())
+                    }
+                    Err(why) => Err(why.to_string()),
+                },
+                written => written.map_err(|why| why.to_string()),
+            };
+            let Err(why) = written else { return true };
+            notes.push(format!("ClockBound: {} is written no more: {why}", page.path().display()));
+            false
+        });
+        notes
+    }
+}
+
+/// What layout 3 says at this count.
+fn own_record(hand: &Hand, count: Count) -> Record {
+    let ours = hand.time_at(count);
+    let as_of = hand.leaps.utc(ours).unix_nanos();
+    let as_of = i64::try_from(as_of).unwrap_or(0);
+    let lasts = lasts(hand, count, ours);
+    let status = match hand.status {
+        _ if near_leap(hand, ours) => Word::Unknown,
+        status if lasts <= 0 && status.bound_holds() => Word::Unknown,
+        status => word(status),
+    };
+    Record {
+        count: count.0,
+        as_of,
+        void_after: as_of.saturating_add(lasts),
+        bound: hand.bound_at(count).as_nanos_up().saturating_add(ROUNDING),
+        drift: u32::try_from(growth(hand)).unwrap_or(u32::MAX),
+        period: hand.period,
+        disruptions: u64::from(hand.counter.epoch.0),
+        status,
+    }
+}
+
+fn word(status: Status) -> Word {
+    match status {
+        Status::Unknown => Word::Unknown,
+        Status::Synchronised => Word::Synchronized,
+        Status::Holdover => Word::FreeRunning,
+        Status::Disrupted => Word::Disrupted,
+    }
+}
+
+/// How long the hand promises something, ns: not beyond the next leap second, of which a page has
+/// no word.
+fn lasts(hand: &Hand, count: Count, now: Instant) -> i64 {
+    let void = hand.period.span(hand.void_after - count).as_nanos_i64();
+    let leap = hand.leaps.next.map_or(i64::MAX, |leap| {
+        let until = (Instant::new(leap.at, 0) - now).as_nanos_i64();
+        if until > 0 { until.saturating_sub(NANOS) } else { i64::MAX }
+    });
+    void.min(leap).clamp(0, LASTS)
+}
+
+fn near_leap(hand: &Hand, now: Instant) -> bool {
+    let leaps = [hand.leaps.last, hand.leaps.next].into_iter().flatten();
+    leaps
+        .map(|leap| (now - Instant::new(leap.at, 0)).as_nanos_i64())
+        // An inserted second is the one before.
+        .any(|since| (-AROUND_LEAP - NANOS..AROUND_LEAP).contains(&since))
+}
+
+/// How fast the bound grows, ppb, rounded up.
+fn growth(hand: &Hand) -> i64 {
+    ppb(hand.growth).saturating_add(1)
+}
+
+/// A rate in parts in 10⁹, rounded down.
+fn ppb(rate: Rate) -> i64 {
+    rate.as_ppt().div_euclid(1_000)
+}
+
+/// What a rate in ppb comes to in so many ns, rounded up.
+fn up(ppb: i64, nanos: i64) -> i64 {
+    let product = i128::from(ppb) * i128::from(nanos);
+    i64::try_from(product / i128::from(NANOS) + 1).unwrap_or(i64::MAX)
+}
+
+/// `CLOCK_MONOTONIC_COARSE`, which clients read, ns.
+fn monotonic() -> i64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec.saturating_mul(NANOS).saturating_add(now.tv_nsec)
+}
+
+/// How often that moves, ns.
+fn tick() -> i64 {
+    clock_getres(ClockId::MonotonicCoarse).tv_nsec
+}
+
+/// The system clock at a count.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    count: Count,
+    /// Unix time, ns.
+    unix_ns: i64,
+    /// By how much that may have been earlier or later than `count`, ns, > 0.
+    error: i64,
+    /// The frequency that the kernel has been given for it, ppb.
+    frequency: Option<i64>,
+}
+
+impl Reading {
+    fn take(counter: Counter, nominal: Period) -> Reading {
+        let pair = realtime_pair(counter, TRIES);
+        Reading {
+            count: pair.mid(),
+            unix_ns: pair.unix_ns,
+            // Half of its width; the nominal period is good to far less than the other half.
+            error: nominal.span(pair.width()).half().as_nanos_up().saturating_add(2),
+            frequency: sys::kernel_frequency().ok().map(ppb),
+        }
+    }
+}
+
+/// How the system clock runs.
+#[derive(Debug)]
+struct System {
+    nominal: Period,
+    /// A reading since when nobody steered it.
+    last: Option<Reading>,
+    rate: Option<Running>,
+}
+
+/// How much faster the system clock runs than a counter of the nominal period would say.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    ppb: i64,
+    /// Known to this, ppb, ≥ 0.
+    error: i64,
+    /// With this frequency, as the kernel was told, ppb.
+    frequency: i64,
+}
+
+impl System {
+    /// Takes a reading in; `false` if somebody else must have moved the clock, and then nothing is
+    /// known of it until two more readings.
+    fn takes(&mut self, reading: &Reading) -> bool {
+        let Some(last) = self.last else {
+            self.last = Some(*reading);
+            return true;
+        };
+        let passed = self.nominal.span(reading.count - last.count).as_nanos_i64();
+        let gained = (reading.unix_ns - last.unix_ns).saturating_sub(passed);
+        let error = last.error + reading.error;
+        if let Some(rate) = self.rate {
+            let wanted = up(rate.ppb, passed);
+            let allowed = error + up(rate.error + KERNELS, passed.abs()) + APART;
+            // The kernel keeps frequencies in steps of 0.015 ppb.
+            let changed = reading.frequency.is_some_and(|f| (f - rate.frequency).abs() > 1);
+            if gained.saturating_sub(wanted).abs() > allowed || changed {
+                (self.last, self.rate) = (None, None);
+                return false;
+            }
+        }
+        if passed < MIN_INTERVAL {
+            return true;
+        }
+        if let (Some(before), Some(frequency)) = (last.frequency, reading.frequency)
+            && (before - frequency).abs() <= 1
+        {
+            let per = |ns: i64| {
+                i64::try_from(i128::from(ns) * i128::from(NANOS) / i128::from(passed))
+                    .unwrap_or(i64::MAX / 4)
+            };
+            self.rate = Some(Running { ppb: per(gained), error: per(error) + 1, frequency });
+        }
+        self.last = Some(*reading);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use truechimer_time::{BootId, CountSpan, CounterId, Epoch, Leap, Leaps};
+
+    /// A clock of 2.5 GHz in November 2026, with TAI − UTC 37 s.
+    fn hand() -> Hand {
+        Hand {
+            counter: CounterId { kind: CounterKind::Tsc, boot: BootId([7; 16]), epoch: Epoch(3) },
+            base: Count(5_000_000_000_000),
+            time: Instant::new(1_795_700_037, 1 << 63),
+            period: Period::from_hz(2_500_000_077),
+            difference: Period::from_hz(2_500_000_077),
+            difference_error: Rate::from_ppb(10),
+            path_bound: Span::from_micros(20),
+            statistical_bound: Span::from_nanos(1_234),
+            disputed: Span::ZERO,
+            growth: Rate::from_ppb(512),
+            imbalance: Span::ZERO,
+            likely: None,
+            status: Status::Synchronised,
+            leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
+            void_after: Count(1 << 60),
+        }
+    }
+
+    proptest! {
+        /// What a client of layout 3 makes of a record, at whatever count it reads, takes in all
+        /// that the hand does.
+        #[test]
+        fn a_client_has_no_narrower_an_interval_than_we(
+            written in 0i64..2_500_000_000_000, read in 0i64..2_500_000_000_000,
+            growth in 0i64..500_000,
+        ) {
+            let hand = Hand { growth: Rate::from_ppb(growth), ..hand() };
+            let count = hand.base + CountSpan(written);
+            let record = own_record(&hand, count);
+            prop_assert_eq!((record.status, record.disruptions), (Word::Synchronized, 3));
+            prop_assert_eq!(record.void_after - record.as_of, LASTS);
+            let now = count + CountSpan(read);
+            // By its documents: seconds per count are a fraction of 2^(64 + shift).
+            let shift = i32::from(record.period.shift());
+            let period = record.period.mantissa() as f64 / 2f64.powi(64 + shift);
+            let passed = read as f64 * period * 1e9;
+            let client = record.as_of + passed as i64;
+            let bound = (record.bound as f64 + passed * f64::from(record.drift) / 1e9) as i64;
+            let ours = i64::try_from(hand.leaps.utc(hand.time_at(now)).unix_nanos()).unwrap();
+            let most = hand.bound_at(now).as_nanos_up();
+            prop_assert!(client - bound <= ours - most && client + bound > ours + most,
+                "{client} ± {bound}, not {ours} ± {most}");
+            // And not much more than that.
+            prop_assert!(bound <= most + 10 + read / 2_500_000_000 * 3, "{bound}, not {most}");
+        }
+    }
+
+    #[test]
+    fn a_leap_second_ends_every_promise_before_it_comes() {
+        let leap = |at| Leaps { next: Some(Leap { at, step: 1 }), ..hand().leaps };
+        let at = |seconds: i64| {
+            let hand = Hand { leaps: leap(1_795_700_037 + seconds), ..hand() };
+            let record = own_record(&hand, hand.base);
+            (record.status, (record.void_after - record.as_of) / NANOS)
+        };
+        assert_eq!(at(2_000), (Word::Synchronized, 1_000));
+        // Half a second has passed, and the second before is the one that is inserted.
+        assert_eq!(at(100), (Word::Synchronized, 98));
+        assert_eq!(at(3).0, Word::Unknown);
+        assert_eq!(at(0).0, Word::Unknown);
+        assert_eq!(at(-1).0, Word::Unknown);
+        assert_eq!(at(-3), (Word::Synchronized, 1_000));
+    }
+
+    #[test]
+    fn statuses_are_clockbounds_and_none_outlives_its_hand() {
+        for (status, wanted) in [
+            (Status::Unknown, Word::Unknown),
+            (Status::Synchronised, Word::Synchronized),
+            (Status::Holdover, Word::FreeRunning),
+            (Status::Disrupted, Word::Disrupted),
+        ] {
+            let hand = Hand { status, ..hand() };
+            assert_eq!(own_record(&hand, hand.base).status, wanted);
+        }
+        let hand = Hand { void_after: hand().base + CountSpan(25_000_000_000), ..hand() };
+        let record = own_record(&hand, hand.base);
+        assert_eq!((record.void_after - record.as_of + 500_000_000) / NANOS, 10);
+        assert_eq!(own_record(&hand, hand.void_after + CountSpan(1)).status, Word::Unknown);
+    }
+
+    /// A system clock that gains `ppb`, read each second, and by how much it is ahead then, ns.
+    fn reading(second: u64, ppb: i64, ahead: i64) -> Reading {
+        let unix_ns = second as i64 * (NANOS + ppb) + ahead;
+        Reading { count: Count(second * 1_000_000_000), unix_ns, error: 50, frequency: Some(7) }
+    }
+
+    #[test]
+    fn a_system_clock_that_somebody_else_moves_is_noticed() {
+        let mut system = System { nominal: Period::NANOSECOND, last: None, rate: None };
+        for second in 0..5 {
+            assert!(system.takes(&reading(second, 30_000, 0)));
+        }
+        let rate = system.rate.unwrap();
+        assert!((rate.ppb - 30_000).abs() <= rate.error && rate.error < 1_000, "{rate:?}");
+        // What a reading may be off by is no step, and a step of 10 µs is one, either way.
+        assert!(system.takes(&reading(5, 30_000, 90)));
+        for ahead in [10_000, -10_000] {
+            assert!(!system.takes(&reading(6, 30_000, ahead)));
+            assert!(system.rate.is_none(), "until two readings agree");
+            assert!(system.takes(&reading(7, 30_000, 0)) && system.rate.is_none());
+            assert!(system.takes(&reading(8, 30_000, 0)) && system.rate.is_some());
+            (system.last, system.rate) = (None, None);
+            assert!((3..6).all(|second| system.takes(&reading(second, 30_000, 0))));
+        }
+        // So is a frequency that we have not set.
+        let other = Reading { frequency: Some(900), ..reading(6, 30_000, 0) };
+        assert!(!system.takes(&other));
+    }
+
+    #[test]
+    fn whoever_cannot_read_our_counter_is_told() {
+        for kind in [CounterKind::Raw, CounterKind::Hpet, CounterKind::AcpiPm] {
+            let told = unfit(Layout::Three, kind).unwrap();
+            assert!(told.contains("`shm1`") && told.contains(&kind.to_string()), "{told}");
+            assert_eq!(unfit(Layout::Two, kind), None);
+        }
+        assert_eq!(unfit(Layout::Three, CounterKind::Tsc), None);
+    }
+}

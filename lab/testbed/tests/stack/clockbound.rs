@@ -1,0 +1,165 @@
+//! ClockBound's unmodified clients read our pages. Those of the system clock (layouts 1 and 2) are in
+//! `tests/vm/guest/clockbound.sh`, as nobody may steer this machine's.
+
+use std::net::UdpSocket;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::Value;
+use truechimer::{Clock, Status};
+use truechimer_testbed::daemon::{Daemon, SOON, Setup};
+use truechimer_testbed::lacking::{Lacking, or_skip};
+use truechimer_testbed::process::{self, Process, Signal};
+use truechimer_testbed::{binary, temp};
+
+use crate::number;
+
+/// The truth: in November 2026, 30 ppm faster than the raw clock.
+const LINE: [&str; 2] = ["1795700000", "30000"];
+/// A daemon that counts as the clients do.
+const SETTINGS: &str = "counter = \"tsc\"\nleap-file = \"none\"\nmax-step = \"none\"";
+
+/// The folder with the clients, built once.
+fn clients() -> Option<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let target = binary::truechimer().parent().unwrap().join("../test/clockbound");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let Output { status, stderr, .. } =
+            Command::new(root.join("tests/clockbound/build")).arg(&target).output().unwrap();
+        let told = String::from_utf8_lossy(&stderr);
+        if status.success() { Ok(target.join("debug")) } else { Err(told.into_owned()) }
+    });
+    or_skip(built.clone().map_err(|why| Lacking(format!("ClockBound's clients: {why}"))))
+}
+
+/// Whether clients of layout 3 can read the counter of this machine.
+fn has_counter() -> bool {
+    let tsc = truechimer_counter::Counter::open(truechimer_counter::Choice::Tsc { fenced: false });
+    or_skip(tsc.map_err(|why| Lacking(format!("a TSC: {why}")))).is_some()
+}
+
+/// A server of the line, and its address.
+fn serve(dir: &temp::Dir) -> (Process, String) {
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut command = process::command(binary::testbed());
+    command.args(["serve", &address, &LINE.join("+")]);
+    let mut server = Process::start(command, &dir.join("serve.log"));
+    server.expect_output("serving", SOON);
+    (server, address)
+}
+
+fn sections(dir: &Path) -> String {
+    format!("[clockbound]\npages = [\"shm1\"]\ndirectory = {dir:?}\n")
+}
+
+/// A client of our page, in the background.
+struct Reader(Process);
+
+impl Reader {
+    fn start(dir: &temp::Dir, program: &Path, arguments: &[&str]) -> Reader {
+        let name = format!("{}.log", arguments.join("-").replace('/', "_"));
+        let mut command = process::command(program);
+        command.args(arguments);
+        let mut reader = Process::start(command, &dir.join(&name));
+        reader.expect_output("opened", SOON);
+        Reader(reader)
+    }
+
+    /// What it found.
+    fn result(mut self) -> Value {
+        let ended = self.0.wait(Duration::from_secs(300)).expect("it ends");
+        let output = self.0.output();
+        assert!(ended.success(), "{output}");
+        println!("{}", output.trim());
+        serde_json::from_str(output.lines().last().unwrap()).unwrap()
+    }
+}
+
+fn start(dir: &temp::Dir, address: &str, sections: &str) -> (Daemon, Clock) {
+    let mut daemon = Setup { settings: SETTINGS, sections, ..Setup::new(dir, address) }.start();
+    let clock = daemon.clock();
+    daemon.process.expect_output("synchronised", SOON);
+    (daemon, clock)
+}
+
+/// The statuses that were seen, in order.
+fn changes(result: &Value) -> Vec<&str> {
+    let changes = result["changes"].as_array().unwrap();
+    changes.iter().map(|change| change[1].as_str().unwrap()).collect()
+}
+
+#[test]
+fn clockbound_3_reads_a_million_times_while_the_daemon_is_stopped_and_killed() {
+    let Some(clients) = clients() else { return };
+    if !has_counter() {
+        return;
+    }
+    let dir = temp::Dir::new();
+    let pages = dir.join("cb");
+    let page = pages.join("shm1").display().to_string();
+    let sections = sections(&pages);
+    let (_server, address) = serve(&dir);
+    let (daemon, clock) = start(&dir, &address, &sections);
+    let line = LINE.join("+");
+    let arguments = ["3", page.as_str(), "85", "1000000", line.as_str()];
+    let long = Reader::start(&dir, &clients.join("clockbound-clients"), &arguments);
+    // ScyllaDB takes synchronized bounds alone.
+    let scylla = [page.as_str(), "4", "100000", LINE[0], LINE[1]];
+    let scylla = Reader::start(&dir, &clients.join("clockbound-scylla"), &scylla).result();
+    assert_eq!(number(&scylla, "trusted"), 100_000, "{scylla}");
+    assert_eq!((number(&scylla, "broken"), number(&scylla, "changes")), (0, 0), "{scylla}");
+    assert_eq!(clock.now().unwrap().status, Status::Synchronised);
+    daemon.process.signal(Signal::Stop);
+    std::thread::sleep(Duration::from_secs(2));
+    daemon.process.signal(Signal::Continue);
+    std::thread::sleep(Duration::from_secs(1));
+    drop(daemon);
+    // Another takes its place: clients stay with the page.
+    let (daemon, _) = start(&dir, &address, &sections);
+    std::thread::sleep(Duration::from_secs(2));
+    drop(daemon);
+    let result = long.result();
+    assert!(number(&result, "readings") >= 1_000_000, "{result}");
+    assert_eq!((number(&result, "broken"), number(&result, "errors")), (0, 0), "{result}");
+    assert_eq!(result["promised"], result["readings"], "{result}");
+    // For a minute after the last word they take it for good.
+    assert_eq!(changes(&result), ["Synchronized", "FreeRunning"], "{result}");
+}
+
+#[test]
+fn what_is_in_the_way_of_a_clockbound_page_is_named_at_the_start() {
+    let dir = temp::Dir::new();
+    let refused = |directory: &Path, wanted: &str| {
+        let sections = sections(directory);
+        let setup =
+            Setup { settings: SETTINGS, sections: &sections, ..Setup::new(&dir, "127.0.0.1:9") };
+        let mut daemon = Process::start(setup.command(), &dir.join("refused.log"));
+        let ended = daemon.wait(SOON).expect("it ends");
+        assert!(!ended.success() && daemon.output().contains(wanted), "{}", daemon.output());
+    };
+    if !has_counter() {
+        return;
+    }
+    let pages = dir.join("socket");
+    std::fs::create_dir(&pages).unwrap();
+    let _socket = UnixListener::bind(pages.join("shm1")).unwrap();
+    refused(&pages, "is a socket, and no ClockBound page");
+    refused(&dir.join("neither/nor"), "there is no directory");
+    // A ClockBound: here, whatever has its name.
+    let pages = dir.join("beside");
+    std::fs::create_dir(&pages).unwrap();
+    std::fs::write(pages.join("shm1"), "").unwrap();
+    let program = dir.join("clockbound");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut other = process::command(&program);
+    other.arg("60");
+    let other = Process::start(other, &dir.join("other.log"));
+    std::thread::sleep(Duration::from_millis(300));
+    refused(&pages, "a ClockBound runs (process ");
+    drop(other);
+    refused(&pages, "is another file, and no ClockBound page");
+}
