@@ -1,4 +1,4 @@
-//! What holds for any samples.
+//! Properties that hold for any samples.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use proptest::prelude::*;
