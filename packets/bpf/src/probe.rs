@@ -1,4 +1,4 @@
-//! What the kernel has.
+//! Features of the kernel.
 
 use crate::asm::Asm;
 use crate::btf::Btf;
