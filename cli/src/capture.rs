@@ -303,7 +303,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     ended(args, &say, summary?, &opened.why, period, out)
 }
 
-/// What goes to standard error.
+/// Writes to standard error.
 #[derive(Clone, Copy)]
 struct Say {
     quiet: bool,
@@ -337,7 +337,7 @@ fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos().clamp(0, i128::from(u64::MAX)) as u64)
 }
 
-/// What the clock is worth as the capture begins, in words; `Err` if times are the system clock's.
+/// Quality of the clock as the capture begins, in words; `Err` if times are the system clock's.
 fn worth(clock: Option<&Clock>, search: &Search) -> Result<String, String> {
     let counts = "packets have raw counts, and the system clock's time marked as unsynchronised";
     let later = "'truechimer restamp' can do better later";

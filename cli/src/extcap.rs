@@ -1,4 +1,4 @@
-//! What Wireshark asks of a program that captures for it: `truechimer extcap`, or any name that
+//! Answers to Wireshark, as a program that captures for it: `truechimer extcap`, or any name that
 //! begins with `truechimer-extcap` for the program itself.
 //!
 //! Wireshark runs every program in its extcap directory: once to ask which interfaces it has, then
@@ -19,7 +19,7 @@ use truechimer_command::{Ended, Failure, Outcome};
 
 /// The name that the program is installed by.
 const NAME: &str = "truechimer-extcap";
-/// What our interfaces' names begin with.
+/// Beginning of our interfaces' names.
 const PREFIX: &str = "truechimer-";
 /// At most so many bytes of a packet are kept, unless somebody says less.
 const SNAP_LENGTH: u32 = 262_144;

@@ -132,7 +132,7 @@ impl Scale {
     }
 }
 
-/// What the bound is made of.
+/// Parts of the bound.
 pub struct Parts {
     /// All of it.
     pub whole: Span,
@@ -140,9 +140,9 @@ pub struct Parts {
     pub path: Span,
     /// Stamping, queueing, drift, when the hand was made, and what is disputed.
     pub statistical: Span,
-    /// What of that is there only because a word that is held off has to be covered as well.
+    /// Part of that which is there only because a word that is held off has to be covered as well.
     pub disputed: Span,
-    /// What has been added since.
+    /// Growth since.
     pub growth: Span,
 }
 
@@ -239,14 +239,14 @@ struct TaiJson {
     common: Common,
 }
 
-/// What is the same on every scale; what is not promised is null.
+/// Fields that are the same on every scale; what is not promised is null.
 #[derive(Serialize)]
 struct Common {
     status: &'static str,
     bound_ns: Option<i64>,
     path_bound_ns: Option<i64>,
     statistical_bound_ns: Option<i64>,
-    /// What of the statistical part covers words that are held off.
+    /// Share of the statistical bound that covers words that are held off.
     disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
     /// How far `best` is likely to be off, which is no promise; null if nothing but the bound is
@@ -278,7 +278,7 @@ pub mod tests {
 
     const US: fn(i64) -> Span = Span::from_micros;
 
-    /// What a reader sees a second after a hand was made of which so much is disputed.
+    /// View of a reader a second after a hand was made of which so much is disputed.
     pub fn view(status: Status, disputed: Span) -> View {
         let base = Count(5_000_000_000);
         let hand = Hand {

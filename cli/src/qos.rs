@@ -291,7 +291,7 @@ impl Qos {
     }
 }
 
-/// What is not shown.
+/// Flows that are not shown.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct More {
     flows: u64,
@@ -330,11 +330,11 @@ fn fold(report: &mut Report, more: &mut More) {
     });
 }
 
-/// What came of it.
+/// Results of the analysis.
 struct Found {
     engine: Engine,
     names: Vec<String>,
-    /// What was odd about the input, each with how serious it is.
+    /// Oddities of the input, each with how serious it is.
     notes: Vec<Note>,
     layers: Option<truechimer_qos::LayersReport>,
 }

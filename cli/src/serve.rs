@@ -15,7 +15,7 @@ use truechimer_command::show::{json, ppb};
 use truechimer_command::signals;
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// What a test needs to know in order to know the truth.
+/// Facts that a test needs in order to know the truth.
 #[derive(Serialize)]
 struct Ready {
     listen: String,

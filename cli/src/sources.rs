@@ -110,7 +110,7 @@ fn mark(status: SourceStatus) -> char {
     }
 }
 
-/// What the status means, where its word alone does not say it.
+/// Meaning of the status, where its word alone does not say it.
 fn meaning(status: SourceStatus) -> &'static str {
     match status {
         SourceStatus::Selected | SourceStatus::Combined => "",
@@ -164,7 +164,7 @@ fn write_table(sources: &[SourceReport], out: &mut dyn Write) -> io::Result<()> 
     writeln!(out, "offset: {} (-v says why)", reference(sources))
 }
 
-/// What the offsets are shown against.
+/// Clock that the offsets are shown against.
 fn reference(sources: &[SourceReport]) -> String {
     match sources.iter().find_map(|source| source.offset_to.as_ref()) {
         Some(name) => format!("{name}'s (in the middle) - the server's: no clock yet"),
@@ -199,7 +199,7 @@ fn is_all(weight: f64) -> bool {
     weight > 1.0 - 1e-9
 }
 
-/// What its share comes to.
+/// Effect of its share.
 fn by_it(source: &SourceReport) -> String {
     if source.is_held_off() {
         return String::new();
@@ -256,7 +256,7 @@ fn stamped_by_hand(source: &SourceReport) -> Option<String> {
     Some(format!("{what} are stamped in user space, as the kernel does not"))
 }
 
-/// What is wrong with a source, if anything is.
+/// Trouble of a source, if it has any.
 fn trouble(source: &SourceReport) -> Option<String> {
     match (&source.trouble, source.status) {
         (Some(trouble), _) => Some(plain(trouble)),
@@ -375,7 +375,7 @@ fn write_pulse(
     Ok(())
 }
 
-/// What the server says of itself.
+/// Words of the server about itself.
 fn server(source: &SourceReport) -> String {
     let leap = match source.leap {
         Some(0) => "no leap second",

@@ -345,7 +345,7 @@ struct Json<'a> {
     bound_ns: Option<i64>,
     path_bound_ns: Option<i64>,
     statistical_bound_ns: Option<i64>,
-    /// What of the statistical part covers words that are held off.
+    /// Share of the statistical bound that covers words that are held off.
     disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
     /// How far the time is likely to be off; null if nothing but the bound is known.
@@ -357,7 +357,7 @@ struct Json<'a> {
     resolution_ns: Option<f64>,
     epoch: Option<u32>,
     skew_ppb: Option<f64>,
-    /// What an interval is off by at most, and its standard deviation.
+    /// Error of an interval at most, and its standard deviation.
     difference_error_ppb: Option<f64>,
     difference_deviation_ppb: Option<f64>,
     tai_offset: Option<i32>,

@@ -123,7 +123,7 @@ fn by_daemon(args: &Waitsync) -> String {
     }
 }
 
-/// What is missing.
+/// Names what is missing.
 fn short_of(reading: &Reading, max_bound: Option<Span>) -> String {
     match (reading.bound(), max_bound) {
         (Some(bound), Some(max_bound)) if bound > max_bound => {

@@ -17,7 +17,7 @@ use super::sink_error;
 /// How packets are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// As tcpdump does it, in brief.
+    /// Text like tcpdump's, in brief.
     Text,
     /// An object a line.
     Json,
@@ -179,7 +179,7 @@ fn flags(tcp: Tcp) -> String {
     all.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect()
 }
 
-/// What is not IP.
+/// Frame that is not IP.
 fn ethernet(line: &mut String, data: &[u8], link_type: u16) {
     let Some(header) = data.get(..14).filter(|_| link_type == truechimer_qos::link::ETHERNET)
     else {

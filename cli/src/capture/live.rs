@@ -19,7 +19,7 @@ pub fn described(facts: &Facts) -> String {
     format!("{method}{detail}, stamped by {stamped_by}, ring of {mib:.1} MiB")
 }
 
-/// What was lost, of what was received.
+/// Losses, of what was received.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 struct Lost {
     kernel: u64,
@@ -41,7 +41,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// What stamps are worth.
+/// Quality of the stamps.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 struct Worth {
     bounded: u64,
@@ -122,7 +122,7 @@ fn scaled(number: f64, unit: &str) -> String {
     }
 }
 
-/// What is captured, as it begins.
+/// Facts about a capture, as it begins.
 #[derive(Serialize, Debug)]
 pub struct Start<'a> {
     r#type: &'static str,
@@ -182,7 +182,7 @@ pub struct State {
 }
 
 impl State {
-    /// What came in `since` it was as `before`.
+    /// Compares `now` with `before`, `since` earlier.
     pub fn new(before: &Live, now: &Live, since: Duration, period: Period) -> State {
         let seconds = since.as_secs_f64().max(1e-9);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;

@@ -17,9 +17,9 @@ pub struct Opened {
     pub device: Option<Device>,
     /// Why this method, for people.
     pub why: String,
-    /// What may be wiser.
+    /// Advice on what may be wiser.
     pub warnings: Vec<String>,
-    /// What becomes of packets when the conversion is behind.
+    /// Fate of packets when the conversion is behind.
     pub when_full: WhenFull,
 }
 

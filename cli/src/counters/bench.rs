@@ -19,7 +19,7 @@ use truechimer_command::signals;
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// Whoever waits longer is told so.
+/// Time after which a user who waits is told so.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Options of `truechimer counters bench`.
@@ -189,7 +189,7 @@ fn row<const N: usize>(names: [&str; N], cost: &Cost) -> Vec<String> {
     names.into_iter().map(str::to_owned).chain(figures).collect()
 }
 
-/// What a program pays for the usual clock, clocksource by clocksource.
+/// Cost of the usual clock to a program, clocksource by clocksource.
 fn summary(found: &Bench) -> Table {
     let [_, _, figures @ ..] = COLUMNS;
     let columns: Vec<_> = std::iter::once(("clocksource", Side::Left)).chain(figures).collect();
@@ -205,7 +205,7 @@ fn summary(found: &Bench) -> Table {
     table
 }
 
-/// What is to be said below the figures.
+/// Remarks below the figures.
 fn remarks(found: &Bench) -> Vec<String> {
     let mut remarks = not_read(&found.unreadable);
     if !found.not_selected.is_empty() {
@@ -237,7 +237,7 @@ fn remarks(found: &Bench) -> Vec<String> {
     remarks
 }
 
-/// What is not read, and why; those with the same reason together.
+/// Words on what is not read, and why; those with the same reason together.
 pub(super) fn not_read(unreadable: &[Unreadable]) -> Vec<String> {
     let alike = unreadable.chunk_by(|a, b| a.why == b.why);
     let said = alike.filter_map(|group| {

@@ -179,7 +179,7 @@ fn write(found: &Latency, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What the figures depend on.
+/// Conditions that the figures depend on.
 fn circumstances(found: &Latency) -> Vec<String> {
     let on = match found.cpu {
         Some(cpu) => format!("on processor {cpu}"),
@@ -212,7 +212,7 @@ fn circumstances(found: &Latency) -> Vec<String> {
     lines
 }
 
-/// What is to be said below the figures.
+/// Remarks below the figures.
 fn remarks(found: &Latency) -> Vec<String> {
     let mut remarks =
         vec![format!("the row '{NOTHING}' is what the timing itself takes: it is in all figures")];

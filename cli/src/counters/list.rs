@@ -52,12 +52,12 @@ pub struct Options {
     pub root: Option<PathBuf>,
 }
 
-/// What the command finds out: the counters, and what there is to say about them.
+/// Findings of the command: the counters, and what there is to say about them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Listed {
-    /// What is known.
+    /// Facts that are known.
     pub inventory: Inventory,
-    /// What there is to say, what matters most first.
+    /// Advice, what matters most first.
     pub advice: Vec<Advice>,
 }
 

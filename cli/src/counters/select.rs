@@ -79,7 +79,7 @@ fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-/// What a change will mean.
+/// Consequences of a change.
 fn consequences(from: &str, to: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut say = |text: &str| wrapped(text, "  ", out);
     say(&format!("from {from} to {to}, for the whole machine and until the next boot:"))?;
@@ -94,7 +94,7 @@ fn consequences(from: &str, to: &str, out: &mut dyn Write) -> io::Result<()> {
          until the next reply of a server. Those on tsc or another counter of the hardware go on.")
 }
 
-/// What was done, and how to keep or undo it.
+/// Tells what was done, and how to keep or undo it.
 fn done(from: &str, to: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "the clocksource is {to}")?;
     writeln!(out, "to go back      truechimer counters select {from}")?;

@@ -24,7 +24,8 @@ use truechimer_command::{Ended, Failure, Outcome};
 
 pub use section::section;
 
-/// As often an NTP server is asked unless the user says otherwise, s: servers are somebody's.
+/// Interval at which an NTP server is asked unless the user says otherwise, s: servers are
+/// somebody's.
 const NTP_INTERVAL_S: f64 = 16.0;
 /// Lines of progress where there is no terminal: as many, and not more often than that.
 const LINES: f64 = 10.0;
@@ -345,7 +346,7 @@ fn table(analysis: &analysis::Analysis) -> Table {
     table
 }
 
-/// What was measured.
+/// Summary of what was measured.
 fn summary(found: &Stability) -> Vec<String> {
     let analysis = &found.analysis;
     let nominal = found.nominal_hz.map(|hz| format!(" (nominally {})", frequency(hz)));
@@ -405,7 +406,7 @@ fn many_outliers(analysis: &analysis::Analysis) -> bool {
     (outliers.spikes.len() + outliers.steps.len()) * 20 > analysis.samples
 }
 
-/// What the deviations say.
+/// Judgement by the deviations.
 fn verdict(found: &Stability) -> Vec<String> {
     let analysis = &found.analysis;
     let mut said = Vec::new();

@@ -20,13 +20,13 @@ use truechimer_command::program;
 
 /// 2⁶⁴.
 const SCALE: f64 = 18_446_744_073_709_551_616.0;
-/// So many readings are all kept; later ones so far apart, s: not in step with any poll interval.
+/// Readings that are all kept; later ones so far apart, s: not in step with any poll interval.
 const DENSE: usize = 6000;
 const SPARSE: f64 = 1.05;
 /// How long the longer of the intervals is, s.
 const THOUSAND: f64 = 1000.0;
 
-/// What was read.
+/// Record of what was read.
 #[derive(Debug, Default)]
 pub struct Record {
     samples: Vec<Sample>,

@@ -1,4 +1,4 @@
-//! What the demonstration shows: a line a second, and a summary.
+//! Output of the demonstration: a line a second, and a summary.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct Line<'a> {
     pub lead: Span,
     /// Rates since the beginning.
     pub rates: Option<Rates>,
-    /// What the daemon says of its server.
+    /// Report of the daemon on its server.
     pub source: Option<&'a SourceReport>,
 }
 
@@ -68,7 +68,7 @@ impl Line<'_> {
         self.source.and_then(|source| source.rtt_floor)
     }
 
-    /// The same for programs.
+    /// Line for programs.
     pub fn json(&self) -> impl Serialize {
         let ns = Span::as_nanos_i64;
         LineJson {
@@ -98,7 +98,7 @@ struct LineJson {
     inside: bool,
 }
 
-/// What there is to say at the end.
+/// Words at the end.
 pub struct End<'a> {
     /// About the readings; `None` if the clock never synchronised.
     pub summary: Option<Summary>,
@@ -171,7 +171,7 @@ impl End<'_> {
         )
     }
 
-    /// The same for programs.
+    /// End for programs.
     pub fn json(&self) -> impl Serialize {
         let ns = Span::as_nanos_i64;
         let rates = self.line.as_ref().and_then(|line| line.rates);
@@ -229,7 +229,7 @@ fn micros(span: Span) -> String {
     format!("{sign}{}.{:03}", ns / 1_000, ns % 1_000)
 }
 
-/// The same with its sign, whichever it is.
+/// Writes it with its sign, whichever it is.
 fn signed(span: Span) -> String {
     if span.is_negative() { micros(span) } else { format!("+{}", micros(span)) }
 }

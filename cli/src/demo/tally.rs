@@ -1,4 +1,4 @@
-//! What the demonstration remembers of its readings.
+//! Readings that the demonstration remembers.
 
 use truechimer_report::percentile;
 use truechimer_time::Span;
@@ -9,7 +9,7 @@ use truechimer_timehands::Status;
 pub struct Sample {
     /// Since the demonstration began.
     pub at: Span,
-    /// What the clock said of itself.
+    /// Status that the clock gave.
     pub status: Status,
     /// The bound that it claimed.
     pub bound: Span,
@@ -30,7 +30,7 @@ pub struct Tally {
     samples: Vec<Sample>,
 }
 
-/// What is left to say at the end, once the clock has synchronised.
+/// Summary at the end, once the clock has synchronised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// The first reading whose bound held.

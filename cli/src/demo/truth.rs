@@ -4,7 +4,7 @@ use truechimer_counter::{Counter, host_reading};
 use truechimer_serve::{Sandwich, ServedClock};
 use truechimer_time::{Count, CountSpan, Period, Rate, Span};
 
-/// What the server shows, known without asking it over the network.
+/// Time that the server shows, known without asking it over the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Truth {
     served: ServedClock,

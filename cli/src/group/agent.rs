@@ -146,7 +146,7 @@ pub struct Node {
     pub realtime: Option<u8>,
 }
 
-/// As clap takes a list for one value.
+/// List of members that clap takes for one value.
 #[derive(Clone, Debug)]
 pub struct Members(Vec<Member>);
 

@@ -34,7 +34,7 @@ pub fn find(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Failure> {
 enum Missing {
     /// There is none: one may come.
     Nobody(Failure),
-    /// It cannot be looked for.
+    /// No permission to look for it.
     Denied(Failure),
 }
 
@@ -94,7 +94,7 @@ fn search(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Missing> {
     Ok(found.into_iter().map(place).collect())
 }
 
-/// The same, when all of them are live, or when the wait is over and there is at least one.
+/// Finds them when all of them are live, or when the wait is over and there is at least one.
 pub fn awaited(
     place: &Place,
     group: Option<&str>,
@@ -124,7 +124,7 @@ pub fn awaited(
     }
 }
 
-/// What an agent says; none if there is none, or it does not answer.
+/// Report of an agent; none if there is none, or it does not answer.
 fn look(at: &Where) -> Result<Option<Report>, Failure> {
     let mut watcher = match Watcher::attach(at) {
         Ok(watcher) => watcher,
@@ -166,7 +166,7 @@ pub fn one(place: &Place, group: Option<&str>) -> Result<Where, Failure> {
     only(find(place, group)?)
 }
 
-/// The same, when it is live or the wait is over.
+/// Finds the one when it is live or the wait is over.
 pub fn one_awaited(place: &Place, group: Option<&str>, end: Instant) -> Result<Where, Failure> {
     only(awaited(place, group, end, &|| false)?)
 }
@@ -227,15 +227,15 @@ pub fn report(of: &Where) -> Result<Report, Failure> {
     })
 }
 
-/// What is known of a member, its program and its front.
+/// Knowledge of a member, its program and its front.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Found {
-    /// What its agent says.
+    /// Report of its agent.
     #[serde(flatten)]
     pub report: Report,
-    /// What its front says, if it has or had one.
+    /// Report of its front, if it has or had one.
     pub front: Option<FrontReport>,
-    /// What is not as it should be, by both.
+    /// Troubles of both.
     pub troubles: Vec<Trouble>,
 }
 
@@ -259,7 +259,7 @@ impl Found {
     }
 }
 
-/// What is not as it should be by a member's front: with itself, and with the replicas' programs.
+/// Troubles of a member's front: with itself, and with the replicas' programs.
 fn of_front(report: &Report, front: &FrontReport) -> Vec<Trouble> {
     let trouble = front.trouble(report.programs.program, FrontReport::now_ns());
     let member = report.member;

@@ -115,7 +115,7 @@ fn lines(report: &Report) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What to do where there is no UTC.
+/// Advice where there is no UTC.
 const UNTIMED: &str = "none for programs: they wait, as the group's clock is not tied to UTC. Run \
     `truechimer run` on the nodes, or start the agents with --system-clock BOUND (or, for a clock \
     without UTC, with --without-utc)";
@@ -176,7 +176,7 @@ pub fn at_most(ns: i64) -> String {
     short(i64::try_from(up).unwrap_or(i64::MAX))
 }
 
-/// The same with a sign.
+/// Shows it with a sign.
 pub fn signed(ns: i64) -> String {
     if ns > 0 { format!("+{}", short(ns)) } else { short(ns) }
 }

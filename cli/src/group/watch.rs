@@ -134,7 +134,7 @@ struct Watch<'o> {
     headed: bool,
 }
 
-/// What happened in a second, on the average.
+/// Events in a second, on the average.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Rates {
     rounds_per_s: f64,

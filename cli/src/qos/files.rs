@@ -75,7 +75,7 @@ fn distinct(names: Vec<String>) -> Vec<String> {
 /// Which counter, of which boot of which machine.
 type CounterOf = (CounterKind, BootId);
 
-/// What counters the packets of each point are counted by.
+/// Counters that the packets of each point are counted by.
 #[derive(Default)]
 struct Counters {
     first: [Option<CounterOf>; 2],
@@ -96,7 +96,7 @@ impl Counters {
     }
 }
 
-/// What an interface's counts are worth.
+/// Conversion of an interface's counts.
 struct Clock {
     difference: DifferenceClock,
     counter: CounterOf,
@@ -401,7 +401,7 @@ fn point(between: &[String], alone: usize, packet: &PacketBlock<'_>, name: &str)
     between.iter().position(|wanted| *wanted == name || *wanted == number)
 }
 
-/// What a block's options say.
+/// Contents of a block's options.
 #[derive(Default)]
 struct Said {
     change: Option<Box<Change>>,

@@ -42,12 +42,12 @@ impl Watch {
         Ok(())
     }
 
-    /// What came of it so far.
+    /// Reports on what came so far.
     pub fn report(&self) -> LayersReport {
         self.layers.report()
     }
 
-    /// What came of it.
+    /// Ends and reports.
     pub fn finish(mut self) -> Result<LayersReport, Failure> {
         self.look(Duration::ZERO)?;
         self.layers.finish();

@@ -212,7 +212,7 @@ fn open(interface: &str, filter: Option<&str>, _counter: Counter) -> Result<Box<
     Ok(Box::new(PacketTap::open(&options).map_err(said)?))
 }
 
-/// What was not seen.
+/// Note of losses.
 fn losses(summary: &Summary) -> Option<Note> {
     let live = &summary.live;
     let lost = live.losses.ring + live.losses.kernel + live.dropped;

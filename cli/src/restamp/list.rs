@@ -1,4 +1,4 @@
-//! What is said of it all.
+//! Words on it all.
 
 use std::io::{self, Write};
 
@@ -109,7 +109,7 @@ fn line(packet: &str, time: &str, bound: &str, quality: &str, method: &str, move
     format!("{packet:>7}  {time:<30}  {bound:>10}  {quality:<14}  {method:<8}  {moved:>11}")
 }
 
-/// What became of the file.
+/// Outcome for the file.
 #[derive(Serialize)]
 pub struct Summary {
     packets: u64,
@@ -166,7 +166,7 @@ impl Summary {
         }
     }
 
-    /// The same in words.
+    /// Writes it in words.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,

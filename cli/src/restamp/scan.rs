@@ -16,7 +16,7 @@ const MOST_CHANGES: usize = 1_000_000;
 /// An interface: the section's number, and its own in that.
 pub type Place = (u64, u32);
 
-/// What the packets of one interface have in common.
+/// Facts that the packets of one interface have in common.
 #[derive(Debug, Default)]
 pub struct Track {
     /// The counter; `None` while no state of the clock told.
@@ -27,7 +27,7 @@ pub struct Track {
     pub changes: Vec<Change>,
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub struct Scanned {
     /// Whole blocks.

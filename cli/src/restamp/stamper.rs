@@ -27,7 +27,7 @@ pub enum By {
     Best,
 }
 
-/// What became of a packet's time.
+/// Outcome for a packet's time.
 #[derive(Clone, Copy, Debug)]
 pub struct Anew {
     /// Unix ns.
@@ -170,7 +170,7 @@ impl Stampers {
         anew
     }
 
-    /// What the restampers have to say.
+    /// Reports of the restampers.
     pub fn reports(&self) -> impl Iterator<Item = &truechimer_capture::restamp::Report> {
         self.restampers.values().map(Restamper::report)
     }

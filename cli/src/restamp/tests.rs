@@ -75,7 +75,7 @@ fn change(at: u64, hand: Option<Used>) -> Change {
     }
 }
 
-/// What the capture made of a count.
+/// Stamp that the capture made of a count.
 fn stamped(count: u64, used: Option<&Used>) -> Stamped {
     let counted = Counted { count: Count(count), error: CountSpan(40), epoch: Epoch(3) };
     let Some(Used { generation, hand, .. }) = used else {

@@ -14,9 +14,9 @@ use truechimer_command::clock::Page;
 const NTP: u16 = 123;
 /// Where the embedded server listens unless told otherwise.
 const EMBEDDED: u16 = 11123;
-/// What is about `--clock page` only.
+/// Heading of options of `--clock page` only.
 const OF_PAGE: &str = "With --clock page";
-/// What is about `--clock system` only.
+/// Heading of options of `--clock system` only.
 const OF_SYSTEM: &str = "With --clock system";
 
 /// Options of `truechimer serve`.

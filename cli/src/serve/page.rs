@@ -24,9 +24,9 @@ const RATE: Rate = Rate { per_second: 16, burst: 64 };
 const STEP: Duration = Duration::from_millis(100);
 /// Between looks at the clock and at what stands behind it.
 const LOOK: Duration = Duration::from_secs(2);
-/// The same while one of the two is not known.
+/// Time between these looks while one of the two is not known.
 const LOOK_SOON: Duration = Duration::from_millis(250);
-/// What servers are called that follow no other: an undisciplined local clock.
+/// Name of servers that follow no other: an undisciplined local clock.
 const UNNAMED: RefId = RefId([127, 127, 1, 1]);
 
 /// Runs the command.
@@ -102,12 +102,12 @@ pub fn unbound(address: SocketAddr, why: &io::Error) -> String {
     format!("cannot listen on {address}: {why}; {mend}")
 }
 
-/// What stands behind a clock whose stratum the user claims.
+/// Upstream of a clock whose stratum the user claims.
 fn claimed(stratum: u8) -> Upstream {
     Upstream { stratum: stratum.saturating_sub(1), reference_id: UNNAMED }
 }
 
-/// What the server does not know by itself: the clock, and what it follows.
+/// Facts that the server does not know by itself: the clock, and what it follows.
 struct Behind<'a> {
     args: &'a Serve,
     addresses: &'a [SocketAddr],
@@ -147,7 +147,7 @@ impl Behind<'_> {
         trouble
     }
 
-    /// What the server says of this source.
+    /// Upstream by this source.
     fn upstream(&self, source: &Reference) -> Result<Upstream, String> {
         if self.addresses.iter().any(|own| is_own(own, source)) {
             return Err("the daemon follows this very server".into());
@@ -157,8 +157,8 @@ impl Behind<'_> {
     }
 }
 
-/// What a source is called. A server on this machine is called what an undisciplined clock is:
-/// 127.0.0.1 is every client's own address, by which it would take us for its client.
+/// Name of a source. A server on this machine is called what an undisciplined clock is: 127.0.0.1
+/// is every client's own address, by which it would take us for its client.
 fn named(source: &Reference) -> RefId {
     if is_loopback(source) { UNNAMED } else { RefId(source.id) }
 }
@@ -181,7 +181,7 @@ fn is_own(own: &SocketAddr, source: &Reference) -> bool {
             || (own.ip().is_unspecified() && is_loopback(source)))
 }
 
-/// What is printed.
+/// Output on the screen.
 struct Screen<'a> {
     json: bool,
     /// The state last told, without what changes all the time.
@@ -195,7 +195,7 @@ struct Begun {
     listen: Vec<String>,
 }
 
-/// What the server says of its clock.
+/// State of its clock by the server's word.
 #[derive(Serialize)]
 struct State<'a> {
     synchronised: bool,
@@ -299,14 +299,14 @@ mod tests {
         assert!(says(libc_errno::EADDRNOTAVAIL).contains("another address"));
     }
 
-    /// As Linux numbers them on all processors that this runs on.
+    /// Error numbers of Linux on all processors that this runs on.
     mod libc_errno {
         pub const EACCES: i32 = 13;
         pub const EADDRINUSE: i32 = 98;
         pub const EADDRNOTAVAIL: i32 = 99;
     }
 
-    /// What the page says of a server at that address.
+    /// Reference by which the page names a server at that address.
     fn source(text: &str) -> Reference {
         let address = address(text);
         let RefId(id) = RefId::of_address(address.ip());

@@ -34,7 +34,7 @@ pub(super) struct Json<'a> {
     reach: u8,
     last_reply_ns: Option<i64>,
     offset_ns: Option<i64>,
-    /// What `offset_ns` is shown against: `clock`, or the name of a server while there is no clock.
+    /// Reference of `offset_ns`: `clock`, or the name of a server while there is no clock.
     offset_to: Option<&'a str>,
     bound_ns: Option<i64>,
     /// How far it is likely to be off; null if statistics say no less than the bound.
@@ -81,7 +81,7 @@ impl ReasonJson {
     }
 }
 
-/// The same in the words of before.
+/// Doubt in the words of before.
 #[derive(Serialize)]
 pub struct DoubtJson {
     kind: &'static str,

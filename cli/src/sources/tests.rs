@@ -1,4 +1,4 @@
-//! What `sources` shows, by example.
+//! Output of `sources`, by example.
 
 use super::*;
 use truechimer_engine::{Reason, ReasonKind};

@@ -1,5 +1,4 @@
-//! What reading counters costs, and the kernel's choice among them: the commands as a user has
-//! them.
+//! Cost of reading counters, and the kernel's choice among them: the commands as a user has them.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -156,7 +156,7 @@ fn what_readings_cost_is_measured_at_a_member() {
     local.ask(&["bench"]).assert_error(&["1 of demo, 2 of demo, 3 of demo", "--member"]);
 }
 
-/// What three members' status shows of programs: who is attached, what they read, who was refused.
+/// Status of programs with three members: who is attached, what they read, who was refused.
 #[test]
 fn status_shows_who_is_attached() {
     let local = Local::start();
@@ -203,7 +203,7 @@ fn status_shows_who_is_attached() {
     }
 }
 
-/// What a member's status says of fronts: the exit code, and the reasons of that member.
+/// Status of fronts with a member: the exit code, and the reasons of that member.
 #[test]
 fn status_says_why_a_front_does_not_answer_and_that_one_is_gone() {
     let local = Local::start();

@@ -37,7 +37,7 @@ fn clean(name: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// What became of it.
+/// Outcome of a command.
 #[derive(Debug)]
 pub struct Answer {
     pub code: i32,

@@ -35,7 +35,7 @@ pub fn look(clock: &Clock) -> Result<(Reading, View), ReadError> {
     clock.view().map(|view| (view.reading(view.count, view.status), view))
 }
 
-/// What cannot be read is a failure.
+/// Failure of a clock that cannot be read.
 pub fn unreadable(why: ReadError) -> Failure {
     Failure::Said(why.to_string())
 }

@@ -6,9 +6,9 @@ use std::io;
 /// How a command that ran ended: the exit statuses 0 and 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// As wished: 0.
+    /// Done as wished: 0.
     Good,
-    /// It ran, but the answer is no (as `--help` of each command explains): 1.
+    /// Run to its end, but the answer is no (as `--help` of each command explains): 1.
     Bad,
 }
 
@@ -28,7 +28,7 @@ pub enum Failure {
     Said(String),
 }
 
-/// What a command gives back.
+/// Result of a command.
 pub type Ended = Result<Outcome, Failure>;
 
 impl Failure {

@@ -16,7 +16,7 @@ pub fn utc(utc: Utc) -> String {
     civil(utc.unix, nanos, utc.leap_second) + "Z"
 }
 
-/// The same form for TAI, which has no zone designator.
+/// This form for TAI, which has no zone designator.
 pub fn tai(instant: Instant) -> String {
     let nanos = (u128::from(instant.frac()) * 1_000_000_000) >> 64;
     civil(instant.secs(), nanos as i128, false)
@@ -74,7 +74,7 @@ pub fn json(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|why| Failure::new("JSON", why))
 }
 
-/// What the system says, less the number in it, which means nothing to people: of
+/// Words of the system, less the number in it, which means nothing to people: of
 /// `Connection refused (os error 111)` the first two words.
 pub fn plain(text: &str) -> String {
     let mut rest = text;

@@ -8,7 +8,7 @@ use signal_hook::flag;
 
 use crate::Failure;
 
-/// What a shell says of a command that INT ended.
+/// Exit code by which a shell tells of a command that INT ended.
 const INTERRUPTED: i32 = 128 + SIGINT;
 
 /// Set by TERM and INT, in any order and number: what ends in order has ended well. Only a second

@@ -13,8 +13,8 @@ use rustix::process::geteuid;
 use crate::replacement::Replacement;
 use crate::walk::{self, Folder, Last, refused};
 
-/// What a file is opened for. It is never emptied by that: who opens it looks first, or calls
-/// [`crate::create`].
+/// Purpose for which a file is opened. It is never emptied by that: who opens it looks first, or
+/// calls [`crate::create`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Writing; it is made if it is not there.
@@ -27,7 +27,7 @@ pub enum Access {
     New,
 }
 
-/// What has a name.
+/// File that has a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Status {
@@ -65,8 +65,8 @@ impl Entry {
         Entry { folder, name, kernels, known }
     }
 
-    /// What `path` names, after all links that may be followed. It need not be there; its directory
-    /// must.
+    /// Finds what `path` names, after all links that may be followed. It need not be there; its
+    /// directory must.
     ///
     /// # Errors
     /// If a link in a directory that others can change is on the way or at the end; if a directory
@@ -75,7 +75,7 @@ impl Entry {
         walk::walk(path, Last::Followed, false)
     }
 
-    /// What `path` names itself, be it a link: to remove it, or to give it another name.
+    /// Finds `path` itself, be it a link: to remove it, or to give it another name.
     ///
     /// # Errors
     /// As [`Entry::at`].
@@ -95,7 +95,7 @@ impl Entry {
         self.known.as_deref()
     }
 
-    /// What is there, if anything; a link itself.
+    /// Looks at what is there, if anything; a link itself.
     ///
     /// # Errors
     /// If the system refuses.

@@ -43,7 +43,7 @@ use std::path::Path;
 pub use entry::{Access, Entry, Status};
 pub use lock::Lock;
 pub use replacement::{Durable, Replacement};
-/// What kind of file something is.
+/// Kind of file that something is.
 pub use rustix::fs::FileType as Kind;
 pub use socket::Bound;
 

@@ -13,7 +13,7 @@ use crate::{Entry, random_name};
 /// Whether a file is forced to the disk before it takes its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durable {
-    /// It is, and so is its name; that can take seconds.
+    /// Forced to the disk, and so is its name; that can take seconds.
     Yes,
     /// The system writes it when it likes: after a crash of the machine it may be damaged.
     No,

@@ -25,7 +25,7 @@ const MODE: u32 = 0o755;
 pub(crate) enum Last {
     /// A link is followed, if it may be.
     Followed,
-    /// As it stands, be it a link.
+    /// Taken as it stands, be it a link.
     Itself,
 }
 
@@ -53,7 +53,7 @@ impl Folder {
         Ok(Folder { fd: file.into(), shared, kernels })
     }
 
-    /// The same directory, by another descriptor.
+    /// Gives the same directory by another descriptor.
     pub fn try_clone(&self) -> io::Result<Folder> {
         let Folder { fd, shared, kernels } = self;
         Ok(Folder { fd: fd.try_clone()?, shared: *shared, kernels: *kernels })

@@ -1,4 +1,4 @@
-//! What somebody else may have put in place of a file, a directory or a socket.
+//! Traps that somebody else may have put in place of a file, a directory or a socket.
 //!
 //! A directory that everybody may write stands for one of another user's: the rule is the same for
 //! both. Where this runs as root, another user's own directory is tried as well.

@@ -14,7 +14,7 @@ pub(crate) fn style() -> String {
 /// The plots' script.
 pub(crate) const UPLOT: &str = include_str!("../assets/uPlot.iife.min.js");
 
-/// What has to go with it.
+/// Licence that has to go with it.
 pub(crate) const LICENCE: &str = include_str!("../assets/LICENSE-uPlot");
 
 /// Ours: draws the charts from the JSON in the element `data`. One scope, in this order.

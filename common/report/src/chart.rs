@@ -154,7 +154,7 @@ impl Chart {
         chart
     }
 
-    /// What x is, and its unit.
+    /// Names x and its unit.
     #[must_use]
     pub fn x(mut self, label: &str, unit: Unit) -> Chart {
         self.x.label = label.to_owned();
@@ -162,7 +162,7 @@ impl Chart {
         self
     }
 
-    /// What y is, and its unit.
+    /// Names y and its unit.
     #[must_use]
     pub fn y(mut self, label: &str, unit: Unit) -> Chart {
         self.y.label = label.to_owned();
@@ -309,7 +309,7 @@ impl Chart {
         out.push_str("</div></details>\n</figure>\n");
     }
 
-    /// What the chart says, for those who do not see it.
+    /// Figures of the chart, for those who do not see it.
     fn figures(&self) -> Table {
         let mut table = Table::new(&format!("{}: what is drawn", self.title))
             .head(["series", "values", "least", "median", "greatest"]);

@@ -63,8 +63,9 @@ pub fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     kept
 }
 
-/// As [`decimate`], for a band of (x, low, high): two rows for each stretch, its first and its last
-/// x, both with the least low and the greatest high, so that the band drawn covers the one given.
+/// Thins like [`decimate`], for a band of (x, low, high): two rows for each stretch, its first and
+/// its last x, both with the least low and the greatest high, so that the band drawn covers the one
+/// given.
 #[must_use]
 pub fn envelope(rows: &[(f64, f64, f64)], most: usize) -> Vec<(f64, f64, f64)> {
     if rows.len() <= most.max(4) {

@@ -1,4 +1,4 @@
-//! What happened, line by line.
+//! Events, line by line.
 
 use crate::chart::clock_time;
 use crate::escape::push_html;
@@ -8,14 +8,14 @@ use crate::escape::push_html;
 pub enum Tone {
     /// Of little weight.
     Quiet,
-    /// As it is.
+    /// Neutral.
     #[default]
     Plain,
-    /// As it should be.
+    /// In order.
     Good,
     /// Worth a look.
     Warning,
-    /// As it must not be.
+    /// Wrong.
     Bad,
 }
 
@@ -49,7 +49,7 @@ pub struct Entry {
     pub at: f64,
     /// How much it matters.
     pub tone: Tone,
-    /// What happened.
+    /// Words for what happened.
     pub text: String,
 }
 

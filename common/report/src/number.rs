@@ -1,6 +1,6 @@
 //! Numbers for people: prefixes, digits, signs.
 
-/// What a number counts. Values are in the base unit, which the variants name.
+/// Quantity that a number counts. Values are in the base unit, which the variants name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Unit {
     /// A bare number.
@@ -54,7 +54,7 @@ impl Unit {
         self.show_in(value, digits, &self.step_for(rounded(value, digits)))
     }
 
-    /// As [`Unit::show`], in a step that was chosen before.
+    /// Shows like [`Unit::show`], in a step that was chosen before.
     pub(crate) fn show_in(&self, value: f64, digits: usize, step: &(f64, String)) -> String {
         if value.is_nan() {
             return "–".to_owned();

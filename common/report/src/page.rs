@@ -116,7 +116,7 @@ impl Page {
         self
     }
 
-    /// What made it, and which version of that.
+    /// Names the program that made it, and its version.
     #[must_use]
     pub fn version(mut self, version: &str) -> Page {
         version.clone_into(&mut self.version);

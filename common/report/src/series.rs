@@ -1,4 +1,4 @@
-//! What a chart draws.
+//! Data that a chart draws.
 
 use crate::decimate::{decimate, envelope, thin};
 use crate::pool::Pool;
@@ -122,7 +122,7 @@ impl Series {
         self
     }
 
-    /// What it is called.
+    /// Name of the series.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -140,7 +140,7 @@ impl Series {
         (values.len(), [0.0, 0.5, 1.0].map(|q| quantile(&values, q)))
     }
 
-    /// What the summary is of.
+    /// Quantity that the summary is of.
     pub(crate) fn measured(&self) -> &'static str {
         match &self.rows {
             Rows::Plain(..) => "",
@@ -149,7 +149,7 @@ impl Series {
         }
     }
 
-    /// As the script of the page takes it. `log_x`: x needs relative, not absolute resolution.
+    /// Form that the script of the page takes. `log_x`: x needs relative, not absolute resolution.
     pub(crate) fn to_json(&self, nth: usize, most: usize, log_x: bool, pool: &mut Pool) -> Value {
         let abscissae = |xs: &mut dyn Iterator<Item = f64>, pool: &mut Pool| {
             if log_x { pool.values(xs) } else { pool.ascending(xs) }

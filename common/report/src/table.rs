@@ -4,7 +4,7 @@ use crate::escape::push_html;
 use crate::log::Tone;
 use crate::number::Unit;
 
-/// What stands in one cell.
+/// Content of one cell.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
     content: Content,
@@ -58,7 +58,7 @@ impl Cell {
         self
     }
 
-    /// As text, in its own step of the unit or in the one given.
+    /// Writes it as text, in its own step of the unit or in the one given.
     fn shown(&self, step: Option<&(f64, String)>) -> String {
         match &self.content {
             Content::Text(text) => text.clone(),

@@ -123,7 +123,7 @@ pub fn sections(runs: &[Shown<'_>], prefix: &str) -> Vec<Section> {
     sections
 }
 
-/// What a run is called beside others.
+/// Name of a run beside others.
 fn name(trace: &Trace) -> &str {
     if trace.estimator.is_empty() { "clock" } else { &trace.estimator }
 }

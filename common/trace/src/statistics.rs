@@ -1,4 +1,4 @@
-//! What a run comes to, in numbers.
+//! Figures of a run.
 
 use serde::Serialize;
 use truechimer_report::{mean, median, quantile, rms, sorted};
@@ -85,7 +85,7 @@ pub struct Converged {
     pub runs: usize,
     /// Median of the time it took, s, over all runs; none if half of them or more never reached it.
     pub median_s: Option<f64>,
-    /// What 95 % of the runs needed at most, s; none if more than 5 % never reached it.
+    /// Time that 95 % of the runs needed at most, s; none if more than 5 % never reached it.
     pub p95_s: Option<f64>,
     /// The longest it took, s; none if a run never reached it.
     pub worst_s: Option<f64>,
@@ -227,9 +227,9 @@ impl Statistics {
     }
 }
 
-/// What intervals of so many seconds would be off by, s, had the oscillator kept the rate that it
-/// had when each began: those that were measured and count. Its rate is taken to move evenly from
-/// one second to the next.
+/// Errors that intervals of `length` seconds would have, s, had the oscillator kept the rate that
+/// it had when each began: those that were measured and count. Its rate is taken to move evenly
+/// from one second to the next.
 fn limits(trace: &Trace, which: fn(&Sample) -> Option<Interval>, length: usize) -> Vec<f64> {
     let samples = &trace.samples;
     let mut gained = Vec::with_capacity(samples.len());

@@ -1,4 +1,4 @@
-//! What one run of a clock showed, with the truth beside it.
+//! Record of one run of a clock, with the truth beside it.
 //!
 //! A simulation makes a [`Trace`], and so does whatever else knows the truth about a clock that it
 //! watches (the demo, the replay of a stamp file with reference stamps). Statistics and reports are
@@ -10,15 +10,15 @@ use truechimer_timehands::Status;
 /// One run of one clock. Times are in seconds since the first request, by true time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Trace {
-    /// What was run, in a word or two: the scenario's name.
+    /// Name of the scenario that was run, a word or two.
     pub title: String,
-    /// What it is, in a sentence.
+    /// Description of it, in a sentence.
     pub about: String,
     /// The estimator's name, as `--estimator` takes it.
     pub estimator: String,
     /// The seed, where everything random came from one.
     pub seed: Option<u64>,
-    /// What else decided the run: name and value, for people.
+    /// Parameters that decided the run besides: name and value, for people.
     pub parameters: Vec<(String, String)>,
     /// When the first request left, as TAI-like leap-free Unix seconds (see `Instant`).
     pub begun: i64,
@@ -33,7 +33,7 @@ pub struct Trace {
     pub samples: Vec<Sample>,
     /// The exchanges with servers, oldest first.
     pub exchanges: Vec<Exchanged>,
-    /// What the clock had to say, oldest first.
+    /// Notes of the clock, oldest first.
     pub notes: Vec<Noted>,
     /// The system clock once a second, where the daemon steers it, oldest first.
     pub system: Vec<SystemSample>,

@@ -20,7 +20,7 @@ pub enum Severity {
     Problem,
     /// Worth knowing, or could be better.
     Note,
-    /// As it should be.
+    /// In order.
     Good,
 }
 
@@ -42,7 +42,7 @@ impl Severity {
 pub enum Sure {
     /// The kernel or the processor says so, or it was measured here.
     Certain,
-    /// It follows from what such machines are like.
+    /// Conclusion from what such machines are like.
     Likely,
     /// One of several explanations.
     Possible,
@@ -65,17 +65,17 @@ impl Sure {
 pub struct Advice {
     /// How much it matters.
     pub severity: Severity,
-    /// What it is about, in a line.
+    /// Subject, in a line.
     pub title: String,
-    /// What was found, and why it matters.
+    /// Finding, and why it matters.
     pub why: String,
-    /// What to do about it, if anything.
+    /// Remedy, if there is any.
     pub what_to_do: Option<String>,
-    /// What that costs.
+    /// Cost of that.
     pub price: Option<String>,
     /// How sure it is.
     pub sure: Sure,
-    /// What would show whether it is so.
+    /// Test that would show whether it is so.
     pub verify: Option<String>,
 }
 
@@ -120,8 +120,8 @@ impl Advice {
     }
 }
 
-/// What there is to say about a machine, what matters most first. The same inventory gives the
-/// same advice.
+/// Gives the advice about a machine, what matters most first. The same inventory gives the same
+/// advice.
 #[must_use]
 pub fn advise(inventory: &Inventory) -> Vec<Advice> {
     let mut advice = Vec::new();

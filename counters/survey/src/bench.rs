@@ -1,4 +1,4 @@
-//! The same number of readings of every clock and counter.
+//! Comparison by the same number of readings of every clock and counter.
 //!
 //! The classic comparison of clocksources: the time that, say, ten million readings take, as
 //! `time` would show it, and what that is for each. For every clocksource that may be selected the
@@ -35,7 +35,7 @@ const COARSE_STEPS: usize = 9;
 /// Where the vDSO takes at least this share of what the system call takes, it makes one.
 const AS_DEAR: f64 = 0.75;
 
-/// What to do.
+/// Plan of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How many readings of each.
@@ -46,14 +46,14 @@ pub struct Plan {
     pub clocksources: Clocksources,
 }
 
-/// What is going on, for those who wait.
+/// Progress, for those who wait.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Progress<'a> {
     /// The clocksource is about to be changed: what this means, and how to put it back by hand.
     Warning {
-        /// What is in use.
+        /// Clocksource in use.
         original: &'a str,
-        /// What will be used for a while.
+        /// Clocksources that will be used for a while.
         others: &'a [String],
         /// A command.
         mend: String,
@@ -72,7 +72,7 @@ pub enum Progress<'a> {
 /// Why there is no comparison.
 #[derive(Debug)]
 pub enum BenchError {
-    /// It was told to stop. What the clocksource was left at, if it was changed.
+    /// Stopped as told. Holds what the clocksource was left at, if it was changed.
     Stopped(Option<Restored>),
     /// About the clocksource.
     Clocksource(ClocksourceError),
@@ -306,7 +306,7 @@ impl Bench {
     }
 }
 
-/// What so many readings take.
+/// Measures the cost of `reads` readings.
 fn cost(way: Way, reader: Reader, reads: u64, stop: &AtomicBool) -> Result<Cost, BenchError> {
     let batches = (reads / BATCH).clamp(1, BATCHES);
     let mut each = Vec::new();

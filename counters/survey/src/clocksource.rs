@@ -18,8 +18,8 @@ pub use switch::{Restored, Switch};
 /// Where the kernel tells of its clocksources.
 pub const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// What is locked while the clocksource is changed for a while: in a directory that is root's alone
-/// and empty after a boot. (Nothing is made in `/sys`, and its files can be locked by all.)
+/// File that is locked while the clocksource is changed for a while: in a directory that is root's
+/// alone and empty after a boot. (Nothing is made in `/sys`, and its files can be locked by all.)
 const LOCKED: &str = "/run/truechimer-clocksource";
 const CURRENT: &str = "current_clocksource";
 const AVAILABLE: &str = "available_clocksource";
@@ -35,7 +35,7 @@ pub struct Clocksources {
     folder: PathBuf,
     /// Where a name is written: in the folder, but for tests of a kernel that does not listen.
     file: PathBuf,
-    /// What is locked while it is changed for a while.
+    /// File that is locked while it is changed for a while.
     locked: PathBuf,
 }
 
@@ -182,12 +182,12 @@ pub(crate) mod tests {
             Clocksources::at(&self.0)
         }
 
-        /// What that kernel was told last.
+        /// File with what that kernel was told last.
         pub(crate) fn deaf_file(&self) -> PathBuf {
             self.0.join("written")
         }
 
-        /// As of a kernel that takes every name and goes on with what it has.
+        /// Clocksources of a kernel that takes every name and goes on with what it has.
         pub(crate) fn deaf(&self) -> Clocksources {
             self.put("written", "");
             Clocksources { file: self.0.join("written"), ..self.sources() }

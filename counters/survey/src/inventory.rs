@@ -33,7 +33,7 @@ pub use sources::Sources;
 pub use tables::{TableTimer, Tables};
 pub use trial::{ClockCall, Path, Realtime};
 
-/// What to measure.
+/// Options of what to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Over how long frequencies are measured; nothing is measured at all if it is zero.
@@ -59,11 +59,11 @@ pub struct Inventory {
     pub cpuid: Option<Processor>,
     /// Machine and hypervisor.
     pub host: Host,
-    /// What the kernel can keep time by, those it can use first.
+    /// Clocksources that the kernel can use, those it can use first.
     pub clocksources: Vec<Clocksource>,
-    /// What a program can read.
+    /// Counters that a program can read.
     pub counters: Vec<CounterReport>,
-    /// What `--counter auto` stands for on this machine.
+    /// Counter that `--counter auto` stands for on this machine.
     pub auto: Option<String>,
     /// How `clock_gettime` comes by the time.
     pub clock_calls: Vec<ClockCall>,
@@ -79,14 +79,14 @@ pub struct Inventory {
     pub idle: Option<Idle>,
     /// The kernel's log about clocks.
     pub log: Option<Log>,
-    /// What could not be found out, and why.
+    /// Facts that could not be found out, and why.
     pub unknown: Vec<Unknown>,
 }
 
 /// Something that could not be found out.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Unknown {
-    /// What.
+    /// Fact in question.
     pub what: String,
     /// Why, naming the file.
     pub why: String,

@@ -46,7 +46,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Rounds before anything is recorded.
 const WARM_UP: u32 = 1000;
 
-/// What was measured.
+/// Results of a measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Latency {
     /// The clocksource meanwhile, if the kernel tells.
@@ -73,15 +73,15 @@ pub struct Latency {
     pub ways: Vec<String>,
     /// By load, the distribution of each way.
     pub loads: Vec<OfLoad>,
-    /// What cannot be read, and why.
+    /// Counters that cannot be read, and why.
     pub unreadable: Vec<Unreadable>,
     /// How it went on over time.
     pub trace: Vec<Slot>,
-    /// What is to be said about it all.
+    /// Notes about it all.
     pub notes: Vec<String>,
 }
 
-/// What readings took under one load.
+/// Times that readings took under one load.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OfLoad {
     /// Which.
@@ -93,7 +93,7 @@ pub struct OfLoad {
 /// Why there is nothing.
 #[derive(Debug)]
 pub enum LatencyError {
-    /// It was told to stop before anything was recorded.
+    /// Stopped as told before anything was recorded.
     Stopped,
     /// There is nothing to time readings by.
     NoRuler(CounterError),

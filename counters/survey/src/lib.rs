@@ -1,4 +1,4 @@
-//! What clock hardware a machine has, what reading it costs, and how stable it is.
+//! Survey of a machine's clock hardware: what it has, what reading it costs, and how stable it is.
 //!
 //! For engineers on a new host, through `truechimer counters`; nothing of the clock itself depends
 //! on it.

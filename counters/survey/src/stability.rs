@@ -35,12 +35,12 @@ pub const SHORTEST_INTERVAL_S: f64 = 0.001;
 /// The longest.
 pub const LONGEST_INTERVAL_S: f64 = 3600.0;
 
-/// What to measure.
+/// Setup of a measurement.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The counter.
     pub counter: Choice,
-    /// What it is compared with.
+    /// Reference that it is compared with.
     pub against: Against,
     /// Seconds between samples.
     pub interval_s: f64,
@@ -72,18 +72,18 @@ pub struct Progress {
     pub phase_s: f64,
 }
 
-/// What was found.
+/// Findings of a measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Stability {
     /// The counter; `None` where a file was analysed that does not say.
     pub counter: Option<String>,
     /// Its nominal frequency: that of which the frequency offset is an offset.
     pub nominal_hz: Option<u64>,
-    /// What it was compared with.
+    /// Reference that it was compared with.
     pub reference: String,
     /// The kernel's clocksource, if it says.
     pub clocksource: Option<String>,
-    /// What the comparison shows, in plain words, and what happened that one must know.
+    /// Notes on what the comparison shows, in plain words, and what happened that one must know.
     pub notes: Vec<String>,
     /// Whether it was ended before its time.
     pub ended_early: bool,
@@ -92,7 +92,7 @@ pub struct Stability {
     /// Median of how far single samples may be off by the way they are read, s: half of what
     /// reading the counter, the reference, the counter took, half of an NTP round trip.
     pub reading_s: Option<f64>,
-    /// What the NTP server did.
+    /// Exchanges with the NTP server.
     pub exchanges: Option<Exchanges>,
     /// The analysis.
     pub analysis: Analysis,

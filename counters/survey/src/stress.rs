@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use loader::{Done, Loader};
 
-/// What the machine is made to do in one phase.
+/// Load that the machine is put under in one phase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {

@@ -28,7 +28,7 @@ pub(crate) fn by_vdso(clock: libc::clockid_t) -> u64 {
     truechimer_counter::clock(clock).unwrap_or(0) as u64
 }
 
-/// The same by a system call, whatever the vDSO could do.
+/// Nanoseconds by a system call, whatever the vDSO could do.
 #[inline]
 pub(crate) fn by_system_call(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

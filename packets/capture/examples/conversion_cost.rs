@@ -1,4 +1,4 @@
-//! What turning stamps into counts and times costs per packet: ten million made-up stamps between
+//! Cost per packet of turning stamps into counts and times: ten million made-up stamps between
 //! pairs of this machine's own clocks, by a clock page of its own.
 //!
 //! `cargo run --release -p truechimer-capture --example conversion_cost`

@@ -17,7 +17,7 @@ use crate::packet::{self, PacketOptions, PacketTap};
 use crate::tap::{Direction, Method, Tap, TapError};
 use crate::xdp::{self, Mode, StampAt, Use, XdpCopyTap, XdpOptions, standing};
 
-/// What is wanted.
+/// Wish of the user.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// The interface's name; `any` for all.
@@ -91,7 +91,7 @@ pub struct Opened {
     pub choice: Choice,
     /// The number of the card's clock (`/dev/ptpN`), where the card stamps.
     pub device_clock: Option<u32>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ pub fn choose(interface: &str, direction: Direction) -> Result<Choice, TapError>
     Ok(decide(&Situation::of(interface, direction)?))
 }
 
-/// What decides.
+/// Situation that decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Situation {
     /// There is one interface, and it carries Ethernet frames.

@@ -135,7 +135,7 @@ pub struct Converter {
     clock: Option<Clock>,
     search: Search,
     core: Core,
-    /// What the last change said.
+    /// Contents of the last change.
     told: Option<Told>,
     /// The host's clocks as they were looked at last, and as they were last told of.
     watched: Option<Continuity>,
@@ -147,7 +147,7 @@ pub struct Converter {
     trouble: Option<String>,
 }
 
-/// What a change is compared with.
+/// State that a change is compared with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Told {
     hand: Option<Used>,
@@ -190,8 +190,7 @@ impl Converter {
         Ok(converter)
     }
 
-    /// The same, and while it has no clock that a daemon tends it looks for one there, once a
-    /// second.
+    /// Looks for a clock there, once a second, while it has none that a daemon tends.
     #[must_use]
     pub fn looking(mut self, search: Search) -> Converter {
         self.search = search;
@@ -204,7 +203,7 @@ impl Converter {
         self.counter
     }
 
-    /// What is to be known of it.
+    /// Identity of it.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         self.core.identity()
@@ -221,7 +220,7 @@ impl Converter {
         self.core.pair(pair);
     }
 
-    /// The same of the clock of the network card, whose stamps are converted as
+    /// Takes a pair of the clock of the network card, whose stamps are converted as
     /// [`Converter::pair`] has it. That clock may be stepped, too, and nothing else tells of it.
     pub fn device_pair(&mut self, pair: DevicePair) {
         self.core.device_pair(pair);

@@ -66,7 +66,7 @@ impl Filter {
         Ok(Filter { text: text.to_owned(), link_type, code })
     }
 
-    /// What it was compiled from.
+    /// Text that it was compiled from.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -126,12 +126,12 @@ pub enum FilterError {
         interface: String,
         /// libpcap's words.
         why: String,
-        /// What helps.
+        /// Remedy.
         mend: Option<String>,
     },
     /// libpcap does what it should not.
     Library {
-        /// What.
+        /// Fault.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The same packet at several layers of one host: driver, stack, socket, application.
+//! Journeys of a packet through several layers of one host: driver, stack, socket, application.
 //!
 //! Small BPF programs at the kernel's own tracepoints say when a packet passed; nothing of the
 //! application is changed or asked. [`Follow`] puts what they say together.
@@ -40,7 +40,7 @@ use crate::bpf::interface_index;
 
 /// Memory for what the programs say, in bytes: 25 000 packets.
 const RING_BYTES: u32 = 4 << 20;
-/// As many records are looked at before [`Layers::next`] returns, however fast more come.
+/// Number of records that are looked at before [`Layers::next`] returns, however fast more come.
 const MOST_RECORDS: usize = 16_384;
 /// The network namespace of this thread.
 const NETWORK: &str = "/proc/thread-self/ns/net";
@@ -117,7 +117,7 @@ impl Layers {
         Ok(())
     }
 
-    /// What could not be followed so far.
+    /// Packets that could not be followed so far.
     #[must_use]
     pub fn unfollowed(&self) -> Unfollowed {
         self.follow.unfollowed()

@@ -1,4 +1,4 @@
-//! What an interface is, and what becomes of it while it is captured from.
+//! Properties of an interface, and what becomes of it while it is captured from.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -60,15 +60,15 @@ fn link_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What became of an interface.
+/// Changes of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It went down.
+    /// Went down.
     Down,
-    /// It came up.
+    /// Came up.
     Up,
-    /// It was deleted, or moved to another network namespace. It will not come back: one of the
-    /// same name would be another one.
+    /// Deleted, or moved to another network namespace. It will not come back: one of the same name
+    /// would be another one.
     Gone,
 }
 
@@ -123,8 +123,8 @@ impl Watcher {
         self.is_gone
     }
 
-    /// What became of the interface since it was last asked, the oldest first; `None` if nothing.
-    /// Does not wait: its file descriptor is readable when there is news.
+    /// Tells what became of the interface since it was last asked, the oldest first; `None` if
+    /// nothing. Does not wait: its file descriptor is readable when there is news.
     ///
     /// # Errors
     /// Where the kernel does not tell.

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What is counted.
+/// Unit of counting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unit {
     /// Those that come closer together than this, on average, come fast.
@@ -42,7 +42,7 @@ impl Pace {
         Pace { unit, most, room, since: Instant::now(), taken: 0 }
     }
 
-    /// So many have been taken.
+    /// Notes that `more` have been taken.
     pub fn took(&mut self, more: u64) {
         self.taken += more;
     }

@@ -65,7 +65,7 @@ pub struct PacketOptions {
     pub latency: Duration,
 }
 
-/// As tcpdump's.
+/// Snap length of tcpdump.
 pub const SNAP_LENGTH: u32 = 262_144;
 /// At a million packets of 64 bytes a second, a third of a second.
 pub const RING_BYTES: u64 = 64 << 20;
@@ -118,7 +118,7 @@ pub struct PacketTap {
     view: View,
     late: Arc<AtomicU64>,
     link: Option<Watcher>,
-    /// What became of the interface, and when that may be told: packets from before come first.
+    /// Changes of the interface, and when that may be told: packets from before come first.
     changes: VecDeque<(Change, Instant)>,
     latency: Duration,
     pace: Pace,

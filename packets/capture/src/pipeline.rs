@@ -75,7 +75,7 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// How much may be between the threads, one batch always; `None`: what suits the ring.
     pub limits: Option<Limits>,
-    /// What to do when that is reached.
+    /// Behaviour when that is reached.
     pub when_full: WhenFull,
     /// The processor that the capture thread, which is the calling one, is kept on meanwhile.
     pub capture_cpu: Option<usize>,
@@ -83,13 +83,13 @@ pub struct Options {
     pub convert_cpu: Option<usize>,
 }
 
-/// What the capture thread does when the conversion thread is behind.
+/// Behaviour of the capture thread when the conversion thread is behind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WhenFull {
-    /// It waits, and the kernel drops what the ring has no room for.
+    /// Waits, and the kernel drops what the ring has no room for.
     #[default]
     Wait,
-    /// It drops what it has taken: for packets that are stamped when they are taken.
+    /// Drops what it has taken: for packets that are stamped when they are taken.
     Drop,
 }
 
@@ -107,12 +107,12 @@ impl Options {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Summary {
     /// Why it ended.
     pub end: End,
-    /// What was captured from.
+    /// Facts about what was captured from.
     pub facts: Facts,
     /// How long it took.
     pub elapsed: Duration,
@@ -122,7 +122,7 @@ pub struct Summary {
     /// Packets that the kernel had received and that nobody took any more. 0 unless the tap or the
     /// sink failed.
     pub left: u64,
-    /// What the sink says. Of [`Live::written`] it could not write [`Written::unwritten`].
+    /// Report of the sink. Of [`Live::written`] it could not write [`Written::unwritten`].
     pub written: Written,
 }
 
@@ -133,7 +133,7 @@ pub enum End {
     Count,
     /// The time is over.
     Duration,
-    /// It was told to stop.
+    /// Stopped as told.
     Stopped,
     /// Nobody reads the packets any more.
     Unread,
@@ -170,12 +170,12 @@ impl fmt::Display for End {
     }
 }
 
-/// What the pipeline needs of a [`Converter`], which is the one there is outside of tests.
+/// Part of a [`Converter`] that the pipeline needs; that is the only one outside of tests.
 pub trait Convert: Send {
-    /// As [`Converter::pair`].
+    /// See [`Converter::pair`].
     fn pair(&mut self, pair: HostPair);
 
-    /// As [`Converter::device_pair`].
+    /// See [`Converter::device_pair`].
     fn device_pair(&mut self, pair: DevicePair);
 
     /// The counter that pairs are to be taken by.
@@ -191,10 +191,10 @@ pub trait Convert: Send {
     /// [`Converter::not_before`].
     fn quiet(&mut self, count: Count);
 
-    /// As [`Converter::stamp_error`].
+    /// See [`Converter::stamp_error`].
     fn stamp_error(&mut self, error: CountSpan);
 
-    /// As [`Converter::convert`].
+    /// See [`Converter::convert`].
     fn convert(&mut self, stamp: RawStamp) -> Stamped;
 
     /// Tells the sink how the clock is in the end.
@@ -245,7 +245,7 @@ impl Convert for Converter {
 /// Reads the network card's clock beside the counter.
 pub type Device = Box<dyn FnMut() -> io::Result<DevicePair> + Send>;
 
-/// As [`run_with`], without a card's clock.
+/// Runs like [`run_with`], without a card's clock.
 pub fn run<C: Convert>(
     tap: Box<dyn Tap>,
     converter: C,
@@ -353,7 +353,7 @@ fn pin(cpu: Option<usize>, thread: &str, progress: &Progress) -> Option<Pinned> 
     }
 }
 
-/// What a panic said.
+/// Words of a panic.
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()

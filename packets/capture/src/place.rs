@@ -70,9 +70,9 @@ impl Machine {
 }
 
 impl Cores {
-    /// What can be had of it on this machine, and what is wrong with the rest, or unwise: a line
-    /// for each. Nothing of that is a reason not to capture. With `inline` there is no conversion
-    /// thread.
+    /// Finds what can be had of it on this machine, and what is wrong with the rest, or unwise: a
+    /// line for each. Nothing of that is a reason not to capture. With `inline` there is no
+    /// conversion thread.
     #[must_use]
     pub fn check(mut self, machine: &Machine, inline: bool) -> (Cores, Vec<String>) {
         let mut said = Vec::new();

@@ -40,7 +40,7 @@ mod tests;
 
 pub use hands::Hands;
 
-/// What a capture file keeps of when a packet was stamped: [`Stamped`] without what can be worked
+/// Record in a capture file of when a packet was stamped: [`Stamped`] without what can be worked
 /// out from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recorded {
@@ -48,7 +48,7 @@ pub struct Recorded {
     pub counted: Option<Counted>,
     /// The time that it was written with, Unix ns.
     pub unix_ns: i64,
-    /// What that was worth.
+    /// Quality of that.
     pub quality: Quality,
     /// The number of the hand that it was worked out by; 0 for none.
     pub generation: u64,
@@ -62,7 +62,7 @@ impl From<&Stamped> for Recorded {
 }
 
 impl Recorded {
-    /// As it was written.
+    /// Stamp as it was written.
     fn kept(&self) -> Stamped {
         let quality = match self.counted {
             None => Quality::Uncounted,
@@ -79,7 +79,7 @@ impl Recorded {
     }
 }
 
-/// What came of it.
+/// Outcome of the work.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Packets in all.
@@ -96,11 +96,11 @@ pub struct Report {
     /// By recorded hands: packets whose time is not the one that was written, so that the file has
     /// been changed since, and packets of hands that do not stand in it.
     pub differing: u64,
-    /// What is to be said besides, for people.
+    /// Notes besides, for people.
     pub notes: Vec<String>,
 }
 
-/// So many notes at the most.
+/// Most notes that are kept.
 const NOTES: usize = 16;
 
 /// Works out times, packet by packet in the order of the file.
@@ -150,7 +150,7 @@ impl Restamper {
         stamped
     }
 
-    /// What came of it so far.
+    /// Outcome so far.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report
@@ -175,7 +175,7 @@ impl Restamper {
         Some(known.stamped(counted))
     }
 
-    /// As it was done when it was captured.
+    /// Repeats what was done when it was captured.
     fn again(&mut self, recorded: &Recorded, counted: Counted) -> Option<Stamped> {
         if recorded.generation == 0 {
             // Worked out since by hands of no number.
@@ -216,7 +216,7 @@ impl Numbered {
     }
 }
 
-/// What is known of the time at one count.
+/// Knowledge of the time at one count.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     by: Numbered,
@@ -296,7 +296,7 @@ fn part(whole: Span, some: CountSpan, all: CountSpan) -> Span {
 /// Why hands cannot be used.
 #[derive(Debug)]
 pub enum RestampError {
-    /// What it is, where, and what to do about it.
+    /// Refusal: what it is, where, and what to do about it.
     Refused(String),
 }
 

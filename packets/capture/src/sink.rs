@@ -51,8 +51,8 @@ pub trait Sink: Send {
     /// As [`Sink::packet`].
     fn mark(&mut self, mark: Mark) -> Result<(), SinkError>;
 
-    /// What the tap has lost so far: goes into the statistics. `dropped`: packets that the
-    /// pipeline itself dropped between tap and sink.
+    /// Takes the tap's losses so far, for the statistics. `dropped`: packets that the pipeline
+    /// itself dropped between tap and sink.
     fn losses(&mut self, losses: &Losses, dropped: u64);
 
     /// Hands on what is still held back; a new file is begun if it is time. To be called after
@@ -62,7 +62,7 @@ pub trait Sink: Send {
     /// As [`Sink::packet`].
     fn flush(&mut self) -> Result<(), SinkError>;
 
-    /// What came of it so far.
+    /// Outcome so far.
     fn written(&self) -> &Written;
 
     /// Writes the statistics and ends. Nothing can be written after it.
@@ -77,13 +77,13 @@ pub trait Sink: Send {
 pub enum Mark {
     /// The interface went down.
     Down,
-    /// It is up again.
+    /// Up again.
     Up,
-    /// It is gone for good.
+    /// Gone for good.
     Gone,
 }
 
-/// What was written.
+/// Account of what was written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Written {
     /// Packets that were handed to the system.
@@ -96,22 +96,22 @@ pub struct Written {
     pub files: u64,
     /// The present file; `None` for standard output.
     pub file: Option<PathBuf>,
-    /// What is wrong at the moment, if anything is: "FILE: no space left on device".
+    /// Trouble at the moment, if any: "FILE: no space left on device".
     pub trouble: Option<String>,
 }
 
 /// Why nothing more can be written.
 #[derive(Debug)]
 pub enum SinkError {
-    /// Whoever read the packets (the program behind a pipe) has gone: a clean end.
+    /// Reader of the packets (the program behind a pipe) has gone: a clean end.
     Closed,
     /// Anything else.
     Failed {
         /// The file, or "standard output".
         file: String,
-        /// What was tried: "writing".
+        /// Attempt that failed: "writing".
         doing: &'static str,
-        /// What the system says.
+        /// Error of the system.
         why: io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! What every method of capturing gives, and what becomes of it: the types that taps, conversion,
-//! sinks and the pipeline share.
+//! Types that taps, conversion, sinks and the pipeline share: what every method of capturing gives,
+//! and what becomes of it.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use truechimer_time::{Count, CountSpan, Epoch, Instant, Span};
 pub enum Method {
     /// A packet socket with a shared ring (TPACKET_V3): the kernel's stamp, everywhere.
     Packet,
-    /// The same with the network card's own stamps.
+    /// Packet socket with the network card's own stamps.
     Hardware,
     /// AF_XDP: packets are taken before the network stack sees them, and away from it.
     Xdp,
@@ -63,7 +63,7 @@ pub enum RawStamp {
 /// Which way a packet went.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
-    /// It arrived, whomever it was for.
+    /// Arrived, whomever it was for.
     In,
     /// This host sent it.
     Out,
@@ -104,7 +104,7 @@ pub trait Chunk: Send {
     fn for_each(&self, each: &mut dyn FnMut(&Packet<'_>));
 }
 
-/// What came of waiting.
+/// Result of waiting.
 pub enum Next {
     /// Packets.
     Chunk(Box<dyn Chunk>),
@@ -112,13 +112,13 @@ pub enum Next {
     Nothing,
     /// The interface went down; packets may come again.
     Down,
-    /// It is up again.
+    /// Up again.
     Up,
     /// The interface is gone for good.
     Gone,
 }
 
-/// What a tap says of itself; does not change while it lives.
+/// Facts about a tap; they do not change while it lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// The interface's name; `any` for all.
@@ -131,7 +131,7 @@ pub struct Facts {
     pub link_type: u16,
     /// At most so many bytes of each packet are kept.
     pub snap_length: u32,
-    /// Who stamps, for people: "kernel at arrival (CLOCK_REALTIME)".
+    /// Maker of the stamps, for people: "kernel at arrival (CLOCK_REALTIME)".
     pub stamped_by: String,
     /// The memory that packets wait in, in bytes.
     pub ring_bytes: u64,
@@ -140,7 +140,7 @@ pub struct Facts {
     pub stamp_error: CountSpan,
 }
 
-/// What was taken and what was lost, since the tap was opened. Never goes back.
+/// Counts of what was taken and what was lost, since the tap was opened. Never goes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Packets that the kernel offered: those that passed the filter, lost ones included.
@@ -153,7 +153,7 @@ pub struct Losses {
 
 /// Takes packets off an interface.
 pub trait Tap: Send {
-    /// What it is.
+    /// Facts about it.
     fn facts(&self) -> &Facts;
 
     /// Waits for packets, `timeout` at the most; returns what there is without delay.
@@ -182,7 +182,7 @@ pub trait Tap: Send {
 /// Why an interface cannot be captured from.
 #[derive(Debug)]
 pub struct TapError {
-    /// What was tried: "opening a packet socket".
+    /// Attempt that failed: "opening a packet socket".
     pub doing: String,
     /// Why it did not work, in the system's words or ours.
     pub why: String,
@@ -215,7 +215,7 @@ impl Counted {
     pub const NO_EPOCH: Epoch = Epoch(u32::MAX);
 }
 
-/// What a packet's time is worth.
+/// Quality of a packet's time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Quality {
     /// True time is within the bound.
@@ -234,11 +234,11 @@ pub struct Stamped {
     pub counted: Option<Counted>,
     /// The best estimate of UTC, Unix ns (as POSIX counts, without leap seconds).
     pub unix_ns: i64,
-    /// The same on the clock's leap-free scale; `None` unless `quality` is `Bounded`.
+    /// Time on the clock's leap-free scale; `None` unless `quality` is `Bounded`.
     pub instant: Option<Instant>,
     /// True time is within this of it, ≥ 0; `None` unless `quality` is `Bounded`.
     pub bound: Option<Span>,
-    /// What it is worth.
+    /// Quality of the time.
     pub quality: Quality,
     /// The number of the hand that it was worked out by; 0 for none.
     pub generation: u64,

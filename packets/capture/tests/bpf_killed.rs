@@ -1,4 +1,4 @@
-//! What becomes of an attached program when its process is killed.
+//! Fate of an attached program when its process is killed.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader};

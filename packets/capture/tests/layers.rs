@@ -132,7 +132,7 @@ fn none_is_mistaken(found: &[Journey], reads: &[(u64, u64)]) {
     }
 }
 
-/// What came through so far.
+/// Journeys that came through so far.
 fn so_far(layers: &mut Layers, port: u16) -> Vec<Journey> {
     journeys_within(layers, port, usize::MAX, Duration::from_millis(300))
 }

@@ -10,7 +10,7 @@ use crate::{kind, pcap};
 /// Longer blocks are taken for damage: 16 MiB, as Wireshark has it.
 pub const MOST_BYTES: u32 = 16 << 20;
 
-/// What the second word of a section says if read in the right byte order.
+/// Second word of a section if read in the right byte order.
 const MAGIC: u32 = 0x1a2b_3c4d;
 
 /// One block, with all its bytes.
@@ -29,7 +29,7 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// What is between type and length at the front and length at the end.
+    /// Body between type and length at the front and length at the end.
     #[must_use]
     pub fn body(&self) -> &'a [u8] {
         self.bytes.get(8..self.bytes.len().saturating_sub(4)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is wrong with a file.
+//! Errors of a file.
 
 use std::fmt;
 use std::io;
@@ -6,22 +6,22 @@ use std::io;
 /// Why a capture cannot be read on.
 #[derive(Debug)]
 pub enum ReadError {
-    /// It begins like no capture that can be read; this is how, and what is known of it.
+    /// Begins like no capture that can be read; this is how, and what is known of it.
     Foreign(String),
-    /// It breaks the rules of its format.
+    /// Breaks the rules of its format.
     Damaged {
         /// Which block (pcap: packet), from 1.
         block: u64,
         /// Where that begins, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong.
+        /// Fault.
         what: String,
     },
     /// The system cannot read it.
     Io {
         /// Where, in bytes from the start of the file.
         offset: u64,
-        /// What the system says.
+        /// Error of the system.
         why: io::Error,
     },
 }

@@ -26,7 +26,7 @@ pub struct Frame<'a> {
     pub unix_ns: Option<i64>,
     /// How long it was on the wire, in bytes.
     pub length: u32,
-    /// What was kept of it.
+    /// Bytes that were kept of it.
     pub data: &'a [u8],
     /// The link type, as tcpdump.org numbers them.
     pub link_type: u16,
@@ -76,7 +76,7 @@ impl<R: Read> Frames<R> {
         Ok(Frames { inner })
     }
 
-    /// What the file is.
+    /// Format of the file.
     #[must_use]
     pub fn format(&self) -> Format {
         match self.inner {

@@ -6,9 +6,9 @@ use crate::order::{Order, padding};
 /// One option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opt<'a> {
-    /// What it is, depending on the block.
+    /// Code of the option, depending on the block.
     pub code: u16,
-    /// What it says.
+    /// Content of the option.
     pub value: &'a [u8],
     /// Where `value` begins, in bytes from the start of the block.
     pub at: usize,

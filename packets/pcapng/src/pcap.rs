@@ -17,7 +17,7 @@ const OTHERS: [(u32, &str); 4] = [
     (0xa1b2_c3cd, "a pcap with another packet header"),
 ];
 
-/// What a file is that is no pcapng, for people.
+/// Kind of a file that is no pcapng, for people.
 pub(crate) fn foreign(head: &[u8]) -> String {
     let Some(magic) = Order::Little.u32(head, 0) else {
         return "too short for a capture".to_owned();
@@ -46,7 +46,7 @@ pub struct PcapPacket<'a> {
     pub unix_ns: Option<i64>,
     /// How long it was on the wire, in bytes.
     pub length: u32,
-    /// What was kept of it.
+    /// Bytes that were kept of it.
     pub data: &'a [u8],
 }
 

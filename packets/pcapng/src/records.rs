@@ -1,5 +1,5 @@
-//! What we write into capture files beyond the format's own: a packet's raw count, and what it
-//! takes to turn counts into time.
+//! Records that we write into capture files beyond the format's own: a packet's raw count, and what
+//! it takes to turn counts into time.
 //!
 //! All of it is in *custom options* (code 2989) of interfaces, packets and statistics, which
 //! editcap, mergecap and Wireshark keep. The layout is in `docs/reference/capture-files.md`.
@@ -12,7 +12,7 @@ use crate::order::{Order, array};
 /// nobody has given us one. Readers go by [`MAGIC`].
 pub const ENTERPRISE: u32 = 32_473;
 
-/// What every record of ours begins with, after the enterprise number.
+/// Beginning of every record of ours, after the enterprise number.
 pub const MAGIC: [u8; 4] = *b"TChm";
 
 /// The version of the layout.
@@ -31,7 +31,7 @@ const PACKET: u8 = b'P';
 const CHANGE: u8 = b'C';
 const MARK: u8 = b'M';
 
-/// What a packet's time is worth.
+/// Quality of a packet's time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Quality {
     /// No count could be told: the time is the system clock's, if there is any.
@@ -42,7 +42,7 @@ pub enum Quality {
     Bounded,
 }
 
-/// What a packet was stamped by.
+/// Source of a packet's stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StampedBy {
     /// The counter itself.
@@ -63,9 +63,9 @@ pub struct PacketRecord {
     /// How it was captured: 1 packet socket, 2 the same with hardware stamps, 3 AF_XDP, 4 copies
     /// by XDP; see [`method_name`].
     pub method: u8,
-    /// What stamped it.
+    /// Source of the stamp.
     pub stamped_by: StampedBy,
-    /// What its time is worth.
+    /// Quality of its time.
     pub quality: Quality,
     /// The count at which it was stamped, the bound of its error, and the counter's epoch, if the
     /// count could be told to within 2³² − 2 counts.
@@ -89,15 +89,15 @@ pub const fn method_name(method: u8) -> &'static str {
     }
 }
 
-/// What happened between two packets. The numbers are part of the layout.
+/// Event between two packets. The numbers are part of the layout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MarkKind {
     /// The interface went down.
     Down = 1,
-    /// It is up again.
+    /// Up again.
     Up = 2,
-    /// It is gone for good.
+    /// Gone for good.
     Gone = 3,
     /// Packets could not be written here; the value says how many.
     Unwritten = 4,
@@ -106,7 +106,7 @@ pub enum MarkKind {
 /// A mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// What happened.
+    /// Event that happened.
     pub kind: MarkKind,
     /// When by the system clock, Unix ns.
     pub unix_ns: i64,
@@ -132,7 +132,7 @@ pub enum Record<'a> {
     },
 }
 
-/// What a custom option (its value with the enterprise number) says; `None` if it is not ours.
+/// Reads a custom option (its value with the enterprise number); `None` if it is not ours.
 ///
 /// # Errors
 /// If it is ours but makes no sense: what is wrong with it.

@@ -1,4 +1,4 @@
-//! What blocks say.
+//! Contents of blocks.
 
 use crate::block::Block;
 use crate::error::ReadError;
@@ -37,13 +37,13 @@ pub struct PacketBlock<'a> {
     pub ticks_at: usize,
     /// How long it was on the wire, in bytes.
     pub length: u32,
-    /// What was kept of it.
+    /// Bytes that were kept of it.
     pub data: &'a [u8],
     /// Its options.
     pub options: Options<'a>,
 }
 
-/// What an interface counted, as far as it is told.
+/// Counts of an interface, as far as they are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
     /// Which interface of the section.
@@ -58,7 +58,7 @@ pub struct Statistics {
     pub delivered: Option<u64>,
 }
 
-/// What a block says.
+/// Content of a block.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
     /// A section begins; its options.
@@ -73,7 +73,7 @@ pub enum Content<'a> {
     Other,
 }
 
-/// What is known of the section that is being read.
+/// Knowledge of the section that is being read.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     interfaces: Vec<Interface>,

@@ -1,4 +1,4 @@
-//! What is written is read back, in either byte order, and damage is named.
+//! Round trips: what is written is read back, in either byte order, and damage is named.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::io::Cursor;
@@ -61,7 +61,7 @@ fn file(packets: &[(i64, Vec<u8>, Vec<u8>, PacketRecord)]) -> Vec<u8> {
     out
 }
 
-/// The same file in the other byte order; nothing but our own records and texts in options.
+/// Turns the file to the other byte order; nothing but our own records and texts in options.
 fn turned(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let mut blocks = Blocks::new(bytes);

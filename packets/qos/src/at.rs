@@ -62,7 +62,7 @@ impl At {
 }
 
 impl Measured {
-    /// The same the other way round.
+    /// Turns it the other way round.
     #[must_use]
     pub fn reversed(self) -> Measured {
         Measured { ns: self.ns.saturating_neg(), ..self }

@@ -86,7 +86,7 @@ pub struct Bins {
     width_ns: i64,
     first: i64,
     bins: std::collections::VecDeque<Bin>,
-    /// What would have stretched the series beyond any width.
+    /// Number of those that would have stretched the series beyond any width.
     pub outside: u64,
 }
 

@@ -34,7 +34,7 @@ pub enum RtpChoice {
 pub struct Options {
     /// One point, or two between which packets are followed.
     pub points: usize,
-    /// What is RTP.
+    /// Choice of what is RTP.
     pub rtp: RtpChoice,
     /// Clock rates of RTP's payload types.
     pub clocks: Clocks,
@@ -91,7 +91,7 @@ pub struct Observation<'a> {
     pub direction: Direction,
 }
 
-/// What one point saw.
+/// Totals of one point.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PointTotals {
     /// Packets.
@@ -115,7 +115,7 @@ pub struct PointTotals {
     pub span: Option<(i64, i64)>,
 }
 
-/// What had to be given up for want of memory: never silent.
+/// Counts of what had to be given up for want of memory: never silent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct GivenUp {
     /// Flows that made room for others. Their packets, losses and delays stay in the totals.
@@ -443,7 +443,7 @@ impl Engine {
         }
     }
 
-    /// What to say of a packet that the other point did not see.
+    /// Judges a packet that the other point did not see.
     fn fate(&self, at_ns: i64, other: usize) -> Alone {
         let declared = self.watched.get(other).copied().flatten();
         let watched = declared.or_else(|| self.points.get(other).and_then(|point| point.span));
@@ -499,13 +499,13 @@ impl Engine {
         self.flows.numbered(number)
     }
 
-    /// What each point saw.
+    /// Totals of each point.
     #[must_use]
     pub fn points(&self) -> &[PointTotals] {
         &self.points
     }
 
-    /// What had to be given up.
+    /// Counts of what had to be given up.
     #[must_use]
     pub fn given_up(&self) -> GivenUp {
         self.given_up

@@ -24,7 +24,7 @@ pub(crate) fn protocol_name(protocol: u8) -> String {
     }
 }
 
-/// What tells one flow from another.
+/// Key that tells one flow from another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowKey {
     /// The protocol that IP carries.
@@ -99,7 +99,7 @@ impl fmt::Display for FlowKey {
 /// The largest IP packet of an ordinary Ethernet (IEEE 802.3), in bytes.
 const ETHERNET: u32 = 1500;
 
-/// What one point saw of a flow.
+/// Sightings of a flow at one point.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Seen {
     /// Packets.
@@ -190,15 +190,15 @@ impl Seen {
 /// A flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Flow {
-    /// What it is.
+    /// Key of the flow.
     pub key: FlowKey,
     /// Its number in the order of first packets, from 1.
     pub number: u64,
     /// Which of the user's patterns its packets match.
     pub pattern: Option<usize>,
-    /// What each point saw.
+    /// Sightings at each point.
     pub seen: [Option<Box<Seen>>; 2],
-    /// What happened between the points, if there are two.
+    /// Path between the points, if there are two.
     pub path: Option<Box<Path>>,
     pub(crate) detector: Option<Box<Detector>>,
     pub(crate) rtp: Option<u32>,

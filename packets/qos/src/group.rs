@@ -14,7 +14,7 @@ pub const FEW: u64 = 3;
 /// How many groups of flows that had to make room are kept.
 const MOST: usize = 128;
 
-/// What flows of a group have in common.
+/// Properties that flows of a group have in common.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupKey {
     protocol: u8,

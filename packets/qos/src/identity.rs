@@ -1,10 +1,10 @@
-//! What tells a packet from all others, wherever it is seen.
+//! Identity of a packet: what tells it from all others, wherever it is seen.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::{Parsed, Transport};
 
-/// What a packet has that it keeps on its way and that others do not have.
+/// Identity that a packet keeps on its way and that others do not have.
 pub(crate) fn identity(parsed: &Parsed<'_>, pattern: Option<(usize, u64)>, payload: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Some(pattern) = pattern {

@@ -1,4 +1,4 @@
-//! The same packet at several layers of one host, and how long it took from one to the next.
+//! Times of a packet at several layers of one host, and how long it took from one to the next.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -213,7 +213,7 @@ impl Layers {
         self.packets == 0 && self.waiting.is_empty()
     }
 
-    /// What came of it.
+    /// Report of the outcome.
     #[must_use]
     pub fn report(&self) -> LayersReport {
         let order: Vec<Layer> = self.seen.keys().copied().collect();

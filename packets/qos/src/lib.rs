@@ -1,6 +1,6 @@
-//! What packets say of a path: flows, one-way delay and round trips with their bounds, jitter,
-//! loss, duplicates, reordering, rate; between two points, at one, and between the layers of one
-//! host.
+//! Quality of a path, told by its packets: flows, one-way delay and round trips with their bounds,
+//! jitter, loss, duplicates, reordering, rate; between two points, at one, and between the layers
+//! of one host.
 //!
 //! An [`Engine`] takes [`Observation`]s, packets with the time at which they passed a point, and
 //! keeps [`Flow`]s. [`Report`] says what came of it. Nothing is read or written here. Memory is
@@ -60,9 +60,9 @@ pub use totals::{Totals, WayTotals};
 /// Which way a packet went at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Direction {
-    /// It arrived there.
+    /// Arrived there.
     In,
-    /// It was sent from there.
+    /// Sent from there.
     Out,
     /// Nobody says.
     #[default]

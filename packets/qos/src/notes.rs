@@ -1,4 +1,4 @@
-//! What to know about the numbers: clock problems first.
+//! Notes on the numbers: clock problems first.
 
 use crate::path::Way;
 use crate::report::{Note, Report, Severity, WayReport};
@@ -10,7 +10,7 @@ fn span(ns: i64) -> String {
     truechimer_time::Span::from_nanos(ns).to_string()
 }
 
-/// What is worth saying, the most serious first.
+/// Notes that are worth it, the most serious first.
 pub(crate) fn notes(report: &Report, engine: &Engine, totals: &Totals) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut say = |severity, text| notes.push(Note { severity, text });

@@ -26,14 +26,14 @@ pub mod link {
     pub const LINUX_SLL2: u16 = 276;
 }
 
-/// What is known of a packet.
+/// Knowledge of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Parsed<'a> {
     /// Its IP header; `None` for what is not IP, or is cut off before its end.
     pub ip: Option<Ip>,
-    /// What IP carries.
+    /// Transport that IP carries.
     pub transport: Transport,
-    /// What the transport carries (of fragments and unknown transports: what IP carries), as far as
+    /// Payload of the transport (of fragments and unknown transports: what IP carries), as far as
     /// it was captured.
     pub payload: &'a [u8],
     /// Whether fewer bytes were captured than the headers say there were.
@@ -43,7 +43,7 @@ pub struct Parsed<'a> {
 /// The IP header's part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ip {
-    /// Who sent it.
+    /// Sender's address.
     pub source: IpAddr,
     /// Whom it is for.
     pub destination: IpAddr,

@@ -1,4 +1,4 @@
-//! What happened to the packets of one flow between two points.
+//! Path of the packets of one flow between two points.
 
 use std::collections::VecDeque;
 
@@ -193,9 +193,9 @@ pub struct Path {
     /// Packets that only this point saw and of which nothing can be said, because the other did
     /// not watch: at each point.
     pub unwatched: [u64; 2],
-    /// The same, because they passed too shortly before the other's watch ended.
+    /// Packets that only this point saw, too shortly before the other's watch ended.
     pub recent: [u64; 2],
-    /// The same, for want of memory.
+    /// Packets that only this point saw, forgotten for want of memory.
     pub dropped: [u64; 2],
     /// Packets that only this point saw because segmentation offload cuts them up, or joins them.
     pub resized: [u64; 2],

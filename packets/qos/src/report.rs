@@ -1,4 +1,4 @@
-//! What came of it, in plain numbers.
+//! Report of the outcome, in plain numbers.
 
 mod parts;
 
@@ -17,7 +17,7 @@ use crate::{Engine, GivenUp, Group, GroupKey};
 /// Round trips of one kind.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RttReport {
-    /// What was answered.
+    /// Kind of packet that was answered.
     pub kind: crate::Kind,
     /// ns.
     pub time: Spread,
@@ -27,7 +27,7 @@ pub struct RttReport {
     pub by_counter: u64,
 }
 
-/// What one point saw of a flow.
+/// Figures of a flow at one point.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SeenReport {
     /// Packets.
@@ -93,7 +93,7 @@ fn greatest(bounds: &Bounds) -> Option<u64> {
     (bounds.unbounded == 0 && bounds.bounded > 0).then_some(bounds.greatest)
 }
 
-/// What happened between the points.
+/// Figures of a flow between the points.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PathReport {
     /// Which way the flow goes; `None`: no packet was seen at both points.
@@ -132,11 +132,12 @@ pub struct PathReport {
     pub ambiguous: [u64; 2],
     /// Packets that only this point saw, before the other watched.
     pub unwatched: [u64; 2],
-    /// The same, too shortly before the end of the other's watch to be called lost.
+    /// Packets that only this point saw, too shortly before the end of the other's watch to be
+    /// called lost.
     pub recent: [u64; 2],
-    /// The same, forgotten for want of memory.
+    /// Packets that only this point saw, forgotten for want of memory.
     pub dropped: [u64; 2],
-    /// The same, because segmentation offload cuts them up, or joins them.
+    /// Packets that only this point saw, because segmentation offload cuts them up, or joins them.
     pub resized: [u64; 2],
     /// Packets that only the point saw at which they arrive.
     pub unseen: [u64; 2],
@@ -193,9 +194,9 @@ pub struct FlowReport {
     pub to: String,
     /// Which of the patterns its packets match, from 0.
     pub pattern: Option<usize>,
-    /// What each point saw.
+    /// Figures at each point.
     pub seen: Vec<Option<SeenReport>>,
-    /// What happened between the points, if there are two.
+    /// Figures between the points, if there are two.
     pub path: Option<PathReport>,
     /// Packets at all points: what flows are ordered by.
     pub packets: u64,
@@ -222,7 +223,7 @@ pub struct GroupReport {
     pub retransmitted: u64,
     /// Round trips, at each point.
     pub rtt: Vec<Vec<RttReport>>,
-    /// What happened between the points, one way and the other; what has no flow is left out.
+    /// Figures between the points, one way and the other; what has no flow is left out.
     pub ways: Vec<WayReport>,
 }
 
@@ -291,10 +292,10 @@ impl FlowReport {
     }
 }
 
-/// What one point saw.
+/// Figures of one point.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PointReport {
-    /// What it is called.
+    /// Name of the point.
     pub name: String,
     /// Packets.
     pub packets: u64,
@@ -388,7 +389,7 @@ impl WayReport {
 pub struct Report {
     /// The version of this form.
     pub version: u32,
-    /// What each point saw.
+    /// Figures of each point.
     pub points: Vec<PointReport>,
     /// All flows between two points, one way and the other; what has no flow is left out.
     pub ways: Vec<WayReport>,
@@ -398,11 +399,11 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// Flows of few packets that have all but a port in common, those with the most packets first.
     pub groups: Vec<GroupReport>,
-    /// What had to be given up for want of memory.
+    /// Counts of what had to be given up for want of memory.
     pub given_up: GivenUp,
     /// How long a packet was waited for, ns.
     pub timeout_ns: i64,
-    /// What to know about the numbers, the most serious first.
+    /// Notes on the numbers, the most serious first.
     pub notes: Vec<Note>,
     /// Delays between layers, if there were stamps.
     pub layers: Option<crate::LayersReport>,

@@ -88,9 +88,9 @@ impl Clocks {
 /// Looks for a stream of RTP in a flow.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Detector {
-    /// What comes next at each point, and how many came in a row.
+    /// Values that come next at each point, and how many came in a row.
     expected: [Option<(u32, u16, u32)>; 2],
-    /// What was seen of the stream so far: point, header, arrival.
+    /// Packets of the stream so far: point, header, arrival.
     pub(crate) seen: Vec<(usize, Header, i64)>,
 }
 
@@ -124,7 +124,7 @@ impl Detector {
     }
 }
 
-/// What one stream of RTP tells at one place.
+/// Figures of one stream of RTP at one place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stream {
     /// Its source.
@@ -142,7 +142,7 @@ pub struct Stream {
     /// Arrival minus timestamp, ns, from an origin of its own since the stream began, or began
     /// anew.
     transit: Distribution,
-    /// What it was before, each time less its least value.
+    /// Transit before that, each time less its least value.
     earlier: Distribution,
     origin: Option<(u32, i64, i128)>,
 }

@@ -9,7 +9,7 @@ use crate::{At, Bins, Counted, DifferenceClock, Distribution, Measured, Tcp};
 /// Segments, and timestamps, that are timed at once in one direction of a connection.
 const TIMED: usize = 64;
 
-/// What was answered.
+/// Kind of packet that was answered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -195,7 +195,7 @@ impl TcpSide {
     }
 }
 
-/// What a segment answers: the last that it does, where it answers several.
+/// Segments that a segment answers: the last that it does, where it answers several.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Answered {
     /// A segment: whether it was SYN, and when it passed.
@@ -214,7 +214,7 @@ pub(crate) fn dns(ports: (u16, u16), payload: &[u8]) -> Option<(u16, bool)> {
     Some((u16::from_be_bytes([high, low]), flags & 0x80 != 0))
 }
 
-/// What a packet of NTP asks or answers: the timestamp that comes back, and whether it has. Modes
+/// Question or answer of a packet of NTP: the timestamp that comes back, and whether it has. Modes
 /// other than client and server have no answers of this kind, interleaved ones another timestamp.
 pub(crate) fn ntp(ports: (u16, u16), payload: &[u8]) -> Option<(u64, bool)> {
     if ports.0 != 123 && ports.1 != 123 {

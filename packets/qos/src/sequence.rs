@@ -11,18 +11,18 @@ const MISORDER: i64 = 100;
 /// A number is given up for lost once one this much higher has come.
 const WINDOW: u64 = 1024;
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// The first with its number, which is extended here beyond the width of the field.
     New(u64),
     /// Its number was there before.
     Duplicate,
-    /// It came after it had been given up for lost, or is a copy of one so old.
+    /// Came after it had been given up for lost, or is a copy of one so old.
     Late,
     /// Its number is far from all others.
     Stray,
-    /// As `New`, and the numbers begin anew here.
+    /// First with its number, like `New`, and the numbers begin anew here.
     Restart(u64),
 }
 

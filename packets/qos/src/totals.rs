@@ -6,7 +6,7 @@ use crate::path::{Bounds, Way};
 use crate::rtt::{Kind, Rtt};
 use crate::{Bins, Distribution, flow::Flow};
 
-/// What happened between the points to packets that went one way.
+/// Totals between the points of packets that went one way.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WayTotals {
     /// Flows.
@@ -42,11 +42,12 @@ pub struct Totals {
     pub ambiguous: [u64; 2],
     /// Packets of which nothing can be said because the other point did not watch.
     pub unwatched: [u64; 2],
-    /// The same, at the end of its watch.
+    /// Packets of which nothing can be said, at the end of the other's watch.
     pub recent: [u64; 2],
-    /// The same, for want of memory.
+    /// Packets of which nothing can be said, for want of memory.
     pub dropped: [u64; 2],
-    /// The same, because segmentation offload cuts them up, or joins them.
+    /// Packets of which nothing can be said, because segmentation offload cuts them up, or joins
+    /// them.
     pub resized: [u64; 2],
     /// Packets that only this point saw, though they should have passed the other before.
     pub unseen: [u64; 2],

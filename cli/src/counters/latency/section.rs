@@ -65,7 +65,7 @@ fn boxes(found: &Latency) -> Chart {
     chart
 }
 
-/// The same colour for a load everywhere.
+/// Colour of a load, the same everywhere.
 fn colour(load: Load) -> usize {
     match load {
         Load::Quiet => 0,

@@ -1,6 +1,6 @@
 //! Text and figures for an 80-column screen.
 
-/// As wide as text is.
+/// Width of text.
 pub(super) const WIDTH: usize = 80;
 
 /// Nothing that a terminal would obey.

@@ -53,7 +53,7 @@ fn machine(inventory: &Inventory, verbose: bool, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// What there is to say of the machine as a whole, by name.
+/// Facts about the machine as a whole, by name.
 pub fn properties(inventory: &Inventory, verbose: bool) -> Vec<(&'static str, String)> {
     let mut properties = Vec::new();
     let cpus = &inventory.cpus;
@@ -140,7 +140,7 @@ pub fn properties(inventory: &Inventory, verbose: bool) -> Vec<(&'static str, St
     properties
 }
 
-/// What processor and kernel say of the TSC.
+/// Words of processor and kernel on the TSC.
 fn flags(inventory: &Inventory) -> Option<String> {
     if inventory.architecture != "x86_64" {
         return None;
@@ -330,7 +330,7 @@ fn frequency(counter: &CounterReport) -> (String, String) {
     }
 }
 
-/// As many digits as the error leaves.
+/// Number of digits that the error leaves.
 fn digits(measured: &Measured) -> usize {
     let digits = -(measured.error_hz / measured.hz).log10();
     if digits.is_finite() { (digits.ceil() as usize).clamp(4, 12) } else { 12 }
@@ -415,7 +415,7 @@ fn paragraphs(advice: &Advice, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// What belongs to a piece of advice, by name.
+/// Details of a piece of advice, by name.
 pub fn details(advice: &Advice) -> Vec<(&'static str, String)> {
     let mut details = Vec::new();
     let mut add = |name, text: &Option<String>| {

@@ -16,10 +16,10 @@ use truechimer_command::Failure;
 const WARM_UP: u32 = 20;
 /// Readings of one message's lease.
 const LEASED: u32 = 4;
-/// What our messages say.
+/// Content of our messages.
 const PAYLOAD: &[u8] = b"truechimer group bench";
 
-/// What is to be measured.
+/// Plan of what is to be measured.
 pub struct Plan {
     pub count: u32,
     pub threads: u32,

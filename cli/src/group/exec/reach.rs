@@ -1,4 +1,4 @@
-//! What a preloaded library does not reach, seen from a program's file.
+//! Limits of a preloaded library, seen from a program's file.
 
 use std::env;
 use std::ffi::OsStr;
@@ -25,8 +25,8 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
 }
 
-/// What the library cannot do for that program, each in a sentence. Nothing is said of a file that
-/// cannot be read.
+/// Lists what the library cannot do for that program, each in a sentence. Nothing is said of a file
+/// that cannot be read.
 pub fn limits(path: &Path) -> Vec<String> {
     limits_within(path, 4)
 }
@@ -77,7 +77,7 @@ fn script(head: &[u8]) -> Option<PathBuf> {
     Some(program.to_owned())
 }
 
-/// What matters of an executable.
+/// Facts that matter of an executable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Elf {
     /// Of another kind than this program, so than its library.

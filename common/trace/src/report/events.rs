@@ -1,4 +1,4 @@
-//! What happened, as marks in the charts and as logs.
+//! Events, as marks in the charts and as logs.
 
 use truechimer_engine::Level;
 use truechimer_report::{Entry, Marker, Tone, Unit};
@@ -14,7 +14,7 @@ const MOST_EXCURSIONS: usize = 100;
 pub(super) struct Marks(Vec<Marker>);
 
 impl Marks {
-    /// What is worth a mark: what the first clock said and its status. With several clocks only
+    /// Marks what is worth it: what the first clock said and its status. With several clocks only
     /// what is worth a look, as most of it is about the network that they share.
     pub(super) fn of(runs: &[Shown<'_>]) -> Marks {
         let mut marks = Vec::new();

@@ -133,7 +133,7 @@ pub(super) fn sources(runs: &[Shown<'_>]) -> Table {
     table
 }
 
-/// What decided each run.
+/// Parameters that decided each run.
 pub(super) fn parameters(runs: &[Shown<'_>]) -> Table {
     let head = std::iter::once("").chain(runs.iter().map(|(trace, _)| name(trace)));
     let mut table = Table::new("Parameters").head(head);

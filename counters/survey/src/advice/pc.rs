@@ -35,7 +35,7 @@ pub(super) fn steady(inventory: &Inventory) -> Option<bool> {
     flags.or(inventory.cpuid.as_ref().map(|cpuid| cpuid.invariant))
 }
 
-/// What is missing, in the kernel's words.
+/// Features that are missing, in the kernel's words.
 fn missing(inventory: &Inventory) -> String {
     let lacks = |flag: &&&str| inventory.cpus.flag(flag) == Some(false);
     let flags: Vec<&str> = ["constant_tsc", "nonstop_tsc"].iter().filter(lacks).copied().collect();

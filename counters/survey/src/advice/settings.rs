@@ -1,4 +1,4 @@
-//! What has been set, what was measured, and what cannot be seen.
+//! Advice on what has been set, what was measured, and what cannot be seen.
 
 use super::{Advice, Sure};
 use crate::inventory::{Inventory, Path, known_clocksource};
@@ -235,7 +235,7 @@ fn drift(inventory: &Inventory, advice: &mut Vec<Advice>) {
     );
 }
 
-/// What processor or hypervisor say, against what the kernel reckons with.
+/// Compares the word of processor or hypervisor with what the kernel reckons with.
 fn promised(inventory: &Inventory, advice: &mut Vec<Advice>) {
     for source in &inventory.clocksources {
         let (Some(nominal), Some(kernel)) = (&source.nominal, &source.kernel) else { continue };

@@ -53,7 +53,7 @@ pub fn degrees_of_freedom(kind: Deviation, noise: Noise, m: usize, terms: usize)
     edf.clamp(1e-3, terms.max(1.0))
 }
 
-/// What the sums depend on.
+/// Case that the sums depend on.
 struct Case {
     noise: Noise,
     /// Order of the differences.
@@ -83,7 +83,7 @@ impl Case {
         self.sum(self.correlated(), self.terms, self.m, filter) / (z0 * z0 * self.terms)
     }
 
-    /// The same for a short estimate with many terms, thinned to as many as there may be.
+    /// 1/edf of a short estimate with many terms, thinned to as many as there may be.
     fn thinned(&self, filter: f64, z0: f64) -> f64 {
         self.sum(MOST, MOST, MOST / self.ratio, filter) / (z0 * z0 * MOST)
     }

@@ -34,7 +34,7 @@ pub struct Level {
     pub relative_error: f64,
 }
 
-/// What the Allan variance is made of: the sum of these.
+/// Noise that the Allan variance is made of: the sum of these.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct NoiseFit {
     /// The types of which there is some, α descending. Types that do not better the fit are not

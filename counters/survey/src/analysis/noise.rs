@@ -56,7 +56,7 @@ impl Noise {
         Noise::ALL.get(place as usize).copied()
     }
 
-    /// What people call it.
+    /// Name by which people call it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Noise {
         }
     }
 
-    /// The same as the field abbreviates it.
+    /// Abbreviation of it in the field.
     #[must_use]
     pub fn short(self) -> &'static str {
         match self {
@@ -115,10 +115,10 @@ pub fn noise_exponent(phase: &[f64], m: usize) -> Option<f64> {
     None
 }
 
-/// What the exponent would be if neighbours correlated as in the sums of a discrete process, for
-/// which the formula holds. Means over τ of continuous noise of the frequency correlate otherwise:
-/// by their autocovariance (t² ln t and t³ under fourth differences), r₁ is −0.217 instead of −1/3
-/// for flicker noise and 1/4 instead of 0 for a random walk.
+/// Exponent as it would be if neighbours correlated as in the sums of a discrete process, for which
+/// the formula holds. Means over τ of continuous noise of the frequency correlate otherwise: by
+/// their autocovariance (t² ln t and t³ under fourth differences), r₁ is −0.217 instead of −1/3 for
+/// flicker noise and 1/4 instead of 0 for a random walk.
 fn calibrated(alpha: f64) -> f64 {
     const FLICKER: f64 = -1.446;
     const WALK: f64 = -2.4;

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How many median deviations away an outlier is: SP 1065, section 10.11, has 5.
 pub const USUAL_FACTOR: f64 = 5.0;
 
-/// What stands out of the phase.
+/// Outliers of the phase.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Outliers {
     /// Single samples that are off while their neighbours agree: bad readings. The number of each.

@@ -14,30 +14,30 @@ pub const MOST_SAMPLES: usize = 10_000_000;
 const MOST: usize = MOST_SAMPLES;
 /// Longer lines are refused.
 const LONGEST_LINE: u64 = 1000;
-/// As many headings are kept.
+/// Number of headings that are kept.
 const MOST_FIELDS: usize = 100;
 /// One in so many samples may be too close to its neighbour; more, and the interval is wrong.
 const CROWDED: usize = 10;
 
-/// What is wrong with a phase file.
+/// Fault of a phase file, and its place.
 #[derive(Debug)]
 pub struct PhaseFileError {
     /// In which line, counting from 1, if in one.
     pub line: Option<u64>,
-    /// What it is.
+    /// Fault that it is.
     pub fault: Fault,
 }
 
-/// What may be wrong with a phase file, or with rows of samples.
+/// Faults of a phase file, or of rows of samples.
 #[derive(Debug)]
 pub enum Fault {
-    /// It cannot be read.
+    /// File that cannot be read.
     Io(io::Error),
     /// The line is too long or is no text.
     NotText,
     /// This is no number.
     NotANumber(String),
-    /// So many columns; one or two are right, and all lines must have the same.
+    /// Wrong number of columns; one or two are right, and all lines must have the same.
     Columns(usize),
     /// The declared interval is no positive number.
     Interval(String),
@@ -49,7 +49,7 @@ pub enum Fault {
     Empty,
     /// The interval is not known.
     NoInterval,
-    /// So many of the times fall on one that is taken: they are not this many seconds apart.
+    /// Number of times that fall on one that is taken: they are not this many seconds apart.
     Crowded(usize, f64),
 }
 
@@ -101,7 +101,7 @@ impl Fault {
     }
 }
 
-/// What stands before the samples.
+/// Header before the samples.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Header {
     /// Seconds between samples, if it says so.
@@ -132,7 +132,7 @@ pub struct Row {
 /// A phase file that was read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PhaseFile {
-    /// What it says of itself.
+    /// Header of the file.
     pub header: Header,
     /// Its samples: all with a time, or all without.
     pub rows: Vec<Row>,
@@ -319,7 +319,7 @@ fn number(word: &str, line: u64) -> Result<f64, PhaseFileError> {
     value.ok_or_else(|| Fault::NotANumber(short(word)).at(line))
 }
 
-/// As much of it as a message has room for.
+/// Shortens it to what a message has room for.
 fn short(text: &str) -> String {
     text.chars().take(40).collect()
 }

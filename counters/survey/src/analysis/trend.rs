@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is taken away from the phase before it is analysed.
+/// Trend that is taken away from the phase before it is analysed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Removal {

@@ -15,7 +15,7 @@ use super::trend::{Removal, Trend};
 pub struct Options {
     /// Which averaging times.
     pub taus: Taus,
-    /// What is taken away first.
+    /// Trend that is taken away first.
     pub removal: Removal,
     /// The probability that the limits enclose the true deviation, between 0 and 1.
     pub confidence: f64,
@@ -64,7 +64,7 @@ pub struct Point {
     pub identified: bool,
 }
 
-/// What is known of the samples' stability.
+/// Results of the analysis of the samples' stability.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Analysis {
     /// Seconds between samples.
@@ -77,7 +77,7 @@ pub struct Analysis {
     pub span_s: f64,
     /// Offset and drift of the frequency; `None` with fewer than three samples.
     pub trend: Option<Trend>,
-    /// What of it was removed.
+    /// Trend that was removed.
     pub removed: Removal,
     /// Samples that do not belong.
     pub outliers: Outliers,

@@ -1,10 +1,10 @@
-//! What the comparison found.
+//! Findings of the comparison.
 
 use serde::{Deserialize, Serialize};
 
 use super::By;
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bench {
     /// How many readings of each.
@@ -15,17 +15,17 @@ pub struct Bench {
     pub not_selected: Vec<String>,
     /// By clocksource, what reading through the kernel takes.
     pub sources: Vec<OfSource>,
-    /// What reading directly takes.
+    /// Cost of reading directly.
     pub direct: Vec<Cost>,
-    /// What cannot be read, and why.
+    /// Counters that cannot be read, and why.
     pub unreadable: Vec<Unreadable>,
     /// How the coarse clocks go on.
     pub coarse: Vec<CoarseStep>,
-    /// What is to be said about it all.
+    /// Notes about it all.
     pub notes: Vec<String>,
 }
 
-/// What reading through the kernel takes while it uses one clocksource.
+/// Cost of reading through the kernel while it uses one clocksource.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OfSource {
     /// Its name.
@@ -39,12 +39,12 @@ pub struct OfSource {
     pub refused: Option<String>,
 }
 
-/// What one way takes.
+/// Cost of one way.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cost {
     /// How it is reached.
     pub by: By,
-    /// What is read.
+    /// Name of what is read.
     pub what: String,
     /// Whether no counter is read for it.
     pub coarse: bool,
@@ -54,7 +54,8 @@ pub struct Cost {
     pub user_s: f64,
     /// The processor time of the thread in the kernel, s.
     pub system_s: f64,
-    /// What a reading takes, ns: the median of the batches, so that interruptions do not count.
+    /// Time that a reading takes, ns: the median of the batches, so that interruptions do not
+    /// count.
     pub ns: f64,
     /// To the cheapest reading of a counter or a clock that is not coarse, in the whole comparison.
     pub ratio: f64,

@@ -52,7 +52,7 @@ impl Clock {
         }
     }
 
-    /// As C calls it.
+    /// Name in C.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -153,7 +153,7 @@ impl Way {
         }
     }
 
-    /// What is read.
+    /// Name of what is read.
     #[must_use]
     pub fn what(self) -> &'static str {
         match self {
@@ -247,7 +247,7 @@ impl Reader {
     }
 }
 
-/// As [`Reader::timed`] with nothing to read: what timing itself takes.
+/// Times nothing, like [`Reader::timed`] with nothing to read: what timing itself takes.
 #[inline(never)]
 pub(crate) fn nothing(ruler: Counter) -> i64 {
     between(ruler, || 0)

@@ -19,7 +19,7 @@ pub enum ClocksourceError {
     Early(String),
     /// Another process of this program is changing it (this file) for a while.
     Busy(PathBuf),
-    /// What keeps other processes of this program away cannot be taken, for this path.
+    /// Lock against other processes of this program cannot be taken, for this path.
     Unlocked(PathBuf, io::Error),
     /// The kernel has none of this name.
     NotAvailable {
@@ -30,16 +30,16 @@ pub enum ClocksourceError {
     },
     /// The kernel was told, and did not follow.
     Refused {
-        /// What it was told.
+        /// Name that it was told.
         name: String,
-        /// What it uses.
+        /// Clocksource in use.
         current: String,
     },
     /// Somebody else has changed the clocksource meanwhile.
     Changed {
-        /// What it should have been.
+        /// Clocksource as it should have been.
         ours: String,
-        /// What it was.
+        /// Clocksource found.
         found: String,
     },
 }

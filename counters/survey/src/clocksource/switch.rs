@@ -20,9 +20,9 @@ use super::error::ClocksourceError;
 pub struct Switch {
     sources: Clocksources,
     original: String,
-    /// What was set last.
+    /// Clocksource that was set last.
     ours: String,
-    /// What was told to the kernel besides, when it could not be seen whether it had followed.
+    /// Name that was told to the kernel besides, when it could not be seen whether it had followed.
     told: Option<String>,
     /// Keeps other processes of this program from changing it at the same time.
     _lock: Lock,
@@ -33,13 +33,13 @@ pub struct Switch {
 /// How the clocksource was left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Restored {
-    /// As it was.
+    /// Put back as it was.
     Back(String),
-    /// As somebody else had changed it meanwhile.
+    /// Left as somebody else had changed it meanwhile.
     Theirs {
-        /// What it had been in the beginning.
+        /// Clocksource in the beginning.
         original: String,
-        /// What it was found to be in the end.
+        /// Clocksource that was found in the end.
         found: String,
     },
 }
@@ -66,7 +66,7 @@ impl Switch {
         Ok(Switch { sources, ours, told: None, _lock: lock, original, armed: false })
     }
 
-    /// What was in use in the beginning, and will be in the end.
+    /// Clocksource in use in the beginning, and again in the end.
     #[must_use]
     pub fn original(&self) -> &str {
         &self.original

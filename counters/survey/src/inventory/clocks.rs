@@ -21,17 +21,17 @@ impl Frequency {
     }
 }
 
-/// What the kernel does with a clocksource.
+/// State of a clocksource in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It keeps time by it.
+    /// Keeps the kernel's time.
     Current,
-    /// It could.
+    /// Could be used.
     Available,
-    /// It was registered at boot and is not to be had (any more).
+    /// Registered at boot and not to be had (any more).
     Registered,
-    /// It was found unstable.
+    /// Found unstable.
     GivenUp,
 }
 
@@ -54,18 +54,18 @@ impl State {
     }
 }
 
-/// What the kernel's watchdog, which compares the TSC with another counter twice a second, and its
-/// other tests say of a clocksource.
+/// Verdict of the kernel's watchdog, which compares the TSC with another counter twice a second,
+/// and of its other tests on a clocksource.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "is", content = "because")]
 pub enum Verdict {
-    /// It was found unstable, for this reason.
+    /// Found unstable, for this reason.
     Unstable(String),
     /// A boot parameter keeps the kernel from testing it.
     NotTested(String),
     /// The log, which begins with the boot, holds nothing against it.
     NoComplaint,
-    /// What is left of the log holds nothing against it.
+    /// Nothing against it in what is left of the log.
     NoComplaintLately,
     /// The log cannot be read.
     Unknown,
@@ -90,9 +90,9 @@ impl Verdict {
 pub struct Clocksource {
     /// The kernel's name for it.
     pub name: String,
-    /// What it is, if the name is known.
+    /// Kind of clock, if the name is known.
     pub what: Option<String>,
-    /// What the kernel does with it.
+    /// Use that the kernel makes of it.
     pub state: State,
     /// The kernel's preference for clocksources of this name, as a rule.
     pub rating: Option<u32>,
@@ -106,7 +106,7 @@ pub struct Clocksource {
     pub rolls_over_s: Option<f64>,
     /// Whether `clock_gettime` can read it without a system call.
     pub by_vdso: ByVdso,
-    /// What the kernel holds against it.
+    /// Verdict of the kernel.
     pub verdict: Verdict,
 }
 

@@ -1,4 +1,4 @@
-//! What the processor, and the hypervisor behind it, say of the time stamp counter: CPUID.
+//! Words of the processor, and of the hypervisor behind it, on the time stamp counter: CPUID.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub enum Cpuid {
     Nothing,
 }
 
-/// What CPUID says that bears on counters. Frequencies are in Hz.
+/// Facts of CPUID that bear on counters. Frequencies are in Hz.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Processor {
     /// The TSC runs at one rate in all power states (80000007h EDX bit 8).
@@ -35,7 +35,7 @@ pub struct Processor {
     pub hypervisor: Option<HypervisorLeaves>,
 }
 
-/// What a hypervisor says in its leaves, 40000000h and on.
+/// Leaves of a hypervisor, 40000000h and on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct HypervisorLeaves {
     /// Its signature, and those of the interfaces that it also offers.

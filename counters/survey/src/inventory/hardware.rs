@@ -24,13 +24,14 @@ const STEPPED: f64 = 2e-3;
 pub struct CounterReport {
     /// Its name, as `--counter` takes it.
     pub name: String,
-    /// What it is.
+    /// Description of it.
     pub what: String,
     /// Why this process cannot use it.
     pub unusable: Option<String>,
     /// How many bits count before it rolls over; 64 where nobody need care.
     pub bits: Option<u32>,
-    /// What a reading is: an instruction, a call of the vDSO, a system call, an access to a device.
+    /// Nature of a reading: an instruction, a call of the vDSO, a system call, an access to a
+    /// device.
     pub access: Option<Access>,
     /// The nominal frequency.
     pub nominal: Option<Frequency>,
@@ -40,13 +41,13 @@ pub struct CounterReport {
     pub by_realtime: Option<Measured>,
     /// The step in which it counts.
     pub step: Option<Step>,
-    /// What one reading takes, ns: the median of many rows of readings.
+    /// Time that one reading takes, ns: the median of many rows of readings.
     pub read_ns: Option<f64>,
     /// After how many seconds it rolls over.
     pub rolls_over_s: Option<f64>,
 }
 
-/// What a reading takes.
+/// Access that a reading takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -236,7 +237,7 @@ pub(super) fn survey(inventory: &mut Inventory, over: Duration) {
     inventory.auto = inventory.note("--counter auto", auto.map_err(|why| why.to_string()));
 }
 
-/// What a reading takes: of the raw clock, by the measured path.
+/// Access that a reading takes: of the raw clock, by the measured path.
 fn access(counter: Counter, inventory: &Inventory) -> Access {
     let raw = inventory.clock_calls.iter().find(|call| call.clock == "CLOCK_MONOTONIC_RAW");
     match (counter.cost(), raw.map(|call| call.path)) {
@@ -299,7 +300,7 @@ fn point(counter: Counter, clock: libc::clockid_t) -> Option<Point> {
     (0..SANDWICHES).filter_map(|_| take()).min_by_key(|point| point.width)
 }
 
-/// What every counter said at either end of the same stretch of time.
+/// Readings of every counter at either end of the same stretch of time.
 struct Stretch {
     ends: Vec<Ends>,
     stepped: bool,

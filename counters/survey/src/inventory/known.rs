@@ -6,27 +6,27 @@ use serde::Serialize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ByVdso {
-    /// It can.
+    /// Can be read.
     Yes,
-    /// It can where the hypervisor vouches for it.
+    /// Can be read where the hypervisor vouches for it.
     IfVouched,
-    /// It cannot: every reading of the clock is a system call.
+    /// Cannot be read: every reading of the clock is a system call.
     No,
     /// Not known.
     Unknown,
 }
 
-/// What is known of a clocksource by its name.
+/// Facts known of a clocksource by its name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Known {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Description of it.
     pub what: &'static str,
     /// The kernel's preference: of those it trusts it takes the highest. Some get less where the
     /// TSC is the better choice.
     pub rating: u32,
-    /// As many bits as the kernel reads.
+    /// Number of bits that the kernel reads.
     pub bits: u32,
     /// The nominal frequency in Hz, where all have the same.
     pub hz: Option<f64>,
@@ -72,7 +72,7 @@ pub const KNOWN: [Known; 20] = [
     known("jiffies", "the timer interrupt, counted", 1, 32, None, No),
 ];
 
-/// What is known of this one.
+/// Finds what is known of this one.
 #[must_use]
 pub fn of(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)

@@ -17,7 +17,7 @@ const BYTES: u64 = 32 << 20;
 const LINES: usize = 300;
 const WIDTH: usize = 400;
 
-/// What the kernel has said about clocks since it was booted.
+/// Log of the kernel on clocks since it was booted.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Log {
     /// Whether the log still begins with the boot; what was before its beginning is not known.
@@ -30,11 +30,11 @@ pub struct Log {
     pub unstable: Vec<Unstable>,
     /// The TSC's frequency as first found, kHz.
     pub tsc_khz: Option<f64>,
-    /// The same after it was measured for a second against HPET or ACPI PM timer, kHz.
+    /// TSC's frequency after it was measured for a second against HPET or ACPI PM timer, kHz.
     pub tsc_refined_khz: Option<f64>,
     /// How often the watchdog had to read again, or passed a check over as the machine was busy.
     pub watchdog_disturbed: u32,
-    /// What the kernel finds wrong with the firmware in this respect.
+    /// Faults that the kernel finds with the firmware in this respect.
     pub firmware_bugs: Vec<String>,
     /// All lines about clocks, as they are, oldest first.
     pub lines: Vec<Line>,
@@ -45,7 +45,7 @@ pub struct Log {
 pub struct Line {
     /// Microseconds since boot.
     pub at_us: u64,
-    /// What it says.
+    /// Text of the line.
     pub text: String,
 }
 
@@ -100,7 +100,7 @@ impl Log {
         Ok(Log::parse(records.iter().map(String::as_str)))
     }
 
-    /// What these records say. Each is one line: `PRIORITY,NUMBER,MICROSECONDS,…;TEXT` or
+    /// Reads these records. Each is one line: `PRIORITY,NUMBER,MICROSECONDS,…;TEXT` or
     /// `[SECONDS] TEXT`.
     pub fn parse<'a>(records: impl IntoIterator<Item = &'a str>) -> Log {
         let mut log = Log::default();

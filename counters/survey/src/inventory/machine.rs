@@ -1,4 +1,4 @@
-//! What machine it is: processor, sockets, hypervisor.
+//! Kind of machine: processor, sockets, hypervisor.
 
 use std::collections::BTreeSet;
 
@@ -113,7 +113,7 @@ pub(super) fn architecture(sources: &Sources) -> String {
     guess.to_owned()
 }
 
-/// What the machine runs under.
+/// Hypervisor that the machine runs under.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hypervisor {
@@ -134,7 +134,7 @@ pub enum Hypervisor {
 }
 
 impl Hypervisor {
-    /// What people call it.
+    /// Name by which people call it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

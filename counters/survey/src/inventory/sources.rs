@@ -13,11 +13,11 @@ const LARGEST: u64 = 8 << 20;
 /// The places that facts come from.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// What is `/sys` on the machine described.
+    /// Place of `/sys` of the machine described.
     pub sys: PathBuf,
-    /// What is `/proc`.
+    /// Place of `/proc`.
     pub proc: PathBuf,
-    /// What is `/dev/kmsg`: the device, or a file with what was read from it or what `dmesg` says.
+    /// Place of `/dev/kmsg`: the device, or a file with what was read from it or what `dmesg` says.
     pub kmsg: PathBuf,
     /// The processor's own word.
     pub cpuid: Cpuid,
@@ -68,7 +68,7 @@ pub(super) fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// What is in a file, as far as it is read here.
+/// Content of a file, as far as it is read here.
 pub(super) fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(LARGEST).read_to_end(&mut bytes)?;
@@ -81,7 +81,7 @@ pub(super) fn text(path: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes(path).map_err(failed)?).into_owned())
 }
 
-/// What went wrong, without the number that means nothing to people.
+/// Words for what went wrong, without the number that means nothing to people.
 pub(super) fn plain(why: &std::io::Error) -> String {
     let text = why.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

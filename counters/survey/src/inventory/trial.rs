@@ -25,14 +25,14 @@ pub enum Path {
     Unclear,
 }
 
-/// What reading one of the kernel's clocks costs.
+/// Cost of reading one of the kernel's clocks.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ClockCall {
     /// The clock's name.
     pub clock: String,
-    /// What a call of libc's `clock_gettime` takes, ns.
+    /// Time that a call of libc's `clock_gettime` takes, ns.
     pub libc_ns: f64,
-    /// What the same takes as a system call for certain, ns.
+    /// Time that it takes as a system call for certain, ns.
     pub system_call_ns: f64,
     /// Which way libc's goes: by the vDSO if it takes at most a third of the system call, by a
     /// system call if it takes at least two thirds.
@@ -84,7 +84,7 @@ fn row<T>(call: impl Fn() -> T) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
-/// What one call takes, ns: the median of many rows.
+/// Time that one call takes, ns: the median of many rows.
 pub(super) fn cost<T>(call: impl Fn() -> T) -> f64 {
     crate::analysis::median((0..ROWS).map(|_| row(&call))).unwrap_or(f64::NAN)
 }

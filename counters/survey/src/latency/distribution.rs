@@ -80,7 +80,7 @@ pub struct Distribution {
 pub struct Bin {
     /// From this time on, ns; the next bin begins at 10^(1/40) times as much.
     pub from_ns: f64,
-    /// So many readings.
+    /// Number of readings.
     pub count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What to measure, and how much of it.
+//! Plan of what to measure, and how much of it.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::stress::Phases;
 /// How much to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
-    /// So many readings of each way, under each load.
+    /// Number of readings of each way, under each load.
     Samples(u64),
     /// For so long, all loads together.
     Time(Duration),
 }
 
-/// What to measure.
+/// Plan of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// The loads.

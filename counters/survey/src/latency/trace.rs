@@ -27,7 +27,8 @@ pub struct Slot {
     pub ways: Vec<Spread>,
 }
 
-/// What readings took in a short time, ns; the median and the 99 % are good to 1 %.
+/// Spread of the times that readings took in a short time, ns; the median and the 99 % are good to
+/// 1 %.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spread {
     /// The shortest.

@@ -1,4 +1,4 @@
-//! What a counter is compared with, as it is written on a command line.
+//! Reference that a counter is compared with, as it is written on a command line.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can go wrong while stability is measured.
+//! Errors of measuring stability.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::analysis::PhaseFileError;
 pub enum StabilityError {
     /// The counter cannot be used.
     Counter(CounterError),
-    /// What was asked for makes no sense: in words, with the remedy.
+    /// Demand that makes no sense: in words, with the remedy.
     Asked(String),
     /// The reference (its name) cannot be read.
     Reference(String, String),

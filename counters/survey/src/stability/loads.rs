@@ -24,14 +24,14 @@ pub struct LoadFrequency {
     pub max_ppm: f64,
 }
 
-/// What alternating loads did to the frequency.
+/// Effect of alternating loads on the frequency.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Stressed {
     /// Which loads alternated.
     pub stress: Stress,
     /// How long each phase was, s.
     pub phase_s: f64,
-    /// What showed in each.
+    /// Frequency under each.
     pub loads: Vec<LoadFrequency>,
 }
 

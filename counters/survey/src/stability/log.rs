@@ -10,8 +10,8 @@ use truechimer_time::{BootId, Count, Period, Span};
 use super::error::StabilityError;
 use crate::analysis::{PhaseFile, Row, write_row};
 
-/// What a measurement is of, and where it began: all that must be the same for it to be continued,
-/// and all that continuing takes.
+/// Identity of a measurement: what it is of, and where it began: all that must be the same for it
+/// to be continued, and all that continuing takes.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Identity {
     pub counter: String,
@@ -24,7 +24,7 @@ pub(super) struct Identity {
     pub interval_s: f64,
     /// How long a count is taken to last.
     pub period: Period,
-    /// The same of the reference if it is a counter.
+    /// Period of the reference if it is a counter.
     pub reference_period: Option<Period>,
     /// The first sample: phase zero.
     pub origin: Count,
@@ -50,7 +50,7 @@ impl Identity {
         writeln!(out, "# origin-reference-ns: {}", self.origin_reference.as_nanos())
     }
 
-    /// What a log says of itself; `None` for a file that is no log of ours, or is damaged.
+    /// Reads what a log says of itself; `None` for a file that is no log of ours, or is damaged.
     fn read(file: &PhaseFile) -> Option<Identity> {
         let get = |key: &str| file.header.get(key);
         let period = |text: &str| {
@@ -115,9 +115,9 @@ impl Identity {
     }
 }
 
-/// What stands for a boot that cannot be told from others.
+/// Stand-in for a boot that cannot be told from others.
 pub(super) const UNKNOWN_BOOT: BootId = BootId([0; 16]);
-/// As much of a suspend is none, but what reading the two clocks took.
+/// Longest suspend, ns, that is none but what reading the two clocks took.
 pub(super) const AWAKE_NS: i64 = 1_000_000;
 
 /// A log that is being written, by this process alone.

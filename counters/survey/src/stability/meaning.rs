@@ -1,4 +1,4 @@
-//! What a comparison shows, in plain words.
+//! Meaning of a comparison, in plain words.
 
 use truechimer_counter::{Discipline, discipline};
 use truechimer_time::CounterKind;
@@ -6,7 +6,7 @@ use truechimer_time::CounterKind;
 use super::against::Against;
 use crate::inventory::same_hardware;
 
-/// What comparing the counter with the reference shows.
+/// Meaning of comparing the counter with the reference.
 pub(super) fn meaning(
     kind: CounterKind,
     against: &Against,

@@ -20,7 +20,7 @@ use crate::stress::{Loader, Stress};
 const NAP: Duration = Duration::from_millis(200);
 /// No counter is further off its nominal frequency, and no clock corrected by more for long.
 const MOST_OFF: f64 = 2e-3;
-/// As much may be a network's delay, s; more is a clock that was set.
+/// Most that a network's delay may be, s; more is a clock that was set.
 const JUMP_S: f64 = 0.4;
 /// A pulse that is so far from its second, s, is none.
 const ASTRAY_S: f64 = 0.05;

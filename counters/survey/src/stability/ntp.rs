@@ -118,7 +118,7 @@ impl Ntp {
         }))
     }
 
-    /// What it did, `half_widths` being those of the samples that counted.
+    /// Tells what it did, `half_widths` being those of the samples that counted.
     pub(super) fn exchanges(&self, half_widths: &[CountSpan], period: Period) -> Exchanges {
         let trips = || half_widths.iter().map(|half| seconds(period.span(*half)) * 2.0);
         Exchanges {
@@ -138,7 +138,7 @@ fn since_1970(timestamp: Timestamp) -> Span {
     Span((i128::from(secs) << 64) + i128::from(frac))
 }
 
-/// As a floating-point number of seconds: good for short spans only.
+/// Converts to a floating-point number of seconds: good for short spans only.
 pub(super) fn seconds(span: Span) -> f64 {
     span.0 as f64 / (1_u128 << 64) as f64
 }

@@ -17,7 +17,7 @@ use super::ntp::Ntp;
 /// narrowest so far.
 const TRIES: u32 = 16;
 const MOST_TRIES: u32 = 64;
-/// As long a pulse is waited for at a time.
+/// Longest wait for a pulse at a time.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The reference at one count.
@@ -25,13 +25,13 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Sample {
     /// The count.
     pub count: Count,
-    /// What the reference showed, since its own zero.
+    /// Time that the reference showed, since its own zero.
     pub reference: Span,
     /// The count is known to ± this much, as far as reading the two goes.
     pub half_width: CountSpan,
 }
 
-/// What an NTP server did.
+/// Exchanges with an NTP server.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Exchanges {
     /// Requests sent.
@@ -55,7 +55,7 @@ pub(super) enum Reference {
     Phc(Hardware),
 }
 
-/// What a resumed measurement goes on from.
+/// State that a resumed measurement goes on from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Continued {
     /// The reference at the very beginning.

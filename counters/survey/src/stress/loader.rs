@@ -22,7 +22,7 @@ const PACKETS: u32 = 16;
 /// No more processors than this send packets: two sockets each, and a process may have 1024 files
 /// open as a rule.
 const SENDERS: usize = 256;
-/// What a packet carries, bytes.
+/// Payload of a packet, bytes.
 const PAYLOAD: usize = 32;
 /// How long a thread may wait for a packet, or to be rid of one, before it looks.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// for ever, as on a busy machine they may have to wait for their turn.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// What the threads have done since they were started.
+/// Work that the threads have done since they were started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Done {
     /// Turns of the processor load (256 steps through memory each).
@@ -58,7 +58,7 @@ pub struct Loader {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What to do, as a number.
+    /// Load to make, as a number.
     load: AtomicU8,
     end: AtomicBool,
     /// How many threads are at work on each load.
@@ -172,7 +172,7 @@ impl Loader {
         }
     }
 
-    /// What the threads have done so far.
+    /// Work that the threads have done so far.
     #[must_use]
     pub fn done(&self) -> Done {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -261,7 +261,7 @@ impl Drop for Loader {
     }
 }
 
-/// As many of them, evenly spread.
+/// Picks `most` of them, evenly spread.
 fn spread(cpus: &[usize], most: usize) -> Vec<usize> {
     let n = cpus.len().min(most);
     (0..n).filter_map(|i| cpus.get(i * cpus.len() / n)).copied().collect()

@@ -1,4 +1,4 @@
-//! What holds for any samples.
+//! Properties that hold for any samples.
 
 use proptest::prelude::*;
 use truechimer_survey::analysis::{

@@ -71,7 +71,7 @@ fn kind(name: &str) -> Deviation {
     }
 }
 
-/// What allantools makes of a series (`allantools.py` beside this).
+/// Compares with allantools' figures of a series (`allantools.py` beside this).
 #[test]
 fn as_allantools() {
     let noise: Vec<f64> = lehmer().take(2000).map(|n| n - 0.5).collect();

@@ -174,7 +174,7 @@ impl Asm {
         self.push(Instruction { code, dst: dst as u8, src: src as u8, off, imm: 0 })
     }
 
-    /// As [`Asm::atomic_add`], and `src` becomes what was there before.
+    /// Adds like [`Asm::atomic_add`], and `src` becomes what was there before.
     pub fn atomic_fetch_add(&mut self, dst: Reg, off: i16, src: Reg) -> &mut Asm {
         let code = ATOMIC | Size::U64.code();
         self.push(Instruction { code, dst: dst as u8, src: src as u8, off, imm: 0x01 })

@@ -57,7 +57,7 @@ impl Size {
     }
 }
 
-/// What is done to the destination register.
+/// Operation on the destination register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Alu {

@@ -6,13 +6,13 @@ use std::io;
 /// Why something about BPF did not work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BpfError {
-    /// What was tried: "loading the XDP program `stamp`".
+    /// Attempt that failed: "loading the XDP program `stamp`".
     pub doing: String,
     /// Why it did not work, in the system's words or ours.
     pub why: String,
     /// How to mend it, if known.
     pub mend: Option<String>,
-    /// What the verifier said, where it refused a program; else empty.
+    /// Words of the verifier, where it refused a program; else empty.
     pub log: String,
     /// The system's error number, if there was one.
     pub errno: Option<i32>,

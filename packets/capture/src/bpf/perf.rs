@@ -34,7 +34,7 @@ pub struct Tsc {
 pub struct Base {
     /// The CPU.
     pub cpu: u32,
-    /// What the counter was when the event began.
+    /// Counter when the event began.
     pub counts: u64,
     /// |true − `counts`| is not above this, counts.
     pub error: u64,

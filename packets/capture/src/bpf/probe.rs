@@ -1,4 +1,4 @@
-//! What the kernel has.
+//! Features of the kernel.
 
 use super::asm::Asm;
 use super::btf::Btf;

@@ -25,7 +25,7 @@ pub enum Hook {
     Exit(u32),
 }
 
-/// What a program is for, and so what it gets in R1.
+/// Purpose of a program, and so what it gets in R1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProgramKind {
     /// Packets as the driver takes them; R1: `xdp_md`.
@@ -82,10 +82,10 @@ pub struct Program {
     name: String,
 }
 
-/// What came of running a program by hand.
+/// Result of running a program by hand.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ran {
-    /// What it returned.
+    /// Value that it returned.
     pub value: u32,
     /// How long one run took on average, ns.
     pub nanos: u32,
@@ -143,7 +143,7 @@ impl Program {
         Ok(Program { fd, kind, name: format!("number {id}") })
     }
 
-    /// What it is for.
+    /// Kind of program.
     #[must_use]
     pub fn kind(&self) -> ProgramKind {
         self.kind

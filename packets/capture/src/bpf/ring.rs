@@ -67,7 +67,7 @@ impl RingBuffer {
         self.consume_some(usize::MAX, each)
     }
 
-    /// The same for `most` records at the most: programs may write faster than they are read.
+    /// Consumes `most` records at the most: programs may write faster than they are read.
     ///
     /// # Errors
     /// As [`RingBuffer::consume`].

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-/// What bpf(2) takes; longer than any kernel's so far would need, zeros at the end are ignored.
+/// Argument of bpf(2); longer than any kernel's so far would need, zeros at the end are ignored.
 #[repr(C, align(8))]
 struct Attr([u8; Attr::SIZE]);
 
@@ -89,11 +89,11 @@ fn name(name: &str) -> [u8; 16] {
 #[derive(Debug)]
 pub(crate) struct MapSizes {
     pub key: usize,
-    /// As user space sees it: of all CPUs together.
+    /// Size that user space sees: of all CPUs together.
     pub value: usize,
 }
 
-/// What a map is made of.
+/// Shape of a map.
 pub(crate) struct MapShape<'a> {
     pub kind: u32,
     pub key: u32,
@@ -165,7 +165,7 @@ pub(crate) fn map_next(
     unsafe { attr.call(4) }.map(drop)
 }
 
-/// What a program is, to the kernel.
+/// Program as the kernel loads it.
 pub(crate) struct Load<'a> {
     pub kind: u32,
     pub attach: u32,

@@ -1,13 +1,13 @@
-//! What must be kept with packets so that their times can be told again: the counter, the hands,
-//! the host's clocks.
+//! Facts to keep with packets so that their times can be told again: the counter, the hands, the
+//! host's clocks.
 
 use serde::{Deserialize, Serialize};
 use truechimer_counter::HostReading;
 use truechimer_time::{BootId, Count, CountSpan, CounterKind, Epoch, Period, Rate, Span};
 use truechimer_timehands::{Allowed, Hand, Made, Passed, Status};
 
-/// What the host's clocks may be apart by without the counter being broken: as readers of the clock
-/// allow it.
+/// Limits within which the host's clocks may differ without the counter being broken: as readers of
+/// the clock allow it.
 const ALLOWED: Allowed = Allowed {
     suspended: Span::from_millis(10),
     back: Span::from_micros(100),
@@ -57,8 +57,8 @@ pub struct Used {
     pub made: Made,
 }
 
-/// What has changed about the clock, and so what whoever keeps packets must keep with them: all
-/// packets that are converted after this are by what it says, until the next one.
+/// Change of the clock, and so what whoever keeps packets must keep with them: all packets that are
+/// converted after this are by what it says, until the next one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -69,7 +69,7 @@ pub struct Change {
     /// The epoch that packets are counted in from here on;
     /// [`Counted::NO_EPOCH`](crate::Counted::NO_EPOCH) where no clock page says.
     pub epoch: Epoch,
-    /// What the clock is worth; `None` where there is none that can be used.
+    /// Status of the clock; `None` where there is none that can be used.
     pub status: Option<Status>,
     /// Why it is not worth more, for people.
     pub reason: Option<String>,

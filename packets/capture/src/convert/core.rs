@@ -30,11 +30,11 @@ pub(crate) struct Seen {
     pub generation: u64,
     pub hand: Hand,
     pub made: Made,
-    /// What the clock was worth then.
+    /// Status of the clock then.
     pub status: Status,
 }
 
-/// What packets are converted by.
+/// Promise that packets are converted by.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     hand: Hand,
@@ -67,7 +67,7 @@ pub(crate) struct Core {
     stepped: bool,
     /// How long a count lasts by the system clock, as the newest pairs have it.
     system: Period,
-    /// What is promised, if anything is.
+    /// Promise that holds, if any.
     promise: Option<Promise>,
     /// The epoch of counts.
     epoch: Epoch,
@@ -232,7 +232,7 @@ impl Core {
         }
     }
 
-    /// What the clock page says now; `None` if there is none of our counter.
+    /// Notes the word of the clock page now; `None` if there is none of our counter.
     pub(crate) fn see(&mut self, seen: Option<Seen>) {
         self.seen = seen;
         let Some(now) = seen else {
@@ -329,8 +329,8 @@ impl Core {
         }
     }
 
-    /// What the system clock said, or would have said: its own stamp, else by the newest pair. 0
-    /// while there is none.
+    /// Time of the system clock, as it said, or would have said: its own stamp, else by the newest
+    /// pair. 0 while there is none.
     fn system_time(&self, stamp: RawStamp, count: Option<Count>) -> i64 {
         let Some(pair) = &self.newest else {
             return if let RawStamp::Clock(KernelClock::Realtime, ns) = stamp { ns } else { 0 };

@@ -18,25 +18,25 @@ pub(crate) const HARDEST: Rate = Rate::from_ppb(120_000_000);
 /// So far beyond its pairs a clock that may be stepped is still believed, ns: pairs and stamps are
 /// made on different processors, and the order of things is no sharper.
 const NEAR: u64 = 10_000;
-/// The same for a clock that is never stepped: 1 s.
+/// Such a limit for a clock that is never stepped: 1 s.
 const FAR: u64 = 1_000_000_000;
 
 /// A stretch may reach so far beyond its pairs before it is looked at for every stamp, ns: where
 /// the kernel's clock is slow to read any two pairs may hide a step of as much as that takes.
 const WIDE: i64 = 1_000_000;
 
-/// What may happen to a clock.
+/// Events that may happen to a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Nature {
-    /// It is stepped, and `CLOCK_MONOTONIC` beside it tells: `CLOCK_REALTIME`.
+    /// Stepped, and `CLOCK_MONOTONIC` beside it tells: `CLOCK_REALTIME`.
     Stepped,
-    /// It is never stepped: `CLOCK_MONOTONIC` itself.
+    /// Never stepped: `CLOCK_MONOTONIC` itself.
     Steady,
-    /// It may be stepped, and nothing tells.
+    /// Stepped perhaps, and nothing tells.
     Unwatched,
 }
 
-/// What is known of one stretch between two pairs.
+/// Knowledge of one stretch between two pairs.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     reach: [Option<(i64, i64)>; 2],
@@ -166,7 +166,7 @@ impl Track {
         self.search(ns)
     }
 
-    /// The same by all that there is; keeps a line for those that come after, if there can be one.
+    /// Finds it by all that there is; keeps a line for those that come after, if there can be one.
     #[cold]
     #[inline(never)]
     fn search(&mut self, ns: i64) -> Option<(Count, CountSpan)> {
@@ -182,7 +182,8 @@ impl Track {
         self.place(ns)
     }
 
-    /// What the mathematics of the stamps says, over all stretches that may have shown `ns`.
+    /// Works out the place by the mathematics of the stamps, over all stretches that may have shown
+    /// `ns`.
     pub(crate) fn place(&self, ns: i64) -> Option<(Count, CountSpan)> {
         let origin = self.pairs.front()?.before;
         // A clock that only went forward shows no time twice.
@@ -317,7 +318,7 @@ impl Track {
         self.run(start, self.stretches.len(), ns, &mut look);
     }
 
-    /// The same from stretch `start` to before `end`, where readings ascend.
+    /// Calls `look` from stretch `start` to before `end`, where readings ascend.
     fn run(&self, start: usize, end: usize, ns: i64, look: &mut impl FnMut(usize)) {
         let reading = |index: usize| self.pairs.get(index).map_or(i64::MAX, |pair| pair.unix_ns);
         let (mut lo, mut hi) = (start, end);

@@ -4,7 +4,7 @@
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Instruction {
-    /// What it does.
+    /// Operation code.
     pub code: u16,
     /// How many instructions to skip if the comparison holds.
     pub jt: u8,
@@ -57,7 +57,7 @@ pub(crate) mod op {
     pub const HEADER_LENGTH: u16 = 0xa0;
 }
 
-/// What Linux knows of a packet besides its bytes, as offsets to load from.
+/// Facts that Linux has about a packet besides its bytes, as offsets to load from.
 pub(crate) mod beside {
     /// Where these begin (`SKF_AD_OFF`, −0x1000).
     pub const BASE: u32 = 0xffff_f000;
@@ -70,7 +70,7 @@ pub(crate) mod beside {
     pub const VLAN_PROTOCOL: u32 = BASE + 60;
 }
 
-/// The same program with every acceptance keeping `bytes`.
+/// Program with every acceptance keeping `bytes`.
 pub(crate) fn keeping(code: &[Instruction], bytes: u32) -> Vec<Instruction> {
     let mut code = code.to_vec();
     for instruction in &mut code {

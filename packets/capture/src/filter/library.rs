@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::code::Instruction;
 use super::{FilterError, LINKTYPE_LINUX_SLL2, LINKTYPE_RAW};
 
-/// What the library is called: upstream and most distributions, Debian and its kin.
+/// Names of the library: upstream and most distributions, Debian and its kin.
 const NAMES: [&str; 2] = ["libpcap.so.1", "libpcap.so.0.8"];
 /// `PCAP_ERRBUF_SIZE`.
 const ERROR_SIZE: usize = 256;
@@ -223,7 +223,7 @@ impl Drop for Handle {
     }
 }
 
-/// What libpcap's functions call a link type (`DLT_`…): where systems disagreed on the number,
+/// Number of a link type in libpcap's functions (`DLT_`…): where systems disagreed on the number,
 /// files have another one.
 fn own_number(link_type: u16) -> c_int {
     match link_type {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     impl Library {
-        /// What libpcap's own machine makes of a packet.
+        /// Verdict of libpcap's own machine on a packet.
         pub(in super::super) fn offline_filter(
             &self,
             code: &[Instruction],

@@ -190,7 +190,7 @@ proptest! {
         prop_assert_eq!(machine::run(filter.code(), &packet, length), theirs, "{}", text);
     }
 
-    /// The same of any program.
+    /// Both machines agree on any program.
     #[test]
     fn the_machine_agrees_on_any_program(
         code in programs(),

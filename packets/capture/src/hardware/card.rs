@@ -9,7 +9,7 @@ use crate::tap::TapError;
 /// `HWTSTAMP_FILTER_ALL`: stamps for all packets that are received.
 const ALL: i32 = 1;
 
-/// What a card can be asked; a trait so that one can be made up.
+/// Questions to a card; a trait so that one can be made up.
 pub(super) trait Card: Send {
     fn abilities(&self) -> io::Result<Abilities>;
     fn setting(&self) -> io::Result<Setting>;

@@ -14,8 +14,8 @@ use crate::tap::TapError;
 /// How many readings the narrowest pair is taken of.
 const TRIES: u32 = 8;
 
-/// What a clock can be asked, times in ns; a trait so that one can be made up. `None` stands for
-/// what no clock shows.
+/// Questions to a clock, times in ns; a trait so that one can be made up. `None` stands for what no
+/// clock shows.
 pub(super) trait Device: Send {
     /// The clock and `CLOCK_REALTIME` at the very same moment, by hardware.
     fn precise(&mut self) -> io::Result<[Option<i64>; 2]>;
@@ -186,7 +186,7 @@ impl DeviceClock {
     }
 }
 
-/// What of the window is left by the host's clock around a reading.
+/// Narrows the window by the host's clock around a reading.
 fn narrow(
     log: &PairLog,
     window: Window,

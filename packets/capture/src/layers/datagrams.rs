@@ -20,7 +20,7 @@ const MOST_ORDERED: usize = 1024;
 /// Stands for a buffer that is no concern of ours.
 const FOREIGN: u64 = 0;
 
-/// What is known of all sockets.
+/// Knowledge of all sockets.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     sockets: HashMap<u64, Heads>,
@@ -28,7 +28,7 @@ pub(super) struct Sockets {
     reports: u64,
 }
 
-/// What stood first in the queue of a socket.
+/// Heads of the queue of a socket.
 #[derive(Debug, Default)]
 struct Heads {
     /// The number of the last report about it.
@@ -38,7 +38,7 @@ struct Heads {
     /// The last that was seen there since the last report of a read, and when it was.
     last: Option<u64>,
     seen_ns: u64,
-    /// What was seen there before that.
+    /// Datagram that was seen there before that.
     before: Option<u64>,
     /// When the last read was that was reported.
     read_ns: u64,
@@ -51,7 +51,7 @@ struct Heads {
     order: VecDeque<u64>,
 }
 
-/// Who reads a socket.
+/// Readers of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Readers {
     #[default]
@@ -71,10 +71,10 @@ pub(super) struct Read {
     pub thread: u32,
 }
 
-/// What a read took.
+/// Datagrams that a read took.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Taken {
-    /// What was in this buffer; may be none of ours.
+    /// Content of this buffer; may be none of ours.
     Buffer(u64),
     /// Nobody knows.
     Unknown,
@@ -88,12 +88,12 @@ pub(super) struct Own {
     pub buffer: u64,
     /// When it came in.
     pub arrived_ns: u64,
-    /// As which one, counted from 1 on in the order in which arrivals were reported.
+    /// Number of its arrival, counted from 1 on in the order in which arrivals were reported.
     pub arrival: u64,
 }
 
 impl Sockets {
-    /// What is known of a socket that there is a report about; `arrivals` were reported before.
+    /// Heads of a socket that there is a report about; `arrivals` were reported before.
     fn heads(&mut self, socket: u64, arrivals: u64) -> &mut Heads {
         if self.sockets.len() >= MOST_SOCKETS && !self.sockets.contains_key(&socket) {
             // Those not heard of for the longest time; most of them are closed by now.
@@ -188,7 +188,7 @@ impl Heads {
         self.seen_ns = monotonic_ns;
     }
 
-    /// What besides `taken` has left the queue and was not reported.
+    /// Finds what besides `taken` has left the queue and was not reported.
     fn skipped(&mut self, taken: Option<u64>, first: Option<u64>) -> Vec<u64> {
         if let Some(at) = self.order.iter().position(|buffer| Some(*buffer) == taken) {
             self.order.remove(at);

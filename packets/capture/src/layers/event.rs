@@ -1,16 +1,17 @@
-//! What the programs at the tracepoints say, as they lay it out.
+//! Events of the programs at the tracepoints, as they lay it out.
 
 /// Something that happened to a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// When: `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: u64,
-    /// What.
+    /// Kind of event.
     pub what: What,
 }
 
-/// What happened. Buffers are told apart by their addresses, which mean nothing else; sockets by
-/// numbers that are given once only, as a socket may have the address of one that was closed.
+/// Events at the tracepoints. Buffers are told apart by their addresses, which mean nothing else;
+/// sockets by numbers that are given once only, as a socket may have the address of one that was
+/// closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// The stack began with a packet.
@@ -24,7 +25,7 @@ pub enum What {
         /// Its first bytes, from the link layer on.
         bytes: Vec<u8>,
     },
-    /// It is in a socket's queue.
+    /// Put in a socket's queue.
     Queued {
         /// The buffer.
         buffer: u64,

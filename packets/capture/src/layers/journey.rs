@@ -1,4 +1,4 @@
-//! What the tracepoints saw, put together: one journey for each packet.
+//! Sightings at the tracepoints, put together: one journey for each packet.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +13,7 @@ pub enum Layer {
     /// The stack began with it, on the processor that does its work: what packet sockets see is
     /// seen right after this.
     Stack,
-    /// It was in the receive queue of a socket, and whoever waits there was woken.
+    /// Entered the receive queue of a socket, and whoever waits there was woken.
     Socket,
     /// The application had read it.
     Application,
@@ -55,7 +55,7 @@ impl Journey {
         self.monotonic_ns.get(layer as usize).copied().flatten()
     }
 
-    /// It was seen there, unless it has been before.
+    /// Notes that it was seen there, unless it has been before.
     fn set(&mut self, layer: Layer, monotonic_ns: u64) {
         if let Some(place @ None) = self.monotonic_ns.get_mut(layer as usize) {
             *place = Some(monotonic_ns);
@@ -89,7 +89,7 @@ fn payload(frame: &[u8]) -> Option<u32> {
     be16(udp + 4)?.checked_sub(HEADER).map(u32::from)
 }
 
-/// What could not be followed to the end, since the beginning.
+/// Counts of what could not be followed to the end, since the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unfollowed {
     /// Packets that no program read while they were remembered: forwarded, dropped, answered by
@@ -117,7 +117,7 @@ pub struct Follow {
     unfollowed: Unfollowed,
 }
 
-/// What is in a buffer.
+/// Content of a buffer.
 #[derive(Debug)]
 struct OnTheWay {
     journey: Journey,
@@ -195,7 +195,7 @@ impl Follow {
         Some(journey.read(read))
     }
 
-    /// What could not be followed so far.
+    /// Counts of what could not be followed so far.
     #[must_use]
     pub fn unfollowed(&self) -> Unfollowed {
         self.unfollowed

@@ -16,7 +16,7 @@ const INET6: i32 = 10;
 const UDP: i32 = 17;
 /// Reads that take nothing out of the queue: MSG_PEEK, MSG_ERRQUEUE.
 const NOT_TAKEN: i32 = 0x2 | 0x2000;
-/// What reads return that found nothing: EAGAIN, ERESTARTSYS.
+/// Results of reads that found nothing: EAGAIN, ERESTARTSYS.
 const NOTHING_THERE: [i32; 2] = [-11, -512];
 /// A link-layer header is no longer than this.
 const LONGEST_LINK_HEADER: i32 = 64;
@@ -74,7 +74,7 @@ impl Fields {
     }
 }
 
-/// What the programs share.
+/// Maps that the programs share.
 struct Maps {
     /// By buffer: when the driver handed it over.
     driver: Map,
@@ -408,7 +408,7 @@ impl Writer<'_> {
     }
 }
 
-/// What of a record is on the stack; the rest is 0.
+/// Parts of a record on the stack; the rest is 0.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     result: bool,

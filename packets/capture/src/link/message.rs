@@ -1,11 +1,11 @@
 //! Messages of rtnetlink about links.
 
-/// What a message says.
+/// Contents of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Seen {
     /// The interface has these flags (`IFF_…`).
     Flags(u32),
-    /// It is no more.
+    /// Interface gone.
     Gone,
 }
 
@@ -13,8 +13,8 @@ pub(super) enum Seen {
 const HEADER: usize = 16;
 const BODY: usize = 16;
 
-/// What the messages in `bytes` say of the interface of this number, in their order. What is cut
-/// short or contradicts itself ends the list.
+/// Reads from the messages in `bytes` what they say of the interface of this number, in their
+/// order. What is cut short or contradicts itself ends the list.
 pub(super) fn links(bytes: &[u8], index: u32) -> impl Iterator<Item = Seen> + '_ {
     messages(bytes).filter_map(move |(kind, body)| {
         let &[family, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = body.first_chunk::<BODY>()?;

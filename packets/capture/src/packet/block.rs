@@ -1,9 +1,9 @@
-//! What stands in a block: `struct tpacket_block_desc`, `struct tpacket3_hdr` and
-//! `struct sockaddr_ll` of `linux/if_packet.h`, read with every offset checked.
+//! Contents of a block: `struct tpacket_block_desc`, `struct tpacket3_hdr` and `struct sockaddr_ll`
+//! of `linux/if_packet.h`, read with every offset checked.
 
 use crate::tap::{Direction, KernelClock, Packet, RawStamp};
 
-/// What is made of the packets.
+/// View of the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct View {
     /// Whether a cooked header stands before each, see [`cook`].
@@ -25,7 +25,7 @@ const ADDRESS: usize = 20;
 pub(super) const COOKED: usize = 20;
 /// How much of an Ethernet frame stands before a VLAN tag.
 const ADDRESSES: u32 = 12;
-/// What a VLAN tag is called where the kernel does not say: 802.1Q.
+/// Type of a VLAN tag where the kernel does not say: 802.1Q.
 const TPID: u16 = 0x8100;
 
 /// The fields of a packet's header and address that are used.

@@ -20,7 +20,7 @@ pub(super) struct Socket {
     epoll: OwnedFd,
 }
 
-/// What the kernel counted since it was last asked.
+/// Counts of the kernel since it was last asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Statistics {
     /// Packets that passed the filter, `drops` included.
@@ -43,7 +43,7 @@ pub(super) enum Woken {
 /// The longest wait at a time.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// What marks the link's events.
+/// Mark of the link's events.
 const LINK: u64 = 1;
 
 /// The parts of `struct tpacket_req3` that are ours to choose.

@@ -15,7 +15,7 @@ use super::ring::Held;
 
 /// Blocks with no more in them than their size by this are copied.
 const NEARLY_EMPTY: usize = 4;
-/// What a copy takes beyond its bytes, rounded up.
+/// Bytes that a copy takes beyond its own, rounded up.
 const OVERHEAD: usize = 256;
 
 /// How much memory copies may take: as much as the ring itself.
@@ -31,7 +31,7 @@ impl Spare {
     }
 }
 
-/// What was in a block.
+/// Content of a block.
 pub(super) enum Kept {
     /// The block itself.
     Block(Held),

@@ -18,7 +18,7 @@ const FEWEST: u64 = 4;
 /// The kernel counts bytes of a ring in 32 bits in places.
 const MOST: u64 = (1 << 32) / BLOCK - 1;
 
-/// What a ring is like.
+/// Layout of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     blocks: u64,

@@ -1,4 +1,4 @@
-//! What must be known and said before a packet socket is opened.
+//! Preparations before a packet socket is opened.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! What can be watched while it runs.
+//! Figures to watch while it runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use super::Spread;
 use crate::sink::Written;
 use crate::{Losses, Quality, Stamped};
 
-/// What a run has done so far, for others to look at while it goes on.
+/// Progress of a run so far, for others to look at while it goes on.
 #[derive(Default, Debug)]
 pub struct Progress {
     received: AtomicU64,
@@ -34,7 +34,7 @@ const MOST_NOTES: usize = 100;
 /// The state of [`Progress`] at one moment. Its numbers never go back, but for `queued`.
 #[derive(Clone, Default, Debug)]
 pub struct Live {
-    /// What the kernel says, as of some tenths of a second ago.
+    /// Losses by the kernel's word, as of some tenths of a second ago.
     pub losses: Losses,
     /// Packets that came to the capture thread.
     pub taken: u64,
@@ -46,7 +46,7 @@ pub struct Live {
     pub bytes: u64,
     /// Of those, packets that could not be written: the disk is full.
     pub unwritten: u64,
-    /// What is wrong with the sink at the moment.
+    /// Trouble of the sink at the moment.
     pub trouble: Option<String>,
     /// Packets that were taken beyond the number that was asked for.
     pub surplus: u64,
@@ -58,11 +58,11 @@ pub struct Live {
     pub downs: u64,
     /// Whether it is down.
     pub down: bool,
-    /// What the stamps of those written are worth.
+    /// Quality of the stamps of those written.
     pub tally: Tally,
 }
 
-/// What stamps are worth, together.
+/// Quality of stamps, together.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
     /// How many are within their bound.
@@ -93,7 +93,7 @@ impl Tally {
         }
     }
 
-    /// What came in since `earlier`, an earlier state of the same.
+    /// Difference since `earlier`, an earlier state of the same.
     #[must_use]
     pub fn since(&self, earlier: &Tally) -> Tally {
         Tally {
@@ -132,13 +132,13 @@ impl Progress {
         }
     }
 
-    /// What is to be told to the user, once each: what did not work, and does not end the run.
+    /// Takes the notes for the user, once each: what did not work, and does not end the run.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         std::mem::take(&mut *guard(&self.notes))
     }
 
-    /// What was taken and neither written nor counted otherwise was dropped.
+    /// Counts as dropped what was taken and neither written nor counted otherwise.
     pub(super) fn drop_rest(&self) {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let rest =
@@ -169,7 +169,7 @@ impl Progress {
     }
 }
 
-/// What is behind such a lock is whole at any moment, also after a panic.
+/// Locks it even after a panic: what is behind such a lock is whole at any moment.
 pub(super) fn guard<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

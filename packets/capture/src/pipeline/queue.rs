@@ -1,4 +1,4 @@
-//! What is on its way from the capture thread to the conversion thread.
+//! Queue from the capture thread to the conversion thread.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};
@@ -15,7 +15,7 @@ use crate::{Chunk, Losses};
 /// Pairs that a batch may have: a few hundred KiB at the most.
 pub(super) const MOST_PAIRS: usize = 4096;
 
-/// What travels together.
+/// Batch of what travels together.
 #[derive(Default)]
 pub(super) struct Batch {
     /// Pairs, in their order: to be known before the chunks are converted. The last one was taken
@@ -67,9 +67,9 @@ impl Batch {
 /// How much may be on its way; one batch always may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// So many chunks and marks.
+    /// Number of chunks and marks.
     pub items: usize,
-    /// So many packets.
+    /// Number of packets.
     pub packets: u64,
 }
 
@@ -100,16 +100,16 @@ impl State {
     }
 }
 
-/// What became of putting something in.
+/// Result of putting something in.
 pub(super) enum Put {
     Done,
-    /// It is full; here it is again.
+    /// Full; here it is again.
     Full(Batch),
     /// Nobody takes anything out any more; here it is again.
     Closed(Batch),
 }
 
-/// What came of waiting.
+/// Result of waiting.
 pub(super) enum Got {
     Batch(Batch),
     /// Nothing until the time was over.

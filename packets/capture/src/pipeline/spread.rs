@@ -60,7 +60,7 @@ impl Spread {
         Some(self.max)
     }
 
-    /// What came in since it was as `earlier`, which must be an earlier state of the same. Its
+    /// Difference since it was as `earlier`, which must be an earlier state of the same. Its
     /// largest is exact only where that is the largest of all.
     #[must_use]
     pub fn since(&self, earlier: &Spread) -> Spread {

@@ -52,7 +52,7 @@ pub(super) enum Ended {
     Count,
     /// The time is over.
     Duration,
-    /// It was told to stop.
+    /// Stopped as told.
     Stopped,
     /// The interface has vanished.
     Gone,

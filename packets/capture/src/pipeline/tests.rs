@@ -15,10 +15,10 @@ use super::*;
 use crate::sink::Mark;
 use crate::{Chunk, Counted, Direction, Losses, Method, Next, Packet, Quality};
 
-/// What the tap does when it is asked for the next chunk.
+/// Reaction of the tap when it is asked for the next chunk.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many packets arrive.
+    /// Arrival of so many packets.
     Arrive(u64),
     /// The kernel loses so many.
     Lose(u64),
@@ -36,7 +36,7 @@ enum Step {
 struct FakeTap {
     facts: Facts,
     script: VecDeque<Step>,
-    /// What happens when the script is over.
+    /// Stop that is set when the script is over.
     stop: Arc<AtomicBool>,
     waiting: VecDeque<u64>,
     /// Packets in the ring, those in chunks included.
@@ -167,7 +167,7 @@ impl Tap for FakeTap {
     }
 }
 
-/// What came to the sink.
+/// Observations at the sink.
 #[derive(Clone, Default)]
 struct Seen {
     numbers: Arc<Mutex<Vec<u64>>>,

@@ -182,7 +182,7 @@ pub(super) struct Threaded<'a> {
     when_full: WhenFull,
     count: Option<u64>,
     progress: &'a Progress,
-    /// What is left of batches whose packets were dropped.
+    /// Remains of batches whose packets were dropped.
     kept: Batch,
 }
 

@@ -23,9 +23,9 @@ pub struct Steered {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Change {
     file: PathBuf,
-    /// What was in it.
+    /// Content before.
     before: String,
-    /// What the kernel made of what was written.
+    /// Content that the kernel made of what was written.
     ours: String,
 }
 
@@ -101,7 +101,7 @@ impl Steered {
         (steered, said)
     }
 
-    /// What it changed, for people: "3 files".
+    /// Number of its changes, for people: "3 files".
     #[must_use]
     pub fn changed(&self) -> usize {
         self.changes.len()

@@ -12,9 +12,9 @@ use super::{Known, Numbered, RestampError};
 use crate::Counted;
 use crate::convert::{Change, Identity};
 
-/// So many hands are kept at the most: 250 MB of them.
+/// Most hands that are kept: 250 MB of them.
 const MOST: usize = 1 << 20;
-/// So many epochs may they be of.
+/// Most epochs that they may be of.
 const EPOCHS: usize = 1 << 8;
 
 /// Hands to work out times by, from wherever they come.
@@ -70,7 +70,7 @@ struct Row {
     hands: Vec<Numbered>,
     /// How many of them are not after the count that was asked for last.
     place: usize,
-    /// What the host's clocks said.
+    /// Readings of the host's clocks.
     references: References,
 }
 
@@ -93,7 +93,8 @@ impl Hands {
         }
     }
 
-    /// What stands in the capture itself. All changes are to be given, in the order of the file.
+    /// Adds what stands in the capture itself. All changes are to be given, in the order of the
+    /// file.
     pub fn recorded(&mut self, change: &Change) {
         if let Some(changes) = self.captured.add(&change.continuity) {
             let source = self.another_source();
@@ -274,7 +275,7 @@ impl Hands {
         self.passed += 1;
     }
 
-    /// What is known of the time at a packet's count.
+    /// Works out the time at a packet's count.
     pub(super) fn known(&mut self, counted: &Counted) -> Option<Known> {
         let (passed, epoch) = (self.passed, counted.epoch);
         let same = |known: &Matching| (known.passed, known.epoch) == (passed, epoch);

@@ -7,19 +7,19 @@ use truechimer_timehands::{Allowed, Passed};
 
 use crate::convert::Continuity;
 
-/// What the clocks may be apart by, besides what reading them took. Counter and raw clock are
+/// Most that the clocks may be apart by, besides what reading them took. Counter and raw clock are
 /// mostly made of the same oscillator; else they are two of one machine.
 const APART: Span = Span::from_micros(100);
 const RATE: Rate = Rate::from_ppb(50_000);
-/// The same while the ratio of the two is not known better than nominal.
+/// Rate instead of that while the ratio of the two is not known better than nominal.
 const NOMINAL: Rate = Rate::from_ppb(1_000_000);
 /// A shorter suspend there is not.
 const SUSPEND: Span = Span::from_millis(10);
 /// The capture tells the ratio if it is this long.
 const BASELINE: Span = Span::from_secs(5);
-/// What reading the clocks took may be this part of it.
+/// Part of that which reading the clocks may take.
 const PRECISION: Rate = Rate::from_ppb(10_000);
-/// So many references are kept of each epoch.
+/// Most references that are kept of each epoch.
 const REFERENCES: usize = 1 << 14;
 
 /// The host's clocks at one count, as a daemon read them.
@@ -39,18 +39,18 @@ impl From<&Continuity> for Reference {
     }
 }
 
-/// What the host's clocks say of a capture and of a stretch of the counter.
+/// Link by the host's clocks between a capture and a stretch of the counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {
     /// The counter ran on from the one to the other, and the two are at most this far apart.
     Joined(Span),
-    /// It did, as far as there is anything to tell it by.
+    /// Joined, as far as there is anything to tell it by.
     Open,
-    /// It did not.
+    /// Not joined.
     Broken,
 }
 
-/// So many looks are taken in of a capture: one every ten seconds makes 120 days.
+/// Most looks that are taken in of a capture: one every ten seconds makes 120 days.
 const LOOKS: usize = 1 << 20;
 
 /// The host's clocks in one epoch of a clock.
@@ -60,7 +60,7 @@ pub(super) struct References {
     outer: [Option<Reference>; 2],
     /// Those between; once settled all of them, in the order of their counts.
     known: Vec<Reference>,
-    /// What that order is relative to.
+    /// Count that the order is relative to.
     first: Count,
 }
 

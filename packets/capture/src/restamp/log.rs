@@ -14,11 +14,11 @@ use super::link::Reference;
 const FORMATS: std::ops::RangeInclusive<u32> = 3..=6;
 /// The longest line that is read, in bytes.
 const MAX_LINE: u64 = 4 << 20;
-/// What the lines that matter begin with.
+/// Beginnings of the lines that matter.
 const HAND: &str = "{\"hand\":";
 const CHECK: &str = "\"event\":{\"check\":";
 
-/// What stands in a log.
+/// Contents of a log.
 pub(super) enum Said {
     /// The engine published this.
     Hand(Box<Hand>),

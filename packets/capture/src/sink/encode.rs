@@ -1,4 +1,4 @@
-//! What we know of packets and clocks, as blocks.
+//! Encoding of what we know of packets and clocks, as blocks.
 
 use truechimer_pcapng::records::{self, PacketRecord, StampedBy};
 use truechimer_pcapng::{Order, code, kind, write};
@@ -93,7 +93,7 @@ pub fn packet(
     attach(block, more).end();
 }
 
-/// What travels with the next block.
+/// Attachments to the next block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attached {
     /// A record of ours.

@@ -54,7 +54,7 @@ pub struct CaptureFile {
     until_repeat: usize,
     /// Packets that were lost to a full disk since the last one that was not.
     unwritten: u64,
-    /// What of that a mark says that is not written yet.
+    /// Number of those in a mark that is not written yet.
     announced: u64,
     /// When to try again, while the disk is full.
     again: Option<Instant>,
@@ -78,7 +78,7 @@ pub struct CaptureFile {
     failed: Option<SinkError>,
 }
 
-/// What the packets' times were worth.
+/// Tally of the quality of the packets' times.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     bounded: u64,
@@ -122,7 +122,7 @@ fn is_full(why: &std::io::Error) -> bool {
     matches!(why.kind(), StorageFull | QuotaExceeded)
 }
 
-/// What a change means for the packets after it, for people.
+/// Tells people what a change means for the packets after it.
 fn say(change: &Change) -> String {
     let what = match change.status {
         Some(status) if status.bound_holds() => format!("clock: {status} from here on"),

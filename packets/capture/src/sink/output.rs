@@ -22,12 +22,12 @@ pub struct Output {
     position: u64,
 }
 
-/// What became of some blocks.
+/// Fate of some blocks.
 #[derive(Debug)]
 pub enum Outcome {
     /// They are written.
     Whole,
-    /// So many bytes of them are, up to the end of a block; then there was no space.
+    /// Written in part: so many bytes, up to the end of a block; then there was no space.
     Full(usize, io::Error),
 }
 
@@ -77,7 +77,7 @@ impl Output {
         Ok(Output { file, name, regular, position: 0 })
     }
 
-    /// What it is called.
+    /// Name of it.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -135,6 +135,6 @@ impl Place {
     }
 }
 
-/// What becomes of VLAN tags that the card takes out, for people.
+/// Fate of VLAN tags that the card takes out, for people.
 const TAGS: &str =
     "the card may take VLAN tags out, which are lost then: `ethtool -K IF rxvlan off` keeps them";

@@ -14,7 +14,7 @@ pub(super) enum Reading {
     Dequeue,
     /// `CLOCK_MONOTONIC`.
     Clock,
-    /// What a CPU's perf event counts since the count that is here at the CPU's number.
+    /// Counts of a CPU's perf event since the count that is here at the CPU's number.
     Tsc(Vec<Option<u64>>),
 }
 

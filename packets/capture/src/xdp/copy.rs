@@ -21,7 +21,7 @@ use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, RawStamp
 const GLANCE: Duration = Duration::from_millis(100);
 /// How many records are taken at a time.
 const BATCH: usize = 512;
-/// So many bytes of ring buffer make one packet that may come while we sleep.
+/// Bytes of ring buffer that make one packet that may come while we sleep.
 const ROOMY: u64 = 16 << 10;
 /// The largest ring buffer, in bytes.
 const MOST_RING: u64 = 1 << 30;
@@ -50,7 +50,7 @@ pub struct XdpCopyTap {
     _promiscuous: Option<OwnedFd>,
 }
 
-/// What became of the copies so far.
+/// Fate of the copies so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CopyCounts {
     /// Packets that the program saw.
@@ -84,7 +84,7 @@ impl XdpCopyTap {
         XdpCopyTap::at(&place, options, Fate::Pass)
     }
 
-    /// The same, but packets of this queue go no further than here. (The caller has made sure that
+    /// Opens it, but packets of this queue go no further than here. (The caller has made sure that
     /// they may be taken.)
     pub(super) fn taking(
         place: &Place,
@@ -149,13 +149,13 @@ impl XdpCopyTap {
         self.program.clone()
     }
 
-    /// As [`super::XdpTap::stamp_error`].
+    /// See [`super::XdpTap::stamp_error`].
     #[must_use]
     pub fn stamp_error(&self) -> CountSpan {
         self.source.error
     }
 
-    /// What became of the copies. What is seen and neither taken nor lost is in the ring buffer.
+    /// Fate of the copies. What is seen and neither taken nor lost is in the ring buffer.
     ///
     /// # Errors
     /// Where the kernel does not tell.
@@ -168,7 +168,7 @@ impl XdpCopyTap {
         })
     }
 
-    /// What is in the ring buffer, up to a batch; and whether there was anything.
+    /// Takes what is in the ring buffer, up to a batch; and tells whether there was anything.
     fn take(&mut self) -> Result<(Copied, bool), TapError> {
         let mut copied = Copied::like(self.last);
         let (mut all, mut refused, mut broken) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! What becomes of packets, counted by several, so that every one of them is accounted for.
+//! Fates of packets, counted by several, so that every one of them is accounted for.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(super) struct Astray {
     since: Instant,
 }
 
-/// What became of the packets so far.
+/// Fates of the packets so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct XdpCounts {
     /// The program sent them to a socket.
@@ -49,7 +49,7 @@ impl XdpCounts {
         self.seen.saturating_sub(known)
     }
 
-    /// The same as losses, with those that were lost in between.
+    /// Losses, with those that were lost in between.
     pub(super) fn losses(&self, astray: u64) -> Losses {
         let no_frame = self.dropped.min(self.fill_empty);
         let ring = self.ring_full + no_frame;

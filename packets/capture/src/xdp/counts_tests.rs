@@ -1,4 +1,4 @@
-//! What becomes of the counts, without a kernel.
+//! Tests of the counts, without a kernel.
 
 use super::*;
 

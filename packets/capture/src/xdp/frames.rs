@@ -142,7 +142,7 @@ pub(super) struct Held {
 /// One frame's content.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
-    /// What came before the packet in its frame: the program's notes, the last of them nearest.
+    /// Bytes before the packet in its frame: the program's notes, the last of them nearest.
     pub before: &'a [u8],
     /// The packet, or this frame's part of it.
     pub bytes: &'a [u8],

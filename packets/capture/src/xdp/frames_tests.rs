@@ -9,7 +9,7 @@ use super::*;
 
 const SIZE: u32 = 2048;
 
-/// What the kernel does with a socket.
+/// Kernel's side of a socket.
 struct Kernel {
     fill: Consumer<u64>,
     receive: Producer<Descriptor>,

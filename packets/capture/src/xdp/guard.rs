@@ -14,25 +14,25 @@ use message::{Address, Described, Route};
 /// How the host uses an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// It is the loopback interface.
+    /// Loopback interface.
     Loopback,
-    /// It has this address. (The link-local one that IPv6 gives every interface does not count.)
+    /// Has this address. (The link-local one that IPv6 gives every interface does not count.)
     Address(IpAddr),
     /// A default route goes out by it.
     DefaultRoute,
     /// A route to this destination goes out by it. (IPv6's link-local and multicast ones do not
     /// count.)
     Route(IpAddr),
-    /// So many packet sockets listen on it: DHCP, LLDP, another capture.
+    /// Number of packet sockets that listen on it: DHCP, LLDP, another capture.
     PacketSockets(usize),
-    /// It is a port of this bridge, bond, team or switch.
+    /// Port of this bridge, bond, team or switch.
     PortOf(String),
     /// This interface stands on it: a VLAN, a macvlan, a tunnel.
     Below(String),
     /// Programs of tc look at what arrives, and may send it elsewhere.
     Inspected,
-    /// It listens to so many further addresses of the link layer: somebody stands on it who does
-    /// not show, like a container's macvlan.
+    /// Number of further addresses of the link layer to which it listens: somebody stands on it who
+    /// does not show, like a container's macvlan.
     FurtherAddresses(usize),
 }
 

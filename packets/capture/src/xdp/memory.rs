@@ -17,7 +17,7 @@ const HUGE_PAGE: usize = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Mapping(MmapRaw);
 
-/// What may be moved through shared memory bit by bit.
+/// Type that may be moved through shared memory bit by bit.
 ///
 /// # Safety
 /// Every bit pattern of the type's size must be a value of it, and it must not drop.

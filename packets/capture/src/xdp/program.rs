@@ -23,7 +23,7 @@ pub(super) const NOTES: usize = 16;
 /// In the notes, so that nothing else is taken for them.
 const MARK: u16 = 0x7c1e;
 
-/// What a program noted of a packet, where the packet lies.
+/// Notes of a program on a packet, where the packet lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Notes {
     /// By the clock or counter that the program reads.
@@ -49,7 +49,7 @@ impl Notes {
     }
 }
 
-/// What a program stamps packets with.
+/// Source of a program's stamps.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stamp<'a> {
     /// Nothing.
@@ -71,7 +71,7 @@ impl Stamp<'_> {
     }
 }
 
-/// What the programs count, each CPU for itself.
+/// Counters of the programs, each CPU for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Counted {
     /// Sent to a socket; copied or lost for want of room.
@@ -213,12 +213,12 @@ const CLASSES: [u32; 9] = [64, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
 /// A frame as long as there is any.
 const LONGEST: u32 = 65_535;
 
-/// What becomes of a packet that was copied, or for which there was no room.
+/// Fate of a packet that was copied, or for which there was no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// It goes on to the host.
+    /// Goes on to the host.
     Pass,
-    /// It ends here, if it came by this queue; those of other queues pass, uncopied.
+    /// Ends here, if it came by this queue; those of other queues pass, uncopied.
     End(u32),
 }
 

@@ -13,7 +13,7 @@ use crate::tap::TapError;
 
 /// Bytes of a frame; the kernel takes powers of two, no less.
 pub(super) const FRAME: u32 = 2048;
-/// What the kernel keeps free in front of each packet.
+/// Space that the kernel keeps free in front of each packet.
 const HEADROOM: u32 = 256;
 /// Ethernet header and two VLAN tags.
 const FRAMING: u32 = 14 + 8;
@@ -34,13 +34,13 @@ pub(super) struct Queue {
 /// Whether the kernel may copy packets into our memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Copies {
-    /// It may.
+    /// Permission.
     Allowed,
     /// Without the driver's help there is no point in it.
     Refused,
 }
 
-/// What every queue gets.
+/// Plan of every queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub frames: u32,

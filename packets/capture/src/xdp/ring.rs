@@ -54,7 +54,7 @@ pub(super) struct Layout {
     pub entries: usize,
 }
 
-/// What both sides see.
+/// Ring that both sides see.
 #[derive(Debug)]
 struct Ring<T> {
     memory: Arc<Mapping>,

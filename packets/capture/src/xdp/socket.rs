@@ -18,7 +18,7 @@ use super::ring::{Consumer, Layout, Producer};
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
-/// What the kernel counts of one socket (`XDP_STATISTICS`). Each is the number of packets.
+/// Counts of the kernel for one socket (`XDP_STATISTICS`). Each is the number of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Statistics {
     /// Dropped: for want of a free frame, or too long for one.
@@ -98,7 +98,7 @@ impl Socket {
         Ok(options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// What it has counted so far.
+    /// Counts so far.
     pub fn statistics(&self) -> io::Result<Statistics> {
         // Kernels that put programs on an interface by links, as we do, tell all of it.
         let told = sockopt::xdp_statistics(&self.0)?;

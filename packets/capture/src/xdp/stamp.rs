@@ -1,4 +1,4 @@
-//! What a program stamps with, opened.
+//! Source of a program's stamps, opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::tap::TapError;
 
 /// Packets that come fast are taken this late at the most.
 const LATE: Duration = Duration::from_micros(200);
-/// The same where lateness is in the stamp. (Shorter sleeps end no earlier: the kernel lets them go
+/// Most lateness where it is in the stamp. (Shorter sleeps end no earlier: the kernel lets them go
 /// on by 50 µs.)
 const LATE_AT_DEQUEUE: Duration = Duration::from_micros(20);
 

@@ -68,7 +68,7 @@ impl XdpTap {
         XdpTap::at(&place, options, &numbers, Copies::Allowed)
     }
 
-    /// The same for queues that are known, of an interface whose packets may be taken.
+    /// Opens it for queues that are known, of an interface whose packets may be taken.
     pub(super) fn at(
         place: &Place,
         options: &XdpOptions,
@@ -147,7 +147,7 @@ impl XdpTap {
         self.source.error
     }
 
-    /// What became of the packets. While they come in, those on their way are in `seen` only.
+    /// Fates of the packets. While they come in, those on their way are in `seen` only.
     ///
     /// # Errors
     /// Where the kernel does not tell.
@@ -206,7 +206,7 @@ impl XdpTap {
         Ok(None)
     }
 
-    /// What the kernel says of the interface, if anything.
+    /// News of the interface by the kernel, if any.
     fn news(&mut self) -> Result<Option<Next>, TapError> {
         if !std::mem::replace(&mut self.told, true) {
             return Ok(Some(Next::Down));

@@ -33,7 +33,7 @@ fn packet() -> Vec<u8> {
     (0..64).collect()
 }
 
-/// What a program of no packet returns.
+/// Result of a program of no packet.
 fn result_of(write: impl for<'a> FnOnce(&'a mut Asm) -> &'a mut Asm) -> Option<u32> {
     let mut asm = Asm::new();
     write(&mut asm);

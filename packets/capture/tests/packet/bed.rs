@@ -116,7 +116,7 @@ impl Listener {
         Listener(packet_socket(interface, libc::ETH_P_ALL))
     }
 
-    /// What is queued now.
+    /// Frames that are queued now.
     pub fn queued(&self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         loop {
@@ -169,7 +169,7 @@ pub struct Came {
 }
 
 impl Came {
-    /// What a capture file would say.
+    /// Packet as a capture file would have it.
     pub fn seen(&self) -> Seen {
         Seen { bytes: self.bytes.clone(), length: self.length }
     }
@@ -267,7 +267,7 @@ impl Tcpdump {
     }
 }
 
-/// What tcpdump chooses of frames in a file.
+/// Choice of tcpdump from frames in a file.
 pub fn chosen_from_file(
     dir: &Path,
     frames: &[Vec<u8>],

@@ -393,7 +393,7 @@ fn a_held_block_keeps_nobody_awake() {
     assert!(chunk.len() > 25);
 }
 
-/// What this thread has used of a processor.
+/// Processor time that this thread has used.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: room for a time.

@@ -178,7 +178,7 @@ pub fn tshark(file: &Path, fields: &[&str]) -> Option<Vec<String>> {
     Some(String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect())
 }
 
-/// What capinfos says of a file.
+/// Words of capinfos on a file.
 pub fn capinfos(file: &Path) -> Option<String> {
     let output = Command::new("capinfos").arg(file).output();
     let output = or_skip(output.map_err(|_| Lacking("capinfos is not here".into())))?;

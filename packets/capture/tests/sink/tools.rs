@@ -1,4 +1,4 @@
-//! What Wireshark's tools leave of our records.
+//! Remains of our records after Wireshark's tools.
 
 use std::fs::File;
 use std::io::BufReader;

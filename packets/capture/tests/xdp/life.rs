@@ -13,7 +13,7 @@ use truechimer_capture::{Chunk, Method, Next, Tap};
 /// Set for the process that is to capture and be killed.
 const CHILD: &str = "TRUECHIMER_XDP_CHILD";
 
-/// What comes that is no packet.
+/// News that come and are no packet.
 fn news(tap: &mut impl Tap) -> &'static str {
     for _ in 0..100 {
         match tap.next(Duration::from_millis(100)).unwrap() {

@@ -67,7 +67,7 @@ fn exchange(tap: &mut (impl Tap + ?Sized), sender: &Sender, frames: &[Vec<u8>]) 
     exchange_some(tap, sender, frames, |_| true)
 }
 
-/// The same where only some of them are to come.
+/// Exchanges them where only some are to come.
 fn exchange_some(
     tap: &mut (impl Tap + ?Sized),
     sender: &Sender,

@@ -1,4 +1,4 @@
-//! What reports are made of.
+//! Parts of reports.
 
 use serde::Serialize;
 

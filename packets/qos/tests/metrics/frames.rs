@@ -28,7 +28,7 @@ pub fn udp(
     made
 }
 
-/// The same by IPv6, which has no identification.
+/// Frame of UDP by IPv6, which has no identification.
 pub fn udp6(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
         .ipv6([1; 16], [2; 16], 64)

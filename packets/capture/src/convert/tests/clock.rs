@@ -263,7 +263,7 @@ fn converter() -> (Converter, Counter) {
     (converter, counter)
 }
 
-/// As if the machine had slept for 5 s since it was watched, some time ago.
+/// Makes the machine have slept for 5 s since it was watched, some time ago.
 fn slept(converter: &mut Converter, ago: Span) {
     let counts = converter.identity().period.counts(ago);
     let watched = converter.watched.as_mut().unwrap();

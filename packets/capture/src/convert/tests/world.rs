@@ -9,7 +9,7 @@ use crate::convert::Identity;
 pub const HZ: i64 = 2_600_000_000;
 /// The counter goes in steps of 10 ns.
 pub const RESOLUTION: i64 = 26;
-/// What `CLOCK_REALTIME` shows at first, ns.
+/// Time of `CLOCK_REALTIME` at first, ns.
 pub const START: i64 = 1_790_000_000_000_000_000;
 /// Counts in a millisecond.
 pub const MS: i64 = HZ / 1000;
@@ -35,7 +35,7 @@ impl Dice {
         lo + (self.next() % (hi - lo + 1) as u64) as i64
     }
 
-    /// As likely in each factor of two.
+    /// Draws a number, as likely in each factor of two.
     pub fn log_between(&mut self, lo: i64, hi: i64) -> i64 {
         let share = self.next() as f64 / u64::MAX as f64;
         ((lo as f64) * ((hi as f64) / (lo as f64)).powf(share)) as i64
@@ -57,7 +57,7 @@ pub struct World {
     pub bends: Vec<(i64, i64)>,
     /// At these counts `CLOCK_REALTIME` goes so many ns forward.
     pub steps: Vec<(i64, i64)>,
-    /// What the counter shows at the beginning.
+    /// Counter at the beginning.
     pub origin: u64,
     /// One time in how many reading a clock is held up by up to 20 µs; 0: never.
     pub held_up: i64,
@@ -76,7 +76,7 @@ impl World {
         Count(self.origin.wrapping_add_signed(Self::quantised(at)))
     }
 
-    /// What a perfect counter would show.
+    /// Count of a perfect counter.
     pub fn truth(&self, at: i64) -> Count {
         Count(self.origin.wrapping_add_signed(at))
     }

@@ -15,7 +15,7 @@ struct State {
     /// How far `CLOCK_REALTIME` runs fast, and where it was at count 0.
     host_ppm: i64,
     host_at_0: i64,
-    /// The same of the card.
+    /// Rate by which the card runs fast, and its time at count 0.
     device_ppm: i64,
     device_at_0: i64,
     /// At this count `CLOCK_REALTIME` is stepped by so much.

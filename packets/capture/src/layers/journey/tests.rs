@@ -221,8 +221,8 @@ fn a_buffer_that_comes_back_as_a_stranger_s_is_none_of_ours() {
     assert_eq!(kernel.follow.unfollowed(), Unfollowed { unread: 1, ..Unfollowed::default() });
 }
 
-/// Who puts datagrams in or takes them out: he does, looks at the clock, looks at the queue, and
-/// reports, with whatever others do between.
+/// Worker that puts datagrams in or takes them out: it does, looks at the clock, looks at the
+/// queue, and reports, with whatever others do between.
 #[derive(Clone, Copy, Default)]
 struct Busy {
     /// The buffer, and what is in it if that is ours.

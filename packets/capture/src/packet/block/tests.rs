@@ -4,7 +4,7 @@ use super::*;
 
 const ETHERNET: View = View { is_cooked: false, snap_length: 262_144 };
 
-/// What the kernel would write of one packet.
+/// Packet as the kernel would write it.
 #[derive(Clone)]
 struct Written {
     bytes: Vec<u8>,

@@ -1,4 +1,5 @@
-//! What rtnetlink's messages say of links, addresses and routes. What is cut short says nothing.
+//! Contents of rtnetlink's messages about links, addresses and routes. What is cut short says
+//! nothing.
 
 use std::net::IpAddr;
 
@@ -66,9 +67,9 @@ fn address(value: &[u8]) -> Option<IpAddr> {
 pub(super) struct Described {
     pub index: u32,
     pub name: String,
-    /// What it is a port of.
+    /// Master that it is a port of.
     pub master: Option<u32>,
-    /// What it stands on.
+    /// Interface that it stands on.
     pub lower: Option<u32>,
     /// Whether that is in another network namespace.
     pub is_elsewhere: bool,
