@@ -1,4 +1,4 @@
-//! What captures and stamps cost, lose and are worth, beside tcpdump and dumpcap.
+//! Cost, loss and worth of captures and stamps, beside tcpdump and dumpcap.
 #![deny(unsafe_code)]
 
 mod accuracy;
