@@ -87,10 +87,10 @@ pub enum What {
     World(world::Order),
 }
 
-/// What to do.
+/// Options of the comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What happens.
+    /// Scenarios to run.
     pub scenarios: Vec<Scenario>,
     /// How often all of it is done.
     pub rounds: usize,
@@ -111,7 +111,7 @@ pub struct Options {
 }
 
 impl CommandLine {
-    /// What that means.
+    /// Turns the command line into options.
     ///
     /// # Errors
     /// Where it means nothing.
