@@ -128,7 +128,7 @@ pub struct Failover {
 }
 
 impl Asked {
-    /// What that means for a measurement.
+    /// Turns this into the options of a measurement.
     ///
     /// # Errors
     /// Where the command is not there.
@@ -146,7 +146,7 @@ impl Asked {
 }
 
 impl Placed {
-    /// What that means for a measurement.
+    /// Turns this into the options of a measurement.
     ///
     /// # Errors
     /// Where the kernel does not say which processors there are, or the command is not there.

@@ -1,4 +1,4 @@
-//! What the group's clock costs and survives, on a real Corosync ring in network namespaces.
+//! Cost and survival of the group's clock, on a real Corosync ring in network namespaces.
 //!
 //! * [`latency`], [`messages`], [`skew`]: the paper's three experiments.
 //! * [`read`]: what one reading costs, beside a bare round trip in the same run.

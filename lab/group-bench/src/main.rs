@@ -1,4 +1,4 @@
-//! What the group's clock costs and survives, on a real ring.
+//! Cost and survival of the group's clock, on a real ring.
 #![forbid(unsafe_code)]
 
 mod args;
