@@ -30,7 +30,7 @@ pub fn run(name: &str, program: impl FnOnce() -> Result<bool, Failure>) -> ExitC
     }
 }
 
-/// What a panic said.
+/// Message of a panic.
 fn broken(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
