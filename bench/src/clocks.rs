@@ -23,7 +23,7 @@ pub enum Peer {
     CounterFenced,
     /// Truechimer's client.
     Truechimer,
-    /// The same with fences.
+    /// Truechimer's client with fences.
     TruechimerFenced,
     /// ClockBound's client.
     ClockBound,
@@ -71,7 +71,7 @@ impl Peer {
     }
 }
 
-/// What one thread did in a turn.
+/// Reads of one thread in a turn.
 pub struct Reads {
     reads: u64,
     from: Instant,
@@ -87,7 +87,7 @@ impl Reads {
     }
 }
 
-/// What threads share.
+/// State that threads share.
 pub struct Clocks<'a> {
     stage: &'a Stage,
     counter: Counter,

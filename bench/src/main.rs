@@ -1,4 +1,4 @@
-//! What reading the clock costs with Truechimer and with its peers, in one run.
+//! Cost of reading the clock with Truechimer and with its peers, in one run.
 
 mod clocks;
 mod segment;
@@ -57,7 +57,7 @@ struct Options {
     json: bool,
 }
 
-/// What was found.
+/// Findings of a run.
 #[derive(Serialize)]
 struct Report {
     counter: &'static str,
@@ -67,7 +67,7 @@ struct Report {
     results: Vec<Measured>,
     /// For each number of threads: reads of Truechimer's clock for each of ClockBound's.
     truechimer_to_clock_bound: Vec<Beside>,
-    /// The same where Truechimer's reads of the counter are fenced as ClockBound's are; no goal.
+    /// Ratio with Truechimer's reads of the counter fenced as ClockBound's are; no goal.
     truechimer_fenced_to_clock_bound: Vec<(u16, Interval)>,
     goal: f64,
 }
@@ -88,7 +88,7 @@ struct Measured {
     threads: u16,
     /// All threads together.
     reads_per_second: f64,
-    /// What a read costs the thread that makes it.
+    /// Cost of a read to the thread that makes it.
     ns_per_read: f64,
     /// How much more than one thread alone that is.
     scaling: Option<f64>,

@@ -17,7 +17,7 @@ const GENERATION: u16 = 2;
 const SYNCHRONISED: i32 = 1;
 const SIZE: usize = 104;
 
-/// What the segment says.
+/// Contents of the segment.
 pub struct Segment {
     /// The count at which the rest is true.
     pub count: u64,

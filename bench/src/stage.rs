@@ -15,7 +15,7 @@ use truechimer_timehands::PageWriter;
 
 use crate::segment::Segment;
 
-/// What both clocks say at the start, ns since 1970.
+/// Time of both clocks at the start, ns since 1970.
 const START_NS: i128 = 1_790_000_000_123_456_789;
 const PATH_BOUND_NS: i64 = 50_000;
 const GROWTH_PPB: i64 = 500;

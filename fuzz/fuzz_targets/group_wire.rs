@@ -1,4 +1,4 @@
-//! What comes over the ring to a member of a group: any bytes, by themselves and with a header that
+//! Bytes that come over the ring to a member of a group: any, by themselves and with a header that
 //! lets them in, to the codec and to an engine that takes part in a group.
 #![no_main]
 

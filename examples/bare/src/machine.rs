@@ -1,4 +1,4 @@
-//! What there is of a machine: start, the SysTick timer, a way to say something and to end.
+//! Parts of a machine: start, the SysTick timer, a way to say something and to end.
 
 use core::arch::{asm, global_asm};
 use core::fmt::{self, Write};
@@ -7,7 +7,7 @@ use core::ptr;
 
 use truechimer_timehands::{Counting, TickCounter};
 
-/// What the processor calls, by the number of the exception; the first one is number 1.
+/// Handlers that the processor calls, by the number of the exception; the first one is number 1.
 #[unsafe(link_section = ".vectors")]
 #[unsafe(no_mangle)]
 static VECTORS: [Option<unsafe extern "C" fn()>; 15] = {

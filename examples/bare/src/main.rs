@@ -27,7 +27,7 @@ use truechimer_timehands::{
 
 /// Counts from tick to tick.
 const INTERVAL: u32 = 10_000;
-/// What the timer counts by, as far as this clock knows: 12.5 MHz.
+/// Rate of the timer, as far as this clock knows: 12.5 MHz.
 const HZ: u64 = 12_500_000;
 
 static TIMER: SysTick = SysTick::new(INTERVAL);

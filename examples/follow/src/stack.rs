@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::ptr::{self, addr_of_mut};
 
-/// What nobody writes by chance.
+/// Value that nobody writes by chance.
 const PAINT: u32 = 0x5ca1_ab1e;
 /// Bytes below the stack pointer that the painter itself may use.
 const OWN: usize = 256;

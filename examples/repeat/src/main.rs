@@ -48,7 +48,7 @@ fn repeat(path: &str) -> io::Result<()> {
     if summary.events > 0 { Ok(()) } else { Err(io::Error::other("nothing happens in that log")) }
 }
 
-/// What JSON can say.
+/// Values that JSON can express.
 trait Text {
     fn text(&self) -> String;
 }

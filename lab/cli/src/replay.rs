@@ -95,7 +95,7 @@ pub struct Replay {
     pub max_wander: Option<Rate>,
 }
 
-/// What is said of stamp files only.
+/// Heading of the options for stamp files only.
 const STAMPS: &str = "Stamp files";
 
 /// How to print rows, if at all.
@@ -106,15 +106,15 @@ enum Rows {
     Json,
 }
 
-/// What is replayed, and how it is shown.
+/// File to replay, and how it is shown.
 struct Job<'a> {
     args: &'a Replay,
-    /// As the user knows the file.
+    /// Name by which the user knows the file.
     name: String,
     rows: Rows,
 }
 
-/// What `--hz` takes.
+/// Parses the value of `--hz`.
 pub fn whole_hz(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(hz) if hz >= 2 => Ok(hz),

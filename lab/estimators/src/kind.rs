@@ -37,7 +37,7 @@ impl<E> Row<E> {
         Row { bounded: true, ..self }
     }
 
-    /// It works by round trips, and takes no pulses per second.
+    /// Marks it as one that works by round trips, and takes no pulses per second.
     #[must_use]
     pub const fn without_pulses(self) -> Row<E> {
         Row { pulses: false, ..self }
@@ -68,7 +68,7 @@ impl Kind {
         self.0.name()
     }
 
-    /// What it is, in one line.
+    /// Description in one line.
     #[must_use]
     pub fn about(self) -> &'static str {
         self.0.about()
@@ -98,7 +98,7 @@ impl Kind {
         Box::new(Comparison::new(self))
     }
 
-    /// What an estimator of this kind says to [`Compared::poll_advice`].
+    /// Result of [`Compared::poll_advice`] for an estimator of this kind.
     #[must_use]
     pub fn poll_advice(self, estimator: &dyn Estimator) -> Option<u32> {
         self.0.poll_advice(estimator)

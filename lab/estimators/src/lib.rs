@@ -29,7 +29,7 @@ pub use published::{HostClass, Published};
 pub use table::{NTP_PLL, OURS, PI, PUBLISHED, TABLE};
 pub use told::{Told, Truth};
 
-/// What only a comparison asks of an estimator. All of it may be left as it is.
+/// Methods that only a comparison asks of an estimator. All of them may be left as they are.
 pub trait Compared: Estimator {
     /// The poll interval from now on, s, for estimators whose windows or gains depend on it.
     fn set_poll(&mut self, seconds: u32) {

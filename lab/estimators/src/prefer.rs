@@ -23,7 +23,7 @@ pub(crate) struct Path {
     pub(crate) penalty: Span,
 }
 
-/// Who is preferred, and since when.
+/// Source that is preferred, and since when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Preferred {
     id: Option<SourceId>,

@@ -20,13 +20,13 @@ struct Segment {
     time: Instant,
     /// How much it gains on nominal time.
     frequency: f64,
-    /// What is still to be added, s, and the share of it that is added each second.
+    /// Slew still to be added, s, and the share of it that is added each second.
     slew: f64,
     share: f64,
 }
 
 impl Segment {
-    /// What is left of the slew after so many whole seconds.
+    /// Rest of the slew after so many whole seconds.
     fn left(&self, elapsed: f64) -> f64 {
         if elapsed <= 0.0 {
             return self.slew;
@@ -34,7 +34,7 @@ impl Segment {
         self.slew * libm::pow(1.0 - self.share, libm::floor(elapsed))
     }
 
-    /// What it has gained on nominal time since it began.
+    /// Gain on nominal time since it began.
     fn gained(&self, elapsed: f64) -> f64 {
         let left = self.left(elapsed);
         let part = (elapsed - libm::floor(elapsed)) * self.share;
@@ -65,14 +65,14 @@ impl Steered {
         seconds(self.nominal.span(at - segment.from))
     }
 
-    /// What it shows, or showed, at a count.
+    /// Time that it shows, or showed, at a count.
     pub(crate) fn reading(&self, at: Count) -> Instant {
         let Some(segment) = self.segment(at) else { return Instant::default() };
         let nominal: Span = self.nominal.span(at - segment.from);
         segment.time + nominal + span(segment.gained(self.elapsed(segment, at)))
     }
 
-    /// What a slew has left to do at a count, s.
+    /// Rest of a slew at a count, s.
     pub(crate) fn left(&self, at: Count) -> f64 {
         self.segment(at).map_or(0.0, |s| s.left(self.elapsed(s, at)))
     }

@@ -4,7 +4,7 @@ use truechimer_feedforward::Ours;
 
 use crate::{Kind, NtpPll, Pi, Published, Row};
 
-/// What the daemon runs.
+/// Estimator that the daemon runs.
 pub const OURS: Kind = Kind::of(
     &Row::new("ours", "Truechimer's own", |b| Ours::new(b.settings, b.rate, b.time)).bounded(),
 );

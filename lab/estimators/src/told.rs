@@ -36,7 +36,7 @@ const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 /// law, and `erfc` soon underflows.
 const FAR: f64 = 12.0;
 
-/// What it is told.
+/// Facts that it is told.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Truth {
     /// Random walk of the oscillator's rate, per √s.
@@ -177,9 +177,9 @@ impl Filter {
     }
 }
 
-/// What z = y + e says, where y is normal and e exponential: the mean of e, in deviations of y, and
-/// the variance of y, as a share of what it was. z lies `distance` deviations above the mean of y,
-/// whose deviation is `tilt` times the mean of e.
+/// Conclusions from z = y + e, where y is normal and e exponential: the mean of e, in deviations of
+/// y, and the variance of y, as a share of what it was. z lies `distance` deviations above the mean
+/// of y, whose deviation is `tilt` times the mean of e.
 ///
 /// Given z, y is normal about a mean that is lower by `tilt`, and cut off at z.
 fn lateness(distance: f64, tilt: f64) -> (f64, f64) {
@@ -270,7 +270,7 @@ impl Estimator for Told {
 mod tests {
     use super::*;
 
-    /// The same by adding up: e in deviations of y.
+    /// Conclusions by adding up: e in deviations of y.
     fn summed(distance: f64, tilt: f64) -> (f64, f64) {
         let (mut mass, mut first, mut second) = (0.0, 0.0, 0.0);
         for k in 0..400_000 {

@@ -1,4 +1,4 @@
-//! What holds for every estimator: figures on the same LAN, and no input that breaks them.
+//! Properties of every estimator: figures on the same LAN, and no input that breaks them.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 

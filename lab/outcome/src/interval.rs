@@ -23,7 +23,7 @@ pub struct Interval {
 impl Interval {
     /// The share of runs in which the interval holds the true median is at least this.
     pub const CONFIDENCE: f64 = 0.95;
-    /// What an interval takes.
+    /// Least number of rounds for an interval.
     pub const LEAST_ROUNDS: usize = 6;
 
     /// Of the rounds' figures; those that are no numbers count for nothing.

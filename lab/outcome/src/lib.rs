@@ -1,4 +1,4 @@
-//! What a measurement comes to: goals, tables and plots, for people, documents and programs.
+//! Outcome of a measurement: goals, tables and plots, for people, documents and programs.
 //!
 //! All benchmarks share it, and with it what "met", "NOT MET" and "cannot judge" mean.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What a measurement comes to: goals, tables, plots, for people and programs.
+//! Outcome of a measurement: goals, tables, plots, for people and programs.
 
 use std::fmt::{self, Write};
 
@@ -31,11 +31,11 @@ impl std::error::Error for Failure {}
 /// Something that was to be reached.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Goal {
-    /// What: "packet at 64 bytes, against tcpdump with the same ring".
+    /// Subject: "packet at 64 bytes, against tcpdump with the same ring".
     pub name: String,
     /// How much was to be reached: "≥ 0.95 ×".
     pub wanted: String,
-    /// What was.
+    /// Figure that was reached.
     pub measured: String,
     /// How it stands.
     pub verdict: Verdict,
@@ -99,7 +99,7 @@ pub fn times(ratio: &Interval) -> String {
 /// A table of words and figures; the first column names the row.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Grid {
-    /// What it shows.
+    /// Subject of the grid.
     pub caption: String,
     /// The names of the columns.
     pub head: Vec<String>,
@@ -173,22 +173,22 @@ pub enum Figure {
     Chart(Box<Chart>),
 }
 
-/// What one measurement comes to.
+/// Outcome of one measurement.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// The word by which the command line knows it.
     pub name: &'static str,
-    /// What was measured.
+    /// Subject of the measurement.
     pub title: String,
     /// How, and what it can and cannot show; a paragraph each.
     pub about: Vec<String>,
-    /// What was to be reached.
+    /// Goals to be reached.
     pub goals: Vec<Goal>,
     /// The figures.
     pub grids: Vec<Grid>,
-    /// The same to look at.
+    /// Pictures of these figures.
     pub figures: Vec<Figure>,
-    /// The same for programs.
+    /// JSON of the same, for programs.
     pub json: Value,
 }
 

@@ -22,7 +22,7 @@ const COLOURS: [&str; 9] = [
 /// An axis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Axis {
-    /// What it counts, in which unit.
+    /// Quantity that it counts, in which unit.
     pub label: String,
     /// Whether it is logarithmic: what is not positive is left out then.
     pub log: bool,
@@ -53,7 +53,7 @@ impl Axis {
 /// A plot.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plot {
-    /// What it shows.
+    /// Subject of the plot.
     pub title: String,
     /// Across.
     pub x: Axis,
@@ -71,7 +71,7 @@ struct Scale {
 }
 
 impl Plot {
-    /// The same for a report.
+    /// Chart of it for a report.
     #[must_use]
     pub fn chart(&self) -> Chart {
         let mut chart =
@@ -88,7 +88,7 @@ impl Plot {
         chart
     }
 
-    /// As SVG.
+    /// SVG of the plot.
     #[must_use]
     pub fn svg(&self) -> String {
         let shown = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {

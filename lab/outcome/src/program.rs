@@ -23,7 +23,7 @@ pub fn caught(program: impl FnOnce() -> Result<bool, Failure>) -> Result<bool, F
     ended.unwrap_or_else(|why| Err(Failure(broken(&*why))))
 }
 
-/// What a panic said.
+/// Message of a panic.
 fn broken(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     let said = said.or_else(|| panic.downcast_ref::<&str>().copied());

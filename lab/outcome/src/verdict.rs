@@ -61,7 +61,7 @@ impl Verdict {
         }
     }
 
-    /// The same, or open where the control did not come out as it should have.
+    /// Verdict, but open where the control did not come out as it should have.
     #[must_use]
     pub fn under(self, control: &Control) -> Verdict {
         match control {

@@ -21,18 +21,18 @@ pub use experiments::experiments;
 /// One experiment: clocks side by side in one or several scenarios.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What it is called.
+    /// Title of the experiment.
     pub title: &'static str,
-    /// What is done, and what to look for.
+    /// Description: what is done, and what to look for.
     pub text: &'static str,
-    /// What tells the scenarios apart.
+    /// Difference between the scenarios.
     apart: &'static str,
     /// The scenarios, each with what tells it from the others.
     pub scenarios: Vec<(String, Scenario)>,
     shows: Shows,
 }
 
-/// What there is to see.
+/// View that an experiment shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shows {
     /// The error over time, and how it is distributed.

@@ -11,9 +11,9 @@ use crate::scenario::Scenario;
 /// There is no scenario of this name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownScenario {
-    /// What was asked for.
+    /// Name that was asked for.
     pub name: String,
-    /// What it was most likely meant to be.
+    /// Name that it was most likely meant to be.
     pub nearest: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a scenario does to the promise of the bound, and what of it a shortened run never reaches.
+//! Effects of a scenario on the promise of the bound, and what of it a shortened run never reaches.
 
 use crate::oscillator::{Oscillator, OscillatorSpec};
 use crate::path::{PathSpec, When};
@@ -12,7 +12,7 @@ const LOOK: f64 = 60.0;
 /// Over how many looks the oscillator's recent mean is taken there: minutes to 2.8 hours.
 const RECENT: [usize; 5] = [5, 15, 30, 60, LONGEST];
 const LONGEST: usize = 168;
-/// So many standard deviations count as never.
+/// Number of standard deviations that counts as never.
 const NEVER: f64 = 4.0;
 
 impl Scenario {

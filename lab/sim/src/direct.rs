@@ -36,7 +36,7 @@ pub(crate) fn first_interval(request: u64) -> Result<u32, u64> {
     Err(left)
 }
 
-/// What is known of stamps beside themselves.
+/// Facts known of stamps beside themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) title: String,
@@ -134,13 +134,13 @@ impl Packets {
         })
     }
 
-    /// What an estimator of this host is told.
+    /// Settings and rate prior that an estimator of this host is told.
     #[must_use]
     pub fn known(&self) -> (Settings, RatePrior) {
         (self.settings, self.prior)
     }
 
-    /// What a new estimator of this host begins with, at a poll interval of so many seconds.
+    /// Beginning of a new estimator of this host, at a poll interval of so many seconds.
     #[must_use]
     pub fn beginning(&self, poll: u32) -> Beginning {
         Beginning { settings: self.settings, rate: self.prior, time: None, poll }
@@ -156,7 +156,7 @@ impl Packets {
         self.readings.first().map_or(0.0, |(t, _)| *t)
     }
 
-    /// What it makes of the packets.
+    /// Runs it over the packets.
     pub fn run(&self, estimator: &mut dyn Estimator) -> Trace {
         self.run_heard(estimator, |_, _| {})
     }
@@ -188,7 +188,7 @@ impl Packets {
         coverage
     }
 
-    /// The same as [`Packets::run`]; `heard` gets the true time of each arrival and what became of the exchange.
+    /// Runs like [`Packets::run`]; `heard` gets each arrival's true time and the exchange's fate.
     pub fn run_heard(
         &self,
         estimator: &mut dyn Estimator,

@@ -139,7 +139,7 @@ impl Technology {
         })
     }
 
-    /// What it is, in a line.
+    /// Description in a line.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -312,7 +312,7 @@ pub struct Realised {
     pub changes: Vec<Change>,
     /// Its oscillator.
     pub oscillator: OscillatorSpec,
-    /// What holds of all stamps.
+    /// Declarations that hold of all stamps.
     pub declared: Declared,
     /// The exchanges whose replies came before the next request.
     pub exchanges: Vec<Passed>,
@@ -322,11 +322,11 @@ pub struct Realised {
 /// An exchange, with the truth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Passed {
-    /// As a stamp file has it.
+    /// Exchange as a stamp file has it.
     pub stamped: Stamped,
     /// When the reply was stamped, s since the start of the day.
     pub at: f64,
-    /// What the packets took there and back, stamp to stamp, s.
+    /// Delays of the packets there and back, stamp to stamp, s.
     pub delays: [f64; 2],
 }
 
@@ -357,7 +357,7 @@ impl Realised {
         kind.estimator(&packets.beginning(self.day.poll))
     }
 
-    /// What this estimator makes of the day, and the readings of its clock.
+    /// Result of this estimator on the day, and the readings of its clock.
     #[must_use]
     pub fn judge(&self, kind: Kind, packets: &Packets) -> (Judged, Trace) {
         let mut estimator = self.estimator(kind, packets);

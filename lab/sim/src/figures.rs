@@ -79,7 +79,7 @@ pub enum Figure {
     Used,
 }
 
-/// What several seeds come to.
+/// Way to pool several seeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pool {
     /// Root of the mean square.
@@ -150,7 +150,7 @@ impl Figure {
 }
 
 impl Pool {
-    /// What these values come to; NaN of none.
+    /// Pooled value of these; NaN of none.
     #[must_use]
     pub fn of(self, values: impl IntoIterator<Item = f64>) -> f64 {
         let values: Vec<f64> = values.into_iter().collect();

@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::server::during;
 use truechimer_feedforward::number::span;
 
-/// What the counter reads when the run begins: a machine that has been up for a while.
+/// Count when the run begins: that of a machine that has been up for a while.
 const BEGUN: Count = Count(1_000_000_000_000);
 /// The slowest and the fastest counter, Hz.
 pub(crate) const COUNTER_HZ: (f64, f64) = (1e6, 1e10);
@@ -20,13 +20,13 @@ const STALL_BLOCK: f64 = 0.1;
 /// How long reading the host's clocks takes, s.
 const READING: f64 = 80e-9;
 
-/// What the host is like. All times are in seconds since the start of the run.
+/// Properties of the host. All times are in seconds since the start of the run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct HostSpec {
     /// Counts per second, nominally.
     pub counter_hz: u64,
-    /// It wakes for what is due at moments of its own, one in each stretch of this length, ms.
+    /// Length of each stretch in which it wakes once, at a moment of its own, for what is due, ms.
     pub tick_ms: f64,
     /// How long it takes to wake for a packet, µs: the mean of an exponential distribution.
     pub wake_us: f64,
@@ -41,7 +41,7 @@ pub struct HostSpec {
     /// When its counter jumps.
     #[serde(rename = "jump", skip_serializing_if = "Vec::is_empty")]
     pub jumps: Vec<Jump>,
-    /// What is added to the way of the client's requests, once they have been stamped.
+    /// Delays added to the client's requests, once they have been stamped.
     #[serde(rename = "request-delay", skip_serializing_if = "Vec::is_empty")]
     pub request_delays: Vec<RequestDelay>,
 }
@@ -50,7 +50,7 @@ pub struct HostSpec {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct StampSpec {
-    /// Who stamps.
+    /// Source of the stamps.
     pub law: StampLaw,
     /// Standard deviation of the error of turning a kernel stamp into a count, ns.
     pub noise_ns: f64,
@@ -72,7 +72,7 @@ pub struct StampSpec {
     pub held_up_ms: f64,
 }
 
-/// Who stamps.
+/// Source of the stamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StampLaw {
@@ -224,7 +224,7 @@ impl StampSpec {
 /// A request that left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
-    /// As the program hears of it.
+    /// Stamp as the program hears of it.
     pub(crate) stamp: Stamp,
     /// The true time that the stamp's count is of, s.
     pub(crate) stamped: f64,
@@ -235,7 +235,7 @@ pub(crate) struct Departure {
 /// A reply that came in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// As the program hears of it; the error of a user-space stamp is found when that is known.
+    /// Stamp as the program hears of it; a user-space stamp's error is found when that is known.
     pub(crate) stamp: Stamp,
     /// The true time that the stamp's count is of, s.
     pub(crate) stamped: f64,
@@ -291,7 +291,7 @@ impl Host {
         jumps.map(|j| j.by_s).sum()
     }
 
-    /// What the counter reads at `t`.
+    /// Reading of the counter at `t`.
     pub(crate) fn count(&mut self, t: f64) -> Count {
         let ran = self.oscillator.count_at(t, self.hz, BEGUN);
         if self.spec.suspends.is_empty() && self.spec.jumps.is_empty() {
@@ -301,7 +301,7 @@ impl Host {
         ran + self.counts(extra)
     }
 
-    /// So many seconds at the nominal rate.
+    /// Counts in so many seconds at the nominal rate.
     fn counts(&self, seconds: f64) -> CountSpan {
         CountSpan(libm::rint(seconds * self.hz as f64) as i64)
     }
@@ -315,13 +315,13 @@ impl Host {
         (raw, span(slept).as_nanos_i64())
     }
 
-    /// What the daemon finds in its look at the host at `t`.
+    /// Findings of the daemon's look at the host at `t`.
     pub(crate) fn check(&mut self, t: f64) -> HostCheck {
         let (raw_ns, suspended_ns) = self.clocks(t);
         HostCheck { count: self.count(t), raw_ns, suspended_ns, width: self.counts(READING) }
     }
 
-    /// The same for a hand that is being published.
+    /// Findings for a hand that is being published.
     pub(crate) fn made(&mut self, t: f64) -> Made {
         let HostCheck { count, raw_ns, suspended_ns, .. } = self.check(t);
         Made { count, monotonic_ns: raw_ns, raw_ns, suspended_ns, device: None }
@@ -384,7 +384,7 @@ impl Host {
         })
     }
 
-    /// What is due at `due` by the counter: when, s, going by what it reads at `t`, now.
+    /// Time of what is due at `due` by the counter, s, going by what it reads at `t`, now.
     pub(crate) fn time_of(&mut self, due: Count, t: f64) -> f64 {
         let ahead = (due - self.count(t)).0 as f64 / self.hz as f64;
         t + ahead / (1.0 + self.skew_at(t))
@@ -497,7 +497,7 @@ mod tests {
         stamp.error.0 as f64 / host.hz as f64
     }
 
-    /// What is promised of stamps: the packet passed within the stated error of the count.
+    /// Promise of stamps: the packet passed within the stated error of the count.
     #[test]
     fn stated_errors_are_true() {
         let kernel = StampSpec {

@@ -17,7 +17,7 @@ pub(crate) fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(),
     Err(format!("{field} = {}: {}", Short(value), must_be(low, high)))
 }
 
-/// What is said of a value out of range.
+/// Message about a value out of range.
 pub(crate) fn must_be(low: f64, high: f64) -> String {
     format!("must be between {} and {}", Short(low), Short(high))
 }

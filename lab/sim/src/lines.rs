@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-/// What stands on each line.
+/// Parses each line.
 ///
 /// # Errors
 /// Which line is something else, and why.

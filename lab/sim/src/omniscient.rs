@@ -15,7 +15,7 @@ use crate::path::{Law, PathSpec, When};
 use crate::scenario::Scenario;
 use truechimer_feedforward::number::{fraction, seconds, span};
 
-/// What it does not know: the offset, s, before the first exchange.
+/// Offset before the first exchange, s, which it does not know.
 const OFFSET: f64 = 1.0;
 
 /// See the module's text.

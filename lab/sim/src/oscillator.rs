@@ -54,7 +54,7 @@ impl Oscillator {
         Oscillator { spec: spec.clone(), noise: Noise::new(spec, seed, name) }
     }
 
-    /// What the counter has gained on true time since time 0, in seconds, at true time `t` (s).
+    /// Gain of the counter on true time since time 0, in seconds, at true time `t` (s).
     ///
     /// Times may go back: by up to a minute at no cost; by more, and the noise is worked out anew
     /// from time 0. The way forward costs 35 to 120 ns per second passed, by the number of noises.
@@ -79,7 +79,7 @@ impl Oscillator {
         PPM * ppm + self.noise.rate_at(t)
     }
 
-    /// What the counter reads at `t`, if it reads `offset` at a perfect time 0 and counts `hz` a
+    /// Reading of the counter at `t`, if it reads `offset` at a perfect time 0 and counts `hz` a
     /// second: the last full count. Exact but for the rounding of `t` and of the phase, as the
     /// whole seconds are counted in integers.
     pub fn count_at(&mut self, t: f64, hz: u64, offset: Count) -> Count {

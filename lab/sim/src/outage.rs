@@ -1,5 +1,5 @@
-//! What a clock is off by at the end of two hours without its server, beside one that is told the
-//! truth about oscillator and path and sees the same packets.
+//! Error of a clock at the end of two hours without its server, beside one that is told the truth
+//! about oscillator and path and sees the same packets.
 
 use truechimer_estimators::Kind;
 use truechimer_report::mean;

@@ -29,7 +29,7 @@ pub struct Path {
     number: u64,
 }
 
-/// What became of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Passage {
     /// When it arrived, true time in seconds; nothing if it was lost.

@@ -12,8 +12,8 @@ use truechimer_feedforward::number::span;
 const PLAINLY_OFF: f64 = 50.0;
 /// The edge is looked for so long after it came, s.
 const LOOK: f64 = 500e-6;
-/// What somebody may be slewing the system clock by, between the stamp and the look: part of the
-/// stated error.
+/// Rate at which somebody may be slewing the system clock, between the stamp and the look: part of
+/// the stated error.
 const SLEW: f64 = 1.1e-3;
 
 /// One pulse per second. All times are in seconds since the start of the run.
@@ -85,7 +85,7 @@ impl PpsSpec {
         each("silence", &self.silences, |silence| interval(silence.from_s, silence.to_s))
     }
 
-    /// As the engine is told of it.
+    /// Configuration as the engine is told it.
     pub(crate) fn config(&self) -> PpsConfig {
         PpsConfig {
             name: self.name.clone(),
@@ -149,7 +149,7 @@ pub(crate) struct PulseEdge {
 }
 
 impl PulseEdge {
-    /// What is stated of the stamp's error besides what turning it into a count leaves, s.
+    /// Stated error of the stamp besides what turning it into a count leaves, s.
     pub(crate) fn stated(&self, seen: f64) -> f64 {
         SLEW * (seen - self.stamped).max(0.0)
     }

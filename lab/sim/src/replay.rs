@@ -31,9 +31,9 @@ pub use spread::{Gathered, Spread};
 use track::{AHEAD, Place, Track};
 pub use write::{CSV_HEADER, Nanos, period_s, write_csv, write_json};
 
-/// So many rows are looked at before the first is replayed.
+/// Number of rows that are looked at before the first is replayed.
 pub const HEAD: usize = 1000;
-/// So many lines at which the counter began again are kept.
+/// Number of lines kept at which the counter began again.
 const LINES: usize = 8;
 /// Seconds since 1900 between 2000 and 2036; as seconds since 1970 they would be 2070 and later.
 const SINCE_1900: core::ops::Range<i64> = 3_155_673_600..1 << 32;
@@ -58,7 +58,7 @@ pub struct ReplayOptions {
     pub settle: Span,
 }
 
-/// What is assumed where neither the caller nor the file says anything.
+/// Assumptions where neither the caller nor the file says anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// Bound of the nominal rate's error.
@@ -130,7 +130,7 @@ pub struct Judged {
     pub rtt: Span,
     /// Time at Tf if the reply took half of `rtt`: what a client without a filter believes.
     pub naive: Instant,
-    /// What the clock says. `None` before the first row that was used.
+    /// Reading of the clock. `None` before the first row that was used.
     pub clock: Option<Told>,
     /// When the reply passed the reference, on the server's timescale.
     pub reference: Option<Instant>,
@@ -138,7 +138,7 @@ pub struct Judged {
     pub epoch: u64,
 }
 
-/// What the clock says at one count.
+/// Reading of the clock at one count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told {
     /// Time.
@@ -194,7 +194,7 @@ pub struct Restarts {
     pub lines: Vec<u64>,
 }
 
-/// What came of a replay. What was not measured is `None`.
+/// Result of a replay. What was not measured is `None`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Replayed {
     /// With which estimator.
@@ -234,14 +234,14 @@ pub struct Replayed {
     pub bound: Option<Spread>,
     /// The clock − the naive time, µs.
     pub offset: Option<Spread>,
-    /// What the reference says of it, if there is one.
+    /// Comparison with the reference, if there is one.
     pub reference: Option<Referenced>,
 }
 
 /// Why a stamp file cannot be replayed.
 #[derive(Debug)]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// Stamps that cannot be read.
     Stamps(StampError),
     /// The counter's nominal rate is not known, or not what is said.
     Nominal(String),

@@ -27,14 +27,14 @@ const BEGIN: i64 = 1_800_000_000;
 /// TAI − UTC since 2017, s.
 const TAI_OFFSET: i32 = 37;
 
-/// What happens in a run. Times are in seconds of true time since its start unless the name says
+/// Course of a run. Times are in seconds of true time since its start unless the name says
 /// otherwise.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scenario {
     /// Its name, one word.
     pub name: String,
-    /// What it is, in one line.
+    /// Description in one line.
     #[serde(default)]
     pub about: String,
     /// How long the run is, h. Up to 10 000.
@@ -52,7 +52,7 @@ pub struct Scenario {
     /// Whether to begin with eight requests two seconds apart.
     #[serde(default = "yes")]
     pub burst: bool,
-    /// What the daemon takes for the bound of the oscillator's wander, ppm.
+    /// Bound of the oscillator's wander, as the daemon takes it, ppm.
     #[serde(default = "max_wander_ppm")]
     pub max_wander_ppm: f64,
     /// How long the replies of a server whose time has moved must agree before the daemon believes
@@ -74,7 +74,7 @@ pub struct Scenario {
     /// A leap second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leap: Option<LeapSpec>,
-    /// What happens to names.
+    /// Look-ups of names.
     #[serde(default, skip_serializing_if = "ResolveSpec::is_default")]
     pub resolve: ResolveSpec,
     /// Changes of the configuration while the daemon runs.
@@ -111,7 +111,7 @@ pub struct LeapSpec {
     pub inserted: bool,
 }
 
-/// What happens to names.
+/// Behaviour of look-ups of names.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ResolveSpec {
@@ -259,8 +259,8 @@ impl Scenario {
         format!("# Every key and what it means: docs/reference/scenarios.md\n\n{text}")
     }
 
-    /// The same, so long. If that leaves too little after the warm-up, the warm-up is made a
-    /// seventh of it, as it is in the reference figures.
+    /// Sets the length of the run. If that leaves too little after the warm-up, the warm-up is made
+    /// a seventh of it, as it is in the reference figures.
     ///
     /// # Errors
     /// Not within 0 to 10 000 hours.
@@ -273,7 +273,7 @@ impl Scenario {
         Ok(self)
     }
 
-    /// The same with another poll interval, of all servers.
+    /// Sets the poll interval of all servers.
     ///
     /// # Errors
     /// Not within 1 to 1024 s.

@@ -21,7 +21,7 @@ pub use address::AddressSpec;
 const WANDER_STEP: f64 = 16.0;
 /// No server can be further off than this, ms: three years.
 const FARTHEST_MS: f64 = 1e11;
-/// What a synchronised server may claim to be.
+/// Strata that a synchronised server may claim.
 pub(crate) const STRATA: (f64, f64) = (1.0, 15.0);
 /// The precisions that it may claim, as powers of two.
 pub(crate) const PRECISIONS: (f64, f64) = (-32.0, 0.0);
@@ -51,7 +51,7 @@ pub struct ServerSpec {
     pub quantum_us: f64,
     /// How long it holds a request at least, µs.
     pub residence_us: f64,
-    /// What is added to that: the mean of an exponential distribution, µs.
+    /// Addition to that: the mean of an exponential distribution, µs.
     pub residence_jitter_us: f64,
     /// Its clock − the truth, ms, all the time.
     pub offset_ms: f64,
@@ -84,8 +84,8 @@ pub struct ServerSpec {
     /// Stretches in which it refuses service.
     #[serde(rename = "refuse", skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refuse>,
-    /// What the daemon is told: how much longer the fastest request takes than the fastest reply,
-    /// µs.
+    /// Asymmetry that the daemon is told: how much longer the fastest request takes than the
+    /// fastest reply, µs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declared_asymmetry_us: Option<f64>,
     /// ... to within this, µs.
@@ -339,7 +339,7 @@ impl ServerSpec {
         Ok(())
     }
 
-    /// What the daemon is told of the path, if anything.
+    /// Asymmetry of the path that the daemon is told, if any.
     pub(crate) fn declared(&self) -> Option<Asymmetry> {
         let us = |value: f64| span(value * 1e-6);
         let by = us(self.declared_asymmetry_us?);
@@ -464,7 +464,7 @@ pub(crate) fn check_poll(field: &str, poll: u32) -> Result<(), String> {
     within(field, f64::from(poll), f64::from(low), f64::from(high))
 }
 
-/// What a server answered, and what only the simulation knows about it.
+/// Answer of a server, and what only the simulation knows about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     /// When the reply left, by true time, s.

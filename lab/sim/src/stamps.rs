@@ -24,7 +24,7 @@ pub const MAX_LINE: usize = 4096;
 pub const COLUMNS: [&str; 6] = ["Ta", "Tb", "Te", "Tf", "RefIn", "RefOut"];
 /// Columns without and with a reference.
 const WIDTHS: [usize; 2] = [4, 6];
-/// What comments may declare.
+/// Keys that comments may declare.
 const KEYS: [&str; 4] = ["nominal-hz", "nominal-error", "stamp-error", "root-distance"];
 /// 2200-01-01: nothing later is a Unix time in seconds.
 pub const LATEST: u64 = 7_258_118_400;
@@ -58,11 +58,11 @@ pub struct Reference {
 pub struct Row {
     /// The number of its line, from 1.
     pub line: u64,
-    /// What it says.
+    /// Contents of the row.
     pub stamped: Stamped,
 }
 
-/// What the comments of a file declare: `# nominal-hz: 1000000000`.
+/// Declarations in the comments of a file: `# nominal-hz: 1000000000`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Declared {
     /// Counts per second, nominally.
@@ -105,8 +105,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// What the comments so far declare. Those that stand before the first row are known once that
-    /// has been read.
+    /// Declarations of the comments so far. Those that stand before the first row are known once
+    /// that has been read.
     pub fn declared(&self) -> Declared {
         self.declared
     }

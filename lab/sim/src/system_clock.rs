@@ -15,7 +15,7 @@ use truechimer_trace::SystemSample;
 
 const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
-/// What the kernel takes at most, ppm.
+/// Largest frequency that the kernel takes, ppm.
 const MOST_PPM: f64 = 500.0;
 /// How fast the kernel's idea of its error grows.
 const GROWTH: f64 = 500e-6;
@@ -85,17 +85,17 @@ impl SystemClockSpec {
     }
 }
 
-/// It at work.
+/// System clock at work.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     skew: f64,
     noise_ns: f64,
     random: Random,
     sets: Vec<Set>,
-    /// It showed this Unix time, ns, when the host's clocks said that, ns.
+    /// Unix time that it showed, ns, and the host's clocks then, ns.
     anchor: (i64, i64),
     frequency: Rate,
-    /// What the kernel was told last, and when by the host's clocks, ns.
+    /// Word that the kernel was told last, and when by the host's clocks, ns.
     told: Option<(KernelWord, i64)>,
     /// The midnight, Unix s, and what happens there.
     leap: Option<(i64, i8)>,
@@ -110,7 +110,7 @@ fn elapsed(host: &mut Host, t: f64) -> i64 {
 }
 
 impl SystemClock {
-    /// It at the start of a run, which is at `origin`.
+    /// System clock at the start of a run, which is at `origin`.
     pub(crate) fn new(
         spec: &SystemClockSpec,
         seed: u64,
@@ -134,7 +134,7 @@ impl SystemClock {
         }
     }
 
-    /// What it shows at `t`, Unix time in ns; moves the anchor there.
+    /// Unix time that it shows at `t`, in ns; moves the anchor there.
     fn show(&mut self, t: f64, host: &mut Host) -> i64 {
         let now = elapsed(host, t);
         let passed = now - self.anchor.1;
@@ -155,7 +155,7 @@ impl SystemClock {
         unix
     }
 
-    /// What the daemon reads.
+    /// Reading by the daemon.
     pub(crate) fn read(&mut self, t: f64, host: &mut Host) -> SystemReading {
         let shown = self.show(t, host);
         let unix_ns = shown + libm::rint(self.random.normal() * self.noise_ns) as i64;
@@ -190,7 +190,7 @@ impl SystemClock {
         }
     }
 
-    /// What it is worth at `t`; nothing within a leap second. `ours` is the published clock.
+    /// Sample of its worth at `t`; nothing within a leap second. `ours` is the published clock.
     pub(crate) fn sample(
         &mut self,
         t: f64,

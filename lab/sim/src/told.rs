@@ -20,8 +20,8 @@ fn queue(path: &PathSpec) -> Option<f64> {
     }
 }
 
-/// What there is to be told of a scenario. `None` if it is more than a random walk and two
-/// exponential queues.
+/// Truth to be told of a scenario. `None` if it is more than a random walk and two exponential
+/// queues.
 fn truth(scenario: &Scenario) -> Option<Truth> {
     let oscillator = &scenario.oscillator;
     let only_walks =
@@ -38,8 +38,8 @@ fn truth(scenario: &Scenario) -> Option<Truth> {
     })
 }
 
-/// What the filter that is told everything makes of the packets that every estimator sees. `None`
-/// if there is more to a scenario than it can be told.
+/// Runs the filter that is told everything over the packets that every estimator sees. `None` if
+/// there is more to a scenario than it can be told.
 ///
 /// # Errors
 /// If the scenario makes no sense.

@@ -23,7 +23,7 @@ pub struct Ratio {
     pub least_us: f64,
     /// Half of the width over that.
     pub width: f64,
-    /// The same, of what nine in ten seconds do not exceed.
+    /// Half of the width that nine in ten seconds do not exceed, over that.
     pub width_90: f64,
     /// The bound, which is the larger side of the two, over that.
     pub bound: f64,

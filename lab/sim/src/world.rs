@@ -32,7 +32,7 @@ use truechimer_trace::{Noted, Trace};
 
 /// When in each second of true time the clock is read.
 const READ_AT: f64 = 0.5;
-/// What is known of the counter's rate before it is measured.
+/// Error of the counter's rate as known before it is measured.
 pub(crate) const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
 
 /// How to run a scenario.
@@ -46,7 +46,7 @@ pub struct Options {
     pub poll_plan: Option<PollPlan>,
 }
 
-/// What an estimator made of the poll intervals, in the order of time.
+/// Poll intervals that an estimator chose, in the order of time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PollPlan(pub Vec<Planned>);
 
@@ -61,20 +61,20 @@ pub struct Planned {
     pub poll: u32,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Run {
     /// The clock, with the truth beside it.
     pub trace: Trace,
     /// The exchanges as a stamp file has them, one list for each source.
     pub stamps: Vec<Vec<Stamped>>,
-    /// What holds of all of these, for each source: the largest errors that were stated.
+    /// Declarations of all of these, for each source: the largest errors that were stated.
     pub declared: Vec<Declared>,
     /// The poll intervals that were chosen, where they were the estimator's to choose.
     pub poll_plan: PollPlan,
     /// Which of the servers were honest in each of their replies.
     pub honest: Vec<bool>,
-    /// What the sources were taken for, as it changed, oldest first.
+    /// Statuses that the sources were taken for, oldest first.
     pub marks: Vec<Marked>,
 }
 
@@ -85,7 +85,7 @@ pub struct Marked {
     pub at: f64,
     /// Which source.
     pub source: usize,
-    /// What it is taken for now.
+    /// Status that it is taken for now.
     pub status: SourceStatus,
 }
 
@@ -117,7 +117,7 @@ pub fn simulate_alike(
     simulate(scenario, &Options { estimator, ..options })
 }
 
-/// What is going to happen.
+/// Event that is going to happen.
 #[derive(Debug)]
 enum Happening {
     /// A program reads the clock.
@@ -332,7 +332,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// What only happens while the host is awake.
+    /// Does what only happens while the host is awake.
     fn awake(&mut self, t: f64, happening: Happening) {
         match happening {
             Happening::Begin(restart) => {
@@ -401,7 +401,7 @@ impl<'s> World<'s> {
         self.trace.notes.push(Noted { at: t, level, text });
     }
 
-    /// What a stamp file has of an exchange.
+    /// Keeps what a stamp file has of an exchange.
     fn keep_stamps(&mut self, datagram: &Datagram, departure: &Departure, heard: &daemon::Heard) {
         // Stamp files have Unix seconds without leaps: UTC as of the start goes on.
         let unix = |at: Instant| at - Span::from_secs(self.scenario.leaps().tai_offset.into());

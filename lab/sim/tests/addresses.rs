@@ -50,8 +50,8 @@ fn most(run: &Run, from: f64, to: f64, f: impl Fn(&Sample) -> f64) -> f64 {
     within.map(|s| f(s).abs() * 1e6).fold(0.0, f64::max)
 }
 
-/// What the near one said of the time is worth more than the far one's word: how its path is shared
-/// shows by that.
+/// Word of the near one on the time is worth more than the far one's: how its path is shared shows
+/// by that.
 #[test]
 fn a_far_server_takes_over_without_moving_the_clock() {
     let scenario = scenario("address-far", 6.0);
@@ -108,7 +108,7 @@ fn the_next_address_stands_in_for_a_silent_one() {
     }
 }
 
-/// What is declared of the path to one machine says nothing of the path to another.
+/// A declaration of the path to one machine says nothing of the path to another.
 #[test]
 fn a_declaration_does_not_move_along() {
     let mut scenario = scenario("address-far", 5.0);

@@ -41,7 +41,7 @@ fn each_comes_back_from_its_text() {
     }
 }
 
-/// What is said of honesty before a run is what shows in the run.
+/// Honesty as said before a run is what shows in the run.
 #[test]
 fn the_bound_holds_wherever_it_has_to() {
     let all = Mutex::new(catalogue());

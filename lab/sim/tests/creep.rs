@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use truechimer_sim::{Options, Scenario, simulate};
 
 const US: f64 = 1e-6;
-/// It creeps for so long at most, s; no longer than it was right before, as what agrees with itself
+/// Time that it creeps at most, s; no longer than it was right before, as what agrees with itself
 /// for as long as that is believed.
 const LONGEST: f64 = 600.0;
 /// How fast it creeps, ppm.
@@ -22,7 +22,7 @@ struct Way {
     dispersion_us: f64,
 }
 
-/// As `truechimer serve` over loopback.
+/// Way of `truechimer serve` over loopback.
 const LOOPBACK: Way = Way { name: "loopback", floor_ms: 0.02, queue_ms: 0.01, dispersion_us: 15.0 };
 /// Loopback where the machine does much else.
 const BUSY: Way =

@@ -7,13 +7,13 @@ use truechimer_sim::replay::{ReplayOptions, replay_stamps};
 use truechimer_sim::stamps::write_header;
 use truechimer_sim::write_stamps;
 
-/// What it makes of a path-day.
+/// Result of the estimator on a path-day.
 fn judged(day: &Day, kind: Kind) -> Judged {
     let realised = day.realise();
     realised.judge(kind, &realised.packets().unwrap()).0
 }
 
-/// So many days of so many hours of every technology: the truth is inside the bound of ours.
+/// Asserts that the truth is inside our bound on so many days of so many hours of each technology.
 fn assert_bound(seed: u64, turns: u64, hours: f64) {
     for number in 0..turns * Technology::ALL.len() as u64 {
         let day = Day::new(seed, number, 16, hours);

@@ -105,7 +105,7 @@ fn recorded_delays_are_asked_for() {
     assert_eq!(scenario.check(), Ok(()));
 }
 
-/// What serde says of types is put into the words of the file.
+/// Messages of serde about types are put into the words of the file.
 #[test]
 fn wrong_types_are_named_in_plain_words() {
     let top = |line: &str| format!("{line}\n{GOOD}");
@@ -225,7 +225,7 @@ fn wrong_types_are_named_in_plain_words() {
     assert!(error("name = \"x\"").what.contains("at least one [[server]]"));
 }
 
-/// What does not fit into the type is out of range in the same words as what does.
+/// Values that do not fit into the type are out of range in the same words as those that do.
 #[test]
 fn out_of_range_is_out_of_range() {
     for (key, low, high) in [

@@ -1,5 +1,5 @@
-//! What once broke the bound, or left the clock where nobody would have put it: scenarios that a
-//! review found.
+//! Scenarios that once broke the bound, or left the clock where nobody would have put it: a review
+//! found them.
 #![allow(clippy::unwrap_used)]
 
 use truechimer_sim::{Options, Run, Scenario, find, simulate};
@@ -50,7 +50,7 @@ fn honest_servers_do_not_smear_when_the_daemon_starts_shortly_before_a_leap_seco
     }
 }
 
-/// What one server was known by is nobody else's word after a restart.
+/// Marks that one server was known by are nobody else's word after a restart.
 #[test]
 fn a_restart_does_not_make_one_liars_word_everybodys() {
     for (far, off, step) in [(5.0, 2.0, 0.6), (20.0, 8.0, 2.0)] {
@@ -116,7 +116,7 @@ fn a_counter_that_jumped_unseen_leaves_the_time_in_the_middle() {
     assert!(late.0 < 200.0 && late.1 < 30.0, "{late:?} us");
 }
 
-/// Whoever is on the path to all servers. (Two replies of each, and the clock was where they were.)
+/// Liar on the path to all servers. (Two replies of each, and the clock was where they were.)
 #[test]
 fn three_servers_that_lie_alike_by_three_years_move_nothing() {
     let lie = "step = [{ at-s = 7200, by-ms = 1e11 }]";

@@ -27,7 +27,7 @@ fn scenario(floor_ms: f64, queue_ms: f64, oscillator: &str, server: &str) -> Sce
     Scenario::from_toml(&toml).unwrap_or_else(|e| panic!("{e}\n{toml}"))
 }
 
-/// What a run came to, in µs: the largest error from the change on, and that of the last half hour;
+/// Outcome of a run, in µs: the largest error from the change on, and that of the last half hour;
 /// and for how many seconds the server was held off.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code)] // The seed is for whoever reads a failure.
@@ -125,8 +125,8 @@ fn an_oscillator_far_beyond_its_promise_is_covered() {
 
 const LIE: &str = "[[server.lie]]\nfrom-s = 14400\nto-s = 15000\nby-ms = 0.6\n";
 
-/// What is early then is early for all that the server may have done. (That was the end of the
-/// suspicion, and the lie became part of the floors: half a millisecond for good.)
+/// Packets that are early then are early for all that the server may have done. (That was the end
+/// of the suspicion, and the lie became part of the floors: half a millisecond for good.)
 #[test]
 fn a_route_that_becomes_shorter_while_the_server_is_wrong_is_told_from_that() {
     let shift = "[[server.backward.shift]]\nat-s = 14700\nby-ms = -1.0\n";

@@ -6,7 +6,7 @@
 use truechimer_report::sorted;
 use truechimer_sim::{Interval, Options, Sample, Scenario, find, simulate};
 
-/// What the oscillator promises of its rate, ppm: what cannot be proved away.
+/// Promise of the oscillator on its rate, ppm: what cannot be proved away.
 const PROMISED: f64 = 0.5;
 
 /// The median of what is claimed for a second, µs, once the clock has settled; no interval from the

@@ -1,4 +1,4 @@
-//! The same seed gives the same run; and every estimator sees the same packets.
+//! Runs of the same seed are the same; and every estimator sees the same packets.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -59,7 +59,7 @@ fn all_estimators_see_the_same_packets() {
     }
 }
 
-/// What one estimator chose, another one can be given.
+/// Poll intervals that one estimator chose can be given to another one.
 #[test]
 fn a_poll_plan_is_repeated() {
     let scenario = find("lan-adaptive").unwrap().with_hours(8.0).unwrap();
@@ -92,8 +92,8 @@ fn stamps_are_those_of_the_packets() {
     assert!(text.lines().count() >= run.stamps[0].len());
 }
 
-/// What every machine, and every build of the same code, has to come to: change a figure here only
-/// together with the estimator that it is of. (The whole samples and stamps go into it.)
+/// Sums that every machine, and every build of the same code, has to come to: change a figure here
+/// only together with the estimator that it is of. (The whole samples and stamps go into it.)
 #[test]
 fn every_build_comes_to_the_same() {
     let found = EXPECTED.map(|(name, kind, _)| {

@@ -18,7 +18,7 @@ fn run(name: &str, hours: f64) -> Run {
     run_as(name, hours, 1)
 }
 
-/// The same with another seed.
+/// Runs it with another seed.
 fn run_as(name: &str, hours: f64, seed: u64) -> Run {
     let scenario = find(name).unwrap().with_hours(hours).unwrap();
     let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();

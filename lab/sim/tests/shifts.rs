@@ -11,7 +11,7 @@ use truechimer_sim::{Sample, Scenario, Trace, find, simulate_alike};
 const AT: f64 = 6000.0;
 const HOURS: f64 = 2.5;
 const SEEDS: u64 = 3;
-/// It has to be followed by then, s after the change.
+/// Time by which it has to be followed, s after the change.
 const FOLLOWED: f64 = 600.0;
 
 /// The LAN with other floors, ms, that change by so much there and back.

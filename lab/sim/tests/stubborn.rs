@@ -189,7 +189,7 @@ fn a_server_that_drifts_as_slowly_as_an_oscillator_is_believed_when_it_is_back()
     }
 }
 
-/// It drifts and then stands still: what is promised grows until it meets that, but it is no proof.
+/// A server drifts, then stands still: the promise grows until it meets that, but it is no proof.
 #[test]
 fn a_server_that_has_drifted_away_is_covered_until_it_is_believed() {
     let mut scenario = scenario("server-ramp-2ppm", 6.5);
@@ -390,7 +390,7 @@ fn a_declared_path_that_changes_in_one_direction_moves_nothing() {
     }
 }
 
-/// What the bound is worth on the LAN: half of the round trip, 25 µs, and the server's distance.
+/// Worth of the bound on the LAN: half of the round trip, 25 µs, and the server's distance.
 #[test]
 fn the_bound_is_useful() {
     let scenario = scenario("lan", 9.0);

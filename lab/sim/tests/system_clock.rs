@@ -49,7 +49,7 @@ fn apart(trace: &Trace, from: f64, to: f64) -> f64 {
     most
 }
 
-/// It follows ours within these times: always on average, and closely once ours stands still.
+/// Asserts that it follows ours in these times: always on average, closely once ours stands still.
 fn follows(trace: &Trace, from: f64, to: f64) {
     let moved = |at: f64| trace.exchanges.iter().any(|e| e.at <= at && e.at > at - LATER);
     let (mut squares, mut count, mut still) = (0.0, 0usize, 0usize);

@@ -1,4 +1,4 @@
-//! What the world does with packets, sockets, names and daemons.
+//! Treatment of packets, sockets, names and daemons by the world.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 

@@ -48,7 +48,7 @@ fn a_server_that_is_plainly_wrong_is_held_off() {
     }
 }
 
-/// What is left is what holding costs: the rate of two hours over queues of 1 ms.
+/// Cost of holding is what is left: the rate of two hours over queues of 1 ms.
 #[test]
 fn far_away_a_step_beyond_the_queues_is_held_off_too() {
     let row = row("step-10ms", "36ms", 3);
@@ -135,7 +135,7 @@ fn what_is_recorded_is_what_was_run() {
     assert!(record.events.iter().any(|event| event.what.starts_with("used again")));
 }
 
-/// What must hold of every case under every seed.
+/// Promise of every case under every seed.
 #[test]
 #[ignore = "minutes"]
 fn an_honest_server_never_breaks_the_bound_but_by_its_counter() {

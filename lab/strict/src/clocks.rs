@@ -17,7 +17,7 @@ pub struct Moment {
     pub raw: i64,
 }
 
-/// What the process sees.
+/// Clocks as the process sees them.
 #[derive(Debug, Default)]
 pub struct Clocks {
     shown: Option<Moment>,
@@ -43,7 +43,7 @@ impl Clocks {
         self.sent = true;
     }
 
-    /// What the clocks show, which are those of `now` if none has been read before.
+    /// Moment that the clocks show, which is that of `now` if none has been read before.
     pub fn shown(&mut self, now: impl FnOnce() -> Moment) -> Moment {
         *self.shown.get_or_insert_with(now)
     }

@@ -118,7 +118,7 @@ fn now() -> Moment {
     best.map_or(Moment { realtime: 0, monotonic: 0, raw: 0 }, |(_, moment)| moment)
 }
 
-/// What the process reads on a clock, ns.
+/// Reading of the process on a clock, ns.
 fn reading(function: &str, clock: clockid_t) -> i64 {
     match process(function).clocks.read(clock, now) {
         Some(ns) => ns,

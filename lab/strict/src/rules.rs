@@ -1,14 +1,14 @@
-//! What a process may do when.
+//! Rules of what a process may do when.
 
 use libc::{POLLERR, POLLIN, POLLPRI, c_int, c_long, c_short, pollfd};
 
 /// A rule that was broken, in words.
 pub type Broken = &'static str;
 
-/// What the process has done and may therefore do next.
+/// Record of what the process has done and may therefore do next.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// What the last `poll` reported, as far as it has not been dealt with.
+    /// Report of the last `poll`, as far as it has not been dealt with.
     reported: Option<(c_int, c_short)>,
     /// The socket of the last send, if nothing came after it.
     sent: Option<c_int>,

@@ -49,7 +49,7 @@ pub fn find(name: &str) -> Result<PathBuf, Lacking> {
     there(folder.join(name), name)
 }
 
-/// The same where the user may have named it.
+/// Finds it where the user may have named it.
 ///
 /// # Errors
 /// Where it is not there.

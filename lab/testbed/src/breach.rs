@@ -1,4 +1,4 @@
-//! What a program in a clock simulator must not do.
+//! Breaches that a program in a clock simulator must not commit.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixListener;

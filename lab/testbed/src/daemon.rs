@@ -17,7 +17,7 @@ use crate::{binary, temp};
 /// How long anything that should happen soon may take on a machine with other things to do.
 pub const SOON: Duration = Duration::from_secs(40);
 
-/// What to run a daemon with.
+/// Settings to run a daemon with.
 #[derive(Debug)]
 pub struct Setup<'a> {
     /// Where its page, sockets, configuration and log go.
@@ -173,14 +173,14 @@ impl Daemon {
     }
 }
 
-/// What a command said.
+/// Answer of a command.
 #[derive(Debug)]
 pub struct Answer {
     /// Its exit status.
     pub code: i32,
     /// Its output.
     pub json: Value,
-    /// What it said on standard error.
+    /// Output on standard error.
     pub error: String,
 }
 
@@ -204,7 +204,7 @@ pub struct Server {
     pub process: Process,
     /// Where it listens.
     pub address: String,
-    /// What it serves.
+    /// Time that it serves.
     pub truth: Truth,
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::watch::Sample;
 
-/// What a set of samples comes to. Errors are best − truth; all in ns.
+/// Figures of a set of samples. Errors are best − truth; all in ns.
 #[must_use]
 pub fn figures(samples: &[Sample]) -> Value {
     let held: Vec<&Sample> = samples.iter().filter(|s| s.status.bound_holds()).collect();

@@ -1,4 +1,4 @@
-//! What a machine may lack, and what becomes of the tests that need it.
+//! Things that a machine may lack, and what becomes of the tests that need them.
 
 use std::fmt;
 use std::io::Write;

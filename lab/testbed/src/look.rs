@@ -50,7 +50,7 @@ pub fn look(page: &str, reference: &str, seconds: &str, every: &str) -> Result<(
     Ok(())
 }
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Default)]
 struct Seen {
     samples: Vec<Sample>,

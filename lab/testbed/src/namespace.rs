@@ -37,7 +37,7 @@ pub struct Namespace {
     means: Means,
 }
 
-/// What lets us make network namespaces.
+/// Means to make network namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Means {
     /// A user namespace in which we are root.

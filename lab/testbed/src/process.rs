@@ -26,7 +26,7 @@ pub struct Process {
 
 /// Arguments of setpriv: the program dies with the thread that starts it.
 pub(crate) const MORTAL: [&str; 2] = ["--pdeathsig", "KILL"];
-/// The same for root: nothing that a test starts shall be able to set the host's clock.
+/// Arguments of setpriv for root: nothing that a test starts shall be able to set the host's clock.
 pub(crate) const NO_CLOCK: [&str; 2] = ["--bounding-set", "-sys_time"];
 
 /// A command that runs `program` on the host. It dies with the thread that starts it.

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use crate::udp::receive;
 
-/// What a path does to datagrams in one direction.
+/// Effects of a path on datagrams in one direction.
 ///
 /// Written as `delay=2ms,jitter=500us,loss=0.2,duplicate=0.01`; what is left out is zero.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Path {
-    /// What every datagram takes at least.
+    /// Least delay of every datagram.
     pub delay: Duration,
     /// The mean of the further delay, which is exponentially distributed.
     pub jitter: Duration,

@@ -36,7 +36,7 @@ pub struct Settings {
     pub token_ms: Option<u32>,
     /// How long the others take to agree on it, ms; by default, 1.2 times that.
     pub consensus_ms: Option<u32>,
-    /// As an ordinary user does it, even as root.
+    /// Use of a user namespace, as an ordinary user does it, even as root.
     pub user_namespace: bool,
     /// Another user whose programs may connect.
     pub user: Option<u32>,
@@ -216,7 +216,7 @@ impl Ring {
         Some(self.others.as_str()).filter(|others| !others.is_empty())
     }
 
-    /// The same on these processors; anywhere if none are named.
+    /// Makes the command on these processors; anywhere if none are named.
     fn command_on(&self, processors: &str, node: u32, program: impl AsRef<OsStr>) -> Command {
         let holder = self.state.join(format!("node{node}/holder"));
         let holder = std::fs::read_to_string(&holder)

@@ -58,7 +58,7 @@ impl FromStr for Line {
     }
 }
 
-/// What a clock is held against.
+/// Reference that a clock is held against.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Reference {
     /// A time made of the system clock.

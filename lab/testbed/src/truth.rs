@@ -1,4 +1,4 @@
-//! What the time is, known without any clock under test.
+//! True time, known without any clock under test.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-/// As [`UdpSocket::recv_from`], again where a signal or a debugger cut it short: with a timeout
-/// set, the kernel does not do that by itself.
+/// Receives like [`UdpSocket::recv_from`], again where a signal or a debugger cut it short: with a
+/// timeout set, the kernel does not do that by itself.
 pub fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     loop {
         match socket.recv_from(buffer) {

@@ -16,11 +16,11 @@ const TRIES: usize = 5;
 pub struct Sample {
     /// Since the watch began.
     pub at: Duration,
-    /// What the clock said of itself.
+    /// Status by the clock itself.
     pub status: Status,
     /// The truth just before and just after the reading.
     pub truth: (i64, i64),
-    /// What the clock said: earliest, best, latest.
+    /// Time by the clock: earliest, best, latest.
     pub said: (i64, i64, i64),
 }
 

@@ -132,7 +132,7 @@ impl Warp {
         self.warped(self.real_ns())
     }
 
-    /// What this clock shows when the host's shows `ns`.
+    /// Reading of this clock when the host's shows `ns`.
     fn shown(&self, clock: clockid_t, ns: i64) -> i64 {
         match clock {
             libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => self.warped(ns),

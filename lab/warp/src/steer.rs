@@ -6,9 +6,9 @@ use crate::ahead::Ahead;
 use crate::state::{Segment, State};
 
 const SECOND: i64 = 1_000_000_000;
-/// What the kernel takes at most, in 2⁻¹⁶ ppm.
+/// Largest frequency that the kernel takes, in 2⁻¹⁶ ppm.
 const MAX_FREQUENCY: i64 = 500 << 16;
-/// What may be set without effect on the clock.
+/// Modes that may be set without effect on the clock.
 const IGNORED: u32 = libc::ADJ_MAXERROR
     | libc::ADJ_ESTERROR
     | libc::ADJ_TIMECONST

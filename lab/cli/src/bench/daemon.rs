@@ -50,7 +50,7 @@ const SYNC: Duration = Duration::from_secs(20);
 /// Between looks at whether to end early.
 const STEP: Duration = Duration::from_millis(100);
 
-/// What was measured.
+/// Figures as measured.
 #[derive(Serialize)]
 struct Usage {
     seconds: f64,

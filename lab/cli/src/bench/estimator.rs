@@ -67,7 +67,7 @@ pub struct BenchEstimator {
     pub json: bool,
 }
 
-/// What was measured at one poll interval.
+/// Figures at one poll interval.
 #[derive(Serialize)]
 struct Row {
     poll_s: u32,
@@ -78,7 +78,7 @@ struct Row {
     of_reference: Interval,
 }
 
-/// What was measured.
+/// Figures as measured.
 #[derive(Serialize)]
 struct Figures {
     estimator: &'static str,
@@ -125,7 +125,7 @@ struct Bench<'p> {
     packets: &'p Packets,
 }
 
-/// What each exchange and each computation of the reference took, ns.
+/// Times of each exchange and of each computation of the reference, ns.
 struct Round {
     exchanges: Vec<f64>,
     references: Vec<f64>,
@@ -148,7 +148,7 @@ impl Bench<'_> {
         round
     }
 
-    /// What one estimator takes of memory, bytes; none where the kernel does not say.
+    /// Memory that one estimator takes, bytes; none where the kernel does not say.
     fn memory(&self) -> Option<u64> {
         // A new thread allocates from pages of its own, not from what was freed before.
         let measured = || {
@@ -253,7 +253,7 @@ impl Figures {
     }
 }
 
-/// What the daemon has done for a reply.
+/// Does the daemon's work for a reply.
 fn take_in(estimator: &mut dyn Estimator, exchange: &Exchange) {
     // A refusal costs as well.
     let _ = black_box(estimator.exchange(exchange));

@@ -27,7 +27,7 @@ const CALLS: u32 = 500;
 /// How often each kind has its turn: one after the other, so that whatever else the machine does
 /// hits all alike.
 const ROUNDS: usize = 4000;
-/// What reading the clock may cost beyond reading the counter, ns.
+/// Limit of the clock's cost beyond reading the counter, ns.
 const LIMIT: f64 = 5.0;
 /// Reading the counter costs as much as reading it again, to this.
 const EVEN: f64 = 0.1;
@@ -57,7 +57,7 @@ pub struct ReadArgs {
     pub page: Page,
 }
 
-/// What is measured.
+/// Call that is measured.
 #[derive(Clone, Copy)]
 enum Call {
     Now,
@@ -71,7 +71,7 @@ enum Call {
 
 const ALL: [Call; 6] =
     [Call::Now, Call::Unfenced, Call::Fenced, Call::Realtime, Call::MonotonicRaw, Call::Again];
-/// What one kind of call cost in each round, ns.
+/// Costs of each kind of call in each round, ns.
 type Rounds = [Vec<f64>; ALL.len()];
 
 impl Call {
@@ -166,7 +166,7 @@ fn usable(clock: &Clock) -> bool {
     clock.page().tended() && clock.status().is_ok_and(Status::bound_holds)
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Bench<'a> {
     clock: Clock,
     counter: Counter,
@@ -215,7 +215,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What all calls cost, made by so many threads at once.
+    /// Costs of all calls, made by so many threads at once.
     fn measure(&self, threads: u16) -> Rounds {
         let start = Barrier::new(threads.into());
         let mut costs = [const { Vec::new() }; ALL.len()];
@@ -247,7 +247,7 @@ impl<'a> Bench<'a> {
         costs
     }
 
-    /// What one call costs in a row of them, ns.
+    /// Cost of one call in a row of them, ns.
     fn batch(&self, call: Call) -> f64 {
         let (counter, fenced) = (self.counter, self.counter.fenced());
         match call {
@@ -260,7 +260,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What a call costs when it is made again and again, its result each time left in memory, ns.
+/// Cost of a call that is made again and again, its result each time left in memory, ns.
 fn timed<T>(call: impl Fn() -> T) -> f64 {
     let start = HostInstant::now();
     for _ in 0..CALLS {
@@ -278,11 +278,11 @@ fn release_build() -> Control {
     if cfg!(debug_assertions) { Err("this is a debug build".to_owned()) } else { Ok(()) }
 }
 
-/// What the goal is judged by.
+/// Figures that the goal is judged by.
 struct Judged {
-    /// What now costs more than an unfenced read of the counter, ns.
+    /// Cost of `now` beyond an unfenced read of the counter, ns.
     above: Interval,
-    /// What it costs, over what clock_gettime(CLOCK_REALTIME) does.
+    /// Cost of `now`, over that of clock_gettime(CLOCK_REALTIME).
     to_realtime: Interval,
     /// A read of the counter, over another in the same round.
     to_itself: Interval,
@@ -321,7 +321,7 @@ impl Judged {
     }
 }
 
-/// What was found; costs are in ns.
+/// Findings; costs are in ns.
 #[derive(Serialize)]
 struct Report {
     /// The page that was read; none: one of our own.

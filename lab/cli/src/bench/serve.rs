@@ -61,7 +61,7 @@ pub struct BenchServe {
     pub json: bool,
 }
 
-/// What one server did in one round.
+/// Figures of one server in one round.
 #[derive(Clone, Copy, Default)]
 struct Turn {
     single_p50_ns: u64,
@@ -86,7 +86,7 @@ struct Row {
     processor_ns_per_answer: f64,
 }
 
-/// What was measured.
+/// Figures as measured.
 #[derive(Serialize)]
 struct Figures {
     rounds: u32,

@@ -1,4 +1,4 @@
-//! What a process uses, by `/proc`.
+//! Resources that a process uses, by `/proc`.
 
 use std::fs;
 use std::io;

@@ -83,10 +83,10 @@ pub enum What {
     World(world::Order),
 }
 
-/// What to do.
+/// Options of the comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What happens.
+    /// Scenarios to run.
     pub scenarios: Vec<Scenario>,
     /// How often all of it is done.
     pub rounds: usize,
@@ -107,7 +107,7 @@ pub struct Options {
 }
 
 impl Compare {
-    /// What that means.
+    /// Turns the command line into options.
     ///
     /// # Errors
     /// Where it means nothing.

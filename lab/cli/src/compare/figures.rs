@@ -1,4 +1,4 @@
-//! What readings come to.
+//! Figures of readings.
 
 use truechimer_outcome::stats::{Spread, median};
 use truechimer_report::{mean, rms};
@@ -13,7 +13,7 @@ pub struct Sample {
     pub at: f64,
     /// The clock − true time, ns.
     pub error: f64,
-    /// What it said that this is at most, ns; `None` if it said nothing.
+    /// Bound that it stated of this, ns; `None` if it said nothing.
     pub bound: Option<f64>,
 }
 

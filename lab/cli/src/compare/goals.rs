@@ -1,4 +1,4 @@
-//! What the rounds say about the goals.
+//! Verdicts of the rounds on the goals.
 
 use std::fmt::Write;
 

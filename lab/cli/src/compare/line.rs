@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What time it is: a function of `CLOCK_MONOTONIC_RAW` and of nothing else, so that whoever reads
-/// that clock knows the true time, whatever becomes of the system clock meanwhile.
+/// True time: a function of `CLOCK_MONOTONIC_RAW` and of nothing else, so that whoever reads that
+/// clock knows it, whatever becomes of the system clock meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     /// `CLOCK_MONOTONIC_RAW` where the line begins, ns.

@@ -10,7 +10,7 @@ const TRIES: u32 = 8;
 /// The counters by which all clocks are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Counters {
-    /// What the daemon and ClockBound count by.
+    /// Counter of the daemon and of ClockBound.
     pub native: Counter,
     /// `CLOCK_MONOTONIC_RAW`.
     raw: Counter,

@@ -1,11 +1,11 @@
-//! What the path and the server do.
+//! Behaviour of the path and the server.
 
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-/// What a packet takes at least, each way.
+/// Least time that a packet takes, each way.
 const FLOOR: Duration = Duration::from_micros(300);
 /// The mean of what a packet takes longer at all times (exponentially distributed), each way.
 const JITTER: Duration = Duration::from_micros(10);
@@ -32,7 +32,7 @@ pub enum Way {
 /// A part of a run, in shares of its length.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Phase {
-    /// What it is called.
+    /// Name of the phase.
     pub name: &'static str,
     /// Where it begins.
     pub from: f64,
@@ -40,12 +40,12 @@ pub struct Phase {
     pub to: f64,
 }
 
-/// What happens in a run.
+/// Course of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The word by which the command line knows it.
     pub name: &'static str,
-    /// What it is.
+    /// Description in words.
     pub about: &'static str,
     /// Whether there are bursts, there and back.
     bursts: [bool; 2],
@@ -164,8 +164,8 @@ impl Scenario {
         if self.happens(share) { self.step.as_nanos() as i64 } else { 0 }
     }
 
-    /// What a packet takes that leaves `seconds` after the start of a run of this `length`, s;
-    /// `None` if it is lost.
+    /// Delay of a packet that leaves `seconds` after the start of a run of this `length`, s; `None`
+    /// if it is lost.
     pub fn fate(&self, way: Way, seconds: f64, length: f64, dice: &mut Dice) -> Option<Duration> {
         // As many numbers for each packet, whatever becomes of it.
         let (lost, jitter, burst) = (dice.unit(), dice.exponential(), dice.exponential());
@@ -194,7 +194,7 @@ impl Scenario {
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// The same seed and direction, the same numbers.
+    /// Dice that give the same numbers for the same seed and direction.
     #[must_use]
     pub fn new(seed: u64, way: Way) -> Dice {
         Dice(ChaCha8Rng::seed_from_u64(seed.wrapping_mul(2) + u64::from(way == Way::Back)))

@@ -22,15 +22,15 @@ const STEP: Duration = Duration::from_millis(487);
 const AHEAD_NS: i64 = 10_000_000;
 /// … and gains so much on the machine's oscillator, parts in 10⁹.
 const GAIN_PPB: i64 = 17_000;
-/// What one chronyd has beside the defaults.
+/// Directive that one chronyd has beside the defaults.
 const PICKY: &str = "maxdelayquant 0.5";
 /// Between words on how far things are.
 const WORD: Duration = Duration::from_secs(60);
 
-/// What one clock did.
+/// Record of one clock.
 #[derive(Clone, Debug)]
 pub struct Followed {
-    /// What it is called.
+    /// Name of the clock.
     pub name: String,
     /// Its readings.
     pub samples: Vec<Sample>,
@@ -39,7 +39,7 @@ pub struct Followed {
 /// All rounds of one scenario.
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// What happened.
+    /// Scenario that was run.
     pub scenario: Scenario,
     /// The rounds.
     pub rounds: Vec<Trial>,
@@ -48,7 +48,7 @@ pub struct Runs {
 /// A round.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Who took part, always in the same order.
+    /// Clocks that took part, always in the same order.
     pub clocks: Vec<Followed>,
     /// How well the truth is known: the median width of the readings of the clocks, ns.
     pub width_ns: f64,

@@ -27,13 +27,13 @@ use crate::compare::scenario::{Dice, Scenario, Way};
 const KEEN_NS: i64 = 120_000;
 /// How long a wait may last.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// What an error of the stamps may be.
+/// Bound of the stamps' error.
 const STAMPING_ERROR: Span = Span::from_micros(1);
 /// How finely the served clock can be read.
 const PRECISION: Span = Span::from_nanos(50);
 /// Clients' requests under way, at most.
 const MOST_WAITING: usize = 4096;
-/// So many answers' ways to the wire are remembered.
+/// Number of answers whose ways to the wire are remembered.
 const DEPARTURES: usize = 31;
 /// How long a request may take to be answered, ns.
 const LONGEST_NS: i64 = 5_000_000_000;
@@ -75,7 +75,7 @@ impl Departures {
         self.made.insert(key, read_ns);
     }
 
-    /// It was seen on the wire.
+    /// Notes that it was seen on the wire.
     fn seen(&mut self, key: [u8; 8], wire_ns: i64) {
         if let Some(read_ns) = self.made.remove(&key) {
             self.newest.push_back((wire_ns - read_ns).max(0));
@@ -85,7 +85,7 @@ impl Departures {
         }
     }
 
-    /// What the next one will most likely take: the median.
+    /// Time that the next one will most likely take: the median.
     fn expected_ns(&self) -> i64 {
         let mut all: Vec<i64> = self.newest.iter().copied().collect();
         all.sort_unstable();
@@ -113,7 +113,7 @@ struct World {
     behind: Socket,
     server: Socket,
     server_address: SocketAddr,
-    /// Who is to get the answer with this timestamp, and when it was asked for.
+    /// Client to get the answer with this timestamp, and when it was asked for.
     waiting: HashMap<[u8; 8], (SocketAddr, i64)>,
     under_way: BinaryHeap<Reverse<Packet>>,
     dice: [Dice; 2],
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// What the server says that the time is.
+    /// Time by the server.
     fn served(&self, raw_ns: i64) -> Timestamp {
         let lie = self.scenario.lie_ns(self.line.seconds(raw_ns) / self.length);
         let at = Instant::from_nanos((self.line.unix_ns(raw_ns) + lie).into());

@@ -1,4 +1,4 @@
-//! What kind of file it is, by how it begins.
+//! Kind of a file, by how it begins.
 
 /// The files that can be replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,7 +19,7 @@ use truechimer_command::{Ended, Failure, Outcome};
 /// Decimals of a time: picoseconds.
 const DECIMALS: usize = 12;
 
-/// What is said of a log that says nothing.
+/// Message about a log that says nothing.
 const EMPTY: &str = "the log holds no event yet: there is nothing to replay";
 
 /// The first line of the CSV form.
@@ -27,7 +27,7 @@ const CSV_HEADER: &str = "line,count,time_s,event,source,outcome,selection,statu
     offset_ns,skew_ppb,period_s,rtt_ns,floor_ns,source_bound_ns,deviation_ns,source_offset_ns,\
     logged_ns,text";
 
-/// What came of it.
+/// Result of a replay.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Answer<'a> {
@@ -199,7 +199,7 @@ fn show(
     write_facts(&[("", text.into())], out)
 }
 
-/// What happened, in one word.
+/// Name of an event, in one word.
 fn event(what: &What) -> &'static str {
     match what {
         What::Reply(_) => "reply",
@@ -216,7 +216,7 @@ fn unix(time: Option<(Instant, Utc)>) -> Option<String> {
     time.map(|(_, utc)| format!("{:.DECIMALS$}", Digits(Instant::new(utc.unix, utc.frac))))
 }
 
-/// What is to be said besides numbers.
+/// Words to be said besides numbers.
 fn remark(what: &What) -> Option<String> {
     match what {
         What::Reply(_) | What::Disruption => None,

@@ -217,7 +217,7 @@ fn hours(seconds: f64) -> String {
     format!("{:.2}", seconds / 3600.0)
 }
 
-/// What whole seconds between the two timescales probably mean.
+/// Likely meaning of whole seconds between the two timescales.
 fn timescale(offset_s: i64) -> String {
     let likely = match offset_s {
         0 => return "the same timescale as the server's".into(),

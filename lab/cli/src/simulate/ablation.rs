@@ -13,7 +13,7 @@ use truechimer_sim::{Scenario, Statistics, Trace, find, simulate_alike};
 use super::{jobs, screen, seeds};
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// What each part is tried on, and for how many hours: those that parts were made for.
+/// Scenarios that each part is tried on, and for how many hours: those that parts were made for.
 const SCENARIOS: [(&str, f64); 16] = [
     ("lan", 12.0),
     ("lan-bursts-both", 12.0),

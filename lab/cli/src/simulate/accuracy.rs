@@ -10,7 +10,7 @@ use truechimer_command::program;
 use truechimer_command::show::json;
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// What today's daemons do in the reference scenarios: RMS error in µs, the largest in brackets,
+/// Figures of today's daemons in the reference scenarios: RMS error in µs, the largest in brackets,
 /// run in a clock simulator with the same oscillator and delays (28 h, the first 4 not counted,
 /// five seeds): chrony 4.8-dev at the scenario's poll, the same with maxdelayquant 0.5, the same
 /// with its own choice of poll, ntpsec at the scenario's poll. Where it was not measured there is a
@@ -36,7 +36,7 @@ const PEERS: [(&str, [&str; 4]); 14] = [
 const CONVERGENCE_SEEDS: u64 = 100;
 /// The thresholds that are looked at, µs.
 const CONVERGENCE: [f64; 3] = [500.0, 100.0, 10.0];
-/// So many times the oscillator's limit are near it.
+/// Multiple of the oscillator's limit that is near it.
 const NEAR_LIMIT: f64 = 1.2;
 /// Closer than this is the same.
 const TIE: f64 = 0.01;
@@ -305,7 +305,7 @@ fn convergence(args: &super::Simulate, out: &mut dyn Write) -> Result<(), Failur
     Ok(())
 }
 
-/// What can be made of the same stamps at best, where that is known.
+/// Statistics of the best that can be made of the same stamps, where that is known.
 fn best(scenario: &Scenario, args: &super::Simulate) -> Result<Option<Statistics>, Failure> {
     let mut traces: Vec<Trace> = Vec::new();
     for seed in seeds(args) {

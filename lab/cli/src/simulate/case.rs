@@ -13,7 +13,7 @@ use truechimer_command::program;
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// What `--hours` is a share of: the length of most of the experiments.
+/// Hours that `--hours` is a share of: the length of most of the experiments.
 const FULL_HOURS: f64 = 28.0;
 
 /// Runs the study.
@@ -84,7 +84,7 @@ pub fn run(args: &super::Simulate, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// So many seconds, roughly.
+/// Duration in words, roughly.
 fn about(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{:.0} s", s.max(1.0)),

@@ -22,7 +22,7 @@ use truechimer_command::{Ended, Failure, Outcome};
 /// Clocks that each other one is compared with.
 const COMPARED: [Kind; 3] = [PUBLISHED, NTP_PLL, PI];
 
-/// So many reports and hold-offs of a clock are listed.
+/// Number of a clock's reports and hold-offs that are listed.
 const LISTED: usize = 20;
 
 /// Options of `truechimer-lab simulate drawn`.
@@ -84,14 +84,14 @@ fn hours(text: &str) -> Result<f64, String> {
     if hours <= HOURS_MOST { Ok(hours) } else { Err(format!("must be at most {HOURS_MOST}")) }
 }
 
-/// What all clocks made of one day.
+/// Results of all clocks on one day.
 struct Line {
     day: Day,
     /// In the order of [`Plan::clocks`].
     clocks: Vec<Judged>,
 }
 
-/// What is run.
+/// Clocks and days to run.
 struct Plan {
     /// Those that are judged, then the rest of those that they are compared with.
     clocks: Vec<Kind>,
@@ -166,7 +166,7 @@ fn lines(plan: &Plan, args: &Options, out: &mut dyn Write) -> Result<Vec<Line>, 
     Ok(lines)
 }
 
-/// What each clock makes of a day.
+/// Results of each clock on a day.
 fn line(day: &Day, clocks: &[Kind]) -> Line {
     let realised = day.realise();
     let packets = realised.packets();

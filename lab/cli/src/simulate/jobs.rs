@@ -11,10 +11,10 @@ use std::time::Instant;
 const WAITING: usize = 4;
 /// How often it is said how far a study has come, at most.
 const REPORTS: usize = 50;
-/// What takes fewer runs than this is soon done.
+/// Number of runs below which a study is soon done.
 const FEW_RUNS: usize = 10;
 
-/// As many as there are cores, if the user has not said.
+/// Workers: as many as there are cores, if the user has not said.
 pub fn width(wanted: Option<u32>) -> usize {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     wanted.map_or_else(cores, |jobs| jobs as usize).max(1)

@@ -40,7 +40,7 @@ const SCENARIOS: [(&str, f64); 16] = [
 const FAR: &str = "far, quiet";
 /// Three of them, each asymmetric in its own way, over the same 4 ms of access network.
 const THREE_FAR: &str = "three far, quiet";
-/// What they are called, and what each direction takes, ms.
+/// Names of the far servers, and what each direction takes, ms.
 const FAR_SERVERS: [(&str, f64, f64); 3] =
     [("a", 18.27, 17.73), ("b", 13.8, 14.2), ("c", 25.4, 24.6)];
 
@@ -186,7 +186,7 @@ fn scenario(name: &str, hours: f64, seed: u64) -> Result<Coverage, String> {
     Ok(packets.coverage(&mut Ours::new(settings, prior, None)))
 }
 
-/// So many of the far servers.
+/// Scenario of so many of the far servers.
 fn far(servers: usize) -> Result<Scenario, String> {
     let queue = "queue = [{ law.exponential.mean-ms = 0.05 }]";
     let mut toml = "name = \"far\"\nhours = 12\nwarm-up-hours = 1\n".to_owned();

@@ -116,7 +116,7 @@ pub struct Simulate {
     pub jobs: Option<u32>,
 }
 
-/// What stands in place of a scenario and is a series of them.
+/// Names that stand in place of a scenario and mean a series of them.
 const STUDIES: [&str; 10] = [
     "case",
     "accuracy",
@@ -143,10 +143,10 @@ pub enum Study {
     WrongServers(wrong::Options),
 }
 
-/// What a second and an exchange of a run take while it is kept, with what is made of them.
+/// Memory for a second and an exchange of a run while it is kept, with what is made of them.
 const SAMPLE_BYTES: f64 = 250.0;
 const EXCHANGE_BYTES: f64 = 350.0;
-/// What all that may come to.
+/// Limit of all that memory.
 const MOST_BYTES: f64 = 8e9;
 
 /// The longest file that is read, bytes.
@@ -229,7 +229,7 @@ fn unknown(why: &str) -> String {
     }
 }
 
-/// What a file says, unless it is far too long to be what it should be.
+/// Text of a file, unless it is far too long to be what it should be.
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = fs::File::open(path)?.take(MOST_TEXT + 1).read_to_string(&mut text)?;
@@ -433,7 +433,7 @@ struct Row<'a> {
     honest: bool,
     /// Which conditions of the bound do not hold, in words.
     broken_conditions: Vec<String>,
-    /// What the scenario is about and its end comes before: when that begins, h.
+    /// Beginnings, h, of what the scenario is about and its end comes before.
     not_reached_hours: Vec<f64>,
     hours: f64,
     poll_s: u32,

@@ -10,7 +10,7 @@ use truechimer_sim::outage::{Ends, ends, ratio};
 use super::{jobs, screen};
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// So many seeds if the user has not said: fewer show little.
+/// Number of seeds if the user has not said: fewer show little.
 const SEEDS: u32 = 100;
 
 /// Runs the study.
@@ -20,7 +20,7 @@ pub fn run(args: &super::Simulate, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// What a page of several studies has of it: as many seeds as usual, or more.
+/// Writes it for a page of several studies: with as many seeds as usual, or more.
 pub fn section(args: &super::Simulate, out: &mut dyn Write) -> Result<(), Failure> {
     table(args.seeds.unwrap_or(SEEDS).max(SEEDS), args, out)
 }

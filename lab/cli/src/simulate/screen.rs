@@ -1,4 +1,4 @@
-//! What a simulation shows in the terminal.
+//! Output of a simulation in the terminal.
 
 use std::io::{self, Write};
 
@@ -28,7 +28,7 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:width$}  {wrong}", "wrong-servers")
 }
 
-/// What stands above the table of one scenario.
+/// Writes what stands above the table of one scenario.
 pub fn heading(scenario: &Scenario, seeds: &[u64], out: &mut dyn Write) -> io::Result<()> {
     let seeds = match seeds {
         [one] => format!("seed {one}"),
@@ -51,7 +51,7 @@ pub fn heading(scenario: &Scenario, seeds: &[u64], out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// What the reader has to know of a scenario to judge the figures.
+/// Remarks that the reader needs to judge the figures of a scenario.
 pub fn remarks(scenario: &Scenario) -> Vec<String> {
     let broken = scenario.broken_conditions();
     let mut remarks = Vec::new();

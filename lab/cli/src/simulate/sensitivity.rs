@@ -11,7 +11,7 @@ use truechimer_sim::{Scenario, Statistics, find, simulate_alike};
 use super::{jobs, seeds};
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// What the constants are tried on, and for how many hours.
+/// Scenarios that the constants are tried on, and for how many hours.
 const SCENARIOS: [(&str, f64); 12] = [
     ("lan", 12.0),
     ("lan-bursts-both", 12.0),
@@ -26,7 +26,7 @@ const SCENARIOS: [(&str, f64); 12] = [
     ("oscillator-step-1ppm", 18.0),
     ("wan-server-wrong-150ms", 18.0),
 ];
-/// What a constant is multiplied by.
+/// Factors that a constant is multiplied by.
 const FACTORS: [f64; 2] = [0.5, 2.0];
 
 /// RMS of the error in one scenario, µs: with the constants in use, and for each of them with that

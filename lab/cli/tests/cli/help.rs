@@ -1,4 +1,4 @@
-//! What the program says of itself.
+//! Words of the program about itself.
 
 use crate::support::{Dir, lab};
 

@@ -44,7 +44,7 @@ pub(super) enum State {
     Synchronised,
 }
 
-/// What became of an update.
+/// Outcome of an update.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Verdict {
     /// Left out while the frequency is measured.

@@ -14,7 +14,7 @@ pub(super) struct Slides {
     halfway_seen: bool,
 }
 
-/// What happens to the history at a stamp.
+/// Change of the history at a stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Slide {
     /// Nothing.

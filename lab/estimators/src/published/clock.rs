@@ -15,7 +15,7 @@ use super::history::Record;
 /// server's nonsense must not become a negative period.
 const PERIOD_LIMIT: f64 = 1_048_576.0;
 
-/// So many counts are enough to tell a period by.
+/// Counts that are enough to tell a period by.
 const SAMPLE: CountSpan = CountSpan(1 << 40);
 
 /// The counter and the reference clock U.
@@ -83,7 +83,7 @@ pub(super) struct Uncorrected {
     pub(super) reference: Reference,
     /// ρ of p̂.
     pub(super) ratio: f64,
-    /// What K adds, s.
+    /// Time that K adds, s.
     k: f64,
 }
 

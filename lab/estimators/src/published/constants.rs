@@ -22,7 +22,7 @@ pub enum HostClass {
 pub(super) const STAMP_LATENCY: f64 = 15e-6;
 /// How much history the running minima remember, s (IMC §5: a week; code: 7 days).
 pub(super) const HISTORY: f64 = 604_800.0;
-/// What the shift window is scaled by: it lasts 10 δ / 10⁻⁷ (code).
+/// Scale of the shift window: it lasts 10 δ / 10⁻⁷ (code).
 pub(super) const SHIFT_RATE: f64 = 1e-7;
 /// The shift window has at least so many stamps (code).
 pub(super) const SHIFT_LEAST: u64 = 100;
@@ -72,7 +72,7 @@ pub(super) const ASYMMETRY: f64 = 0.2;
 /// Poll periods that the configuration allows, s (code).
 pub(super) const POLL: core::ops::RangeInclusive<u32> = 1..=1024;
 
-/// What depends on the [`HostClass`] (code: "temperature class").
+/// Constants that depend on the [`HostClass`] (code: "temperature class").
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Class {
     /// τ*, SKM_SCALE: how long the oscillator may be taken for constant, s (IMC §3: 1000 s).

@@ -59,7 +59,7 @@ pub struct Published {
     state: Option<State>,
 }
 
-/// What is known since the first stamp.
+/// State since the first stamp.
 #[derive(Clone, Debug)]
 struct State {
     windows: Windows,
@@ -116,14 +116,14 @@ impl Published {
     /// The period that the implementation starts from: 1 ns, whatever the counter.
     pub const INITIAL_PERIOD: Period = Period::NANOSECOND;
 
-    /// As it comes: class "good", first idea of the period 1 ns. `poll` is the poll period in
-    /// seconds, which all windows are derived from.
+    /// Estimator as it comes: class "good", first idea of the period 1 ns. `poll` is the poll
+    /// period in seconds, which all windows are derived from.
     #[must_use]
     pub fn new(settings: Settings, poll: u32) -> Published {
         Published::with_class(settings, poll, HostClass::default(), Published::INITIAL_PERIOD)
     }
 
-    /// As it can be configured: another class of host, another first idea of the period.
+    /// Estimator as it can be configured: another class of host, another first idea of the period.
     #[must_use]
     pub fn with_class(
         settings: Settings,

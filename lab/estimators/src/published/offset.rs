@@ -30,18 +30,18 @@ pub(super) struct Quality {
     pub(super) second: f64,
 }
 
-/// What a stamp led to.
+/// Outcome of a stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     /// θ̂ is new.
     Accepted,
     /// No stamp of the window is good enough: θ̂ stays (OFFSET_QUALITY).
     Poor,
-    /// It would have stepped by more than is sane: θ̂ stays (OFFSET_SANITY).
+    /// Step of more than is sane: θ̂ stays (OFFSET_SANITY).
     Insane,
 }
 
-/// What the offset needs of the layers before it.
+/// Parts of the layers before it that the offset needs.
 pub(super) struct Below<'a> {
     pub(super) history: &'a History,
     pub(super) clock: &'a Uncorrected,

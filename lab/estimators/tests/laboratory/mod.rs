@@ -55,7 +55,7 @@ pub fn settings(hz: u64) -> Settings {
     }
 }
 
-/// What is simulated. Times in seconds, true time from 0.
+/// Setting of a simulation. Times in seconds, true time from 0.
 pub struct Laboratory {
     pub seed: u64,
     pub hz: u64,
@@ -112,7 +112,7 @@ impl Default for Laboratory {
     }
 }
 
-/// What became of one exchange.
+/// Outcome of one exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// Number of the exchange that reached the estimator, from 0.

@@ -189,7 +189,7 @@ fn bursts(hours: f64) -> impl Iterator<Item = (f64, f64)> {
         .take_while(move |(_, to)| *to < hours * 3600.0)
 }
 
-/// The same scenario with so many servers like its first.
+/// Scenario with so many servers like its first.
 fn servers_of(mut scenario: Scenario, servers: usize) -> Scenario {
     if let Some(first) = scenario.servers.first().cloned() {
         scenario.servers = (0..servers)

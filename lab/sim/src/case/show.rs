@@ -1,4 +1,4 @@
-//! What a report shows of an experiment.
+//! Presentation of an experiment in a report.
 
 use truechimer_report::{Cell, Chart, FiveNumbers, Histogram, Section, Series, Table, Unit, View};
 

@@ -59,7 +59,7 @@ const WAYS: Range = Range {
     reason: "1 there, 2 back, 3 both alike, 4 both, each by itself",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 9] = [COUNT, LENGTH, DEPTH, LOW, TOOTH, ROUGH, APART, RAMP, WAYS];
 
 /// A queue that stands for a while.

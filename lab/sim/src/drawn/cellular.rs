@@ -4,7 +4,7 @@ use super::part::{Cause, Change, Load, MS, Packet, Part, Ways, next};
 use super::range::{Drawing, Range, Values};
 use crate::random::Random;
 
-/// So many transmissions and the layer above repeats the packet.
+/// Number of transmissions before the layer above repeats the packet.
 const TRIES: u32 = 5;
 /// Handovers come no closer to the day's ends than this, s.
 const MARGIN: f64 = 7200.0;
@@ -77,7 +77,7 @@ const BACKHAUL: Range = Range {
     reason: "one way; fibre to microwave in several hops",
 };
 
-/// What is drawn for all of them.
+/// Parameters that are drawn for all of them.
 pub(super) const RANGES: [Range; 11] =
     [ERRORS, LATER, RECOVERY, CROWD, IDLE, AWAKE, SPREAD, INACTIVITY, SLEEP, CELLS, BACKHAUL];
 
@@ -103,7 +103,7 @@ impl Slots {
     }
 }
 
-/// What tells one generation of networks from another.
+/// Parameters that tell one generation of networks from another.
 #[derive(Clone, Debug)]
 pub(super) struct Radio {
     pub(super) up: Slots,

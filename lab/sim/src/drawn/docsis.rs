@@ -6,7 +6,7 @@ use crate::random::Random;
 
 /// Slots of the first window of a request that collided, as a power of two, and of the last one.
 const BACKOFF: (u32, u32) = (2, 7);
-/// So many collisions and the packet is given up.
+/// Number of collisions after which the packet is given up.
 const TRIES: u32 = 16;
 
 const MAP: Range = Range {
@@ -70,7 +70,7 @@ const DOWN: Range = Range {
     reason: "mean at full load of a channel of 1 Gbit/s shared by some hundred",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 10] =
     [MAP, GRANT, OPPORTUNITIES, COLLISIONS, FRAME, PROACTIVE, BUSY, UPLOAD, PLANT, DOWN];
 

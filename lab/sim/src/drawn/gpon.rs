@@ -45,7 +45,7 @@ const DOWN: Range = Range {
     reason: "mean at full load: 2.5 or 10 Gbit/s shared by 32 to 128",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 6] = [CYCLE, ASSURED, FIBRE, MOVED, WAIT, DOWN];
 
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! What happens between wire and stamp: links and processors that sleep, interrupts that wait for
-//! each other.
+//! Delays between wire and stamp: links and processors that sleep, interrupts that wait for each
+//! other.
 
 use super::part::{Load, Packet, Part, Slow, US, Ways};
 use super::range::{Drawing, Range, Values};
@@ -54,7 +54,7 @@ const WAKE: Range = Range {
     reason: "Energy-Efficient Ethernet (802.3az: 10 G, 1 G, 100 M), PCIe L1; 0: neither",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 8] = [COALESCED, TIMER, BULK, DWELL, EXIT, DEEP, SHALLOW, WAKE];
 
 /// From the stamp to the wire.

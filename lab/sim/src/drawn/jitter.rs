@@ -48,7 +48,7 @@ const ONE_SIDE: Range = Range {
     reason: "share of the way there",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 7] = [WIDTH, RARE, HIGH, SWAY, SWAY_TIME, ALIKE, ONE_SIDE];
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What an estimator made of a path-day.
+//! Result of an estimator on a path-day.
 
 use serde::Serialize;
 use truechimer_feedforward::number::seconds;
@@ -71,7 +71,7 @@ pub struct Reported {
     pub at_nothing: usize,
 }
 
-/// What became of exchanges, in order.
+/// Fate of exchanges, in order.
 #[derive(Debug, Default)]
 struct Heard {
     /// Since when the server is held off, s.

@@ -48,7 +48,7 @@ const OUTAGE: Range = Range {
     reason: "what is sent so soon after it (the same)",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 6] = [NEAREST, SPREAD, DRIFT, FRAMES, QUEUE, OUTAGE];
 
 /// The satellites of a day.

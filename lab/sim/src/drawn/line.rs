@@ -96,12 +96,12 @@ const LONGER: Range = Range {
     reason: "as often as not",
 };
 
-/// What is drawn for a line.
+/// Parameters that are drawn for a line.
 pub(super) const RANGES: [Range; 13] = [
     DISTANCE, ASYMMETRY, QUEUE, HOPS, TAIL_SHARE, TAIL, LOSS, REORDERING, HELD_BACK, ROUTES,
     ROUTE_BY, ROUTE_WAYS, LONGER,
 ];
-/// What is drawn instead where the line is all there is.
+/// Parameters that are drawn instead where the line is all there is.
 pub(super) const ONLY: [Range; 1] = [NEAR];
 
 /// One direction.

@@ -23,7 +23,7 @@ const SET_UP: Range = Range {
     reason: "random access and RRC, at least; 36.912 has 50 ms as the aim",
 };
 
-/// What is drawn beside [`super::cellular::RANGES`].
+/// Parameters that are drawn beside [`super::cellular::RANGES`].
 pub(super) const RANGES: [Range; 3] = [REQUEST, GRANT, SET_UP];
 
 pub(super) fn draw(d: &mut Drawing, seconds: f64) -> Ways {

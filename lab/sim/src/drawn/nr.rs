@@ -48,7 +48,7 @@ const SET_UP: Range = Range {
     reason: "from RRC inactive: random access and one message; 38.913 has 10 ms as the aim",
 };
 
-/// What is drawn beside [`super::cellular::RANGES`].
+/// Parameters that are drawn beside [`super::cellular::RANGES`].
 pub(super) const RANGES: [Range; 7] = [SLOT, PATTERN, UP_SHARE, REQUEST, GRANT, RETRY, SET_UP];
 
 pub(super) fn draw(d: &mut Drawing, seconds: f64) -> Ways {

@@ -22,7 +22,7 @@ const KIND: Range = Range {
              A.4)",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 2] = [QUANTUM, KIND];
 
 /// How a server makes stamps of its time. They are right to within the quantum.
@@ -44,7 +44,7 @@ impl Stamping {
     /// NTP's own: cut to 2⁻³² s.
     pub(super) const FINE: Stamping = Stamping { quantum: 1 << 32, kind: Kind::Cut };
 
-    /// What stamps may be off by, s.
+    /// Error that stamps may have, s.
     pub(super) fn quantum(self) -> f64 {
         truechimer_feedforward::number::seconds(truechimer_time::Span(self.quantum))
     }

@@ -5,7 +5,7 @@ use crate::random::Random;
 /// A parameter of a path-day, drawn anew for each.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Range {
-    /// What it is, without its unit; unique within a technology.
+    /// Name, without its unit; unique within a technology.
     pub name: &'static str,
     /// Unit; empty for plain numbers and shares.
     pub unit: &'static str,
@@ -89,7 +89,7 @@ impl Drawing {
         value
     }
 
-    /// The same for a yes or no: 1 is yes.
+    /// Draws a yes or no: 1 is yes.
     pub(super) fn is(&mut self, part: &str, range: &Range) -> bool {
         self.draw(part, range) > 0.5
     }

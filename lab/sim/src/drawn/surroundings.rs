@@ -1,4 +1,4 @@
-//! What every path-day has: an oscillator within its promise, a host, a server's claims.
+//! Parts of every path-day: an oscillator within its promise, a host, a server's claims.
 
 use super::part::US;
 use super::range::{Drawing, Range, Values};
@@ -97,7 +97,7 @@ const RESIDENCE_MORE: Range = Range {
     reason: "mean, exponential",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 15] = [
     SKEW,
     WALK,
@@ -157,7 +157,7 @@ pub(super) fn host(d: &mut Drawing) -> HostSpec {
     }
 }
 
-/// What the server claims beside the resolution of its stamps, s.
+/// Root distance that the server claims beside the resolution of its stamps, s.
 pub(super) fn root_distance(d: &mut Drawing) -> f64 {
     d.draw("server", &ROOT) * US
 }

@@ -69,7 +69,7 @@ const AWAY: Range = Range {
     reason: "one channel takes 20 to 110 ms; some drivers look at several before they come back",
 };
 
-/// What is drawn.
+/// Parameters that are drawn.
 pub(super) const RANGES: [Range; 9] =
     [AIRTIME, BUSY, FRAMES, COLLISIONS, POWER_SAVE, TIMEOUT, LISTEN, SCAN, AWAY];
 

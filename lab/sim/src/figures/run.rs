@@ -19,7 +19,7 @@ const EXPLAINED: f64 = 6.0 * 3600.0;
 const APART: f64 = 60.0;
 /// Readings further apart than this have a gap between them, s.
 const GAP: f64 = 1.5;
-/// What the engine reports of a path that changed ...
+/// Report of the engine of a path that changed ...
 const PATH_CHANGED: &str = "the path changed";
 /// ... and of a server whose time moved, and is believed.
 const MOVED: [&str; 2] = ["its time moved by", "off what the previous daemon left"];
@@ -218,7 +218,7 @@ mod tests {
         figures(&scenario, &run).get(&figure).copied().flatten()
     }
 
-    /// What the engine says is recognised, whatever its words.
+    /// Reports of the engine are recognised, whatever its words.
     #[test]
     fn reports_of_the_engine_are_counted() {
         let longer = "[[server.forward.shift]]\nat-s = 5400\nby-ms = 3\n";

@@ -16,7 +16,7 @@ const FASTEST: f64 = 1.85;
 /// 1/√f. One random number and some multiplications a second, whatever the time span.
 #[derive(Clone, Debug)]
 pub(super) struct Flicker {
-    /// What the white noise is multiplied by.
+    /// Factor of the white noise.
     gain: f64,
     random: Random,
     sections: [Section; SECTIONS],

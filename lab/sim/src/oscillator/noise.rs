@@ -17,20 +17,20 @@ const WHITE_HZ: f64 = 1000.0;
 struct Knot {
     /// Relative frequency: the walk.
     rate: f64,
-    /// What rate and white frequency noise have added up to, s.
+    /// Sum of rate and white frequency noise, s.
     phase: f64,
     /// Flicker phase noise, s.
     flicker: f64,
     /// By how much the walk changes until the next knot.
     rate_step: f64,
-    /// What the walk adds to the phase of the next knot over an even change of the rate, s: without
-    /// it the walk would be too smooth within its second, and its Allan deviation too low at 1 s.
+    /// Addition of the walk to the next knot's phase over an even change of the rate, s: without it
+    /// the walk would be too smooth within its second, and its Allan deviation too low at 1 s.
     bulge: f64,
     /// White frequency noise until the next knot.
     white: f64,
 }
 
-/// What the knots are drawn from, one after the other.
+/// Streams that the knots are drawn from, one after the other.
 #[derive(Clone, Debug)]
 struct Streams {
     walk: Random,
@@ -136,7 +136,7 @@ impl Noise {
         }
     }
 
-    /// What noise has added to the counter, s.
+    /// Time that noise has added to the counter, s.
     pub(super) fn phase_at(&mut self, t: f64) -> f64 {
         let (before, after, u) = self.around(t);
         let walk = before.phase

@@ -1,4 +1,4 @@
-//! What kind of oscillator a scenario asks for.
+//! Kind of oscillator that a scenario asks for.
 
 use serde::{Deserialize, Serialize};
 

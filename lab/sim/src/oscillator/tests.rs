@@ -1,4 +1,4 @@
-//! What comes out against what theory says.
+//! Results of the oscillator against theory.
 
 use super::*;
 use crate::random::tests::checksum;

@@ -8,7 +8,7 @@ use crate::limits::DELAY;
 const FARTHEST: f64 = 1e11;
 /// A packet on its way for longer than this, s, is a rarity: one may be where others are quick.
 const LONG: f64 = 10.0;
-/// What half of the others have to stay below for that, s.
+/// Delay that half of the others have to stay below for that, s.
 const QUICK: f64 = 0.1;
 /// No path has a median delay above this, s: it is in another unit.
 const MEDIAN: f64 = 2.0;
@@ -52,7 +52,7 @@ impl Recording {
 pub struct DelayError {
     /// The line, counted from 1; 0 if it is about the whole text.
     pub line: usize,
-    /// What is wrong with it, and what was expected.
+    /// Fault in it, and what was expected.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! What kind of path a scenario asks for.
+//! Kind of path that a scenario asks for.
 
 use core::fmt;
 
@@ -24,7 +24,7 @@ pub struct PathSpec {
     pub reordering: f64,
     /// For how long such a packet is held back, ms.
     pub held_back_ms: f64,
-    /// What comes on top of the floor, all added up.
+    /// Queues on top of the floor, all added up.
     #[serde(rename = "queue", skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
     /// Changes of the floor, all added up.
@@ -77,11 +77,11 @@ pub enum Law {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cap_ms: Option<f64>,
     },
-    /// As somebody measured it.
+    /// Delays as somebody measured them.
     Recorded {
         /// Where the delays are: see [`super::parse_delays`] for the format.
         file: String,
-        /// What the file says, once [`PathSpec::resolve`] has been called.
+        /// Contents of the file, once [`PathSpec::resolve`] has been called.
         #[serde(skip)]
         delays: Option<Recording>,
     },
@@ -107,7 +107,7 @@ pub enum When {
     Daily {
         /// When it is highest, s.
         peak_s: f64,
-        /// What it falls to between, 0 to 1.
+        /// Value that it falls to between, 0 to 1.
         #[serde(default)]
         low: f64,
         /// Length of the day, s.
@@ -282,7 +282,7 @@ impl Law {
 }
 
 impl When {
-    /// What the law is multiplied by at `t`.
+    /// Factor of the law at `t`.
     pub(super) fn factor(&self, t: f64) -> f64 {
         let on = |on: bool| if on { 1.0 } else { 0.0 };
         match *self {

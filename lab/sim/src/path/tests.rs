@@ -1,4 +1,4 @@
-//! What comes out against what was asked for.
+//! Results of the path against what was asked for.
 
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ fn bursts_only_when_they_are() {
     }
 }
 
-/// What a constant of 1 s is multiplied by at `t`.
+/// Factor of a constant of 1 s at `t`.
 fn factor(when: When, t: f64) -> f64 {
     path(&queue(Law::Constant { ms: 1000.0 }, when)).pass(t).arrival.unwrap() - t
 }

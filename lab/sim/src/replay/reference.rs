@@ -14,7 +14,7 @@ const NEAR: Span = Span::from_millis(250);
 /// Half a second: beyond, the difference is nearer to another whole second.
 const ELSEWHERE: Span = Span::from_millis(500);
 
-/// What the reference says.
+/// Comparison with the reference.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Referenced {
     /// The server's timescale − the reference's, whole seconds: −37 for a server that keeps UTC

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use truechimer_time::Span;
 
-/// So many values are kept. Beyond, every second is dropped, and so on.
+/// Number of values that are kept. Beyond, every second is dropped, and so on.
 const KEPT: usize = 1 << 20;
 
 /// How spans are spread, in µs.

@@ -8,9 +8,9 @@ use crate::stamps::Stamped;
 
 /// How far counts may run away from times between two rows, and remain on the line.
 const JUMP: Span = Span::from_secs(1);
-/// The same, as a share of the time between them, on top of what the nominal rate may be wrong by.
+/// Limit as a share of the time between them, on top of what the nominal rate may be wrong by.
 const SLACK: Rate = Rate::from_ppb(1_000_000);
-/// So many of the rows that follow say what a row off the line means.
+/// Number of the rows that follow which say what a row off the line means.
 pub(super) const AHEAD: usize = 8;
 /// A single row says nothing of the ones around it.
 const WITNESSES: usize = 2;
@@ -38,7 +38,7 @@ pub(super) struct Track {
     newest: Option<Stamped>,
     /// From the first Ta to the newest Tf on the line: by the counter, over breaks by the server.
     elapsed: Span,
-    /// The same since the newest break.
+    /// Part of that since the newest break.
     pub(super) epoch: Span,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario.
+//! Faults of a scenario.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use core::fmt;
 pub struct ScenarioError {
     /// The line of the text, from 1, where it is known.
     pub line: Option<usize>,
-    /// What is wrong, and how to mend it.
+    /// Fault, and how to mend it.
     pub what: String,
 }
 

@@ -27,7 +27,7 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ScenarioError>
     }
 }
 
-/// What is wrong with the text, by what was said of it.
+/// Explains what is wrong with the text, by what was said of it.
 fn explained<T: DeserializeOwned>(text: &str, error: &toml::de::Error) -> ScenarioError {
     let message: String = error.message().chars().take(MESSAGE).collect();
     let Some(span) = error.span() else { return ScenarioError::new(printable(&message)) };
@@ -114,7 +114,7 @@ fn find(table: &DeTable<'_>, what: &str) -> Option<usize> {
     }
 }
 
-/// The same in a value: `1: …` is its first entry, `: …` something in it.
+/// Finds the byte in a value: `1: …` is its first entry, `: …` something in it.
 fn inside(value: &Spanned<DeValue<'_>>, rest: &str) -> Option<usize> {
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (number, rest) = rest.split_at(digits);

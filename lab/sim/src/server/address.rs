@@ -19,7 +19,7 @@ pub struct AddressSpec {
     /// Until when, s; for good if it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_s: Option<f64>,
-    /// Who answers there.
+    /// Machine that answers there.
     #[serde(default)]
     pub machine: Box<ServerSpec>,
 }
@@ -58,7 +58,7 @@ impl ServerSpec {
         })
     }
 
-    /// As [`ServerSpec::check`], and that nothing is said of a machine that goes for a source.
+    /// Does [`ServerSpec::check`], and refuses what is not said of a machine but of a source.
     fn check_machine(&self) -> Result<(), String> {
         let of_source = [
             ("poll", self.poll.is_some()),

@@ -4,9 +4,9 @@ use core::fmt;
 
 use truechimer_time::Instant;
 
-/// So many decimals fit into 128 bits; more take the long way.
+/// Number of decimals that fit into 128 bits; more take the long way.
 const SHORT: usize = 38;
-/// So many decimals tell any two multiples of 2⁻⁶⁴ s apart, even cut.
+/// Number of decimals that tell any two multiples of 2⁻⁶⁴ s apart, even cut.
 const ENOUGH: u32 = 20;
 
 /// Digits with at most one point among them as seconds, to the nearest multiple of 2⁻⁶⁴ s. `None`
@@ -45,7 +45,7 @@ fn short(decimals: &[u8]) -> (bool, u64) {
     round(frac, rest * 2 >= one)
 }
 
-/// The same for any number of decimals: doubled digit by digit, each carry being the next bit.
+/// Does as [`short`] with any number of decimals: doubled digit by digit, each carry the next bit.
 fn long(decimals: &[u8]) -> (bool, u64) {
     let mut rest: Vec<u8> = decimals.iter().map(|digit| digit - b'0').collect();
     let mut bit = || {

@@ -1,4 +1,4 @@
-//! What can be wrong with a stamp file, said so that it can be mended.
+//! Faults of a stamp file, said so that they can be mended.
 
 use core::fmt;
 use std::io;
@@ -24,18 +24,18 @@ pub enum StampError {
     },
 }
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// Its number, from 1.
     pub line: u64,
     /// In which column, as an index into [`COLUMNS`]; `None` if it is the line as a whole.
     pub column: Option<usize>,
-    /// What should be there.
+    /// Contents that should be there.
     pub expected: String,
-    /// What is there.
+    /// Contents that are there.
     pub found: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     pub mend: &'static str,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for StampError {
 
 impl std::error::Error for StampError {}
 
-/// What is wrong with a field, wherever it stands.
+/// Fault of a field, wherever it stands.
 pub(super) struct Wrong {
     expected: &'static str,
     found: String,
@@ -111,7 +111,7 @@ fn scientific(field: &[u8]) -> bool {
         && all(after, |b| b.is_ascii_digit() || matches!(b, b'+' | b'-'))
 }
 
-/// What to do about a field that is no number of any kind.
+/// Advice on a field that is no number of any kind.
 fn mend(field: &[u8]) -> &'static str {
     if field.contains(&b',') || field.contains(&b';') {
         "columns are separated by blanks or tabs, and decimals by a point"

@@ -221,7 +221,7 @@ proptest! {
     }
 }
 
-/// What the fuzz target checks as well.
+/// Checks that the fuzz target makes as well.
 fn drive(bytes: &[u8]) {
     let mut lines = 0;
     for row in Reader::new(bytes) {

@@ -408,7 +408,7 @@ impl World<'_> {
         }
     }
 
-    /// What a look-up gives that begins at `t`.
+    /// Result of a look-up that begins at `t`.
     fn looked_up(&self, t: f64, source: u32) -> Result<Vec<SocketAddr>, String> {
         if t < self.scenario.resolve.fails_until_s {
             return Err("the look-up failed".to_owned());

@@ -1,4 +1,4 @@
-//! What is going to happen, in the order of true time.
+//! Queue of what is going to happen, in the order of true time.
 
 use core::cmp::Ordering;
 use std::collections::BinaryHeap;

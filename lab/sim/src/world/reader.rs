@@ -9,7 +9,7 @@ use truechimer_trace::{Interval, Sample};
 
 /// The longest span measured by the difference clock, in readings.
 const READINGS: usize = 1000;
-/// What a reader takes for no break of the counter's continuity (see the client library).
+/// Limits of the counter's continuity for a reader (see the client library).
 const DRIFT: Rate = Rate::from_ppb(1_000_000);
 const APART: Span = Span::from_micros(100);
 const SUSPEND: Span = Span::from_millis(10);
@@ -91,7 +91,7 @@ impl Reader {
         self.page
     }
 
-    /// What the clock is worth at `t`.
+    /// Status of the clock at `t`.
     fn status(
         &mut self,
         hand: &Hand,

@@ -30,7 +30,7 @@ const RETURNS_MS: [f64; 2] = [1.0, 10.0];
 const WITH_ROUTE_MS: [f64; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
 /// Ramps of the server, ppm.
 const RAMPS_PPM: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0];
-/// What the server is wrong by from the start on, ms.
+/// Errors of the server from the start on, ms.
 const STARTS_MS: [f64; 2] = [1.0, 100.0];
 /// Steps of the oscillator, ppm.
 const OSCILLATOR_PPM: [f64; 8] = [0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0];
@@ -44,9 +44,9 @@ const JUMPS_MS: [f64; 3] = [0.3, 10.0, 1000.0];
 pub struct Way {
     /// One word.
     pub name: &'static str,
-    /// What a packet takes at least, ms.
+    /// Least delay of a packet, ms.
     pub floor_ms: f64,
-    /// What it queues, ms: the mean of an exponential distribution.
+    /// Delay in queues, ms: the mean of an exponential distribution.
     pub queue_ms: f64,
     /// An error above this counts as astray, µs: well above what an undisturbed clock of today is
     /// off by. Ten minutes without a server may come to that as well, far away.
@@ -60,7 +60,7 @@ pub const WAYS: [Way; 3] = [
     Way { name: "36ms", floor_ms: 18.0, queue_ms: 1.0, right_us: 150.0 },
 ];
 
-/// What kind of case it is.
+/// Kind of case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
@@ -115,7 +115,7 @@ impl Group {
         }
     }
 
-    /// What happens, in a line.
+    /// Description in a line.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -148,7 +148,7 @@ impl Group {
     }
 }
 
-/// What happens.
+/// Event of a case.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum What {
     Step { ms: f64 },
@@ -170,7 +170,7 @@ enum What {
 pub struct Case {
     /// Its name, one word.
     pub name: String,
-    /// What kind it is.
+    /// Kind of case.
     pub group: Group,
     what: What,
 }
@@ -180,7 +180,7 @@ pub struct Case {
 pub struct Setup {
     /// All that happens.
     pub scenario: Scenario,
-    /// What kind it is.
+    /// Kind of case.
     pub group: Group,
     /// When it begins. From here on the clock is looked at.
     pub from: f64,

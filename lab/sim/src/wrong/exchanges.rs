@@ -41,7 +41,7 @@ pub struct Exchanges {
 pub struct Heard {
     /// When the reply arrived, true time, s.
     pub at: f64,
-    /// What an estimator is told.
+    /// Exchange as an estimator is told it.
     pub exchange: Exchange,
     /// True times of departure and arrival, s.
     stamped: (f64, f64),
@@ -84,7 +84,7 @@ impl Exchanges {
         })
     }
 
-    /// What a new estimator of this host begins with.
+    /// Beginning of a new estimator of this host.
     #[must_use]
     pub fn beginning(&self) -> Beginning {
         let nominal = self.host.nominal();
@@ -100,7 +100,7 @@ impl Exchanges {
         Beginning { settings, rate, time: None, poll: self.scenario.poll }
     }
 
-    /// What the counter reads at `t`, s. Within a minute of the newest exchange it costs little.
+    /// Reading of the counter at `t`, s. Within a minute of the newest exchange it costs little.
     pub fn count(&mut self, t: f64) -> Count {
         self.host.count(t)
     }
@@ -173,7 +173,7 @@ impl Exchanges {
         }
     }
 
-    /// What holds of all rows of a stamp file.
+    /// Declarations that hold of all rows of a stamp file.
     #[must_use]
     pub fn declared(&self, heard: &Heard) -> Declared {
         let error = |count| self.host.nominal().span(count);

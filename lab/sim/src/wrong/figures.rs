@@ -1,4 +1,4 @@
-//! What many runs of a case come to, and how that compares with what they came to before.
+//! Figures of many runs of a case, and how they compare with those of before.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const SIGMAS: f64 = 1.96;
 /// How many runs of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Share {
-    /// So many
+    /// Number of runs
     pub count: usize,
     /// of these.
     pub of: usize,
@@ -39,7 +39,7 @@ impl Share {
         Share { count: self.count + other.count, of: self.of + other.of }
     }
 
-    /// What the probability may be, in per cent: Wilson's interval of 95 %.
+    /// Range of the probability, in per cent: Wilson's interval of 95 %.
     #[must_use]
     pub fn interval(self) -> (f64, f64) {
         let (n, p) = (self.of as f64, self.percent() / 100.0);
@@ -173,7 +173,7 @@ impl Row {
         lines::parse(text).map_err(|why| format!("{why}; it must be what --json printed"))
     }
 
-    /// What these runs of a case came to.
+    /// Figures of these runs of a case.
     #[must_use]
     pub fn new(
         case: &super::Case,

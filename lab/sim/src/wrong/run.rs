@@ -13,7 +13,7 @@ use crate::stamps::{Declared, Stamped};
 /// A clock is near a server that stays wrong if it is within this share of what that is wrong by.
 const NEAR: f64 = 0.25;
 
-/// What one run came to. Errors are those of the clock, read once a second, in s.
+/// Outcome of one run. Errors are those of the clock, read once a second, in s.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// How long after it began the first exchange was held off while the server was wrong, s.
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub misled: bool,
 }
 
-/// What happened in a run, for whoever reads one.
+/// Event in a run, for whoever reads one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
     /// When, s since what the case is about began.
@@ -50,18 +50,18 @@ pub struct Event {
     pub error: f64,
     /// Its bound, s.
     pub bound: f64,
-    /// What, in words.
+    /// Event, in words.
     pub what: String,
 }
 
-/// What is written down of one run beside its outcome.
+/// Record of one run beside its outcome.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Record {
     /// In the order of time.
     pub events: Vec<Event>,
     /// The exchanges, as a stamp file has them.
     pub stamps: Vec<Stamped>,
-    /// What holds of all of them.
+    /// Declarations that hold of all of them.
     pub declared: Declared,
 }
 
@@ -73,7 +73,7 @@ pub fn run(setup: &Setup, kind: Kind, seed: u64) -> Result<Outcome, ScenarioErro
     Ok(recorded(setup, kind, seed)?.0)
 }
 
-/// The same, with all that happened.
+/// Runs it like [`run`], and records all that happened.
 ///
 /// # Errors
 /// As [`run`].

@@ -79,7 +79,7 @@ impl Agent {
         agents
     }
 
-    /// What `truechimer group status` shows of it.
+    /// Output of `truechimer group status` about it.
     pub fn status(&self) -> String {
         let mut command = std::process::Command::new(binary::truechimer());
         command.args(["group", "status", "--group", GROUP, "--member", &self.node.to_string()]);
@@ -113,14 +113,14 @@ impl Agent {
             .unwrap_or_else(|why| panic!("node {}: {why}\n{}", self.node, self.process.output()))
     }
 
-    /// What the agent says; none while it does not.
+    /// Report of the agent; none while it makes none.
     pub fn try_report(&self) -> Option<Report> {
         let mut watcher = Watcher::attach(&self.place()).ok()?;
         let text = watcher.status(Duration::from_secs(5)).ok()??;
         Some(Report::from_json(&text).unwrap_or_else(|why| panic!("{why}: {text}")))
     }
 
-    /// What the agent says.
+    /// Report of the agent.
     pub fn report(&self) -> Report {
         let mut watcher = Watcher::attach(&self.place()).unwrap_or_else(|why| panic!("{why}"));
         let text = watcher.status(PATIENCE).unwrap_or_else(|why| panic!("{why}"));

@@ -1,4 +1,4 @@
-//! What the transport makes of a real ring: order, and who is there when nodes and cables fail.
+//! Behaviour of the transport on a real ring: order, and who is there when nodes and cables fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};

@@ -60,7 +60,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What three replicas of the service say.
+/// Answers of three replicas of the service.
 fn answers(run: impl Fn(u32) -> Output + Sync) -> Vec<String> {
     std::thread::scope(|scope| {
         let run = &run;

@@ -33,7 +33,7 @@ fn free_ports(count: usize) -> Vec<u16> {
     held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
-/// Who runs the programs: `truechimer`, and the user if it must not be this one.
+/// Runner of the programs: `truechimer`, and the user if it must not be this one.
 pub struct Runner {
     pub truechimer: PathBuf,
     pub user: Option<u32>,
@@ -68,7 +68,7 @@ impl Local {
         Local::start_by(runner, temp::Dir::new(), program, options)
     }
 
-    /// The same by whom, and in which folder.
+    /// Starts it by a runner, in a folder.
     pub fn start_by(
         runner: Runner,
         dir: temp::Dir,
@@ -166,7 +166,7 @@ impl Local {
         Client { lines: BufReader::new(stream.try_clone().unwrap()), stream }
     }
 
-    /// What the records of these replicas say, once they have so many lines; ends the fronts.
+    /// Contents of these replicas' records, once they have so many lines; ends the fronts.
     fn records(mut self, members: &[u32], lines: usize) -> Vec<String> {
         until("all replicas have processed all requests", || {
             let text = |member| std::fs::read_to_string(self.record(member)).unwrap_or_default();
@@ -512,7 +512,7 @@ for line in sys.argv[1:]:
 print('all', flush=True)
 ";
 
-/// What `truechimer group status` at a node says: its exit status and the troubles, in words.
+/// Result of `truechimer group status` at a node: its exit status and the troubles, in words.
 fn status(ring: &Ring, node: u32) -> (i32, String) {
     let mut command = ring.command(node, binary::truechimer());
     command.args(["group", "status", "--group", GROUP, "--member", &node.to_string(), "--json"]);

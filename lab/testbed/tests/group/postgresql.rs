@@ -14,7 +14,7 @@ use truechimer_testbed::{binary, temp};
 use crate::agents::{PATIENCE, until};
 use crate::front::{Local, Runner, runs};
 
-/// Who runs PostgreSQL where these tests are root's, whom it refuses.
+/// User that runs PostgreSQL where these tests are root's, whom it refuses.
 const NOBODY: u32 = 65534;
 const REPLICAS: usize = 3;
 

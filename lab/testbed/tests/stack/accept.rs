@@ -9,7 +9,7 @@ use truechimer_testbed::daemon::{SOON, Server, ask};
 use truechimer_testbed::process::{self, Process, Signal};
 use truechimer_testbed::{binary, temp};
 
-/// Whoever is followed, the daemon keeps its page in `dir`: with the state that a trial has.
+/// Runs the daemon with its page in `dir`, whoever is followed: with the state that a trial has.
 fn run(dir: &temp::Dir, servers: &[&str], more: &[&str]) -> (Process, PathBuf) {
     let page = dir.join("clock");
     let mut command = process::command(binary::truechimer());

@@ -30,8 +30,8 @@ fn bed() -> Option<(Pair, Dir)> {
     Some((or_skip(net)?, Dir::new()))
 }
 
-/// The same traffic, the same filter, side by side: the same packets, byte for byte, in files that
-/// both tools read.
+/// Asserts that the same traffic and filter, side by side, give the same packets, byte for byte, in
+/// files that both tools read.
 fn same_as_tcpdump(filter: &str) {
     let Some((net, dir)) = bed() else { return };
     // Whatever the filter, the last frame is seen. It stands in front, as `vlan` shifts what

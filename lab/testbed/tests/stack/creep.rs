@@ -21,7 +21,7 @@ use crate::number;
 
 /// The truth.
 const LINE: Line = Line { unix_ns: 1_800_000_000_000_000_000, ppb: 0, leap: None };
-/// What the server claims to be wrong by at most.
+/// Error that the server claims at most.
 const DISPERSION: Span = Span::from_micros(15);
 /// How often the clock is read.
 const EVERY: Duration = Duration::from_millis(50);

@@ -81,7 +81,7 @@ const ORIGIN: usize = 24;
 const RECEIVE: usize = 32;
 const TRANSMIT: usize = 40;
 
-/// What an honest server of stratum 2 would answer if it were ahead of the truth by so much.
+/// Answer of an honest server of stratum 2 if it were ahead of the truth by so much.
 fn reply(request: &[u8], ahead: Duration) -> [u8; 48] {
     let now = Truth::host().now_ns() as u128 + ahead.as_nanos();
     let seconds = (now / 1_000_000_000) as u64 + 2_208_988_800;

@@ -32,7 +32,7 @@ use truechimer_testbed::watch::{Sample, Watch, median};
 
 /// When a clock must be at its best, after the daemon's start.
 const SETTLED: Duration = Duration::from_secs(60);
-/// What is allowed beside the path and the server: stamps, queues, drift.
+/// Allowance beside the path and the server: stamps, queues, drift.
 const ALLOWANCE_NS: i64 = 25_000;
 
 /// A number in a JSON object.

@@ -58,7 +58,7 @@ impl Pulse {
         }
     }
 
-    /// As a source of the configuration.
+    /// Pulse as a source of the configuration.
     fn source(&self) -> String {
         format!("[[source]]\npps = {:?}\nname = \"pulse\"\n", self.path)
     }

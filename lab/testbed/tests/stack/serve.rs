@@ -111,7 +111,7 @@ impl Client {
         Ok(Client { process: Process::start(command, &own.join("log")), dir: own })
     }
 
-    /// What chronyc says.
+    /// Output of chronyc.
     fn chronyc(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(binary::system("chronyc"));
         command.arg("-h").arg(self.dir.join("socket")).arg("-n").args(arguments);

@@ -85,7 +85,7 @@ impl Relay {
     }
 }
 
-/// What is measured.
+/// Measurement to make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     Overhead,
@@ -137,7 +137,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What that means for a measurement.
+    /// Turns this into the options of a measurement.
     ///
     /// # Errors
     /// Where the command is not there.

@@ -18,7 +18,7 @@ const PERIOD_NS: u64 = 1_000_000_000 / RATE as u64;
 /// With everything that marks and times it, without the frame check sequence.
 const SIZE: usize = 140;
 
-/// Who sends.
+/// Sender of the frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     /// A thread on the other side of the wire.
@@ -67,18 +67,18 @@ const METHODS: [Method; 8] = [
     Method { name: "xdp: count at dequeue, inline", way: Way::Xdp(StampAt::Dequeue), inline: true },
 ];
 
-/// What is told of one method: medians over the rounds.
+/// Figures of one method: medians over the rounds.
 #[derive(Clone, Debug)]
 struct Row {
     source: Source,
     method: Method,
     /// |inter-arrival time − period|, as it goes into the file, ns.
     precision: Spread,
-    /// The same, where the sender kept to the period.
+    /// Precision where the sender kept to the period, ns.
     kept: Spread,
     /// How often it did.
     kept_share: f64,
-    /// As `precision`, of the raw stamps, before conversion, ns.
+    /// Precision of the raw stamps, before conversion, ns.
     raw: Spread,
     /// |inter-arrival time − inter-send time|: without the sender's own jitter, ns.
     own: Spread,

@@ -54,7 +54,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// What could not be measured, and why, for people.
+    /// Measurements that could not be made, and why, for people.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let first = |failure: &Failure| failure.0.lines().next().unwrap_or_default().to_owned();

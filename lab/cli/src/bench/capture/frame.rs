@@ -40,7 +40,7 @@ pub fn frame(size: usize, run: u32) -> Vec<u8> {
 const ETHERNET: usize = 14;
 /// Discard.
 const PORT: u16 = 9;
-/// What tells our frames from all others.
+/// Mark that tells our frames from all others.
 const MARK: [u8; 4] = *b"H:tc";
 /// Where the mark stands; also where the payload of UDP begins.
 pub const MARK_AT: usize = 42;
@@ -54,7 +54,7 @@ pub const TIMED: usize = SENT_AT + 8;
 /// The shortest frame on Ethernet.
 const LEAST: usize = 60;
 
-/// What a frame says of itself.
+/// Contents of a frame of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marked {
     /// The run it is of.

@@ -62,12 +62,12 @@ pub struct Order {
     pub to: SocketAddr,
 }
 
-/// What was sent.
+/// Result of sending.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sent {
     /// How many frames left the generator.
     pub frames: u64,
-    /// What that took, s.
+    /// Time taken, s.
     pub seconds: f64,
     /// How often the sender was held up for more than 0.2 ms.
     pub held_up: u64,
@@ -149,7 +149,7 @@ impl Order {
         self.send_from(side, cpus)
     }
 
-    /// The same from the side that is named.
+    /// Sends it likewise from the side that is named.
     ///
     /// # Errors
     /// With what that process said.

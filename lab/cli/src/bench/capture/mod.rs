@@ -1,5 +1,5 @@
-//! `truechimer-lab bench capture`: what captures and stamps cost, lose and are worth, beside tcpdump
-//! and dumpcap.
+//! `truechimer-lab bench capture`: cost, loss and worth of captures and stamps, beside tcpdump and
+//! dumpcap.
 
 mod accuracy;
 mod args;

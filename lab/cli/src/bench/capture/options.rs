@@ -1,4 +1,4 @@
-//! What is asked of every measurement.
+//! Options that every measurement has.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub enum Part {
     Jitter,
 }
 
-/// What is asked of every measurement.
+/// Options that every measurement has.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Fewer sizes, rounds and packets: to see that it works, not for figures.

@@ -1,5 +1,5 @@
-//! What a stamp costs in the kernel, and how that varies: the tables I and II of the 2013 paper, on
-//! a stock kernel.
+//! Cost of a stamp in the kernel, and how it varies: the tables I and II of the 2013 paper, on a
+//! stock kernel.
 
 pub mod host;
 mod probe;
@@ -36,7 +36,7 @@ struct Kind {
     /// Whether packets are stamped by the kernel meanwhile.
     stamped: bool,
     name: &'static str,
-    /// What it is compared with: an index into [`KINDS`].
+    /// Kind that it is compared with: an index into [`KINDS`].
     ground: usize,
 }
 
@@ -57,11 +57,11 @@ const KINDS: [Kind; 6] = [
     },
 ];
 
-/// What one pattern gave.
+/// Measurements of one pattern.
 #[derive(Clone, Debug)]
 struct Measured {
     pattern: Pattern,
-    /// As [`KINDS`].
+    /// Series of each kind, in the order of [`KINDS`].
     series: Vec<Series>,
     /// Packets that were stamped though nobody here wanted it, or not though wanted.
     misfits: usize,

@@ -8,7 +8,7 @@ use crate::bench::capture::bed::{Bed, WIRE};
 
 /// The ring that all get where the same ring is asked for, MiB.
 pub const RING_MIB: u32 = 64;
-/// What is kept of each frame at most, bytes: all of it.
+/// Bytes kept of each frame at most: all of it.
 pub const SNAP: u32 = 2048;
 
 /// A way to capture.
@@ -40,15 +40,15 @@ const XDP: Tool = Tool { xdp: true, ..TRUECHIMER };
 
 /// tcpdump with the ring of all.
 pub const TCPDUMP_RING: &str = "tcpdump -B 64 MiB";
-/// The same with times in nanoseconds.
+/// tcpdump with the ring of all and times in nanoseconds.
 pub const TCPDUMP_NANO: &str = "tcpdump --nano";
 /// Our packet sockets.
 pub const PACKET: &str = "truechimer packet";
-/// The same, with conversion in the thread that captures.
+/// Our packet sockets, with conversion in the thread that captures.
 pub const PACKET_INLINE: &str = "truechimer packet, inline";
 /// AF_XDP, stamped in XDP.
 pub const XDP_STAMP: &str = "truechimer xdp";
-/// The same, with conversion in the thread that captures.
+/// AF_XDP, stamped in XDP, with conversion in the thread that captures.
 pub const XDP_INLINE: &str = "truechimer xdp, inline";
 /// AF_XDP, stamped as it leaves the ring.
 pub const XDP_DEQUEUE: &str = "truechimer xdp, dequeue stamp";
@@ -125,7 +125,7 @@ impl Tool {
         command
     }
 
-    /// What it says once its file is open.
+    /// Words that it prints once its file is open.
     #[must_use]
     pub fn greeting(&self) -> &'static str {
         match self.program {

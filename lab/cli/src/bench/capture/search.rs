@@ -23,10 +23,10 @@ pub struct Search {
 const CHANCES: u32 = 3;
 /// Slower than this share of what it was asked for is too slow.
 const SLOW: f64 = 0.95;
-/// What is known after so many tries is the answer.
+/// Tries at most: what is known after them is the answer.
 const MOST_TRIES: u32 = 40;
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Found {
     /// The highest rate without loss, packets a second, to within the tolerance.
@@ -38,7 +38,7 @@ pub enum Found {
 }
 
 impl Found {
-    /// As a number, which may be more (`AtLeast`) or less (`Below`) in truth.
+    /// Rate as a number; in truth it may be more (`AtLeast`) or less (`Below`).
     #[must_use]
     pub fn rate(self) -> f64 {
         match self {
@@ -101,7 +101,7 @@ impl Search {
         };
     }
 
-    /// What was found, once it is.
+    /// Result, once there is one.
     #[must_use]
     pub fn found(&self) -> Option<Found> {
         if self.bad <= self.least {

@@ -24,7 +24,7 @@ const FILLERS: u32 = 6000;
 const FILLER_RATE: f64 = 400e3;
 /// Where files are memory.
 const MEMORY: &str = "/dev/shm";
-/// What their names begin with; the number of the process that made them follows.
+/// Beginning of their names; the number of the process that made them follows.
 const PREFIX: &str = "truechimer-bench-";
 /// Bytes read at a time.
 const BUFFER: usize = 1 << 20;
@@ -62,7 +62,7 @@ impl Spool {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// What others open it by.
+    /// Path by which others open it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -166,22 +166,22 @@ pub struct Found {
     pub sent_ns: u64,
 }
 
-/// What a trial came to.
+/// Result of a trial.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What was sent.
+    /// Result of sending.
     pub sent: Sent,
     /// How many of these are in the file.
     pub captured: u64,
     /// How many came after one with a higher number, or twice.
     pub disordered: u64,
-    /// What the program itself says it lost.
+    /// Loss by the program's own account.
     pub own_word: Option<u64>,
     /// The processor time of each of its threads, by name, s.
     pub threads: Vec<(String, f64)>,
     /// The frames, if that was wanted.
     pub found: Vec<Found>,
-    /// What it said.
+    /// Output of the program.
     pub said: String,
 }
 
@@ -323,7 +323,7 @@ fn settle(spool: &Spool, process: &Process) {
     }
 }
 
-/// What each thread has used since `before`.
+/// Processor time that each thread has used since `before`, s.
 fn since(before: &[(String, f64)], now: Vec<(String, f64)>) -> Vec<(String, f64)> {
     let earlier = |name: &str| before.iter().find(|(known, _)| known == name).map_or(0.0, |b| b.1);
     now.into_iter().map(|(name, used)| (name.clone(), used - earlier(&name))).collect()

@@ -124,7 +124,7 @@ pub struct Failover {
 }
 
 impl Asked {
-    /// What that means for a measurement.
+    /// Turns this into the options of a measurement.
     ///
     /// # Errors
     /// Where the command is not there.
@@ -142,7 +142,7 @@ impl Asked {
 }
 
 impl Placed {
-    /// What that means for a measurement.
+    /// Turns this into the options of a measurement.
     ///
     /// # Errors
     /// Where the kernel does not say which processors there are, or the command is not there.

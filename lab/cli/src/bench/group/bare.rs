@@ -9,7 +9,7 @@ use truechimer_outcome::outcome::Failure;
 
 /// The process group's name.
 const NAME: &str = "truechimer-bare";
-/// As many bytes as a proposal has, about.
+/// Bytes of a proposal, about.
 const SIZE: usize = 96;
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -33,7 +33,7 @@ pub struct How {
     pub group: String,
     /// Where the agents' UTC comes from: a line of the configuration.
     pub utc: String,
-    /// What each node's agent has in its environment, node 1 first; none for the rest.
+    /// Environment of each node's agent, node 1 first; none for the rest.
     pub environment: Vec<Vec<(&'static str, String)>>,
     /// The command truechimer.
     pub truechimer: PathBuf,
@@ -87,7 +87,7 @@ impl Bed {
         &self.ring
     }
 
-    /// What a node's Corosync has written, whether it runs or not.
+    /// Log of a node's Corosync, whether it runs or not.
     #[must_use]
     pub fn log_of_ring(&self, node: u32) -> String {
         let path = self.ring.dir().join("ring").join(format!("node{node}/log"));
@@ -257,7 +257,7 @@ impl Bed {
         }
     }
 
-    /// What a node's agent says of itself.
+    /// Report of a node's agent on itself.
     ///
     /// # Errors
     /// Where it does not answer.

@@ -16,7 +16,7 @@ use truechimer_group::{
     Utc,
 };
 
-/// What is simulated.
+/// Setting of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// How long, s.
@@ -47,7 +47,7 @@ pub struct Clock {
 /// How the group's clock is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tie {
-    /// As published: proposals as they are, no reports of UTC.
+    /// Tie as published: proposals as they are, no reports of UTC.
     Published,
     /// Monotone in the order of delivery, and steered to the median of the members' UTC.
     Steered,
@@ -149,7 +149,7 @@ enum What {
 struct Node {
     clock: Clock,
     engine: Engine,
-    /// What has been ordered and is under way to it.
+    /// Deliveries that have been ordered and are under way to it.
     coming: VecDeque<Coming>,
     last_arrival: i64,
     /// When it is to be woken for its engine's deadline.

@@ -1,4 +1,4 @@
-//! What the group's clock survives: a campaign of seeded fail-overs on a real ring, with programs
+//! Survival of the group's clock: a campaign of seeded fail-overs on a real ring, with programs
 //! that read all the time, and everything they saw held against what was promised.
 
 pub mod campaign;
@@ -57,7 +57,7 @@ fn range(text: &str) -> Result<(usize, usize), String> {
     Ok((number(from)?, number(to)?))
 }
 
-/// What became of one ring's campaign.
+/// Result of one ring's campaign.
 struct Ran {
     recoveries: Vec<Recovery>,
     verdict: Option<Verdict>,

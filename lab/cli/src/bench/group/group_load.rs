@@ -24,14 +24,14 @@ pub struct Counts {
     pub duplicates: u64,
 }
 
-/// What a load came to.
+/// Result of a load.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What each program did, node 1 first.
+    /// Figures of each program, node 1 first.
     pub nodes: Vec<Done>,
-    /// What the agents counted meanwhile, in all and at each member.
+    /// Counts of the agents meanwhile, in all and at each member.
     pub counts: Counts,
-    /// The same of each member, node 1 first.
+    /// Counts of each member, node 1 first.
     pub members: Vec<Counts>,
 }
 

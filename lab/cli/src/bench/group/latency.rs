@@ -14,9 +14,9 @@ use crate::bench::group::placement::Placement;
 use crate::bench::group::serve::Way;
 use crate::bench::group::service::Service;
 
-/// What a first prototype of the one-round read cost end to end, on udpu, ns.
+/// Cost of the one-round read in a first prototype, end to end, on udpu, ns.
 const PROTOTYPE_NS: f64 = 147_000.0;
-/// What the paper reports for its own, ns.
+/// Cost that the paper reports for its own, ns.
 const PAPER_NS: f64 = 300_000.0;
 const WAYS: [Way; 5] = [Way::None, Way::Bare, Way::Round, Way::Riding, Way::System];
 

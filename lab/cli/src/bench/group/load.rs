@@ -111,7 +111,7 @@ pub struct Sample {
     pub synchronizer: u32,
 }
 
-/// What a program did.
+/// Figures of a program.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// How long all of it took, s.

@@ -24,7 +24,7 @@ struct Run {
     pause_us: (u64, u64),
     loaded: Loaded,
     seen: Seen,
-    /// Who is woken late proposes late: then others have not seen it yet, and propose as well.
+    /// Control: who is woken late proposes late; then others have not seen it yet, and propose too.
     control: Control,
 }
 

@@ -1,5 +1,5 @@
-//! `truechimer-lab bench group`: what the group's clock costs and survives, on a real Corosync ring in
-//! network namespaces.
+//! `truechimer-lab bench group`: cost and survival of the group's clock, on a real Corosync ring
+//! in network namespaces.
 //!
 //! * [`latency`], [`messages`], [`skew`]: the paper's three experiments.
 //! * [`read`]: what one reading costs, beside a bare round trip in the same run.

@@ -1,10 +1,10 @@
-//! What is asked of every measurement.
+//! Options that every measurement has.
 
 use std::path::PathBuf;
 
 use crate::bench::group::placement::Placement;
 
-/// What is asked of every measurement.
+/// Options that every measurement has.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Less of everything: to see that it works, not for figures.
@@ -22,7 +22,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// So many operations as were asked for, else `full`, or `quick`.
+    /// Number of operations: as many as were asked for, else `full`, or `quick`.
     #[must_use]
     pub fn count(&self, full: usize, quick: usize) -> usize {
         self.count.unwrap_or(if self.quick { quick } else { full }).max(1)

@@ -43,7 +43,7 @@ impl Placement {
         }
     }
 
-    /// As [`truechimer_testbed::ring::Settings`] takes it.
+    /// Processors as [`truechimer_testbed::ring::Settings`] takes them.
     #[must_use]
     pub fn processors(&self) -> Option<String> {
         match self {

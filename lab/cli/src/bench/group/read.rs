@@ -1,4 +1,4 @@
-//! What one reading of the group's clock costs a program: beside a bare round trip of Corosync in
+//! Cost of one reading of the group's clock to a program: beside a bare round trip of Corosync in
 //! the same run, by riding on a message, by a lease, by several threads at once.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ const PAUSE_US: u64 = 400;
 /// A program that is alone.
 const USUAL: Alone =
     Alone { name: "udpu, alone", knet: false, nodes: MEMBERS, most_us: PAUSE_US, together: false };
-/// What is measured of one; the first two are those of the goals.
+/// Measurements of one; the first two are those of the goals.
 const ALONE: [Alone; 5] = [
     USUAL,
     Alone { name: "knet, alone", knet: true, ..USUAL },
@@ -95,8 +95,8 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// What it costs to be told a value that the group has agreed on already: the way from program to
-/// agent and back, ns. Two nodes read; when they have ended, the third does.
+/// Cost of being told a value that the group has agreed on already: the way from program to agent
+/// and back, ns. Two nodes read; when they have ended, the third does.
 fn link(bed: &mut Bed, rounds: u64) -> Result<Vec<f64>, Failure> {
     let start = bed.ring().dir().join("start-link");
     let load = Load { first: 9000, threads: 1, rounds, ..Load::default() };

@@ -41,7 +41,7 @@ pub enum Way {
     Round,
     /// By the proposal that rode on the request.
     Riding,
-    /// The same, and nine more times.
+    /// Riding on the request, and nine more times.
     Lease,
     /// By the host's clock, each its own.
     System,
@@ -72,7 +72,7 @@ impl Way {
     }
 }
 
-/// What was measured of one way.
+/// Measurements of one way.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// Which.

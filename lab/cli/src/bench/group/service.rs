@@ -7,7 +7,7 @@ use crate::bench::group::bed::{Bed, How, MEMBERS};
 use crate::bench::group::options::Options;
 use crate::bench::group::serve::{self, Measured, Orders, Way};
 
-/// What all of them measured.
+/// Measurements of all of them.
 #[derive(Debug)]
 pub struct Service {
     /// The client's figures.
@@ -61,7 +61,7 @@ impl Service {
         self.servers.get(node - 1).map(|measured| of(measured, way)).unwrap_or_default()
     }
 
-    /// What a replica needed for leased readings, ns.
+    /// Times that a replica needed for leased readings, ns.
     #[must_use]
     pub fn leased(&self) -> Vec<f64> {
         let all = self.servers.iter().flatten().flat_map(|measured| &measured.further);
@@ -84,7 +84,7 @@ pub struct Alone {
     pub together: bool,
 }
 
-/// What it measured, ns.
+/// Measurements of it, ns.
 #[derive(Clone, Debug)]
 pub struct Alones {
     /// How.

@@ -22,7 +22,7 @@ const WARPS: [(&str, f64, f64); 3] = [
     ("offset=-2ms,rate=-30ppm", -2e6, -30.0),
     ("offset=500us,rate=5ppm", 5e5, 5.0),
 ];
-/// What each agent is told that its clock is off at most.
+/// Bound that each agent is told of its clock's error.
 const BOUND: &str = "8ms";
 const BOUND_NS: f64 = 8e6;
 /// Points of a line.

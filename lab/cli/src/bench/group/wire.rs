@@ -13,20 +13,20 @@ use truechimer_testbed::process::{Process, Signal};
 
 use crate::bench::group::bed::Bed;
 
-/// What a message begins with.
+/// Beginning of a message.
 const MAGIC: &[u8; 4] = b"TCGR";
 /// From there to the sender's incarnation, to the first entry's kind.
 const INCARNATION: usize = 14;
 const FIRST_KIND: usize = 51;
-/// As much of the first entry as tells two messages of one sender apart: kind, thread, round.
+/// Part that tells two messages of one sender apart, in the first entry: kind, thread, round.
 const TOLD_APART: usize = FIRST_KIND + 1 + 16;
 /// The kind of an entry that is a proposal.
 const PROPOSAL: u8 = 1;
 
-/// What is on its way in the end may still come.
+/// Wait for what is still on its way in the end.
 const AFTER: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// What was on the wire.
+/// Traffic on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
     /// Packets.

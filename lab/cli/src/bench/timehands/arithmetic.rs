@@ -1,5 +1,5 @@
-//! What turning counts into time costs by division and by multiplication, and how long each way
-//! lasts before it overflows.
+//! Cost of turning counts into time by division and by multiplication, and how long each way lasts
+//! before it overflows.
 
 use std::hint::black_box;
 use std::time::Instant as HostInstant;
@@ -13,12 +13,12 @@ use super::figures::tenths;
 const CALLS: u32 = 10_000;
 const NANOS: u64 = 1_000_000_000;
 
-/// What one conversion costs, ns, of numbers that the compiler does not know.
+/// Cost of one conversion, ns, of numbers that the compiler does not know.
 #[derive(Clone, Debug, Serialize)]
 pub struct Division {
     /// counts · 10⁹ / hertz in 64 bits: overflows after 2⁶⁴ / 10⁹ counts.
     pub divide_64_ns: f64,
-    /// The same in 128 bits, which does not.
+    /// Division in 128 bits, which does not overflow.
     pub divide_128_ns: f64,
     /// counts · period in 128 bits, as timehands do it.
     pub multiply_ns: f64,
@@ -48,7 +48,7 @@ pub fn division(rounds: u16) -> Division {
     Division { divide_64_ns, divide_128_ns, multiply_ns }
 }
 
-/// What a call costs, each needing the result of the one before.
+/// Cost of a call, each needing the result of the one before.
 fn timed(mut counts: u64, call: impl Fn(u64) -> u64) -> f64 {
     let begin = HostInstant::now();
     for _ in 0..CALLS {

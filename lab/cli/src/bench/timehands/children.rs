@@ -13,7 +13,7 @@ use super::contest::Reads;
 use super::stopped;
 use truechimer_command::{Ended, Failure, Outcome};
 
-/// What a child is started for.
+/// Task of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Reads as it is told to on standard input.
@@ -129,7 +129,7 @@ impl Reader {
     }
 }
 
-/// So many numbers in a line.
+/// Parses a line of exactly `N` numbers.
 fn numbers<const N: usize>(line: &str) -> Option<[u64; N]> {
     let numbers: Option<Vec<u64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
     numbers?.try_into().ok()

@@ -56,11 +56,11 @@ pub enum Subject {
     Counter,
     /// Truechimer's: the client's `now` over a ring of hands.
     Timehands,
-    /// The same hand behind a sequence number: readers wait while the writer is at it.
+    /// A hand like those, behind a sequence number: readers wait while the writer is at it.
     Seqlock,
     /// Nanoseconds in 64 bits, worked out by a division under a mutex: the old way.
     Mutex,
-    /// The same under a lock that is spun for, first come, first served: what kernels take.
+    /// Division under a lock that is spun for, first come, first served: what kernels take.
     TicketLock,
     /// The system's clock by way of the vDSO.
     Realtime,
@@ -104,7 +104,7 @@ impl Subject {
     }
 }
 
-/// What the locked clock holds.
+/// Contents of the locked clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Old {
     base: u64,
@@ -255,7 +255,7 @@ impl Clocks {
         false
     }
 
-    /// What the client does, over the dummy counter.
+    /// Reads the clock as the client does, over the dummy counter.
     #[inline(always)]
     fn hands(&self, count: u64) -> Option<(Instant, Span)> {
         let ring = self.clock.page().ring();
@@ -306,7 +306,7 @@ impl Clocks {
         Some(self.served(ticket, section))
     }
 
-    /// The same if nobody else is there.
+    /// Does something with that record if nobody else is there.
     fn try_locked<T>(&self, section: impl FnOnce(&[AtomicU64]) -> T) -> Option<T> {
         let ticket = self.word(LOCKED + 1).load(Acquire);
         let next = ticket.wrapping_add(1);

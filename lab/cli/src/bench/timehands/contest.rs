@@ -18,11 +18,11 @@ use truechimer_command::Failure;
 pub const CALM: u32 = 1;
 /// And how often beyond that.
 pub const BUSY: [u32; 2] = [100, 10_000];
-/// Who is compared under a busy writer.
+/// Clocks compared under a busy writer.
 const UNDER_BUSY: [Subject; 5] =
     [Subject::Counter, Subject::Timehands, Subject::Seqlock, Subject::TicketLock, Subject::Mutex];
 
-/// What one reader did in a turn.
+/// Reads of one reader in a turn.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reads {
     /// How often it read.
@@ -33,7 +33,7 @@ pub struct Reads {
     pub to: Count,
 }
 
-/// Who reads.
+/// Kind of readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Who {
@@ -43,7 +43,7 @@ pub enum Who {
     Processes,
 }
 
-/// What is measured in a turn.
+/// Setting of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Turn {
     /// Which clock.
@@ -60,7 +60,7 @@ pub struct Turn {
 
 /// All turns of one kind.
 pub struct Row {
-    /// What was measured.
+    /// Setting that was measured.
     pub turn: Turn,
     /// Reads a second of all readers together, by round.
     pub rates: Vec<f64>,
@@ -68,7 +68,7 @@ pub struct Row {
     pub shares: Vec<f64>,
 }
 
-/// What came of it.
+/// Results of the contest.
 pub struct Contest {
     /// A row for each kind of turn.
     pub rows: Vec<Row>,

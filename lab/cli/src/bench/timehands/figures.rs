@@ -1,4 +1,4 @@
-//! What was found, and what it means for the goals.
+//! Findings, and their meaning for the goals.
 
 use serde::Serialize;
 use truechimer_outcome::interval::Interval;
@@ -36,19 +36,19 @@ pub struct Figures {
     pub turn_ms: u32,
     /// With how many readers.
     pub readers: Vec<u16>,
-    /// What each turn came to.
+    /// Results of each turn.
     pub turns: Vec<Measured>,
     /// Updates a second that the writer was told to make, and made.
     pub updates_hz: Vec<(u32, f64)>,
-    /// What the lock costs those who want it.
+    /// Cost of the lock to those who want it.
     pub lock: Vec<Profile>,
-    /// What a conversion costs.
+    /// Cost of a conversion.
     pub division: Division,
     /// How often FreeBSD's hands have to be renewed.
     pub renewals: Vec<Renewal>,
-    /// What readers did while a writer stood still.
+    /// Reads made while a writer stood still.
     pub standing: Standing,
-    /// What it means for the goals.
+    /// Goals, and how they stand.
     pub goals: Vec<Goal>,
 }
 
@@ -62,7 +62,7 @@ pub struct Measured {
     pub reads_per_second: f64,
     /// How much more than one reader alone that is; median of ratios within a round.
     pub scaling: f64,
-    /// The same in terms of the bare counter's.
+    /// Scaling in terms of the bare counter's.
     pub scaling_to_counter: f64,
     /// Readers' shares of the average of their turn: least, quartiles, most.
     pub fairness: [f64; 5],
@@ -71,11 +71,11 @@ pub struct Measured {
 /// A goal and how it stands.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Goal {
-    /// What is wanted.
+    /// Aim, in words.
     pub what: String,
-    /// What was found, over the rounds.
+    /// Figure found, over the rounds.
     pub found: Interval,
-    /// What it takes.
+    /// Least figure that meets the goal.
     pub least: f64,
     /// How it stands.
     #[serde(flatten)]
@@ -83,7 +83,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// What was found, and what it takes.
+    /// Text of what was found, and what it takes.
     pub fn text(&self) -> String {
         let Interval { median, low, high, .. } = self.found;
         let found = match (self.found.rounds, low < high && self.found.is_known()) {
@@ -125,7 +125,7 @@ impl Figures {
         }
     }
 
-    /// What a turn came to.
+    /// Result of a turn.
     pub fn find(&self, turn: Turn) -> Option<&Measured> {
         self.turns.iter().find(|measured| measured.turn == turn)
     }
@@ -237,7 +237,7 @@ fn writer_wrote(made: f64, wanted: u32) -> Control {
     Err(format!("the writer came to {made:.0} updates a second only: this machine is busy"))
 }
 
-/// What is counted, and so known.
+/// Interval of what is counted, and so known.
 fn exactly(value: f64) -> Interval {
     Interval { median: value, low: value, high: value, rounds: 1 }
 }

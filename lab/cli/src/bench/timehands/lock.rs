@@ -1,4 +1,4 @@
-//! What a lock costs those who want it: how long they wait for it and how long they have it.
+//! Cost of a lock to those who want it: how long they wait for it and how long they have it.
 
 use std::hint::black_box;
 use std::sync::{Barrier, PoisonError, TryLockError};
@@ -30,7 +30,7 @@ pub struct Profile {
     pub section_mean_ns: f64,
     /// At most.
     pub section_max_ns: f64,
-    /// What reading the counter costs, and thus what is too much in the above.
+    /// Cost of reading the counter, and thus what is too much in the above.
     pub reading_ns: f64,
 }
 
@@ -126,7 +126,7 @@ fn lock_again_and_again(clocks: &Clocks, time: Duration) -> Sum {
     sum
 }
 
-/// What one reading of the counter costs, ns.
+/// Cost of one reading of the counter, ns.
 fn reading(clocks: &Clocks) -> f64 {
     let (counter, reads) = (clocks.counter(), 100_000);
     let begin = HostInstant::now();

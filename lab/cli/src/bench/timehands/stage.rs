@@ -19,7 +19,7 @@ use truechimer_command::scratch::Scratch;
 /// Longer than this the writer does not sleep, so that it notices what is asked of it.
 const NAP: Duration = Duration::from_millis(50);
 
-/// What a writer knows: enough to make hand after hand, each beginning where the last one stands.
+/// State of a writer: enough to make hand after hand, each beginning where the last one stands.
 pub struct Hands {
     counter: Counter,
     period: Period,
@@ -85,7 +85,7 @@ pub struct Stage {
     writer: Option<JoinHandle<()>>,
 }
 
-/// What the writer is told, and what it says.
+/// Orders to the writer, and its reports.
 #[derive(Default)]
 struct Orders {
     /// Updates a second, ≥ 1.
@@ -129,7 +129,7 @@ impl Stage {
         self.scratch.path()
     }
 
-    /// What can be read.
+    /// Clocks that can be read.
     pub fn clocks(&self) -> &Clocks {
         &self.clocks
     }

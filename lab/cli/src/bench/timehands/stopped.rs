@@ -1,4 +1,4 @@
-//! What readers do while a writer stands still in the middle of an update.
+//! Readers while a writer stands still in the middle of an update.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ const ATTEMPTS: u32 = 400;
 /// How long a process may take to come to a stop on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What was seen.
+/// Observations while a writer stood still.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
     /// How many writers of the page were stopped at random until one stood in the middle of an

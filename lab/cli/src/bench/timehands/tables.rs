@@ -11,7 +11,7 @@ use super::contest::{BUSY, CALM, Turn, Who};
 use super::figures::{Figures, Measured};
 use truechimer_command::table::{Side, Table};
 
-/// As wide as a terminal.
+/// Width of a terminal.
 const WIDTH: usize = 80;
 /// Where reasons begin.
 const INDENT: usize = 14;
@@ -119,7 +119,7 @@ fn fairness(figures: &Figures) -> Table {
     table
 }
 
-/// What is shown of the readers' shares: threads, over the counter, as many as there were.
+/// Figures shown of the readers' shares: threads, over the counter, as many as there were.
 pub fn fairly(figures: &Figures) -> impl Iterator<Item = (Subject, &Measured)> {
     let (readers, who) = (figures.most(), Who::Threads);
     let turn = move |clock| Turn { clock, dummy: false, who, readers, writer_hz: CALM };

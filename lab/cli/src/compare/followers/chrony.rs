@@ -25,7 +25,7 @@ const START: Duration = Duration::from_secs(20);
 /// An answer to `tracking` that took longer than that is of no use, ns.
 const SLOW_NS: f64 = 20e6;
 
-/// What `chronyc -c tracking` says, as far as it matters.
+/// Contents of `chronyc -c tracking`, as far as they matter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tracking {
     /// Its time − the system clock, s.

@@ -24,7 +24,7 @@ const SIZE: usize = 104;
 /// The layout that is read here.
 const VERSION: u16 = 3;
 
-/// What the segment says.
+/// Contents of the segment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Segment {
     count: u64,

@@ -6,10 +6,10 @@ pub mod truechimer;
 
 use crate::compare::moment::{Counters, Moment};
 
-/// What ours is called.
+/// Name of ours.
 pub const OURS: &str = "Truechimer";
 
-/// What a follower says that the time is.
+/// Time by a follower.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Said {
     /// Unix time, ns.
@@ -20,12 +20,12 @@ pub struct Said {
 
 /// A clock that follows the server.
 pub trait Follower {
-    /// What it is called.
+    /// Name of the follower.
     fn name(&self) -> &str;
 
     /// Asks what takes long to ask, right before the moment.
     fn ask(&mut self, counters: &Counters);
 
-    /// What it says that the time is at `moment`; `None` while it does not know.
+    /// Time by this follower at `moment`; `None` while it does not know.
     fn said(&mut self, counters: &Counters, moment: &Moment) -> Option<Said>;
 }

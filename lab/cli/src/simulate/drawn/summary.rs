@@ -1,4 +1,4 @@
-//! What many path-days come to.
+//! Summary of many path-days.
 
 use std::fmt::Write;
 
@@ -18,13 +18,13 @@ const ENOUGH_DAYS: usize = 2000;
 const JUDGED_POLL: u32 = 16;
 /// The deviation is to be at most this share of the best other clock's.
 const SHARE: f64 = 0.5;
-/// So many of the worst days are named.
+/// Number of the worst days that are named.
 const WORST: usize = 12;
 
 /// The name of all technologies together.
 const ALL: &str = "all";
 
-/// What is shown for each technology: its name and its days.
+/// Technology as shown: its name and its days.
 type Group<'a> = (&'static str, Vec<&'a Line>);
 
 /// Median, 90 % and worst.

@@ -200,7 +200,7 @@ fn about(old: &[Record], new: &[Record], unknown: &[&str]) -> Vec<String> {
     about
 }
 
-/// What was missed, then what may have been.
+/// Goals missed, then those that may have been.
 fn goals(rows: &[Row]) -> Vec<Goal> {
     let missed = rows.iter().filter(|row| row.verdict.is_missed());
     let perhaps = rows.iter().filter(|row| !row.verdict.is_missed() && row.is_above());

@@ -1,4 +1,4 @@
-//! What is shown of the rows: tables in Markdown, a comparison, and single runs.
+//! Output made of the rows: tables in Markdown, a comparison, and single runs.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use truechimer_command::table::{Side, Table};
 /// A column: its head, and what stands in it.
 type Column = (&'static str, fn(&Row) -> String);
 
-/// What a run of a wrong server comes to.
+/// Columns for the runs of a wrong server.
 const WRONG: [Column; 9] = [
     ("held off, %", |row| share(row.held)),
     ("seen, %", |row| share(row.doubted)),
@@ -26,7 +26,7 @@ const WRONG: [Column; 9] = [
 /// The last column where a server stays wrong.
 const BELIEVED: Column = ("believed after, s", |row| two(row.believed_after_s));
 
-/// What a run of an honest one comes to.
+/// Columns for the runs of an honest one.
 const HONEST: [Column; 7] = [
     ("held off, %", |row| share(row.held)),
     ("for 10 min, %", |row| share(row.held_long)),
@@ -37,7 +37,7 @@ const HONEST: [Column; 7] = [
     ("for, s", |row| worst_two(row.outside_s)),
 ];
 
-/// What the columns mean.
+/// Meaning of the columns.
 const LEGEND: &str = "\
 Pairs are the median and the 95th percentile over the seeds, threes the largest as well, where it \
 says `for` or `longest` the 95th percentile and the largest. A run that ends before it is right \
@@ -104,7 +104,7 @@ pub fn tables(rows: &[Row], made: &str, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What each `accept-step-after` comes to.
+/// Writes the results of each `accept-step-after`.
 fn dial(rows: &[Row], waits: &[f64], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
@@ -201,7 +201,7 @@ fn change(one: &Compared) -> String {
     format!("{} → {}", number(one.old), number(one.new))
 }
 
-/// What happened in a run, and what it came to.
+/// Writes what happened in a run, and what it came to.
 pub fn events(events: &[Event], outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&[
         ("s", Side::Right),

@@ -1,4 +1,4 @@
-//! What happens to the host: its oscillator, its counter, its daemon, its other work.
+//! Scenarios of the host: its oscillator, its counter, its daemon, its other work.
 
 use super::{HOUR, NOON, from_the_start, on_lan, single, wan_path};
 use crate::host::{HostSpec, Jump, Load, RequestDelay, StampLaw, StampSpec, Suspend};

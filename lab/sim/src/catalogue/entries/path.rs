@@ -1,4 +1,4 @@
-//! What paths do: shifts, congestion, heavy tails, and what is hard on a bound.
+//! Scenarios of paths: shifts, congestion, heavy tails, and what is hard on a bound.
 
 use super::{HOUR, NOON, at, from_the_start, lan_path, on_lan, single, with};
 use crate::path::{Law, PathSpec, Shift, When};
@@ -124,7 +124,7 @@ fn early() -> Vec<Scenario> {
     all.into()
 }
 
-/// What looks like something else: queues that grow steadily look like a rate.
+/// Scenarios that look like something else: queues that grow steadily look like a rate.
 fn hard() -> Vec<Scenario> {
     let grows = || {
         let when = When::Ramp { from_s: 0.0, to_s: 300.0 };

@@ -1,4 +1,4 @@
-//! What other daemons have reference figures for, and the poll intervals.
+//! Scenarios that other daemons have reference figures for, and the poll intervals.
 
 use super::{HOUR, NOON, at, lan_path, on_lan, single, wan_path, with};
 use crate::oscillator::{OscillatorSpec, Sine};

@@ -1,4 +1,4 @@
-//! What servers do.
+//! Scenarios of servers.
 
 use super::{HOUR, NOON, lan_path, on_lan, single, wan_path};
 use crate::host::Jump;

@@ -1,4 +1,4 @@
-//! What serde and the TOML parser say, in the words of somebody who writes a scenario.
+//! Messages of serde and the TOML parser, in the words of somebody who writes a scenario.
 
 use core::fmt::Write as _;
 use core::ops::Range;
@@ -80,7 +80,7 @@ impl<'d> Place<'d, '_> {
     }
 }
 
-/// What stands there, if it is short.
+/// Text that stands there, if it is short.
 fn excerpt(text: &str, span: &Range<usize>) -> String {
     let all = text.get(span.clone()).unwrap_or("");
     let mut shown: String = all.chars().take(SHOWN).collect();
@@ -138,7 +138,7 @@ fn in_value<'d, 'i>(
     }
 }
 
-/// What the parser says of text that is no TOML.
+/// Explains the parser's words on text that is no TOML.
 pub(super) fn of_syntax(message: &str, text: &str, span: &Range<usize>) -> String {
     let found = excerpt(text, span);
     let found = found.lines().next().unwrap_or("").trim();
@@ -156,7 +156,7 @@ pub(super) fn of_syntax(message: &str, text: &str, span: &Range<usize>) -> Strin
     message.to_owned()
 }
 
-/// What serde says of TOML that is no scenario. `known` are the keys of the scenario itself.
+/// Explains serde's words on TOML that is no scenario. `known` are the keys of the scenario itself.
 pub(super) fn of_value(
     message: &str,
     text: &str,
@@ -200,7 +200,7 @@ pub(super) fn of_value(
     format!("{}: {wanted}", place.shown(text))
 }
 
-/// What a value must be, what it is, and how to mend it.
+/// Says what a value must be, what it is, and how to mend it.
 fn must(wanted: &str, place: &Place<'_, '_>, text: &str) -> String {
     let value = place.value.get_ref();
     let found = match value {
@@ -264,7 +264,7 @@ fn must(wanted: &str, place: &Place<'_, '_>, text: &str) -> String {
     }
 }
 
-/// What is wrong with something of which there are several kinds.
+/// Explains what is wrong with something of which there are several kinds.
 fn kind(message: &str, place: &Place<'_, '_>) -> String {
     let kinds = place.kinds();
     let one_of = kinds.map_or_else(|| "one of its kinds".to_owned(), |k| format!("one of: {k}"));
@@ -297,7 +297,7 @@ fn as_whole(text: &str, place: &Place<'_, '_>) -> Option<i64> {
     (libm::rint(number) == number && number.abs() < 1e15).then_some(number as i64)
 }
 
-/// What stands between backquotes.
+/// Texts between backquotes.
 pub(super) fn quoted(message: &str) -> impl Iterator<Item = &str> {
     message.split('`').skip(1).step_by(2)
 }

@@ -1,4 +1,4 @@
-//! What a packet's time is worth: without a clock, with one, and while that changes.
+//! Worth of a packet's time: without a clock, with one, and while that changes.
 
 use std::time::Duration;
 

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use truechimer_testbed::binary;
 use truechimer_testbed::namespace::Namespace;
 
-/// Who sends them: tells them from what the kernels say to each other.
+/// Sender of them: tells them from what the kernels say to each other.
 pub const SENDER: [u8; 6] = [0x02, 0, 0, 0, 0x47, 1];
-/// The same in a filter.
+/// Filter for that sender.
 pub const OURS: &str = "ether src 02:00:00:00:47:01";
 /// The last one's EtherType, one for experiments.
 pub const LAST: u16 = 0x88b5;
-/// What the last one carries.
+/// Payload of the last one.
 pub const LAST_WORDS: &[u8] = b"this is the last frame of this test";
 
 /// An Ethernet frame to everybody.
@@ -24,7 +24,7 @@ pub fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The same with a VLAN tag.
+/// An Ethernet frame to everybody with a VLAN tag.
 pub fn tagged(vlan: u16, kind: u16, payload: &[u8]) -> Vec<u8> {
     let mut inner = vlan.to_be_bytes().to_vec();
     inner.extend(kind.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What delays come to, beside the truth.
+//! Delays, judged by the truth.
 
 use std::collections::HashMap;
 
@@ -21,11 +21,11 @@ pub type Point = HashMap<u64, Passed>;
 /// One delay beside the truth.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Judged {
-    /// What our two captures say, ns.
+    /// Delay by our two captures, ns.
     pub delay_ns: f64,
-    /// It is right to within this, they say, ns.
+    /// Bound of its error, by their own word, ns.
     pub bound_ns: f64,
-    /// What one clock says that saw both ends, ns.
+    /// Delay by one clock that saw both ends, ns.
     pub true_ns: f64,
 }
 
@@ -43,7 +43,7 @@ impl Judged {
     }
 }
 
-/// Who knows the true delay.
+/// Source of the true delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judge {
     /// The system clock's stamps of the same packets at both ends, in the same places.

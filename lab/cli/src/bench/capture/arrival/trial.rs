@@ -45,17 +45,17 @@ pub struct Trials {
     run: u32,
 }
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// |inter-arrival time − period| of times as written, ns; one value for each pair of frames
     /// that follow each other.
     pub precision: Vec<f64>,
-    /// The same, of frames that were sent within [`KEPT`] of the period.
+    /// Precision of frames that were sent within [`KEPT`] of the period.
     pub kept: Spread,
     /// The share of these.
     pub kept_share: f64,
-    /// As `precision`, of raw stamps.
+    /// Precision of raw stamps.
     pub raw: Spread,
     /// |inter-arrival time − inter-send time|, ns.
     pub own: Spread,
@@ -87,7 +87,7 @@ impl Trials {
         Ok(Trials { bed, near, far, counter, period, sending, capturing, converting, run: 0 })
     }
 
-    /// Who runs where, for people.
+    /// Places of the sender and the threads, for people.
     pub fn places(&self) -> String {
         format!(
             "The sender has processor {}, and with it all that the kernel does on arrival; the \
@@ -216,7 +216,7 @@ impl Trials {
         }
     }
 
-    /// What the frames come to.
+    /// Works out the result of a run from its frames.
     fn judge(&self, seen: &[Seen], sent: u64) -> Trial {
         let raw = |seen: &Seen| match seen.raw {
             RawStamp::Count(count) => count.0,

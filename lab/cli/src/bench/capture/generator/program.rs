@@ -6,7 +6,7 @@ use truechimer_capture::bpf::{
 
 use crate::bench::capture::frame::{NUMBER_AT, SENT_AT, TIMED};
 
-/// What the program does with each frame.
+/// Way that each frame takes from the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Up the stack, as one that the interface received.
@@ -36,7 +36,7 @@ const SLACK_NS: u64 = 200_000;
 /// How often at most the program looks whether a burst is due. The verifier follows every turn, and
 /// gives up after 8192.
 const TURNS: i32 = 8000;
-/// What a look at the clock takes at least.
+/// Least time for a look at the clock.
 const LOOK_NS: u64 = 15;
 /// The longest gap between bursts that the program can wait for.
 pub const LONGEST_GAP_NS: u64 = 1_000_000;
@@ -58,7 +58,7 @@ pub struct Generator {
     _attached: Option<(Map, Program)>,
 }
 
-/// What it did so far.
+/// Counts of its work so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tally {
     /// Frames numbered.
@@ -90,7 +90,7 @@ impl Generator {
         Ok(Generator { program, state, _attached: attached })
     }
 
-    /// What it did so far.
+    /// Counts of its work so far.
     ///
     /// # Errors
     /// Where the state cannot be read.

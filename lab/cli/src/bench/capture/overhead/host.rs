@@ -1,4 +1,4 @@
-//! What the measurements ask of the system: to stand in another namespace, and to have packets
+//! Demands of the measurements on the system: to stand in another namespace, and to have packets
 //! stamped.
 
 use std::fs::File;

@@ -19,7 +19,7 @@ pub const MARK: u32 = 0x5443_4F56;
 const PAYLOAD_OFFSET: i32 = 28;
 const RING_BYTES: u32 = 1 << 20;
 
-/// What is done between two readings of the ruler.
+/// Work between two readings of the ruler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Act {
     /// Nothing.
@@ -30,7 +30,7 @@ pub enum Act {
     Tai,
     /// The counter alone, as BPF gets at it.
     Count,
-    /// What the kernel does there itself: a stamp, or nothing if nobody wants stamps.
+    /// Work of the kernel itself there: a stamp, or nothing if nobody wants stamps.
     Kernel,
 }
 
@@ -49,7 +49,7 @@ impl Act {
     }
 }
 
-/// What time is measured with in the programs.
+/// Clock by which the programs measure time.
 #[derive(Debug)]
 pub enum Ruler {
     /// The TSC.
@@ -77,7 +77,7 @@ impl Ruler {
     }
 }
 
-/// What the programs say of one packet.
+/// Record of one packet, by the programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The ruler before.
@@ -86,7 +86,7 @@ pub struct Record {
     pub after: u64,
     /// Which of the packets it is.
     pub number: u32,
-    /// What was done.
+    /// Act that was done.
     pub act: u32,
     /// Whether the packet carried a stamp when the second reading was taken.
     pub stamped: bool,
@@ -163,7 +163,7 @@ impl Probe {
         Ok(Probe { control, ring, _links: links, _programs: [before, after] })
     }
 
-    /// What is done with packets from now on.
+    /// Sets what is done with packets from now on.
     ///
     /// # Errors
     /// Where the kernel refuses to say so to the programs.

@@ -1,4 +1,4 @@
-//! What a series of measured times comes to.
+//! Figures of a series of measured times.
 
 use truechimer_report::{mean, quantile, sorted};
 
@@ -67,7 +67,7 @@ impl Figures {
 /// A difference of two series' figures, with an interval that holds it in 95 of 100 cases.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Net {
-    /// As measured.
+    /// Value as measured.
     pub value: f64,
     /// From here
     pub low: f64,
@@ -155,7 +155,7 @@ pub fn correlation(pairs: &[(f64, f64)]) -> f64 {
 pub struct Together {
     /// Pearson's correlation of overhead and inter-arrival time.
     pub values: f64,
-    /// The same of their ranks.
+    /// Correlation of their ranks.
     pub ranks: f64,
     /// Of the hundredth with the largest overheads, the share whose inter-arrival times are among
     /// the largest hundredth: 0.01 by chance.

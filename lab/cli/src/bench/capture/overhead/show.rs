@@ -16,7 +16,7 @@ const MOST_LAG: usize = 20;
 /// Points of a scatter.
 const MOST_POINTS: usize = 4000;
 
-/// What is shown of one kind under one pattern.
+/// Figures shown of one kind under one pattern.
 struct Row {
     name: &'static str,
     figures: Figures,

@@ -1,5 +1,5 @@
-//! What the same readings cost back to back, with everything in the caches: BPF's own test runs,
-//! and the counter in user space.
+//! Costs of the same readings back to back, with everything in the caches: BPF's own test runs, and
+//! the counter in user space.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ const CALLS: usize = 64;
 const REPEAT: u32 = 2000;
 const READS: u32 = 20_000;
 
-/// What a reading costs, ns: the median of the rounds.
+/// Cost of a reading, ns: the median of the rounds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cost {
     /// Of what.

@@ -11,10 +11,10 @@ use truechimer_outcome::stats::{median, range, show_rate, show_share};
 
 /// Bytes of the frames.
 const SIZE: usize = 64;
-/// What is offered, packets a second.
+/// Rates offered, packets a second.
 const RATES_OFFERED: [f64; 6] = [0.25e6, 0.5e6, 1e6, 1.5e6, 2e6, 3e6];
 const QUICK: [f64; 2] = [0.5e6, 1.5e6];
-/// What a socket is asked for: as much as it can.
+/// Size that a socket is asked for: as much as it can.
 const SOCKET_FRAMES: u32 = 400_000;
 
 /// One tool at one rate.

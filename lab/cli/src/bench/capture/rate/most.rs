@@ -26,7 +26,7 @@ const QUICK_SECONDS: f64 = 0.4;
 const MOST_FRAMES: f64 = 6e6;
 const LARGE_FRAMES: f64 = 1.2e6;
 
-/// What one tool did with one size of frames.
+/// Results of one tool with one size of frames.
 #[derive(Clone, PartialEq, Debug)]
 struct Row {
     tool: &'static str,
@@ -35,7 +35,7 @@ struct Row {
     rates: Vec<f64>,
     /// In how many rounds even the unpaced generator made it lose nothing.
     unbeaten: usize,
-    /// What the unpaced generator sent, packets a second, a trial each.
+    /// Rates of the unpaced generator, packets a second, a trial each.
     offered: Vec<f64>,
     /// The share of that that was lost.
     losses: Vec<f64>,
@@ -64,7 +64,7 @@ fn seconds(options: &Options) -> f64 {
     if options.quick { QUICK_SECONDS } else { SECONDS }
 }
 
-/// So many frames that they come for the time that is wanted.
+/// Number of frames for the time that is wanted.
 fn frames(options: &Options, size: usize, rate: f64) -> u32 {
     let most = if size > 300 { LARGE_FRAMES } else { MOST_FRAMES };
     (rate * seconds(options)).clamp(10e3, most) as u32

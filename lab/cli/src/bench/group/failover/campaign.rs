@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(4);
 /// How long to wait before a program is started again that could not attach.
 const ATTACH_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the witnesses do.
+/// Work of the witnesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work {
     /// Reading threads at each node.
@@ -36,10 +36,10 @@ pub struct Work {
     pub message_us: u64,
 }
 
-/// What one fail-over came to.
+/// Result of one fail-over.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Recovery {
-    /// What was done.
+    /// Step that was done.
     pub step: Step,
     /// The longest time without a value at any node to which nothing was done, ns; of
     /// [`Fault::Scatter`]: from the mending to the first value anywhere.

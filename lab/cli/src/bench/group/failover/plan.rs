@@ -1,11 +1,11 @@
-//! What is done to the ring, in which order: drawn from a seed, the same for the same seed.
+//! Plan of what is done to the ring, in which order: drawn from a seed, the same for the same seed.
 
 use std::fmt;
 use std::time::Duration;
 
 use truechimer_sim::Random;
 
-/// What is done to a node.
+/// Fault that is done to a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Fault {
     /// The agent is killed, and started again after a while.
@@ -70,7 +70,7 @@ impl Fault {
 pub struct Step {
     /// Which one it is, from 0.
     pub number: u32,
-    /// What is done.
+    /// Fault that is done.
     pub fault: Fault,
     /// To which node.
     pub node: u32,

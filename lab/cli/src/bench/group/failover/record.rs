@@ -1,5 +1,5 @@
-//! What a program at a member saw, as it is kept in a file: one line of fixed length for each
-//! thing, written when it happens, so that a killed program leaves all but perhaps its last.
+//! Records of what a program at a member saw, in a file: one line of fixed length for each thing,
+//! written when it happens, so that a killed program leaves all but perhaps its last.
 
 use std::io::{self, Read};
 
@@ -17,11 +17,11 @@ pub struct Record {
     pub began: i64,
     /// When it was done, ns of CLOCK_MONOTONIC.
     pub done: i64,
-    /// What it is.
+    /// Event that is recorded.
     pub what: What,
 }
 
-/// What a program saw.
+/// Event that a program saw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// A clock operation gave a value.
@@ -42,9 +42,9 @@ pub enum What {
     },
     /// A message came in the group's order.
     Message {
-        /// Who sent it.
+        /// Sender.
         from: Member,
-        /// What it says: sender's life and count.
+        /// Contents: sender's life and count.
         content: u64,
         /// Its time.
         value: Agreed,
@@ -56,7 +56,7 @@ pub enum What {
     },
     /// The member's phase changed, as readers of the clock see it.
     Phase(Phase),
-    /// It changed at this place among the messages.
+    /// Change of the phase at this place among the messages.
     Turn(Phase),
 }
 
@@ -87,7 +87,7 @@ fn place(phase: Phase) -> u64 {
 /// Why a file of records cannot be used.
 #[derive(Debug)]
 pub enum Broken {
-    /// It cannot be read.
+    /// Failure to read it.
     Io(io::Error),
     /// This record, counted from 0, is not one, and it is not the last.
     Record(u64, &'static str),
@@ -117,7 +117,7 @@ impl Words {
 }
 
 impl Record {
-    /// As bytes.
+    /// Encodes it as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; SIZE] {
         let none = Agreed {

@@ -11,7 +11,7 @@ use super::campaign::{Recovery, Work};
 use super::plan::Fault;
 use super::verify::{Kind, Tally, Violation};
 
-/// What was run, and what it came to.
+/// Setting of a run, and its results.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
     /// Where the plan began.
@@ -20,7 +20,7 @@ pub struct Report {
     pub token: Duration,
     /// How many rings side by side.
     pub rings: u32,
-    /// What the programs did.
+    /// Work of the programs.
     pub work: Work,
     /// Every fail-over.
     pub recoveries: Vec<Recovery>,
@@ -47,7 +47,7 @@ const GOALS: [(&str, &[Kind]); 6] = [
 ];
 
 impl Report {
-    /// As every measurement.
+    /// Outcome in the form of every measurement.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome {

@@ -43,7 +43,7 @@ pub struct Window {
 /// A message's place: several may come together, and differ in their times alone.
 type Place = (Point, i64);
 
-/// What is known of a life.
+/// Life as far as known.
 #[derive(Debug)]
 struct Life {
     node: u32,
@@ -75,7 +75,7 @@ struct Seen<T> {
     lives: Vec<LifeId>,
 }
 
-/// What a message was.
+/// Identity of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Message {
     from: Member,
@@ -98,7 +98,7 @@ pub struct Verifier {
     tally: Tally,
 }
 
-/// What was seen and found.
+/// Counts of what was seen and found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Lives of programs.
@@ -125,7 +125,7 @@ pub struct Tally {
     /// Those that only a cut-off node saw, of which nobody knows otherwise: the others never asked
     /// for that round, or had nothing else at that place.
     pub unsure: u64,
-    /// What must not be.
+    /// Violations: what must not be.
     pub violations: u64,
 }
 
@@ -295,13 +295,13 @@ impl Verifier {
         Verdict { tally: self.tally, violations: self.kept }
     }
 
-    /// What has been found so far.
+    /// Violations found so far.
     #[must_use]
     pub fn violations(&self) -> &[Violation] {
         &self.kept
     }
 
-    /// What has been seen so far.
+    /// Counts so far.
     #[cfg(test)]
     #[must_use]
     pub fn tally(&self) -> Tally {
@@ -341,7 +341,7 @@ impl Verifier {
     }
 }
 
-/// What all came to.
+/// Verdict on all of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
     /// The counts.

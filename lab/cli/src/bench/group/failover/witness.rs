@@ -64,14 +64,14 @@ pub struct Orders {
     message_us: u64,
 }
 
-/// What all threads share.
+/// State that all threads share.
 struct Witness {
     replica: Replica,
     orders: Orders,
     file: Mutex<(File, Option<Phase>)>,
-    /// It is outside, and will end.
+    /// Flag: it is outside, and will end.
     ending: AtomicBool,
-    /// It was live.
+    /// Flag: it was live.
     was_live: AtomicBool,
     /// The latest place that it saw.
     latest: Mutex<Point>,
@@ -82,7 +82,7 @@ struct Witness {
 /// Why the program ends: its exit status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// It was outside.
+    /// The member was outside.
     Outside = 3,
     /// The agent is gone.
     Gone = 4,

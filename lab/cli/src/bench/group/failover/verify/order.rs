@@ -58,7 +58,7 @@ impl Ends {
         }
     }
 
-    /// What comes after an orphan is none of the history.
+    /// Finds parts of the history that came after an orphan: none may.
     fn check(&self, verifier: &Verifier, found: &mut Vec<(Kind, String, String, String)>) {
         for (id, orphan) in &self.first_orphan {
             let Some(after) = self.last_true.get(id).filter(|last| *last > orphan) else {

@@ -4,7 +4,7 @@ use truechimer_group::{Bound, GroupTime};
 
 use super::*;
 
-/// What one life saw.
+/// Records of each life.
 type Lives = Vec<(u32, u32, Vec<Record>)>;
 
 const MS: i64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! What must not be.
+//! Violations: what must not be.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum Kind {
     LostRound,
     /// A member outside the primary component gave a value or a message.
     WhileOutside,
-    /// What a majority was said to have is not what the group went on with.
+    /// Loss of what a majority was said to have: the group went on with something else.
     CommitLost,
     /// A node to which nothing was done lost its place or refused an operation.
     SurvivorLost,
@@ -53,9 +53,9 @@ pub struct Violation {
     pub kind: Kind,
     /// About what.
     pub what: String,
-    /// What was seen.
+    /// Observation, in words.
     pub this: String,
-    /// What it contradicts.
+    /// Observation that it contradicts.
     pub other: String,
 }
 
