@@ -13,8 +13,9 @@ use truechimer_time::{Stamp, StampMethod};
 /// Where the warp's state remembers stamps: `lab/warp/src/state.rs`.
 const REMEMBERED: u64 = 64;
 
-/// Within this time the warp steps the clock once at most, and a stamp keeps its word.
-const ONE_STEP: Duration = Duration::from_millis(95);
+/// Time within which the warp steps the clock once at most: steps every 100 ms come in the first half
+/// of their intervals. A stamp keeps its word through one step.
+const ONE_STEP: Duration = Duration::from_millis(50);
 
 /// Exchanges datagrams with a server and prints the client's stamps, each with the host's own.
 pub fn stamps(counter: &str, exchanges: &str, state: &str) -> Result<(), String> {
