@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use truechimer_counter::{Counter, CounterError, boot_id, host_reading, resolution};
-use truechimer_time::{BootId, Count, CountSpan, CounterKind, Instant, Rate};
+use truechimer_time::{BootId, Count, CountSpan, CounterKind, Instant, Rate, Span};
 use truechimer_timehands::{
     Corrupt, Glance, Hand, Made, PageError, PageReader, Status, Word, places,
 };
@@ -16,6 +16,7 @@ use crate::device::{Device, Look, ReadBy};
 use crate::error::{OpenError, ReadError, Unreadable};
 use crate::judge::judge;
 use crate::reading::{Doubt, Elapsed, Moment, Reading};
+use crate::uptime::Uptime;
 use crate::view::View;
 
 /// A clock to read. Cheap to share between threads, and meant to be: open it once.
@@ -29,6 +30,7 @@ pub struct Clock {
     /// Counters that are devices, from when a hand first is of one.
     devices: [OnceLock<Device>; DEVICES.len()],
     latest: Latest,
+    uptime: Uptime,
 }
 
 /// A counter that can be read here.
@@ -109,6 +111,7 @@ impl Clock {
             raw: Readable::new(raw),
             devices: Default::default(),
             latest: Latest(AtomicI64::new(NEVER)),
+            uptime: Uptime::new(),
         };
         let path = || clock.page.path().to_path_buf();
         match clock.page.newest() {
@@ -196,6 +199,19 @@ impl Clock {
             Some(reading) => Ok(reading),
             None => self.time_of_less_quickly(moment),
         }
+    }
+
+    /// Time since the machine was started, suspended or not, never before what an earlier call on this
+    /// `Clock` gave: a clock for programs that need one which no correction of the time, leap second
+    /// or change of the system clock moves.
+    ///
+    /// At the first call, and at the first in a new epoch, it is `CLOCK_BOOTTIME`; from there on it
+    /// goes by the difference clock, and the bound is that of the length since.
+    ///
+    /// # Errors
+    /// As [`Clock::moment`] and [`Clock::elapsed`].
+    pub fn uptime(&self) -> Result<Elapsed, ReadError> {
+        self.uptime.of(self)
     }
 
     /// How long it was from one moment to another, by the difference clock: the one that knows
@@ -418,6 +434,16 @@ impl Clock {
         let (span, error) = view.hand.elapsed(counts);
         let doubt = view.lasts(from.doubt.counts() + to.doubt.counts());
         Ok(Elapsed::new((span, error + doubt), view.hand.elapsed(step).0))
+    }
+
+    /// Pair of a moment and what `CLOCK_BOOTTIME` read then, ns, to within so much.
+    pub(crate) fn boot_time(&self) -> Result<(Moment, i64, Span), ReadError> {
+        let (before, host, after) =
+            (self.moment()?, host_reading(self.raw.counter), self.moment()?);
+        let (width, error) = self.elapsed(before, after).map(|e| (e.span, e.bound))?;
+        let count = before.count.midpoint(after.count);
+        let boot_ns = host.monotonic_ns.wrapping_add(host.suspended_ns);
+        Ok((Moment { count, ..before }, boot_ns, width.half() + error))
     }
 
     /// The device of this kind, if it is one.

@@ -26,7 +26,9 @@
 //!   [`Clock::time_of`] tells when it was, and [`Clock::elapsed`] how long it was between two of
 //!   them, by a clock that no correction of the time disturbs.
 //! * [`Clock::status`], and [`Clock::view`] for all there is to know.
-//! * [`Clock::wait_synchronised`], for a program that cannot do without.
+//! * [`Clock::uptime`]: a clock that no correction of the time moves.
+//! * [`Clock::wait_synchronised`], for a program that cannot do without, and [`Clock::wait_after`],
+//!   until a time is over for sure (commit wait).
 //!
 //! ```no_run
 //! # fn work() {}
@@ -71,6 +73,7 @@ mod device;
 mod error;
 mod judge;
 mod reading;
+mod uptime;
 mod view;
 mod wait;
 

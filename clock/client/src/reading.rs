@@ -60,6 +60,26 @@ pub struct Moment {
     pub(crate) doubt: Doubt,
 }
 
+impl Moment {
+    /// The moment as two words, for other languages: the count, and in the other all else.
+    /// [`Moment::from_words`] is the way back; what the bits of the second mean may change.
+    #[must_use]
+    #[inline]
+    pub fn to_words(self) -> [u64; 2] {
+        let Moment { count, kind, epoch, doubt } = self;
+        [count.0, kind as u64 | u64::from(doubt.0) << 16 | u64::from(epoch.0) << 32]
+    }
+
+    /// The moment that [`Moment::to_words`] made these words of; `None` if they are of none.
+    #[must_use]
+    #[inline]
+    pub fn from_words([count, rest]: [u64; 2]) -> Option<Moment> {
+        let kind = CounterKind::from_u8(u8::try_from(rest & 0xffff).ok()?)?;
+        let (doubt, epoch) = (Doubt((rest >> 16) as u16), Epoch((rest >> 32) as u32));
+        Some(Moment { count: Count(count), kind, epoch, doubt })
+    }
+}
+
 /// A number of counts, rounded up to eleven bits: small enough to leave a [`Moment`] as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Doubt(u16);
@@ -125,5 +145,20 @@ mod tests {
             assert_eq!(Doubt::of(CountSpan(error)), None, "{error}");
         }
         assert_eq!(size_of::<Moment>(), 16);
+    }
+
+    #[test]
+    fn a_moment_survives_as_words_and_nonsense_is_none() {
+        for kind in (0..=255).filter_map(CounterKind::from_u8) {
+            for (epoch, doubt) in [(0, 0), (7, 4100), (u32::MAX, 9_000_000)] {
+                let doubt = Doubt::of(CountSpan(doubt)).unwrap();
+                let moment =
+                    Moment { count: Count(u64::MAX - 3), kind, epoch: Epoch(epoch), doubt };
+                assert_eq!(Moment::from_words(moment.to_words()), Some(moment));
+            }
+        }
+        for rest in [0, 6, 0x100, 0x101, 254, u64::MAX] {
+            assert_eq!(Moment::from_words([1, rest]), None, "{rest:x}");
+        }
     }
 }

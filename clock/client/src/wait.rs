@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant as HostInstant};
 
-use truechimer_time::Span;
+use truechimer_time::{Instant, Leaps, Span};
 use truechimer_timehands::{PageError, Status};
 
 use crate::clock::Clock;
@@ -15,7 +15,14 @@ use crate::reading::Reading;
 /// How long to sleep between looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The clock did not become good enough in time.
+/// The longest sleep of [`Clock::wait_after`]: then the clock is looked at anew, for it may have
+/// learned better, and the machine may have been suspended.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Rest of a wait that is waited for without sleep: an ordinary sleep ends so much too late.
+const SPIN: Duration = Duration::from_micros(60);
+
+/// The clock did not become good enough, or the time did not come, before the wait was over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitError {
     /// How long it was waited for.
@@ -75,11 +82,75 @@ impl Clock {
             sleep(PAUSE.min(timeout));
         }
     }
+
+    /// Waits until `time` is over for sure: until the reading's `earliest` is after it. That is the
+    /// commit wait of databases which order transactions by time: what any machine's clock says
+    /// from then on is later. Returns the reading that was.
+    ///
+    /// Sleeps for most of the time and turns round for the last 60 µs of it. A clock that promises
+    /// nothing (yet) is looked at fifty times a second.
+    ///
+    /// # Errors
+    /// What the clock said last, if that is not so within `timeout`; without one it is waited for
+    /// for ever.
+    pub fn wait_after(
+        &self,
+        time: Instant,
+        timeout: Option<Duration>,
+    ) -> Result<Reading, WaitError> {
+        self.wait_until(|_| time, timeout)
+    }
+
+    /// Waits as [`Clock::wait_after`] for a time in UTC, as Unix time: `unix` in seconds and `frac`
+    /// in 2⁻⁶⁴ s. Of a time that a leap second repeats the later one is meant. What the daemon
+    /// learns of leap seconds meanwhile counts.
+    ///
+    /// # Errors
+    /// As [`Clock::wait_after`].
+    pub fn wait_after_utc(
+        &self,
+        unix: i64,
+        frac: u64,
+        timeout: Option<Duration>,
+    ) -> Result<Reading, WaitError> {
+        self.wait_until(|leaps| leaps.instant(unix, frac), timeout)
+    }
+
+    fn wait_until(
+        &self,
+        time: impl Fn(&Leaps) -> Instant,
+        timeout: Option<Duration>,
+    ) -> Result<Reading, WaitError> {
+        let start = HostInstant::now();
+        loop {
+            let last = self.now();
+            let mut pause = PAUSE;
+            if let Ok(reading) = &last
+                && reading.status.bound_holds()
+            {
+                let left = time(&reading.leaps()) - reading.earliest;
+                if left.is_negative() {
+                    return Ok(*reading);
+                }
+                pause = Duration::from_nanos(left.as_nanos_i64().unsigned_abs());
+            }
+            let waited = start.elapsed();
+            if timeout.is_some_and(|timeout| waited >= timeout) {
+                return Err(WaitError { timeout: timeout.unwrap_or_default(), last });
+            }
+            let rest = timeout.map_or(LONGEST, |timeout| timeout - waited);
+            if pause > SPIN {
+                sleep((pause - SPIN).min(LONGEST).min(rest));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
 }
 
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not synchronised within {:?}: ", self.timeout)?;
+        write!(f, "waited {:?} in vain: ", self.timeout)?;
         match &self.last {
             Ok(reading) => {
                 write!(f, "the status is {}", reading.status)?;

@@ -373,3 +373,74 @@ fn a_page_that_comes_late_is_waited_for() {
     let error = Clock::open_within(Some(&daemon.directory), Duration::from_secs(3600));
     assert!(matches!(error, Err(OpenError::Page(_))));
 }
+
+#[test]
+fn a_time_that_is_over_for_sure_is_waited_for() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    let clock = daemon.clock();
+    let forever = None;
+    let soon = Some(Duration::from_millis(1));
+    assert!(clock.wait_after(TODAY, soon).is_err());
+    daemon.publish(|_, _| ());
+    // Long over, and not for a long time.
+    assert!(clock.wait_after(TODAY - Span::from_secs(1), forever).is_ok());
+    let error = clock.wait_after(TODAY + Span::from_secs(9000), soon).unwrap_err();
+    assert_eq!(error.timeout, Duration::from_millis(1));
+    for ms in [0, 1, 30] {
+        let time = clock.now().unwrap().latest + Span::from_millis(ms);
+        let reading = clock.wait_after(time, forever).unwrap();
+        assert!(reading.earliest > time);
+        // By UTC as well: 37 s behind here.
+        let time = clock.now().unwrap().latest + Span::from_millis(ms);
+        let utc = reading.leaps().utc(time);
+        assert!(clock.wait_after_utc(utc.unix, utc.frac, forever).unwrap().earliest > time);
+    }
+    // As long as nothing is promised, nothing is over.
+    daemon.publish(|hand, _| hand.status = Status::Disrupted);
+    assert!(clock.wait_after(TODAY - Span::from_secs(1), soon).is_err());
+}
+
+#[test]
+fn uptime_goes_on_whatever_the_time_does() {
+    let boot = || truechimer_counter::clock(libc::CLOCK_BOOTTIME).unwrap();
+    let mut daemon = Daemon::new(Choice::Auto);
+    let clock = daemon.clock();
+    assert_eq!(clock.uptime(), Err(ReadError::NotYet { tended: true }));
+    let mut last = Span::ZERO;
+    for epoch in [1, 1, 2, 2, 2] {
+        daemon.publish(|hand, _| {
+            hand.counter.epoch = Epoch(epoch);
+            // A step of the time of an hour, and a rate that is 1 ms a second off.
+            hand.time = TODAY + Span::from_secs(3600 * i64::from(epoch % 2));
+            hand.period = hand.period.scaled(Rate::from_ppb(1_000_000));
+        });
+        for _ in 0..3 {
+            let (before, up, after) = (boot(), clock.uptime().unwrap(), boot());
+            // Rates of the kernel's and the test's making, over less than a minute.
+            let apart = up.bound + Span::from_millis(2);
+            assert!(up.span + apart >= Span::from_nanos(before), "{up:?} is before {before}");
+            assert!(up.span <= Span::from_nanos(after) + apart, "{up:?} is after {after}");
+            assert!(up.span >= last);
+            last = up.span;
+        }
+    }
+    // A rate that turns out smaller does not turn it back, and the bound says how far it stands.
+    let hand = daemon.publish(|hand, _| {
+        hand.counter.epoch = Epoch(2);
+        hand.difference = hand.difference.scaled(Rate::from_ppb(-900_000_000));
+        hand.period = hand.difference;
+    });
+    let _ = hand;
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut last = last;
+                for _ in 0..1000 {
+                    let up = clock.uptime().unwrap();
+                    assert!(up.span + Span::from_nanos(1) >= last && !up.bound.is_negative());
+                    last = last.max(up.span);
+                }
+            });
+        }
+    });
+}
