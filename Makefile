@@ -4,11 +4,13 @@
 CARGO ?= cargo
 ARGS ?=
 SECONDS_LONG ?= 3600
+PREFIX ?= /usr/local
+DESTDIR ?=
 
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build c lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -19,6 +21,10 @@ run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a 
 
 build: have-cargo ## the command truechimer, and the library that 'group exec' preloads, in target/release
 	@$(CARGO) build --release $(SHIPPED)
+
+c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR)
+	@$(CARGO) build --release -p truechimer-c
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-c "$${CARGO_TARGET_DIR:-target}/release"
 
 lab: have-cargo ## the laboratory, truechimer-lab, in target/release: simulations, replays, benchmarks
 	@$(CARGO) build --release -p truechimer-cli -p truechimer-lab

@@ -177,3 +177,9 @@ need_browser() {
     apt_install chromium fonts-dejavu-core
     command -v chromium >/dev/null || echo "no chromium (package chromium): what needs it will be skipped"
 }
+
+# Compilers for the library of C and C++, and what shows what is in it.
+need_compilers() {
+    command -v gcc >/dev/null && command -v g++ >/dev/null && command -v readelf >/dev/null &&
+        command -v pkg-config >/dev/null || apt_install gcc g++ binutils pkg-config
+}

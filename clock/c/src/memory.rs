@@ -1,0 +1,62 @@
+//! Text from C and to C.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The path that a string of C names; `None` for a null pointer.
+pub(crate) fn path<'a>(text: *const c_char) -> Option<&'a Path> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and by the function's contract a string that ends with a zero byte and stays
+    // as it is during the call; the reference does not outlive that.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(Path::new(OsStr::from_bytes(text.to_bytes())))
+}
+
+/// Puts a text into a buffer of `size` bytes, cut off where that is too small, with a zero byte at
+/// its end. Does nothing for a null pointer or a size of 0.
+pub(crate) fn put(text: &str, buffer: *mut c_char, size: usize) {
+    if buffer.is_null() || size == 0 {
+        return;
+    }
+    let length = text.floor_char_boundary_before(size);
+    // SAFETY: not null, and by the function's contract `size` > `length` bytes that may be written;
+    // the text is ours and lies elsewhere.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, length);
+        buffer.add(length).write(0);
+    }
+}
+
+/// How much of a text goes before a zero byte.
+trait Boundary {
+    fn floor_char_boundary_before(&self, size: usize) -> usize;
+}
+
+impl Boundary for str {
+    fn floor_char_boundary_before(&self, size: usize) -> usize {
+        let most = self.len().min(size.saturating_sub(1));
+        (0..=most).rev().find(|at| self.is_char_boundary(*at)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_a_character_and_ended() {
+        for (size, expected) in [(1, ""), (2, "a"), (3, "a"), (4, "aß"), (5, "aßc"), (9, "aßc")]
+        {
+            let mut buffer = [0x55_i8 as c_char; 9];
+            put("aßc", buffer.as_mut_ptr(), size);
+            let end = expected.len();
+            let bytes = buffer.map(|byte| byte as u8);
+            assert_eq!((&bytes[..end], bytes[end]), (expected.as_bytes(), 0), "{size}");
+            assert!(bytes[size.min(end + 1)..].iter().all(|byte| *byte == 0x55), "{size}");
+        }
+        put("abc", std::ptr::null_mut(), 9);
+    }
+}

@@ -1,0 +1,248 @@
+//! The library as C and C++ have it: compiled, linked, and held against the client in Rust.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[path = "../../client/tests/common/mod.rs"]
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::Daemon;
+use truechimer::{Clock, Count, Hand, Instant, Moment, Status};
+use truechimer_counter::Choice;
+use truechimer_time::{Leaps, Span};
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The folder of this profile's libraries, with ours built in it.
+fn target() -> &'static Path {
+    static TARGET: OnceLock<PathBuf> = OnceLock::new();
+    TARGET.get_or_init(|| {
+        let own = std::env::current_exe().unwrap();
+        let profile = own.parent().unwrap().parent().unwrap().to_owned();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "truechimer-c", "--target-dir"]);
+        build.arg(profile.parent().unwrap());
+        if !profile.ends_with("debug") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "the library cannot be built");
+        profile
+    })
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Compilers of C and of C++ that are here: one of each at least.
+fn compilers() -> Vec<(&'static str, bool)> {
+    let all = [("gcc", false), ("clang", false), ("g++", true), ("clang++", true)];
+    let here = |name: &str| {
+        let version = Command::new(name).arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    };
+    let found: Vec<_> = all.into_iter().filter(|(name, _)| here(name)).collect();
+    for cpp in [false, true] {
+        let wanted = if cpp { "g++" } else { "gcc" };
+        assert!(found.iter().any(|one| one.1 == cpp), "no compiler: install {wanted}");
+    }
+    found
+}
+
+/// Compiles the program and links it with the library.
+fn compiled(compiler: &str, arguments: &[&str], output: &Path) {
+    let mut command = Command::new(compiler);
+    command.args(WARNINGS).args(arguments).arg("-I").arg(here("include"));
+    if compiler.ends_with("++") {
+        command.args(["-x", "c++"]);
+    }
+    command.arg(here("tests/c/clock.c")).args(["-x", "none"]).arg("-o").arg(output);
+    if arguments.contains(&"-static-libgcc") {
+        command.arg(target().join("libtruechimer_c.a")).args(["-ldl", "-lm", "-lrt"]);
+    } else {
+        // As it is installed: programs look for the name in the library itself.
+        let folder = output.parent().unwrap();
+        let name = folder.join("libtruechimer.so.0");
+        if !name.exists() {
+            std::fs::copy(target().join("libtruechimer_c.so"), &name).unwrap();
+        }
+        command.arg(&name).arg("-Wl,-rpath,$ORIGIN");
+    }
+    run(command.arg("-pthread"));
+}
+
+fn nanos(t: Instant, leaps: &Leaps) -> i128 {
+    leaps.utc(t).unix_nanos()
+}
+
+/// What the program printed, against what the hand says.
+fn judge(said: &str, hand: &Hand, clock: &Clock) {
+    let line = |name: &str| -> Vec<i128> {
+        let line = said.lines().find(|line| line.split(' ').next() == Some(name));
+        let line = line.unwrap_or_else(|| panic!("no line `{name}`:\n{said}"));
+        line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect()
+    };
+    let time = line("time");
+    let count = Count(time[0] as u64);
+    let (best, bound) = (hand.time_at(count), hand.bound_at(count));
+    let got = [1, 3, 5].map(|i| time[i] * 1_000_000_000 + time[i + 1]);
+    let up = |t: Instant| -nanos(Instant(-t.0), &Leaps { tai_offset: -37, ..hand.leaps });
+    let expected = [nanos(best - bound, &hand.leaps), nanos(best, &hand.leaps), up(best + bound)];
+    assert_eq!(got, expected, "{said}");
+    // Two ends, each rounded outwards.
+    assert!((0..=2).contains(&(time[7] - i128::from(bound.as_nanos_up()))), "{said}");
+    assert_eq!(time[8], 37);
+    let elapsed = line("elapsed");
+    let moment = |i: usize| Moment::from_words([elapsed[i] as u64, elapsed[i + 1] as u64]).unwrap();
+    let ours = clock.elapsed(moment(0), moment(2)).unwrap();
+    let ns = ours.span.as_nanos_i64();
+    let bound = (ours.bound + (ours.span - Span::from_nanos(ns)).abs()).as_nanos_up();
+    assert_eq!(elapsed[4..], [ns, bound].map(i128::from), "{said}");
+    assert_eq!(line("parts"), [50_000, 5_000]);
+    assert_eq!(line("sizes"), [72, 16, 16, 224, 144, 160]);
+    assert!(said.contains("status synchronised 1\n"), "{said}");
+    assert!(said.ends_with(concat!("all ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
+}
+
+#[test]
+fn c_reads_what_rust_reads_to_the_nanosecond() {
+    for choice in [Choice::Auto, Choice::Raw] {
+        let mut daemon = Daemon::new(choice);
+        for (kind, arguments) in [("shared", &[][..]), ("static", &["-static-libgcc"][..])] {
+            let program = daemon.directory.join(kind);
+            compiled("gcc", arguments, &program);
+            let hand = daemon.publish(|_, _| ());
+            judge(&run(Command::new(&program).arg(daemon.path())), &hand, &daemon.clock());
+        }
+    }
+}
+
+#[test]
+fn every_standard_takes_the_header_without_a_warning() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    for (compiler, cpp) in compilers() {
+        let standards: &[&str] = if cpp {
+            &["c++11", "c++14", "c++17", "c++20"]
+        } else {
+            &["c89", "c99", "c11", "c17", "c2x"]
+        };
+        for standard in standards {
+            for errno in ["-DERRNO_FIRST", "-UERRNO_FIRST"] {
+                let program = daemon.directory.join(format!("{compiler}-{standard}{errno}"));
+                // What it uses beside our header is POSIX's.
+                let standard = format!("-std={standard}");
+                compiled(compiler, &[&standard, "-D_POSIX_C_SOURCE=200809L", errno], &program);
+            }
+        }
+        let program = daemon.directory.join(format!("{compiler}-{}-UERRNO_FIRST", standards[0]));
+        let hand = daemon.publish(|_, _| ());
+        judge(&run(Command::new(program).arg(daemon.path())), &hand, &daemon.clock());
+    }
+    // By itself, with nothing before it and nothing asked of the system.
+    for standard in ["c89", "c2x"] {
+        let source = daemon.directory.join("alone.c");
+        std::fs::write(&source, "#include <truechimer.h>\nint main(void) { return 0; }\n").unwrap();
+        let mut command = Command::new("gcc");
+        command.args(WARNINGS).arg(format!("-std={standard}")).arg("-I").arg(here("include"));
+        run(command.arg("-fsyntax-only").arg(&source));
+    }
+}
+
+#[test]
+fn errors_are_values_with_a_text() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    let program = daemon.directory.join("program");
+    compiled("gcc", &[], &program);
+    let ask = |path: &Path| run(Command::new(&program).arg(path));
+    let none = ask(Path::new("/nonexistent/clock"));
+    assert!(none.starts_with("error -2 there is no clock page"), "{none}");
+    assert!(none.contains("|") && none.contains("/nonexistent/clock"), "{none}");
+    // The page is there, and no time on it yet.
+    let early = ask(&daemon.path());
+    assert!(early.starts_with("error -11 the clock is not set yet"), "{early}");
+    // Not promised any more.
+    daemon.publish(|hand, _| hand.status = Status::Disrupted);
+    assert_eq!(ask(&daemon.path()), "status disrupted 3\nbound -1\n");
+    // The daemon is dead, and what it said last is too old to promise anything.
+    daemon.publish(|hand, _| hand.void_after = hand.base);
+    daemon.writer = None;
+    let dead = ask(&daemon.path());
+    assert!(dead.starts_with("status unknown 0\nbound -1\n"), "{dead}");
+    // Cut off, or not a page at all.
+    for (length, number) in [(100, "-6"), (0, "-6")] {
+        let path = daemon.directory.join(format!("short-{length}"));
+        let whole = std::fs::read(daemon.path()).unwrap();
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let said = ask(&path);
+        assert!(said.starts_with(&format!("error {number} ")), "{length}: {said}");
+    }
+    let foreign = daemon.directory.join("foreign");
+    std::fs::write(&foreign, vec![b'x'; 65536]).unwrap();
+    let said = ask(&foreign);
+    assert!(said.starts_with("error -5 the file is not a clock page"), "{said}");
+}
+
+#[test]
+fn what_is_installed_is_found_by_pkg_config() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    let root = daemon.directory.join("root");
+    run(Command::new(here("../../scripts/install-c"))
+        .arg(target())
+        .env("DESTDIR", &root)
+        .env("PREFIX", "/opt/clock"));
+    let lib = root.join("opt/clock/lib");
+    let flags = run(Command::new("pkg-config")
+        .args(["--cflags", "--libs", "truechimer"])
+        .arg(format!("--define-variable=prefix={}", root.join("opt/clock").display()))
+        .env("PKG_CONFIG_PATH", lib.join("pkgconfig")));
+    let program = daemon.directory.join("program");
+    let source = here("tests/c/clock.c");
+    run(Command::new("gcc")
+        .arg(source)
+        .args(flags.split_whitespace())
+        .args(["-pthread", "-o"])
+        .arg(&program));
+    let hand = daemon.publish(|_, _| ());
+    let said = run(Command::new(program).arg(daemon.path()).env("LD_LIBRARY_PATH", &lib));
+    judge(&said, &hand, &daemon.clock());
+    let man = root.join("opt/clock/share/man/man3/truechimer.3");
+    assert!(std::fs::read_to_string(man).unwrap().starts_with(".TH TRUECHIMER 3"));
+}
+
+/// Functions of the header, of the shared library and of the list that is frozen are the same.
+#[test]
+fn the_interface_is_what_was_published() {
+    let frozen: BTreeSet<String> = std::fs::read_to_string(here("tests/interface.txt"))
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let symbols = run(Command::new("nm")
+        .args(["--dynamic", "--defined-only", "--format=posix"])
+        .arg(target().join("libtruechimer_c.so")));
+    let exported: BTreeSet<String> =
+        symbols.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(exported, frozen);
+    let header = std::fs::read_to_string(here("include/truechimer.h")).unwrap();
+    let declared: BTreeSet<String> = header
+        .lines()
+        .filter(|line| !line.starts_with([' ', '#', '/', '}']) && line.contains('('))
+        .map(|line| {
+            let name = &line[..line.find('(').unwrap()];
+            name.rsplit([' ', '*']).next().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(declared, frozen);
+    let soname = run(Command::new("readelf").arg("-d").arg(target().join("libtruechimer_c.so")));
+    assert!(soname.contains("[libtruechimer.so.0]"), "{soname}");
+}

@@ -1,0 +1,189 @@
+/* Uses all of the library over the page in argv[1], and prints what the test in c.rs compares. */
+#ifdef ERRNO_FIRST
+#include <errno.h>
+#endif
+#include <truechimer.h>
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READINGS 20000
+
+/* As glibc declares it for C++. */
+#ifdef __cplusplus
+#define MALLOC_THROWS throw()
+extern "C" {
+#else
+#define MALLOC_THROWS
+#endif
+
+/* Calls of malloc() so far, by the library as well. */
+extern void *__libc_malloc(size_t size);
+static unsigned long allocated;
+void *malloc(size_t size) MALLOC_THROWS {
+    allocated++;
+    return __libc_malloc(size);
+}
+#ifdef __cplusplus
+}
+#endif
+
+static void check(int truth, const char *what) {
+    if (!truth) {
+        fprintf(stderr, "not so: %s\n", what);
+        exit(1);
+    }
+}
+#define CHECK(x) check((x) != 0, #x)
+
+static int before(const struct timespec *a, const struct timespec *b) {
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+static void print_time(const struct timespec *t) { printf(" %ld %ld", (long)t->tv_sec, t->tv_nsec); }
+
+/* Readings of one thread: monotone ones never go back, and best is in its interval. */
+static void *read_on(void *shared) {
+    const truechimer_clock *clock = (const truechimer_clock *)shared;
+    truechimer_reading last, now;
+    int i;
+    CHECK(truechimer_now_monotone(clock, &last) == 0);
+    for (i = 0; i < READINGS; i++) {
+        CHECK(truechimer_now_monotone(clock, &now) == 0);
+        CHECK(!before(&now.best, &last.best));
+        last = now;
+        CHECK(truechimer_now(clock, &now) == 0);
+        CHECK(now.status == TRUECHIMER_SYNCHRONISED);
+        CHECK(!before(&now.best, &now.earliest) && !before(&now.latest, &now.best));
+    }
+    return NULL;
+}
+
+static void null_pointers(truechimer_clock *clock) {
+    truechimer_reading reading;
+    truechimer_moment moment, made_up;
+    truechimer_length length;
+    truechimer_clock *none = clock;
+    struct timespec wrong;
+    wrong.tv_sec = 0;
+    wrong.tv_nsec = 1000000000;
+    made_up.count = 1;
+    made_up.stretch = 0xffff;
+    CHECK(truechimer_open(NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_open_at(NULL, 2, NULL, &none, NULL, 0) == TRUECHIMER_E_ARGUMENT && none == NULL);
+    CHECK(truechimer_now(NULL, &reading) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_now(clock, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_status(NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_count(clock, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_count(clock, &moment) == 0);
+    CHECK(truechimer_time_of(clock, NULL, &reading) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_time_of(clock, &made_up, &reading) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_elapsed(clock, &moment, &made_up, &length) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_wait_after(clock, &wrong, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_wait_synchronised(clock, &wrong, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_bound_sources(clock, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_reading_bound(NULL) == -1 && truechimer_page(NULL) == NULL);
+    truechimer_close(NULL);
+}
+
+static void waits(truechimer_clock *clock) {
+    truechimer_reading now, then;
+    struct timespec soon;
+    soon.tv_sec = 0;
+    soon.tv_nsec = 1000000;
+    CHECK(truechimer_now(clock, &now) == 0);
+    CHECK(truechimer_wait_after(clock, &now.latest, NULL, &then) == 0);
+    CHECK(before(&now.latest, &then.earliest));
+    now.latest.tv_sec += 3600;
+    CHECK(truechimer_wait_after(clock, &now.latest, &soon, &then) == TRUECHIMER_E_TIMEOUT);
+    CHECK(truechimer_wait_synchronised(clock, NULL, NULL, &then) == 0);
+    CHECK(then.status == TRUECHIMER_SYNCHRONISED);
+    soon.tv_nsec = 1;
+    CHECK(truechimer_wait_synchronised(clock, &soon, &soon, NULL) == TRUECHIMER_E_TIMEOUT);
+}
+
+int main(int argc, char **argv) {
+    truechimer_clock *clock = NULL;
+    truechimer_moment from, to;
+    truechimer_reading reading;
+    truechimer_length length, up;
+    truechimer_bound bound;
+    char text[256];
+    pthread_t threads[4];
+    int i, status, error;
+    pid_t child;
+    unsigned long opened;
+
+    CHECK(argc == 2);
+    error = truechimer_open_at(argv[1], 0, NULL, &clock, text, sizeof text);
+    if (error != 0) {
+        CHECK(error < 0 && clock == NULL);
+        printf("error %d %s|%s\n", error, truechimer_error_text(error), text);
+        return 0;
+    }
+    CHECK(text[0] == '\0' && strcmp(truechimer_page(clock), argv[1]) == 0);
+    error = truechimer_now(clock, &reading);
+    if (error != 0) {
+        printf("error %d %s|\n", error, truechimer_error_text(error));
+        truechimer_close(clock);
+        return 0;
+    }
+    status = truechimer_status(clock);
+    printf("status %s %d\n", truechimer_status_name(status), status);
+    if (status != TRUECHIMER_SYNCHRONISED) {
+        printf("bound %ld\n", (long)truechimer_reading_bound(&reading));
+        truechimer_close(clock);
+        return 0;
+    }
+
+    CHECK(truechimer_count(clock, &from) == 0 && truechimer_count(clock, &to) == 0);
+    CHECK(truechimer_time_of(clock, &from, &reading) == 0 && reading.count == from.count);
+    printf("time %lu", (unsigned long)from.count);
+    print_time(&reading.earliest);
+    print_time(&reading.best);
+    print_time(&reading.latest);
+    printf(" %ld %d\n", (long)truechimer_reading_bound(&reading), reading.tai_offset);
+    CHECK(truechimer_elapsed(clock, &from, &to, &length) == 0);
+    printf("elapsed %lu %lu %lu %lu %ld %ld\n", (unsigned long)from.count,
+           (unsigned long)from.stretch, (unsigned long)to.count, (unsigned long)to.stretch,
+           (long)length.ns, (long)length.bound_ns);
+    CHECK(truechimer_uptime(clock, &up) == 0 && up.ns > 0 && up.bound_ns >= 0);
+    CHECK(truechimer_bound_sources(clock, &bound) == 0 && bound.reason[0] == '\0');
+    CHECK(bound.total_ns <= bound.path_ns + bound.statistical_ns + bound.growth_ns + bound.counter_ns);
+    printf("parts %ld %ld\n", (long)bound.path_ns, (long)bound.statistical_ns);
+
+    opened = allocated;
+    CHECK(opened > 0);
+    read_on(clock);
+    waits(clock);
+    null_pointers(clock);
+    CHECK(truechimer_uptime(clock, &up) == 0 && truechimer_bound_sources(clock, &bound) == 0);
+    CHECK(allocated == opened);
+    for (i = 0; i < 4; i++) {
+        CHECK(pthread_create(&threads[i], NULL, read_on, clock) == 0);
+    }
+    for (i = 0; i < 4; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    fflush(stdout);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        read_on(clock);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    truechimer_close(clock);
+    printf("sizes %lu %lu %lu %lu %lu %lu\n", (unsigned long)sizeof(truechimer_reading),
+           (unsigned long)sizeof(truechimer_moment), (unsigned long)sizeof(truechimer_length),
+           (unsigned long)sizeof(truechimer_bound), (unsigned long)offsetof(truechimer_bound, generation),
+           (unsigned long)offsetof(truechimer_bound, reason));
+    printf("all %s\n", truechimer_version());
+    return 0;
+}
