@@ -75,7 +75,7 @@ impl Agent {
         Agent::start_on(settings, &BTreeMap::new())
     }
 
-    /// The same, with local groups of these names on these hubs: several agents of one process can
+    /// Starts with local groups of these names on these hubs: several agents of one process can
     /// share them.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// What there is to say since the last time.
+    /// Lines to say since the last time.
     pub fn lines(&mut self) -> Vec<(Level, String)> {
         std::mem::take(&mut self.lines)
     }

@@ -103,7 +103,7 @@ impl Clocks {
         }
     }
 
-    /// What the clocks are, for people.
+    /// Description of the clocks, for people.
     pub(crate) fn description(&self) -> String {
         match (&self.source, &self.clock) {
             (UtcSource::Page(_), Some(clock)) => {

@@ -65,9 +65,10 @@ pub struct Settings {
 /// One group, as this agent takes part in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
-    /// What all its members must have in common. An empty universe is the ring's node list.
+    /// Settings that all its members must have in common. An empty universe is the ring's node
+    /// list.
     pub group: Group,
-    /// What carries its messages.
+    /// Carrier of its messages.
     pub carrier: Carrier,
     /// How long each further replica waits with its proposal, ns.
     pub stagger_ns: u64,
@@ -84,7 +85,7 @@ pub struct Membership {
     pub without_utc: bool,
 }
 
-/// What carries a group's messages.
+/// Carriers of a group's messages.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Carrier {
     /// Corosync on this node.

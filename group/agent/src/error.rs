@@ -36,11 +36,11 @@ pub enum AgentError {
         /// Why.
         why: DoorError,
     },
-    /// What was kept of an earlier life cannot be used, or nothing can be kept.
+    /// State kept of an earlier life that cannot be used, or nothing can be kept.
     State(String),
     /// The system refuses what nothing goes without.
     System {
-        /// What.
+        /// Fault found.
         what: String,
         /// Why.
         why: io::Error,

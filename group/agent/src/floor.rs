@@ -1,4 +1,4 @@
-//! What the group's clock was never ahead of, kept across the deaths of all members.
+//! Floor that the group's clock was never ahead of, kept across the deaths of all members.
 //!
 //! One small file for each member of a group. It is written beside and renamed, and forced to the
 //! disk, by a thread of its own: the loop never waits for a disk. What depends on a floor that has
@@ -26,7 +26,7 @@ const FAR: i64 = 7_258_118_400_000_000_000;
 /// After a failure, the disk is tried again no sooner than this.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What stands in the file.
+/// Contents of the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Kept {
@@ -59,7 +59,7 @@ pub(crate) fn path(directory: &Path, group: &str, member: Member) -> PathBuf {
     directory.join(group).join(format!("{member}.floor"))
 }
 
-/// What was kept there; `None` if nothing was.
+/// Loads what was kept there; `None` if nothing was.
 ///
 /// # Errors
 /// If there is a file that cannot be read, is damaged, or is not this member's. The reason says
@@ -124,7 +124,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     done: OwnedFd,
-    /// What is on the disk; [`NOTHING`] if nothing is. Looked at for each value.
+    /// Value on the disk; [`NOTHING`] if there is none. Looked at for each value.
     kept: AtomicI64,
 }
 
@@ -179,7 +179,7 @@ impl Floor {
         Ok(Floor { wanted: kept, writer: Some(writer) })
     }
 
-    /// What tells poll(2) that more has reached the disk.
+    /// Descriptor that tells poll(2) that more has reached the disk.
     pub(crate) fn fd(&self) -> Option<RawFd> {
         self.writer.as_ref().map(|writer| writer.shared.done.as_raw_fd())
     }

@@ -1,4 +1,4 @@
-//! What the operator should know, in words and at a bounded rate.
+//! Notices for the operator, in words and at a bounded rate.
 
 use serde::{Deserialize, Serialize};
 use truechimer_group::Notice;
@@ -11,13 +11,13 @@ const EVERY: i64 = 10_000_000_000;
 pub enum Level {
     /// For those who look for a fault.
     Debug,
-    /// As it should be.
+    /// Normal course of things.
     Info,
     /// Somebody should look after it.
     Warning,
 }
 
-/// What has come of one kind of notice.
+/// Count of one kind of notice.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noticed {
@@ -54,7 +54,7 @@ impl Notices {
         self.note(level, name, text, now)
     }
 
-    /// The same for what the agent itself has to say. `name` is the kind.
+    /// Notes what the agent itself has to say. `name` is the kind.
     pub(crate) fn note(
         &mut self,
         level: Level,
@@ -86,12 +86,12 @@ impl Notices {
         ))
     }
 
-    /// What there was of this kind does not matter any more.
+    /// Forgets what there was of this kind, as it does not matter any more.
     pub(crate) fn forget(&mut self, name: &str) {
         self.kinds.retain(|kind| kind.name != name);
     }
 
-    /// What has come of each kind.
+    /// Counts of each kind.
     pub(crate) fn report(&self, now: i64) -> Vec<Noticed> {
         let noticed = |kind: &Kind| Noticed {
             kind: kind.name.to_owned(),
@@ -103,7 +103,7 @@ impl Notices {
     }
 }
 
-/// What a notice means and what to do, and of which kind it is.
+/// Meaning of a notice and what to do, and its kind.
 fn words(notice: &Notice) -> (Level, &'static str, String) {
     use Level::{Info, Warning};
     match notice {

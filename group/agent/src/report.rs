@@ -1,4 +1,4 @@
-//! What an agent says of a member to tools: one JSON object.
+//! Report of an agent on a member, for tools: one JSON object.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,9 @@ pub struct Report {
     pub uptime_ns: i64,
     /// The group.
     pub group: GroupReport,
-    /// Who says so.
+    /// Member that reports.
     pub member: u32,
-    /// What carries the group's messages: `corosync` or `local`.
+    /// Carrier of the group's messages: `corosync` or `local`.
     pub transport: String,
     /// Whether the transport is connected now.
     pub connected_to_transport: bool,
@@ -69,7 +69,7 @@ pub struct Report {
     pub steering_ppb: i64,
     /// Counts.
     pub counts: Counts,
-    /// What waits.
+    /// Things that wait.
     pub waiting: Waiting,
     /// The threads that are least up to date here, at most [`MOST_THREADS`].
     pub threads: Vec<ThreadReport>,
@@ -79,14 +79,14 @@ pub struct Report {
     pub programs: Programs,
     /// The group's clock was never ahead of this, as is on the disk, ns.
     pub floor_ns: Option<i64>,
-    /// What the operator should know.
+    /// Notices for the operator.
     pub notices: Vec<Noticed>,
 }
 
 /// The most threads in a [`Report`].
 pub const MOST_THREADS: usize = 32;
 
-/// What the members have in common.
+/// Facts that the members have in common.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each is its namesake in the configuration")]
 pub struct GroupReport {
@@ -177,7 +177,7 @@ pub struct Counts {
     pub unheard: u64,
 }
 
-/// What waits at this member.
+/// Things that wait at this member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Waiting {
     /// Operations for a value.
@@ -211,7 +211,7 @@ pub struct ThreadReport {
     pub waits: bool,
 }
 
-/// What is attached here.
+/// Programs attached here.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Programs {
     /// Whether the member's program is here, which takes part in the group's messages.

@@ -20,12 +20,12 @@ use crate::floor::Floor;
 use crate::notices::{Level, Notices};
 use crate::transport::{Incoming, Sent, Transport, TransportError};
 
-/// What a seat works with: the clocks, and what leaves it on other ways than door and transport.
+/// Tools of a seat: the clocks, and what leaves it on other ways than door and transport.
 pub(crate) struct Turn<'t> {
     pub(crate) clocks: &'t Clocks,
-    /// What poll(2) made of what it was asked.
+    /// Answers of poll(2) to what it was asked.
     pub(crate) polled: &'t [libc::pollfd],
-    /// What seats want of each other.
+    /// Wishes of seats to each other.
     pub(crate) crossings: Vec<Crossing>,
     /// Lines for the log.
     pub(crate) lines: Vec<(Level, String)>,
@@ -37,7 +37,7 @@ impl<'t> Turn<'t> {
     }
 }
 
-/// What may wait for the disk before the program is given up, actions.
+/// Most actions that may wait for the disk before the program is given up.
 const MOST_HELD: usize = 1 << 16;
 /// Batches that are received in one turn; what is left comes in the next.
 const BATCHES: usize = 8;
@@ -54,17 +54,17 @@ pub(crate) struct Seat {
     pub(crate) door: Door,
     pub(crate) floor: Floor,
     notices: Notices,
-    /// As far as programs know.
+    /// Phase as far as programs know.
     phase: Phase,
-    /// What the transport has not taken yet.
+    /// Messages that the transport has not taken yet.
     outbox: VecDeque<Vec<u8>>,
-    /// What programs are to be told when a floor has reached the disk, in order.
+    /// Actions that programs are to be told of when a floor has reached the disk, in order.
     held: VecDeque<Action>,
     /// Reads under way.
     reads: HashMap<Thread, Waiting>,
     /// Reads of threads that have one under way, which may turn out to be given up.
     second: Vec<(Ticket, Thread, Call, Outside)>,
-    /// Who asked about which place, by the engine's number for it.
+    /// Link and place of each question, by the engine's number for it.
     commits: HashMap<u64, (LinkId, u64)>,
     next_commit: u64,
     /// Messages to other groups under way, by the receiving engine's number for it.
@@ -103,13 +103,13 @@ struct Install {
 struct Waiting {
     ticket: Ticket,
     call: Call,
-    /// What is to become of it when the primary component is lost.
+    /// Fate of it when the primary component is lost.
     outside: Outside,
     /// When it came, by the physical clock, ns.
     since: i64,
 }
 
-/// Who sent a message to another group.
+/// Sender of a message to another group.
 #[derive(Clone, Copy)]
 pub(crate) struct Foreign {
     /// The sender's seat.
@@ -118,7 +118,7 @@ pub(crate) struct Foreign {
     pub(crate) token: u64,
 }
 
-/// What one seat wants of another.
+/// Wish of one seat to another.
 pub(crate) enum Crossing {
     /// A message for another group.
     Message { group: String, link: LinkId, token: u64, stamp: i64, payload: Vec<u8> },
@@ -223,7 +223,7 @@ impl Seat {
         self.transport.is_some()
     }
 
-    /// What to wait for. The edition of the list: a greater one whenever a descriptor has been
+    /// Adds what to wait for. The edition of the list: a greater one whenever a descriptor has been
     /// opened, which may have the number of one that was closed.
     pub(crate) fn interests(&self, fds: &mut Vec<libc::pollfd>) -> u64 {
         use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! What carries a group's messages in one agreed order, and says who is there.
+//! Carriers of a group's messages in one agreed order, which also say who is there.
 //!
 //! A [`Transport`] is one member's handle in one group. It never blocks: wait with poll(2) until
 //! one of its [`descriptors`](Transport::descriptors) is readable, then
@@ -25,11 +25,11 @@ pub use local::{Hub, Local};
 
 /// One member's handle in one group. Dropping it leaves the group.
 pub trait Transport: Send {
-    /// Who we are.
+    /// Member that we are.
     fn member(&self) -> Member;
 
-    /// What to wait for with poll(2): [`receive`](Transport::receive) when one is readable. They
-    /// stay the same for the transport's life.
+    /// Descriptors to wait for with poll(2): [`receive`](Transport::receive) when one is readable.
+    /// They stay the same for the transport's life.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Takes note of what poll(2) made of the [`descriptors`](Transport::descriptors), so that the
@@ -60,33 +60,33 @@ pub const MOST_AT_ONCE: usize = 256;
 /// The longest message that can be sent, bytes.
 pub const LONGEST_MESSAGE: usize = 512 << 10;
 
-/// What comes from a transport.
+/// Things that come from a transport.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Incoming {
     /// A message of the group's stream.
     Message {
-        /// Who sent it.
+        /// Sender.
         from: Member,
-        /// What it says; anything, as far as the transport knows.
+        /// Contents; anything, as far as the transport knows.
         bytes: Vec<u8>,
     },
-    /// Who is connected, from this place in the stream on.
+    /// Members connected, from this place in the stream on.
     Configuration {
-        /// Who, ourselves included, ascending.
+        /// Members, ourselves included, ascending.
         members: Vec<Member>,
-        /// Who was there until now and is gone because its node or the network is; ascending. Not
+        /// Members there until now and gone because their node or the network is; ascending. Not
         /// those whose process ended or left.
         lost: Vec<Member>,
     },
     /// Whether the layer below takes this node to be part of the majority.
     Quorum {
-        /// What it says.
+        /// Word on the quorum.
         quorate: bool,
     },
 }
 
 impl Incoming {
-    /// As the engine takes it.
+    /// Event as the engine takes it.
     #[must_use]
     pub fn event(&self) -> Event<'_> {
         match self {
@@ -96,18 +96,18 @@ impl Incoming {
         }
     }
 
-    /// What a handle ends with.
+    /// Last configuration of a handle.
     fn alone(own: Member, connected: &[Member]) -> Incoming {
         let lost = connected.iter().copied().filter(|member| *member != own).collect();
         Incoming::Configuration { members: vec![own], lost }
     }
 }
 
-/// What became of a message.
+/// Fate of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Sent {
-    /// It is on its way.
+    /// On its way.
     Taken,
     /// The transport is full: the same again after the next receive, or after a millisecond.
     Later,
@@ -116,7 +116,7 @@ pub enum Sent {
 /// Why a transport cannot be had, or no longer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransportError {
-    /// What is wrong, and what to do about it.
+    /// Fault found, and what to do about it.
     pub what: String,
     /// Whether it may pass by itself (Corosync is being restarted, say), so that it is worth
     /// while to open the transport again after a second. Otherwise somebody has to mend something.

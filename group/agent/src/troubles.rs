@@ -1,4 +1,4 @@
-//! What is not as it should be, by a member's report: who, and the reason.
+//! Troubles by a member's report: who, and the reason.
 
 use serde::Serialize;
 
@@ -12,8 +12,8 @@ const BLOCKED_NS: i64 = 2_000_000_000;
 pub struct Trouble {
     /// At which member.
     pub member: u32,
-    /// What: `outside`, `stateless`, `stalled`, `untimed`, `away`, `missed`, `diverged`, `blocked`,
-    /// `gone`, `front`.
+    /// Kind of trouble: `outside`, `stateless`, `stalled`, `untimed`, `away`, `missed`, `diverged`,
+    /// `blocked`, `gone`, `front`.
     pub kind: &'static str,
     /// Why, in words.
     pub why: String,
@@ -48,7 +48,7 @@ impl Report {
         all
     }
 
-    /// What is the matter with the member itself: the kind of trouble and the reason.
+    /// Trouble of the member itself: the kind of trouble and the reason.
     #[must_use]
     pub fn standing(&self) -> Option<(&'static str, String)> {
         let last = |kinds: &[&str]| {
@@ -103,7 +103,7 @@ impl Report {
         )
     }
 
-    /// What is the matter with another member.
+    /// Trouble of another member.
     fn other(&self, member: &MemberReport) -> Option<Trouble> {
         let (kind, why) = match member {
             _ if member.member == self.member || member.observer => return None,
@@ -123,7 +123,7 @@ impl Report {
         self.programs.began == "late"
     }
 
-    /// What is the matter with the program here.
+    /// Troubles of the program here.
     fn program(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         if self.programs.missed {

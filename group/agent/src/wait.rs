@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use crate::sys;
 
-/// What is waited for, and the kernel's set of it if there is one.
+/// Descriptors waited for, and the kernel's set of them if there is one.
 #[derive(Default)]
 pub(crate) struct Waiter {
     /// The list of the last wait, and its edition.
@@ -22,7 +22,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// As [`sys::poll`]: what has happened is in the list then, if not all of it at once.
+    /// Waits as [`sys::poll`] does: what has happened is in the list then, if not all of it at
+    /// once.
     ///
     /// # Errors
     /// As [`sys::poll`].

@@ -1,4 +1,4 @@
-//! What depends on something else: on another group's clock, on the disk, on the system's leave.
+//! Dependence on something else: on another group's clock, on the disk, on the system's leave.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -31,7 +31,7 @@ fn read(replica: &Replica, n: u64) -> Result<i64, ReadError> {
     clock.now(Call::Group, Some(PATIENCE)).map(|value| value.time.0)
 }
 
-/// So many readings of the same thread at each of them, which must be the same.
+/// Reads the same thread so many times at each of them; the readings must be the same.
 #[track_caller]
 fn agree(replicas: &[&Replica], n: u64, rounds: usize) -> Vec<i64> {
     let all: Vec<Vec<i64>> = replicas
@@ -42,7 +42,7 @@ fn agree(replicas: &[&Replica], n: u64, rounds: usize) -> Vec<i64> {
     all[0].clone()
 }
 
-/// What a replica gets of the messages until there is an error or `count` have come.
+/// Messages that a replica gets until there is an error or `count` have come.
 fn messages(replica: &Replica, count: usize) -> Result<Vec<Vec<u8>>, NextError> {
     let end = Instant::now() + PATIENCE;
     let mut all = Vec::new();
@@ -62,7 +62,7 @@ fn live(bed: &Bed, member: u32, gaps: u64) {
     });
 }
 
-/// It is cut off from the others, and comes back, without any of them taking its time.
+/// Cuts it off from the others and brings it back, without any of them taking its time.
 fn blink(bed: &Bed, member: u32) {
     let gaps = bed.report(member).counts.gaps;
     bed.hub.cut(&[&[Member(member)]]);

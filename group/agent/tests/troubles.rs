@@ -1,4 +1,4 @@
-//! What a member's report says is not as it should be: at which member, and why.
+//! Troubles that a member's report tells of: at which member, and why.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 #[allow(dead_code, reason = "other tests use the rest")]

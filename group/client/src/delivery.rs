@@ -52,16 +52,16 @@ const ENDED: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 61;
 const BYTES: u64 = (1 << 56) - 1;
 
-/// What a program has taken of one connection.
+/// State of one connection at the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
     /// Bytes read.
     pub bytes: u64,
-    /// It has accepted it.
+    /// Whether the program has accepted it.
     pub accepted: bool,
-    /// It has read the end.
+    /// Whether it has read the end.
     pub ended: bool,
-    /// It has closed its end.
+    /// Whether it has closed its end.
     pub closed: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Taken {
 pub enum Unusable {
     /// A system call failed with this `errno`.
     System(i32),
-    /// It is no page, not a whole one yet, or one of another version.
+    /// No page, not a whole one yet, or one of another version.
     NoPage,
     /// The front that made it has ended.
     Stale,
@@ -261,7 +261,7 @@ impl Page {
         self.u32_at(72).store(0, Ordering::Release);
     }
 
-    /// What the program has taken of the connection from that port.
+    /// Parts that the program has taken of the connection from that port.
     pub fn taken(&self, port: u16) -> Taken {
         let word = self.taken_at(port).load(Ordering::Acquire);
         Taken {

@@ -21,7 +21,7 @@ pub const FIRST: Thread = Thread::FIRST;
 /// The thread that handles the group's messages, unless a program says otherwise.
 pub const MESSAGES: Thread = child(FIRST, 0, Kind::Messages);
 
-/// What a child is.
+/// Kinds of children.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -29,9 +29,9 @@ pub enum Kind {
     Thread = 1,
     /// The first thread of a child process.
     Process = 2,
-    /// What a signal handler does that has interrupted a read of this thread: the 0-th; a handler
-    /// that interrupts that one's read the 1-st, and so on. Only hashed: which reads are
-    /// interrupted is no two replicas' in common ([`Thread::of_member`]).
+    /// Signal handler that has interrupted a read of this thread: the 0-th; a handler that
+    /// interrupts that one's read the 1-st, and so on. Only hashed: which reads are interrupted is
+    /// no two replicas' in common ([`Thread::of_member`]).
     Signal = 3,
     /// The thread that handles the group's messages (of the first thread, the 0-th).
     Messages = 4,

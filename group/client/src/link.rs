@@ -27,7 +27,7 @@ const GREETING: u64 = 5_000_000_000;
 /// Descriptors are kept above this, where programs seldom put theirs.
 const HIGH: i32 = 800;
 
-/// What happens to reads while the member is outside the primary component.
+/// Fate of reads while the member is outside the primary component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Outside {
     /// They wait until it is back.
@@ -41,7 +41,7 @@ pub enum Outside {
     Resume,
 }
 
-/// What an attachment is for.
+/// Purpose of an attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Role {
@@ -62,13 +62,12 @@ pub enum Together {
     /// agents give (1 s).
     #[default]
     All,
-    /// As soon as so many have started, itself counted (at most as many as the group has members, which the agent
-    /// warns of): with 1 at
-    /// once, with more however long it takes. 0 is as 1.
+    /// Start as soon as so many have started, itself counted (at most as many as the group has
+    /// members, which the agent warns of): with 1 at once, with more however long it takes. 0 is as
+    /// 1.
     Count(u8),
-    /// It is no program, and has only [`alone`](Thread::alone) and [`shared`](Thread::shared)
-    /// threads. One that reads by another all the same starts with that, as with
-    /// [`All`](Together::All).
+    /// No program: has only [`alone`](Thread::alone) and [`shared`](Thread::shared) threads. One
+    /// that reads by another all the same starts with that, as with [`All`](Together::All).
     Apart,
 }
 
@@ -100,14 +99,14 @@ pub struct How {
     pub spin: u32,
     /// After how long a read fails, ns; none: never.
     pub patience_ns: Option<u64>,
-    /// What happens outside the primary component.
+    /// Choice for outside the primary component.
     pub outside: Outside,
     /// Is told what a read waits for that has waited for 2 s, and once more (none) when that read
     /// ends. It is called on the reading thread, maybe within a signal handler.
     pub note: Option<fn(Option<Waits>)>,
 }
 
-/// What a read waits for.
+/// Things that a read waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
     /// That this member is in the majority again.
@@ -180,7 +179,7 @@ impl Default for How {
     }
 }
 
-/// What a read gave.
+/// Result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// The group's time.
@@ -217,10 +216,10 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What one attaches as.
+/// Identity with which one attaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct As {
-    /// What for.
+    /// Purpose of the attachment.
     pub role: Role,
     /// To which family of processes it belongs; 0: to a new one.
     pub family: u64,
@@ -228,7 +227,7 @@ pub struct As {
     pub together: Together,
 }
 
-/// What the agent said at the attachment.
+/// Words of the agent at the attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
     /// Which member this is.
@@ -262,7 +261,7 @@ pub enum Refused {
     },
     /// A system call failed with this error number.
     System(&'static str, i32),
-    /// What came is no welcome of this version.
+    /// Malformed answer: no welcome of this version.
     Malformed,
 }
 
@@ -271,11 +270,11 @@ pub enum Refused {
 #[repr(u8)]
 #[non_exhaustive]
 pub enum WhyRefused {
-    /// It speaks another version of the protocol.
+    /// Other version of the protocol.
     Version = 1,
     /// The member has another program.
     Taken = 2,
-    /// It takes no more attachments.
+    /// No more attachments taken.
     TooMany = 3,
     /// This user may not.
     NotPermitted = 4,
@@ -325,7 +324,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What to say to, and to do with, a program that has missed something.
+/// Words for, and treatment of, a program that has missed something.
 pub(crate) const MISSED: &str = "this member was out of the group's majority, and the others may \
                                  have gone on without this program: start it anew, from a \
                                  checkpoint if it has state (a program without: restarted())";
@@ -688,7 +687,7 @@ impl Link {
         }
     }
 
-    /// What the agent said at the attachment.
+    /// Words of the agent at the attachment.
     #[must_use]
     pub fn welcome(&self) -> Welcome {
         self.welcome

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Who needs a fence: to a machine it is all the same, to a model checker that leaves one out not.
+/// Side that needs a fence: to a machine it is all the same, to a model checker that leaves one out
+/// not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// A thread that has asked for something, before it looks whether the agent sleeps.

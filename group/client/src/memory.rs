@@ -107,7 +107,7 @@ pub enum Began {
     /// Nothing is known of that (yet).
     #[default]
     Unknown = 0,
-    /// It has not: it waits for the others.
+    /// Not started: it waits for the others.
     Waits = 1,
     /// With all others.
     Together = 2,

@@ -1,4 +1,4 @@
-//! What program and agent tell each other over the control socket, and the words of a slot.
+//! Messages of program and agent over the control socket, and the words of a slot.
 
 use truechimer_group::{
     Agreed, Bound, Call, GroupTime, LARGEST_PAYLOAD, LONGEST_NAME, Member, Mode, Order, Phase,
@@ -52,7 +52,7 @@ pub const WELCOME: usize = 24;
 pub struct Hello {
     /// The version of memory and protocol that it knows.
     pub version: u16,
-    /// What for it comes.
+    /// Purpose for which it comes.
     pub role: Role,
     /// To which family of processes it belongs; 0: a new one.
     pub family: u64,
@@ -60,25 +60,25 @@ pub struct Hello {
     pub together: Together,
 }
 
-/// What a program tells the agent.
+/// Messages from a program to the agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ToAgent {
     /// A message for the group's order.
     Multicast {
         /// The program's number for it.
         token: u64,
-        /// What it says.
+        /// Contents.
         payload: Vec<u8>,
     },
     /// A message for another group's order.
     SendTo {
         /// The program's number for it.
         token: u64,
-        /// What its group's clock said.
+        /// Reading of the sender's group clock.
         stamp: i64,
         /// To which group.
         group: String,
-        /// What it says.
+        /// Contents.
         payload: Vec<u8>,
     },
     /// When has a majority the stream up to there?
@@ -107,21 +107,21 @@ pub enum ToAgent {
         /// The last gap that it knows of.
         gap: u64,
     },
-    /// What is the status?
+    /// Request for the status.
     Status,
 }
 
-/// What an agent tells programs.
+/// Messages from an agent to programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum News {
     /// A message.
     Deliver {
-        /// Who sent it.
+        /// Sender.
         from: Member,
         /// The sender's number for it.
         token: u64,
-        /// What it says.
+        /// Contents.
         payload: Vec<u8>,
         /// The group's time at its delivery.
         time: Agreed,
@@ -167,8 +167,8 @@ pub enum News {
     Phase(Phase),
     /// The status, JSON.
     Status(String),
-    /// What comes next in the stream is missing here, and no more comes until the program says that
-    /// it knows: [`ToAgent::Restarted`].
+    /// Gap: what comes next in the stream is missing here, and no more comes until the program says
+    /// that it knows: [`ToAgent::Restarted`].
     Missed {
         /// Which gap it is, counted from 1.
         gap: u64,
@@ -204,7 +204,7 @@ pub fn limit_to_program(kind: u16, checkpoint: usize) -> Option<usize> {
 }
 
 impl Hello {
-    /// As a packet. Allocates nothing.
+    /// Packet form. Allocates nothing.
     #[must_use]
     pub fn packet(&self) -> [u8; HELLO] {
         let mut packet = [0; HELLO];
@@ -331,7 +331,7 @@ pub fn greeting(packet: &[u8]) -> Result<Result<Welcome, (WhyRefused, u16, u32)>
 }
 
 impl ToAgent {
-    /// As packets.
+    /// Packets of it.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut body = Vec::new();
@@ -416,7 +416,7 @@ impl ToAgent {
 }
 
 impl News {
-    /// As packets.
+    /// Packets of it.
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut body = Vec::new();

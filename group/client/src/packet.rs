@@ -16,7 +16,7 @@ pub const MORE: u16 = 1;
 /// Why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
-    /// What is wrong.
+    /// Fault found.
     pub what: &'static str,
 }
 

@@ -138,7 +138,7 @@ pub fn directory_for_agent() -> PathBuf {
     Named::by_environment().for_agent(rustix::process::geteuid().as_raw())
 }
 
-/// What the environment says.
+/// Words of the environment.
 #[derive(Default)]
 struct Named {
     directory: Option<PathBuf>,

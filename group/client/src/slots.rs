@@ -91,7 +91,7 @@ impl Control {
         self.0 as u32
     }
 
-    /// The same use in another state.
+    /// Control word of the same use in another state.
     #[must_use]
     pub fn with(self, state: State) -> Control {
         Control((self.0 & !STATE) | state as u64)
@@ -110,7 +110,7 @@ pub struct Slot<W, const R: usize = REQUEST, const A: usize = ANSWER> {
     answer: [W; A],
 }
 
-/// What a thread finds in the slot of its request.
+/// State in which a thread finds the slot of its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found<const A: usize = ANSWER> {
     /// No answer yet.
@@ -121,7 +121,7 @@ pub enum Found<const A: usize = ANSWER> {
     Lost,
 }
 
-/// What the agent finds in a slot.
+/// State in which the agent finds a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked<const R: usize = REQUEST> {
     /// A request.
@@ -132,7 +132,7 @@ pub enum Asked<const R: usize = REQUEST> {
     Nothing,
 }
 
-/// What became of an answer.
+/// Fate of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answered {
     /// The thread will find it.

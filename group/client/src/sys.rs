@@ -127,7 +127,7 @@ pub fn seals(descriptor: i32) -> Option<i32> {
     unsafe { call(libc::SYS_fcntl, arguments) }.ok().map(|seals| seals as i32)
 }
 
-/// The same file under a descriptor that is no less than `least`, closed on exec.
+/// Duplicates the file under a descriptor that is no less than `least`, closed on exec.
 pub fn duplicate(descriptor: i32, least: i32) -> Result<i32, Errno> {
     let number = libc::F_DUPFD_CLOEXEC as usize;
     // SAFETY: it takes numbers only.
@@ -237,7 +237,7 @@ pub fn send(socket: i32, packet: &[u8], descriptors: &[i32]) -> Result<(), Errno
     .map(|_| ())
 }
 
-/// What came.
+/// Data that came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
     /// How long the packet is; 0 at the end of the connection.

@@ -1,4 +1,4 @@
-//! What is too much, and what must wait.
+//! Limits: too much, and what must wait.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;

@@ -460,9 +460,9 @@ fn sockets_that_are_left_behind_are_replaced_and_others_not() {
     assert!(matches!(error(settings), DoorError::TooLong(_)));
 }
 
-/// What a read through the link costs, for people: `cargo test … -- --ignored --nocapture`. The
-/// agent answers at once; it sleeps whenever there is nothing to do, or never. The agent answers
-/// who has rung before it silences the bell; silent it is before the agent sleeps.
+/// Cost of a read through the link, for people: `cargo test … -- --ignored --nocapture`. The agent
+/// answers at once; it sleeps whenever there is nothing to do, or never. The agent answers who has
+/// rung before it silences the bell; silent it is before the agent sleeps.
 #[test]
 fn the_doorbell_is_silent_when_the_agent_sleeps() {
     let scratch = Scratch::new();

@@ -11,7 +11,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use truechimer_group_client::machine::{Side, Word};
 use truechimer_group_client::slots::{Answered, Asked, Board, Found, Slot};
 
-/// What of the memory ordering is kept.
+/// Parts of the memory ordering that are kept.
 trait Policy: 'static {
     const THREAD_FENCE: bool = true;
     const AGENT_FENCE: bool = true;
@@ -80,7 +80,7 @@ impl<P: Policy> Word for ModelWord<P> {
     }
 }
 
-/// What a sleeper waits on: the kernel's part of a futex or an event counter.
+/// Bed on which a sleeper waits: the kernel's part of a futex or an event counter.
 #[derive(Default)]
 struct Bed {
     count: Mutex<u64>,

@@ -24,7 +24,7 @@ const ROLE: &str = "GROUP_CLIENT_TEST_ROLE";
 const PLACE: &str = "GROUP_CLIENT_TEST_PLACE";
 const FIRST: Thread = Thread::FIRST;
 
-/// What a started-again program does. As an ordinary test it does nothing.
+/// Plays the role of a started-again program. As an ordinary test it does nothing.
 #[test]
 fn role() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -94,7 +94,7 @@ fn forked(link: &Link) {
     }
 }
 
-/// As a program does that closes all that it has not opened, and opens something else.
+/// Acts as a program that closes all that it has not opened, and opens something else.
 fn closed(link: &Link) {
     // SAFETY: numbers only; no other test runs in this process. A copy of the socket stays, as in
     // the parent of a forked daemon: without, the agent takes the program to have ended.

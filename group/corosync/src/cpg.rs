@@ -36,23 +36,23 @@ pub struct Process {
     pub pid: u32,
 }
 
-/// What comes of a group, in the same order at all members that stay together.
+/// Events of a group, in the same order at all members that stay together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A message, one's own included.
     Delivered {
-        /// Who sent it.
+        /// Sender.
         from: Process,
-        /// What it says.
+        /// Contents.
         bytes: Vec<u8>,
     },
-    /// Who is in the group from here on.
+    /// Members of the group from here on.
     Configuration {
         /// All of them.
         members: Vec<Process>,
-        /// Who is so no more, and why.
+        /// Members so no more, and why.
         left: Vec<Gone>,
-        /// Who is so now and was not before.
+        /// Members so now and not before.
         joined: Vec<Process>,
     },
     /// The ring below has another shape from here on; a group's members may be the same.
@@ -92,7 +92,7 @@ pub enum Reason {
     Other(u32),
 }
 
-/// What became of a message.
+/// Fate of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Sent {
@@ -133,7 +133,7 @@ impl Cpg {
         self.handle.join(&raw::Name::new(name)?)
     }
 
-    /// Who is in a group, ours or another, by what this node knows now.
+    /// Members of a group, ours or another, by what this node knows now.
     ///
     /// # Errors
     /// As [`Cpg::join`].

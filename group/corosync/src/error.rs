@@ -1,10 +1,10 @@
-//! What can be wrong with Corosync, and what to do about it.
+//! Errors of Corosync, and what to do about them.
 
 use std::error::Error;
 use std::ffi::c_int;
 use std::fmt;
 
-/// What Corosync's functions return (`cs_error_t`).
+/// Return codes of Corosync's functions (`cs_error_t`).
 pub(crate) const OK: c_int = 1;
 const ERR_LIBRARY: c_int = 2;
 pub(crate) const ERR_TRY_AGAIN: c_int = 6;
@@ -45,7 +45,7 @@ pub enum CorosyncError {
     Other {
         /// Which function.
         call: &'static str,
-        /// What it returned (`cs_error_t`).
+        /// Code returned (`cs_error_t`).
         code: i32,
     },
 }
@@ -58,7 +58,7 @@ impl CorosyncError {
     }
 }
 
-/// What came of a function that opens a connection.
+/// Checks the result of a function that opens a connection.
 pub(crate) fn opened(call: &'static str, code: c_int) -> Result<(), CorosyncError> {
     match code {
         // Which of these it is when nobody listens differs from version to version.
@@ -67,7 +67,7 @@ pub(crate) fn opened(call: &'static str, code: c_int) -> Result<(), CorosyncErro
     }
 }
 
-/// What came of a function on a handle.
+/// Checks the result of a function on a handle.
 pub(crate) fn checked(call: &'static str, code: c_int) -> Result<(), CorosyncError> {
     Err(match code {
         OK => return Ok(()),

@@ -7,7 +7,7 @@ use crate::error::CorosyncError;
 
 /// One of the libraries: which functions it has.
 pub(crate) trait Functions: Sized + Send + Sync + 'static {
-    /// What the dynamic linker calls it.
+    /// Name for the dynamic linker.
     const NAME: &'static str;
 
     /// Finds the functions.

@@ -14,7 +14,7 @@ pub struct Quorum {
     handle: Handle,
 }
 
-/// What Corosync says of the quorum.
+/// Quorum as Corosync has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct View {
     /// Whether this node is part of the majority.

@@ -20,7 +20,7 @@ pub(crate) struct Given {
     sent: usize,
 }
 
-/// What a backup has of the primary's checkpoint so far.
+/// Parts of the primary's checkpoint that a backup has so far.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Taken {
     next: u32,

@@ -9,12 +9,12 @@ use crate::message::Message;
 use crate::state::State;
 use crate::types::{Member, Phase, Point};
 
-/// What has been heard of the others, and who waits for that.
+/// Words heard of the others, and those who wait for them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Commits {
     /// The last header of each live member in this or an earlier generation.
     pub(crate) heard: BTreeMap<Member, Heard>,
-    /// What we have come through since we were let in.
+    /// Course that we have come through since we were let in.
     pub(crate) course: Course,
     /// Replicas that speak as live members and are none here, or that are not where we are: since
     /// when, and when they last did.
@@ -26,7 +26,7 @@ pub(crate) struct Commits {
     pub(crate) established: u64,
     /// The greatest index of this generation that any header delivered here acknowledged.
     pub(crate) confirmed: u64,
-    /// What came before this place is not known here.
+    /// Place where we were let in; nothing before it is known here.
     pub(crate) entered: Point,
     /// Replies that wait.
     waiting: BTreeMap<(Point, u64), Waiting>,
@@ -44,7 +44,7 @@ pub(crate) struct Heard {
     pub(crate) generation: u64,
     /// The last acknowledgement that counts.
     pub(crate) acknowledged: Point,
-    /// What it has delivered is not what was delivered here.
+    /// Whether it has delivered something else than was delivered here.
     differs: bool,
 }
 
@@ -60,7 +60,7 @@ const AGAIN_NS: i64 = 1_000_000_000;
 /// After this long a member in doubt says again where it is, each time twice as long, ns; some
 /// seconds at most.
 const DOUBT_NS: i64 = 10_000_000;
-/// Who speaks for so long as one that is not with us is not, ns: what it had said before it was cut
+/// Time for which one speaks for one that is not with us, ns: what it had said before it was cut
 /// off or we were let in does not come for so long. Where it does all the same, as the ring stands
 /// still in the midst of it, we come in anew without need: that costs a moment, and no time.
 const RIVAL_NS: i64 = 100_000_000;

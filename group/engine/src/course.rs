@@ -1,5 +1,5 @@
-//! What this member has come through: the digest of the stream at each place, for comparing it with
-//! what others' headers say.
+//! Course that this member has come through: the digest of the stream at each place, for comparing
+//! it with what others' headers say.
 
 use std::collections::VecDeque;
 
@@ -19,13 +19,13 @@ pub(crate) struct Course {
 /// How another's way stands to ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// It has come the same way, to where it is.
+    /// Same way, to where it is.
     Same,
     /// Another.
     Other,
-    /// It is where we were not yet let in.
+    /// Place where we were not yet let in.
     Before,
-    /// It is farther back than is remembered here.
+    /// Place farther back than is remembered here.
     Unknown,
 }
 

@@ -50,7 +50,7 @@ pub struct Engine {
     pub(crate) transfers: Transfers,
     pub(crate) catching: Option<Catching>,
     pub(crate) outbox: Outbox,
-    /// What is durably kept.
+    /// Floor that is durably kept.
     pub(crate) floor: Option<i64>,
     /// The program here is taking over a checkpoint: no proposals meanwhile.
     pub(crate) installing: bool,
@@ -61,7 +61,7 @@ pub struct Engine {
     pub(crate) counts: Counts,
 }
 
-/// What is counted for tools.
+/// Counts for tools.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) gaps: u64,
@@ -158,7 +158,7 @@ impl Engine {
         self.send_due();
     }
 
-    /// What is to be done next, in order.
+    /// Takes what is to be done next, in order.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -174,7 +174,7 @@ impl Engine {
         self.phase
     }
 
-    /// What this member has delivered.
+    /// Place up to which this member has delivered.
     pub fn point(&self) -> Point {
         self.state.as_ref().map(|state| state.point).unwrap_or_default()
     }

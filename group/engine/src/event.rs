@@ -2,7 +2,7 @@
 
 use crate::types::{Agreed, Call, Member, Phase, Point, Round, Thread};
 
-/// What happens to a member. Each comes with a [`Reading`](crate::Reading) of the moment.
+/// Happenings at a member. Each comes with a [`Reading`](crate::Reading) of the moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event<'a> {
     /// A thread reads the clock. It has at most one operation at a time.
@@ -21,7 +21,7 @@ pub enum Event<'a> {
     Multicast {
         /// The sender's own number for it.
         token: u64,
-        /// What it says; at most [`LARGEST_PAYLOAD`] bytes.
+        /// Contents; at most [`LARGEST_PAYLOAD`] bytes.
         payload: &'a [u8],
         /// If it comes from another group: what that group's clock said when it was sent, ns.
         stamp: Option<i64>,
@@ -36,22 +36,22 @@ pub enum Event<'a> {
     },
     /// A message of the group's stream, in order, our own included.
     Delivered {
-        /// Who sent it, by the transport's word.
+        /// Sender, by the transport's word.
         from: Member,
         /// The message.
         bytes: &'a [u8],
     },
     /// The transport's configuration changed. Comes in order with the messages.
     Configuration {
-        /// Who is connected now, ourselves included.
+        /// Members connected now, ourselves included.
         members: &'a [Member],
-        /// Who has left because its node or the network is gone (not by its own will, and not
-        /// only its process).
+        /// Members that have left because their node or the network is gone (not by their own will,
+        /// and not only their process).
         lost: &'a [Member],
     },
     /// A second opinion: whether the layer below takes this node to be part of the majority.
     Quorum {
-        /// What it says.
+        /// Word of the layer below.
         quorate: bool,
     },
     /// The program here has made the checkpoint that [`Action::TakeCheckpoint`] asked for; or, in
@@ -87,7 +87,7 @@ pub enum Event<'a> {
 /// The longest payload of one message, bytes.
 pub const LARGEST_PAYLOAD: usize = 256 << 10;
 
-/// What a member wants done, in this order.
+/// Actions that a member wants done, in this order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// Multicast this in the group's order.
@@ -110,11 +110,11 @@ pub enum Action {
     },
     /// A message for the program here, with the time of its delivery.
     Deliver {
-        /// Who sent it.
+        /// Sender.
         from: Member,
         /// The sender's number for it.
         token: u64,
-        /// What it says.
+        /// Contents.
         payload: Vec<u8>,
         /// The group's time at its delivery.
         time: Agreed,
@@ -200,30 +200,30 @@ pub enum Refusal {
     StampTooFarAhead,
     /// This member is outside the primary component.
     Outside,
-    /// It is too long, or too many wait.
+    /// Too long, or too many wait.
     TooMuch,
 }
 
-/// What the operator should know. Each is counted; the agent says each kind at a bounded rate.
+/// Notices for the operator. Each is counted; the agent says each kind at a bounded rate.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Notice {
     /// A message of the stream that is not ours or broken; ignored.
     Malformed {
-        /// Who sent it.
+        /// Sender.
         from: Member,
-        /// What is wrong.
+        /// Fault found.
         what: &'static str,
     },
     /// Another version of the protocol; ignored.
     Version {
-        /// Who speaks it.
+        /// Speaker.
         from: Member,
         /// Which.
         version: u16,
     },
     /// A member of this name has other settings; it is not let in.
     OtherGroup {
-        /// Who.
+        /// Member concerned.
         from: Member,
     },
     /// This program's operation is not the one that the round was agreed for: the replicas' threads
@@ -233,11 +233,11 @@ pub enum Notice {
         thread: Thread,
         /// Which round.
         round: Round,
-        /// What the round's synchronizer called.
+        /// Call of the round's synchronizer.
         theirs: Call,
-        /// What was called here.
+        /// Call made here.
         ours: Call,
-        /// Who the synchronizer was.
+        /// Synchronizer of the round.
         synchronizer: Member,
     },
     /// A proposal was too far ahead and was cut.
@@ -263,12 +263,11 @@ pub enum Notice {
     /// A member that wants to come in needs a checkpoint, and no live one has a program that gives
     /// any: it waits until that changes.
     NoCheckpoint {
-        /// Who waits.
+        /// Member that waits.
         member: Member,
     },
-    /// So many others have delivered something else than this member, or do not take it for one of
-    /// theirs, that no majority can have what it has, though nobody said that it was out: it comes
-    /// in anew.
+    /// Majority lost for what this member has: so many others have delivered something else, or do
+    /// not take it for one of theirs, though nobody said that it was out: it comes in anew.
     Missed {
         /// One of them.
         from: Member,

@@ -36,12 +36,12 @@ impl Joined {
 /// The states that a live replica holds ready.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Transfers {
-    /// Who is to be served when the message has been taken up.
+    /// Members to be served when the message has been taken up.
     pub(crate) new: Vec<Member>,
     pub(crate) ready: BTreeMap<Member, Serving>,
     /// The primary's own checkpoint, on its way to the backups.
     pub(crate) given: Option<Given>,
-    /// What a backup has of it.
+    /// Parts of it that a backup has.
     pub(crate) taken: Taken,
     serial: u64,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Serving {
     /// The number of the checkpoint.
     pub(crate) id: u64,
     pub(crate) state: State,
-    /// Who else was waiting.
+    /// Others that were waiting.
     pub(crate) joins: Vec<(Member, Joined)>,
     pub(crate) incarnation: u64,
     pub(crate) number: u64,

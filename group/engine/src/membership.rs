@@ -1,4 +1,4 @@
-//! Who is connected, whether that is a primary component, and being in or out of it.
+//! Members connected, whether that is a primary component, and being in or out of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +13,19 @@ use crate::types::{Member, Phase};
 /// the configuration at the same place of its stream.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Place {
-    /// Who is connected, ascending.
+    /// Members connected, ascending.
     pub(crate) connected: Vec<Member>,
     /// The mark of the last message delivered.
     pub(crate) mark: u64,
-    /// Who has asked to be let in and has not been yet.
+    /// Members that have asked to be let in and have not been yet.
     pub(crate) joins: BTreeMap<Member, Joined>,
-    /// Who has been let in within this configuration: which life, by which join.
+    /// Members let in within this configuration: which life, by which join.
     pub(crate) admitted: BTreeMap<Member, (u64, u64)>,
     /// Whose settings are others than ours.
     pub(crate) foreign: BTreeSet<Member>,
     /// Whether more than half of the universe is connected.
     pub(crate) primary: bool,
-    /// What the layer below says.
+    /// Word of the layer below on the quorum.
     pub(crate) quorate: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What members say to each other, as plain structs; [`wire`](crate::wire) turns them into bytes.
+//! Messages between members, as plain structs; [`wire`](crate::wire) turns them into bytes.
 
 use crate::compared::Compared;
 use crate::digest::Digest;
@@ -28,15 +28,15 @@ pub(crate) struct Message {
     pub(crate) group: u64,
     /// Which life of its sender it comes from.
     pub(crate) incarnation: u64,
-    /// What the sender had delivered when it sent this; an acknowledgement. All 0 if it is not
-    /// live.
+    /// Place up to which the sender had delivered when it sent this; an acknowledgement. All 0 if
+    /// it is not live.
     pub(crate) point: Point,
     /// Digest of what that has come to, step by step. 0 if it is not live.
     pub(crate) history: u64,
     /// Whether the sender has heard more than half of the universe as live members of
     /// `point.generation`: only then does `point` count as an acknowledgement.
     pub(crate) established: bool,
-    /// What it says, in this order; at most [`MOST_ENTRIES`]. May be empty: the header itself is an
+    /// Contents, in this order; at most [`MOST_ENTRIES`]. May be empty: the header itself is an
     /// acknowledgement.
     pub(crate) entries: Vec<Entry>,
 }
@@ -74,7 +74,7 @@ pub(crate) enum Entry {
     Join(Join),
     /// A part of the state for a member that joins.
     State(Part),
-    /// What the sender's clock says.
+    /// Report of the sender's clock.
     Report(Report),
     /// The sender asks everybody for an acknowledgement of this place.
     Ask(Point),
@@ -82,13 +82,13 @@ pub(crate) enum Entry {
     Leave,
     /// A part of the state of the primary's program, for the backups' log to begin from.
     Checkpoint(Piece),
-    /// What becomes of the sender's program.
+    /// Fate of the sender's program.
     Program(Program),
     /// Those that wait since this value of the group's clock wait no longer.
     Begin(GroupTime),
 }
 
-/// What becomes of the sender's program.
+/// Fate of the sender's program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Program {
     /// How often its program has started or ended, in this life of the sender.
@@ -108,20 +108,20 @@ pub(crate) enum Stage {
     /// There is none.
     #[default]
     None = 0,
-    /// It has started, and waits for the others.
+    /// Started, and waiting for the others.
     Waits = 1,
-    /// It reads.
+    /// Reading.
     Runs = 2,
 }
 
 /// A live member's program, as all know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Run {
-    /// As in [`Program`]; 0: nothing was said of it.
+    /// Number as in [`Program`]; 0: nothing was said of it.
     pub(crate) serial: u64,
     /// How far it is.
     pub(crate) stage: Stage,
-    /// As in [`Program`].
+    /// Number as in [`Program`].
     pub(crate) together: u8,
     /// The value of the group's clock at its start.
     pub(crate) since: GroupTime,
@@ -178,7 +178,7 @@ pub(crate) struct User {
     pub(crate) time: Time,
     /// For a message from another group: that group's time when it was sent, ns.
     pub(crate) stamp: Option<i64>,
-    /// What it says, at most [`LARGEST_PAYLOAD`](crate::LARGEST_PAYLOAD) bytes.
+    /// Contents, at most [`LARGEST_PAYLOAD`](crate::LARGEST_PAYLOAD) bytes.
     pub(crate) payload: Vec<u8>,
 }
 
@@ -190,17 +190,17 @@ pub(crate) struct Join {
     pub(crate) number: u64,
     /// How many joins this life of the sender has sent, this one counted.
     pub(crate) attempt: u64,
-    /// What the sender still has of the group's state.
+    /// Rest of the group's state that the sender still has.
     pub(crate) standing: Option<Standing>,
     /// The group's clock was never ahead of this, as far as the sender ever kept, ns.
     pub(crate) floor: Option<i64>,
-    /// What the sender's clock says; none if it has neither UTC nor a view of the group's clock.
+    /// Report of the sender's clock; none if it has neither UTC nor a view of the group's clock.
     pub(crate) report: Option<Report>,
     /// Whether it wants a checkpoint of the program.
     pub(crate) checkpoint: bool,
 }
 
-/// What a member that is not live still has of the group's state.
+/// Rest of the group's state that a member that is not live still has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Standing {
     /// The group's time when it began: tells beginnings apart.
@@ -220,7 +220,7 @@ pub(crate) struct Standing {
 /// A part of the state for a member that joins. The last part decides the joining round.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Part {
-    /// Who joins.
+    /// Member that joins.
     pub(crate) joiner: Member,
     /// In which life.
     pub(crate) incarnation: u64,
@@ -247,7 +247,7 @@ pub(crate) struct Part {
 pub(crate) struct Transfer {
     /// The replicated state.
     pub(crate) snapshot: Snapshot,
-    /// Who had asked to be let in by then and had not been, ascending.
+    /// Members that had asked to be let in by then and had not been, ascending.
     pub(crate) joins: Vec<(Member, Joined)>,
     /// The program's, if the newcomer wants it.
     pub(crate) checkpoint: Option<Checkpoint>,
@@ -256,7 +256,7 @@ pub(crate) struct Transfer {
 /// The program's state.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Checkpoint {
-    /// As the program made it.
+    /// Bytes as the program made them.
     pub(crate) data: Vec<u8>,
     /// How many rounds each thread had read.
     pub(crate) position: Vec<(Thread, Round)>,
@@ -277,7 +277,7 @@ pub(crate) struct Kept {
     pub(crate) value: Agreed,
 }
 
-/// What a member's clock says.
+/// Report of a member's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Report {
     /// The member's own view of the group's clock, ns.
@@ -324,7 +324,7 @@ pub(crate) struct Snapshot {
     pub(crate) tied: bool,
     /// How the clock is steered.
     pub(crate) steering: Steering,
-    /// Who is live (observers too).
+    /// Live members (observers too).
     pub(crate) live: Vec<Peer>,
     /// The newest time that most members' reports have borne out, ns.
     pub(crate) vouched: Option<i64>,
@@ -348,7 +348,7 @@ pub(crate) struct Progress {
 /// A live member.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Peer {
-    /// Who.
+    /// Member concerned.
     pub(crate) member: Member,
     /// Which life.
     pub(crate) incarnation: u64,
@@ -360,7 +360,7 @@ pub(crate) struct Peer {
     pub(crate) gives: bool,
     /// Whether its clock contradicts the majority's.
     pub(crate) suspect: bool,
-    /// What it last reported.
+    /// Last report of it.
     pub(crate) report: Option<Report>,
     /// Its program.
     pub(crate) run: Run,
@@ -370,12 +370,12 @@ pub(crate) struct Peer {
 /// it from the same sender are released).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Held {
-    /// Who sent it.
+    /// Sender.
     pub(crate) from: Member,
     /// The sender's number for it.
     pub(crate) token: u64,
     /// The sending group's time, if it came from another group.
     pub(crate) stamp: Option<i64>,
-    /// What it says.
+    /// Contents.
     pub(crate) payload: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! What is sent, and when: all that is due goes into as few messages as possible.
+//! Sending, and when: all that is due goes into as few messages as possible.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ pub(crate) struct Queued {
     pub(crate) stamp: Option<i64>,
 }
 
-/// What waits to be sent, but for what is with the threads, replies and transfers.
+/// Outgoing things that wait, but for those with the threads, replies and transfers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Outbox {
     queue: VecDeque<Queued>,
@@ -160,7 +160,7 @@ impl Engine {
         Some(caught.saturating_add(AGAIN_NS << self.outbox.stalls.min(6)))
     }
 
-    /// What this member would propose now.
+    /// Time that this member would propose now.
     fn own_time(&self) -> Option<Time> {
         Some(Time {
             group: self.view?.at(self.now.physical),

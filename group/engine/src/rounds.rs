@@ -171,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// What a decision means for this member's own view of the clock.
+    /// Applies a decision to this member's own view of the clock.
     pub(crate) fn settle(&mut self, from: Member, time: &Time, decided: Decided) {
         self.keep_ahead(decided.value);
         if let Some(by_ns) = decided.cut {

@@ -1,4 +1,5 @@
-//! What the members of a group must have in common, and what each may choose for itself.
+//! Settings that the members of a group must have in common, and those that each may choose for
+//! itself.
 
 use core::fmt;
 
@@ -9,8 +10,8 @@ use crate::types::{Member, Mode, Order};
 /// The name is at most this many bytes of `a-z A-Z 0-9 . _ -`.
 pub const LONGEST_NAME: usize = 64;
 
-/// What a group is: the same at every member, or they refuse each other (its digest goes with each
-/// message).
+/// Settings of a group: the same at every member, or they refuse each other (its digest goes with
+/// each message).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
     /// Its name.
@@ -42,11 +43,11 @@ pub struct Group {
     pub threads: u32,
 }
 
-/// What a member chooses for itself.
+/// Settings that a member chooses for itself.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Own {
-    /// Who it is. A member that is not of the universe is an observer: it sends and receives
-    /// messages and follows the clock, but never proposes in a round, votes or counts.
+    /// Member that it is. A member that is not of the universe is an observer: it sends and
+    /// receives messages and follows the clock, but never proposes in a round, votes or counts.
     pub member: Member,
     /// A number that no earlier life of this member had.
     pub incarnation: u64,
@@ -59,7 +60,7 @@ pub struct Own {
     pub gather_ns: u64,
     /// Values kept for a thread or a program that is behind, in all (default 1 048 576).
     pub buffer: usize,
-    /// What was durably kept of an earlier life: the group's clock was never ahead of this, ns.
+    /// Floor durably kept of an earlier life: the group's clock was never ahead of this, ns.
     pub floor: Option<i64>,
     /// Whether a program here can give and take checkpoints.
     pub checkpoints: bool,
@@ -198,7 +199,7 @@ pub(crate) fn check(group: &Group, own: &Own) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// What is wrong with settings.
+/// Faults of settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingsError {
     /// The name.

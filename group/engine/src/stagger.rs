@@ -26,8 +26,8 @@ pub(crate) struct Stagger {
     last: Point,
 }
 
-/// It moves proposals in time, within what a slow network does too: no other decision depends on
-/// it.
+/// Leaves it out, as it only moves proposals in time, within what a slow network does too: no other
+/// decision depends on it.
 impl core::hash::Hash for Stagger {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }

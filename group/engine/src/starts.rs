@@ -45,7 +45,7 @@ impl Start {
         self.stage == Stage::Waits
     }
 
-    /// What was sent may not have been heard.
+    /// Tells anew, as what was sent may not have been heard.
     pub(crate) fn tell_anew(&mut self) {
         (self.told, self.begin) = (None, None);
     }
@@ -73,7 +73,7 @@ impl Engine {
         if self.start.waits() { self.threads.begin() } else { self.threads.skip() }
     }
 
-    /// What the others know of the program here.
+    /// State of the program here as the others know it.
     fn own_run(&self) -> Option<Run> {
         Some(self.live()?.live.get(&self.own.member)?.run)
     }
@@ -143,7 +143,7 @@ impl Engine {
             })
     }
 
-    /// What becomes of a member's program takes effect on the state.
+    /// Lets the fate of a member's program take effect on the state.
     pub(crate) fn program(&mut self, from: Member, program: &Program) {
         let &Program { serial, stage, together, ref time } = program;
         let counts = self.group.counts(from);

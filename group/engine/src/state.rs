@@ -19,12 +19,12 @@ const LATEST: i64 = i64::MAX / 2;
 /// Nanoseconds beyond that are all that it can go on by; no state has come as far as this.
 pub(crate) const NEVER: i64 = LATEST + LATEST / 2;
 
-/// What all live members have in common.
+/// State that all live members have in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
     /// The group's time when it began.
     pub(crate) epoch: i64,
-    /// What has been delivered.
+    /// Place up to which has been delivered.
     pub(crate) point: Point,
     /// The last value, with what leases reserved.
     pub(crate) last: i64,
@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) live: BTreeMap<Member, Peer>,
     /// How far the threads are whose rounds are the newest.
     pub(crate) threads: BTreeMap<Thread, Progress>,
-    /// The same by the places of their last rounds, but for the group's own.
+    /// Threads by the places of their last rounds, but for the group's own.
     order: BTreeSet<(u64, Thread)>,
     /// The next round of each other thread: beyond all that any of them has had.
     pub(crate) base: u64,
@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) held_bytes: usize,
     /// Beyond this a proposal is cut; follows from the reports and `vouched`.
     pub(crate) limit: Option<i64>,
-    /// The same without the horizon; follows from the reports.
+    /// Value without the horizon; follows from the reports.
     pub(crate) borne_out: Option<i64>,
     /// The last that was borne out.
     pub(crate) vouched: Option<i64>,
@@ -56,7 +56,7 @@ pub(crate) struct State {
     pub(crate) ranks: Vec<Member>,
 }
 
-/// What a proposal comes to.
+/// Outcome of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decided {
     pub(crate) value: i64,
@@ -68,14 +68,14 @@ pub(crate) struct Decided {
     pub(crate) utc: Option<Bound>,
 }
 
-/// What a report brings about.
+/// Effects of a report.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Reported {
     /// The clock is tied to UTC from now on.
     pub(crate) tied: bool,
     /// The group's clock is set ahead, once.
     pub(crate) step: Option<Step>,
-    /// Who is newly suspected, or no longer.
+    /// Members newly suspected, or no longer.
     pub(crate) suspects: Vec<(Member, bool)>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Reported {
 pub(crate) struct Step {
     /// By how much from the view that was the farthest behind, ns.
     pub(crate) by: i64,
-    /// What a member adds to its view that has no UTC to go by, ns: the median.
+    /// Amount that a member adds to its view that has no UTC to go by, ns: the median.
     pub(crate) guess: i64,
     /// Whose clocks have it: they take it from there.
     pub(crate) borne_out: Vec<Member>,
@@ -150,7 +150,8 @@ impl State {
         self.record(&[self.last as u64]);
     }
 
-    /// What was reported holds no longer; who is suspected stays so until most have reported anew.
+    /// Forgets the reports, which hold no longer; who is suspected stays so until most have
+    /// reported anew.
     pub(crate) fn forget_reports(&mut self) {
         self.live.values_mut().for_each(|peer| peer.report = None);
     }
@@ -194,7 +195,7 @@ impl State {
         self.record(&lives);
     }
 
-    /// What changes the state goes into its history.
+    /// Puts what changes the state into its history.
     pub(crate) fn record(&mut self, what: &[u64]) {
         let mut digest = Digest(self.history);
         digest.word(self.point.index);
@@ -334,7 +335,7 @@ impl State {
         self.replicas(group).filter_map(|peer| report_of(group, peer)).collect()
     }
 
-    /// As it travels to a newcomer.
+    /// Copy of the state as it travels to a newcomer.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             epoch: self.epoch,
@@ -351,7 +352,7 @@ impl State {
         }
     }
 
-    /// As it came.
+    /// Makes the state from a snapshot as it came.
     pub(crate) fn restore(group: &Group, snapshot: Snapshot) -> State {
         let Snapshot {
             epoch,

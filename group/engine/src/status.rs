@@ -1,4 +1,4 @@
-//! What a member says of itself to tools.
+//! Status of a member, for tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use crate::types::{Agreed, Member, Phase, Point, Round, Thread};
 /// How things stand at a member. Counts are since the engine was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Who says so.
+    /// Member that reports.
     pub member: Member,
     /// Where it stands.
     pub phase: Phase,
-    /// What it has delivered.
+    /// Place up to which it has delivered.
     pub point: Point,
     /// Whether more than half of the universe has been heard in this generation.
     pub established: bool,
-    /// Who is connected (observers too), ascending.
+    /// Members connected (observers too), ascending.
     pub connected: Vec<Member>,
     /// The group's members, and observers that have joined, ascending.
     pub members: Vec<MemberStatus>,
@@ -32,7 +32,7 @@ pub struct Status {
     /// How often this member had missed part of the stream and took over the state of another. A
     /// program that lived through a change of this has a gap.
     pub gaps: u64,
-    /// Who has asked to be let in and has not been yet, this member included, ascending.
+    /// Members that have asked to be let in and have not been yet, this one included, ascending.
     pub asking: Vec<Member>,
     /// How often this member has asked to be let in.
     pub joins_sent: u64,
@@ -90,7 +90,7 @@ pub const RECENT: usize = 64;
 /// How things stand with another member, as seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemberStatus {
-    /// Who.
+    /// Member concerned.
     pub member: Member,
     /// Whether it only observes.
     pub observer: bool,

@@ -21,7 +21,7 @@ const LONGEST_STEP_NS: i64 = 10_000_000_000;
 /// The shortest steering time in steps of the reports: steering faster than it hears would swing.
 const STEPS_PER_STEERING_TIME: i128 = 4;
 
-/// What a member's clocks said at one instant.
+/// Readings of a member's clocks at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClockReport {
     /// Whose.

@@ -1,4 +1,4 @@
-//! What the program here has read of each logical thread's rounds, as far as that is not simply all
+//! Rounds of each logical thread that the program here has read, as far as that is not simply all
 //! that has been agreed on: values that it has not asked for yet, operations that wait, rounds that
 //! it gave up.
 
@@ -28,7 +28,7 @@ pub(crate) struct Pending {
 /// A logical thread, as the program here has it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Local {
-    /// What has been agreed on and not been read; always up to the last round agreed on.
+    /// Rounds agreed on and not read; always up to the last round agreed on.
     kept: VecDeque<(Round, Call, Agreed)>,
     /// How many rounds after the last one agreed on the program has given up.
     ahead: u64,
@@ -84,7 +84,8 @@ pub(crate) struct Threads {
     pub(crate) kept: usize,
     /// How many are behind.
     behind: usize,
-    /// So many were behind that it is no longer known which: each of which nothing is said is.
+    /// Whether so many were behind that it is no longer known which: each of which nothing is said
+    /// is.
     lost: bool,
 }
 
@@ -335,7 +336,7 @@ impl Threads {
         self.lose();
     }
 
-    /// What a newcomer's checkpoint was ahead of its state has been made up for.
+    /// Notes that what a newcomer's checkpoint was ahead of its state has been made up for.
     pub(crate) fn caught_up(&mut self) {
         for local in self.all.values_mut() {
             local.until = 0;

@@ -83,7 +83,7 @@ pub struct Bound {
     pub latest: i64,
 }
 
-/// What a member's own clocks say at one moment.
+/// Readings of a member's own clocks at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reading {
     /// The physical clock, ns from any origin: local to the host, never steered or stepped. The
@@ -98,7 +98,7 @@ pub struct Reading {
 pub struct Utc {
     /// The best estimate, ns since 1970, within `bound`.
     pub best: i64,
-    /// What it is sure of.
+    /// Bound that it is sure of.
     pub bound: Bound,
 }
 
@@ -156,7 +156,7 @@ pub enum Call {
     Deadline = 7,
 }
 
-/// As the C library names it.
+/// Name in the C library.
 impl fmt::Display for Call {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -185,7 +185,7 @@ pub enum Mode {
     Passive = 2,
 }
 
-/// As the configuration has it.
+/// Name in the configuration.
 impl fmt::Display for Mode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -203,7 +203,7 @@ pub enum Order {
     /// The greater of it and the last group value + 1 ns: monotone for the whole group.
     #[default]
     Monotone = 0,
-    /// It, as published: monotone for each thread only.
+    /// Order as published: monotone for each thread only.
     Published = 1,
 }
 

@@ -7,7 +7,8 @@ use crate::types::{Bound, Reading};
 /// How fast a view is drawn back (or on) to the group's clock, parts in 10⁹.
 const DRAW_PPB: i128 = 500_000;
 
-/// As long as a message may be under way without a sign that this member's view is ahead, ns.
+/// Longest time for which a message may be under way without a sign that this member's view is
+/// ahead, ns.
 const LONGEST_WAY_NS: i64 = 1_000_000;
 
 /// The group's clock as this member has it.
@@ -33,7 +34,7 @@ impl View {
         self.group.saturating_add(steer::advance(elapsed, self.rate_ppb))
     }
 
-    /// What the physical clock will say, at the earliest, when the group's says this.
+    /// Earliest reading of the physical clock when the group's says this.
     pub(crate) fn when(&self, group: i64) -> i64 {
         let ahead = i128::from(group) - i128::from(self.group);
         let rate = 1_000_000_000 + i128::from(self.rate_ppb);

@@ -106,7 +106,7 @@ fn versioned<T: Form>(mut from: Reader<'_>) -> Result<T, Broken> {
     Ok(value)
 }
 
-/// What holds for any bytes at all: they are refused, or written back as they came.
+/// Checks what holds for any bytes at all: they are refused, or written back as they came.
 #[cfg(any(test, fuzzing))]
 pub fn check(bytes: &[u8]) {
     match decode(bytes) {

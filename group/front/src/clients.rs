@@ -30,22 +30,22 @@ struct Client {
     out: Unread,
     /// Messages that were sent for it and not delivered yet.
     under_way: usize,
-    /// It has sent all that it will, and that was said.
+    /// Whether it has sent all that it will, and that was said.
     ended: bool,
-    /// It is to go when it has read all.
+    /// Whether it is to go when it has read all.
     going: bool,
 }
 
-/// What a client did.
+/// Acts of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Did {
-    /// It sent a request.
+    /// Request sent.
     Request(u32, Vec<u8>),
-    /// It sends no more.
+    /// End of sending.
     End(u32),
-    /// It is gone.
+    /// Client gone.
     Gone(u32),
-    /// It is sent away, as it has left so many bytes unread.
+    /// Client sent away, as it has left so many bytes unread.
     Slow(u32, usize),
 }
 
@@ -143,14 +143,14 @@ impl Clients {
         slow
     }
 
-    /// It is to go when it has read all.
+    /// Lets it go when it has read all.
     pub fn go(&mut self, number: u32) {
         if let Some(client) = self.all.get_mut(&number) {
             client.going = true;
         }
     }
 
-    /// It is to go now.
+    /// Lets it go now.
     pub fn remove(&mut self, number: u32) {
         self.all.remove(&number);
     }
@@ -165,7 +165,7 @@ impl Clients {
         self.all.keys().copied()
     }
 
-    /// What to poll: number, descriptor, whether to read, whether to write.
+    /// Descriptors to poll: number, descriptor, whether to read, whether to write.
     pub fn descriptors(&self) -> impl Iterator<Item = (u32, RawFd, bool, bool)> {
         let all = self.all.iter().map(|(number, client)| {
             let writes = !client.out.is_empty();

@@ -32,7 +32,7 @@ impl FromStr for Protocol {
     }
 }
 
-/// What a client has sent and is not on its way yet.
+/// Bytes that a client has sent and that are not on their way yet.
 #[derive(Debug)]
 pub struct Cutter {
     protocol: Protocol,
@@ -74,7 +74,7 @@ impl Cutter {
         Some(self.waiting.drain(..length).collect())
     }
 
-    /// What is left when the client ends.
+    /// Rest when the client ends.
     pub fn rest(&mut self) -> Option<Vec<u8>> {
         let length = self.waiting.len().min(LARGEST_PIECE);
         (length > 0).then(|| self.waiting.drain(..length).collect())

@@ -40,7 +40,7 @@ const KNOCK: Duration = Duration::from_millis(200);
 const ALIVE: Duration = Duration::from_secs(2);
 /// How long a checkpoint may take to come before another is asked for.
 const CHECKPOINT: Duration = Duration::from_secs(300);
-/// So many operations may wait for the program before clients are no longer read.
+/// Most operations that may wait for the program before clients are no longer read.
 const MOST_WAITING: usize = 4096;
 
 /// How a front works.
@@ -79,9 +79,9 @@ pub struct Settings {
 /// How a front ended, if nothing failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// As asked.
+    /// Stopped as asked.
     Stopped,
-    /// It cannot go on, for this reason.
+    /// Unfit to go on, for this reason.
     Unfit(String),
 }
 
@@ -118,7 +118,7 @@ pub struct Front {
     knocked: Instant,
     looked: Instant,
     asked: Instant,
-    /// What is to be said.
+    /// Words to be said.
     says: Vec<String>,
     ended: Option<Ended>,
 }
@@ -469,7 +469,7 @@ impl Front {
         self.send(&Message::Open { conn: number }, Some(number))
     }
 
-    /// What starts the program.
+    /// Command that starts the program.
     fn command(&self) -> String {
         let page = &self.settings.page;
         let group = page.parent().and_then(|directory| directory.file_name());

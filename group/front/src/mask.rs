@@ -1,5 +1,5 @@
-//! What no two programs can have the same in their replies, and no request can depend on: left out
-//! where replies are compared.
+//! Mask of what no two programs can have the same in their replies, and no request can depend on:
+//! left out where replies are compared.
 //!
 //! PostgreSQL tells each client its process and a random key (`BackendKeyData`), for cancelling.
 

@@ -1,5 +1,5 @@
-//! What all fronts agree on, as a function of the group's stream: who is in, which connections
-//! there are, what the programs have processed. No I/O.
+//! Order that all fronts agree on, as a function of the group's stream: who is in, which
+//! connections there are, what the programs have processed. No I/O.
 
 mod inside;
 mod terms;
@@ -113,7 +113,7 @@ impl Order {
         self.conns.contains_key(&conn)
     }
 
-    /// Who waits to be let in and what for, in words.
+    /// Member that waits to be let in and what for, in words.
     pub fn waits_for(&self) -> Option<String> {
         match &self.standing {
             Standing::Asked => Some(format!(
@@ -218,7 +218,7 @@ impl Order {
         steps.push(Step::Entered);
     }
 
-    /// What was kept while it was not known from where to go on.
+    /// Takes up what was kept while it was not known from where to go on.
     fn catch_up(&mut self, steps: &mut Vec<Step>) {
         self.since_bytes = 0;
         self.marks.clear();

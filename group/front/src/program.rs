@@ -11,14 +11,14 @@ use truechimer_group_client::delivery::Page;
 use crate::order::{Conn, End};
 use crate::sys;
 
-/// What the program is busy with.
+/// Work with which the program is busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Busy {
-    /// It is to accept this.
+    /// Accepting this connection.
     Accept(Conn),
-    /// It is to read this one's bytes and work on them.
+    /// Reading this one's bytes and working on them.
     Bytes(Conn),
-    /// It is to take note of the end.
+    /// Taking note of the end.
     End(Conn),
 }
 
@@ -31,7 +31,7 @@ struct Link {
     sent: u64,
     /// Those that the kernel has not taken yet.
     out: Vec<u8>,
-    /// It has ended the connection.
+    /// Whether it has ended the connection.
     ended: bool,
 }
 
@@ -98,7 +98,7 @@ impl Program {
         }
     }
 
-    /// It is to be started anew: nothing is left of the old one.
+    /// Forgets all, as it is to be started anew: nothing is left of the old one.
     pub fn forget(&mut self) {
         self.links.clear();
         self.page.forget_program();
@@ -168,7 +168,8 @@ impl Program {
         taken && self.page.busy() == 0
     }
 
-    /// What it has written: calls `each` with the connection, the bytes, and how it has ended it.
+    /// Takes what it has written: calls `each` with the connection, the bytes, and how it has ended
+    /// it.
     pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], End)) {
         let mut buffer = [0; 16 << 10];
         for (conn, link) in &mut self.links {
@@ -189,13 +190,13 @@ impl Program {
         }
     }
 
-    /// What to poll, and whether for room to write.
+    /// Descriptors to poll, and whether for room to write.
     pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> {
         let live = self.links.values().filter(|link| !link.ended);
         live.map(|link| (link.stream.as_raw_fd(), !link.out.is_empty()))
     }
 
-    /// What it is doing, for a report.
+    /// Work that it is doing, for a report.
     pub fn says(&self, with: Busy) -> String {
         let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
         let threads = self.page.busy();

@@ -1,4 +1,4 @@
-//! What a front says of itself to tools: a file beside its program's page, one JSON object.
+//! Report of a front on itself, for tools: a file beside its program's page, one JSON object.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is not in yet, or not any more.
+    /// Not in yet, or not any more.
     Outside,
-    /// It answers clients.
+    /// Answering clients.
     Answering,
-    /// It is in, and answers nobody: no majority of the programs follows, or its own does not.
+    /// In, and answering nobody: no majority of the programs follows, or its own does not.
     Waiting,
-    /// It has ended because it could not go on.
+    /// Ended because it could not go on.
     Stopped,
 }
 
@@ -52,7 +52,7 @@ pub struct FrontReport {
     pub replicas: usize,
     /// How many of their programs follow.
     pub following: usize,
-    /// What there was to be dealt with: openings, requests and ends.
+    /// Number of things to be dealt with: openings, requests and ends.
     pub count: u64,
     /// How much of it its program has dealt with.
     pub done: u64,

@@ -1,4 +1,4 @@
-//! What a front needs of the group.
+//! Ring: needs of a front from the group.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use truechimer_group_client::{Event, Member, NextError, Phase, Point, Replica};
 
-/// What comes from the group.
+/// Events from the group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RingEvent {
     /// A message, in order.
     Delivered {
-        /// Who sent it.
+        /// Sender.
         from: Member,
         /// The sender's number for it.
         token: u64,
@@ -19,7 +19,7 @@ pub enum RingEvent {
         time: i64,
         /// Its place.
         point: Point,
-        /// What it says.
+        /// Contents.
         payload: Vec<u8>,
     },
     /// A message of ours was refused.
@@ -39,9 +39,9 @@ pub trait Ring: Send {
     fn member(&self) -> Member;
     /// Where the member stands now; none if the agent is gone.
     fn phase(&self) -> Option<Phase>;
-    /// What becomes readable when something comes.
+    /// Descriptor that becomes readable when something comes.
     fn descriptor(&self) -> RawFd;
-    /// What has come; does not wait.
+    /// Takes what has come; does not wait.
     ///
     /// # Errors
     /// If nothing will come any more.
@@ -51,7 +51,7 @@ pub trait Ring: Send {
     /// # Errors
     /// If nothing can be sent any more.
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String>;
-    /// What waits for majorities, on a thread of its own.
+    /// Committer that waits for majorities, on a thread of its own.
     fn committer(&self) -> Committer;
 }
 

@@ -25,8 +25,8 @@ const LEAST_PENDING: usize = 64;
 const MOST_PENDING: usize = 64 << 10;
 /// Bytes of a connection that are kept for others to confirm. Later words confirm the earlier ones.
 const MOST_KEPT: usize = 8 << 20;
-/// The same of all connections, shared out among those of which somebody has not confirmed all; and
-/// what each has at least.
+/// Most bytes of all connections, shared out among those of which somebody has not confirmed all;
+/// and what each has at least.
 const MOST_OF_ALL: usize = 64 << 20;
 const LEAST_KEPT: usize = 16 << 10;
 /// Connections that are remembered after their end.
@@ -43,7 +43,7 @@ pub struct Difference {
     pub length: u64,
 }
 
-/// What another has said of a connection.
+/// Words of another on a connection.
 #[derive(Debug, Default)]
 struct Other {
     agreed: u64,
@@ -65,7 +65,7 @@ struct Stream {
     tail: Vec<u8>,
     hash: Digest,
     end: End,
-    /// What the last bytes came with: how much had been dealt with then.
+    /// Count that came with the last bytes: how much had been dealt with then.
     last: u64,
     /// The client has ended it: after how many of our bytes, and which place that has.
     closed: Option<(u64, u64)>,
@@ -130,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// So many of the first bytes are those of so many replicas, ourselves among them.
+    /// First bytes that so many replicas agree on, ourselves among them.
     fn agreed(&self, counted: &BTreeMap<Member, u64>, majority: usize) -> u64 {
         let agreed = |member| self.others.get(member).map_or(0, |other| other.agreed);
         let mut lengths: Vec<u64> = counted.keys().map(agreed).collect();
@@ -198,7 +198,7 @@ impl Streams {
         self.all.insert(conn, Stream::new());
     }
 
-    /// What a client asks.
+    /// Notes what a client asks.
     pub fn asked(&mut self, conn: Conn, request: &[u8]) {
         if let Some(stream) = self.all.get_mut(&conn) {
             stream.mask.asked(request);
@@ -252,7 +252,7 @@ impl Streams {
         }
     }
 
-    /// What the others are to be told, at most so much.
+    /// News for the others, at most so much.
     pub fn news(&mut self, most: usize) -> Vec<Replied> {
         let mut news = Vec::new();
         while news.len() < most

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What is waited for, and what came.
+/// Descriptors waited for, and what came.
 #[derive(Debug, Default)]
 pub struct Poll {
     set: Vec<libc::pollfd>,

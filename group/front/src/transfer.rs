@@ -18,7 +18,7 @@ pub struct Shell {
     pub page: PathBuf,
 }
 
-/// What a command gave.
+/// Result of a command.
 pub type Gave = Receiver<Result<Vec<u8>, String>>;
 
 impl Shell {

@@ -1,4 +1,4 @@
-//! What fronts say to each other, in the group's order.
+//! Messages between fronts, in the group's order.
 //!
 //! A message: `TF`, version, kind, the sender's incarnation (u64), then the kind's fields; numbers
 //! are little-endian. Who sent it is the group's word.
@@ -44,9 +44,9 @@ pub enum Message {
     Leave,
     /// A client has connected to me.
     Open { conn: u32 },
-    /// It has sent this.
+    /// Bytes sent.
     Bytes { conn: u32, bytes: Vec<u8> },
-    /// It has ended.
+    /// End of the connection.
     Close { conn: u32 },
     /// Time passes.
     Tick,
@@ -57,7 +57,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self, incarnation: u64) -> Vec<u8> {
         let mut out = vec![b'T', b'F', VERSION, self.kind()];
         put(&mut out, incarnation);
@@ -244,7 +244,7 @@ fn put_state(out: &mut Vec<u8>, state: &State) {
     }
 }
 
-/// What is left of a message.
+/// Rest of a message.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

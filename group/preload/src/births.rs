@@ -13,7 +13,7 @@ use crate::thread::{Here, here};
 /// C11's answer when there is no memory.
 const THRD_NOMEM: c_int = 3;
 
-/// What a new thread is handed.
+/// Things handed to a new thread.
 struct Birth<S> {
     start: S,
     argument: *mut c_void,
@@ -133,12 +133,12 @@ pub extern "C" fn before() {
     here(Here::fork);
 }
 
-/// It has forked.
+/// Ends a fork in the parent.
 pub extern "C" fn after() {
     here(Here::has_forked);
 }
 
-/// It is the child.
+/// Ends a fork in the child.
 pub extern "C" fn in_child() {
     // The first look at what it takes part in makes it its own.
     part();

@@ -15,10 +15,10 @@ use crate::spans::{SECOND, to_timespec};
 const TIME_UTC: c_int = 1;
 const TIME_MONOTONIC: c_int = 2;
 
-/// What a clock is to this process.
+/// Clock as this process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shows {
-    /// What the host's shows.
+    /// Reading of the host's.
     Host,
     /// The group's time.
     Group,
@@ -28,7 +28,7 @@ pub enum Shows {
     Monotonic,
 }
 
-/// What that clock shows.
+/// Reading that the clock shows.
 pub fn shows(clock: clockid_t) -> Shows {
     let takes_part = || matches!(part(), Part::Round | Part::Delivery);
     match clock {

@@ -13,8 +13,8 @@ use crate::spans::to_timespec;
 use crate::timers;
 use crate::waits::moment;
 
-/// It takes as many arguments as the call has. Those that the caller did not give are read as
-/// libc's reads them (registers, and a word of the caller's frame), and ignored by the kernel.
+/// Takes as many arguments as the call has. Those that the caller did not give are read as libc's
+/// reads them (registers, and a word of the caller's frame), and ignored by the kernel.
 ///
 /// # Safety
 /// As `syscall(2)`.
@@ -129,7 +129,7 @@ fn futex_clock(operation: c_int) -> Option<libc::clockid_t> {
     }
 }
 
-/// The same operation with its deadline on CLOCK_MONOTONIC.
+/// Operation with its deadline on CLOCK_MONOTONIC instead.
 fn on_monotonic(operation: c_long) -> c_long {
     const LOCK_PI2: c_int = 13;
     let operation = operation as c_int & !libc::FUTEX_CLOCK_REALTIME;

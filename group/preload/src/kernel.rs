@@ -131,7 +131,7 @@ pub fn read_file<'a>(path: &CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
 pub struct Errno(c_int);
 
 impl Errno {
-    /// As it is now.
+    /// Keeps it as it is now.
     pub fn keep() -> Errno {
         // SAFETY: the calling thread's own errno.
         Errno(unsafe { *libc::__errno_location() })
@@ -149,7 +149,7 @@ pub fn set_errno(error: c_int) {
     unsafe { *libc::__errno_location() = error };
 }
 
-/// As libc returns what the kernel says: −1 and errno for a failure.
+/// Returns what the kernel says, as libc does: −1 and errno for a failure.
 pub fn returned(result: c_long) -> c_long {
     if (-4095..0).contains(&result) {
         set_errno(-result as c_int);

@@ -106,12 +106,12 @@ impl Kin {
         }
     }
 
-    /// What the process's first thread is.
+    /// Number of the process's first thread.
     pub fn thread_of(&self, pid: u32) -> Option<Thread> {
         self.of(pid).map(|entry| Thread(entry.thread.load(Ordering::Acquire)))
     }
 
-    /// What the next unseen child of that process is: counted in the order in which they come, so
+    /// Number of the next unseen child of that process: counted in the order in which they come, so
     /// that children that run one after the other have the same numbers everywhere.
     pub fn unseen_child(&self, parent: u32) -> Thread {
         match self.of(parent) {
@@ -146,8 +146,8 @@ impl Entry {
     }
 }
 
-/// What a process counts as that should have inherited a register and has not: others like it have
-/// the same number, so it has to be alone.
+/// Number of a process that should have inherited a register and has not: others like it have the
+/// same number, so it has to be alone.
 pub fn lost() -> Thread {
     lineage::child(unseen(lineage::FIRST), u64::MAX, Kind::Process)
 }

@@ -23,10 +23,10 @@ use crate::settings::{self, Outside, Reads, Settings};
 use crate::surroundings;
 use crate::thread;
 
-/// What calls do.
+/// Part that calls take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// What libc does.
+    /// Calls as libc does them.
     None,
     /// Reads are rounds.
     Round,
@@ -36,7 +36,7 @@ pub enum Part {
     Counting,
 }
 
-/// What does not change once it is set up.
+/// Facts that do not change once set up.
 pub struct Process {
     /// The agent, for rounds.
     pub link: Option<Link>,
@@ -106,7 +106,7 @@ fn protect(fd: c_int) {
     }
 }
 
-/// What the process takes part in; sets it up if need be, and notices a fork.
+/// Part that the process takes; sets it up if need be, and notices a fork.
 pub fn part() -> Part {
     let mut state = ONCE.state.load(Ordering::Acquire);
     if state == NEW || state == STARTING {
@@ -360,8 +360,8 @@ fn open(settings: &Settings<'_>) -> Page {
     }
 }
 
-/// What can be done only when the program's memory is set up: the environment for programs that
-/// this one executes.
+/// Does what can be done only when the program's memory is set up: the environment for programs
+/// that this one executes.
 fn set_environment(inherited: Option<i32>) {
     if let Some(process) = process() {
         if !process.inherit {

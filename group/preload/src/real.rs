@@ -180,7 +180,7 @@ functions! {
     SIGSUSPEND c"sigsuspend": unsafe extern "C-unwind" fn(*const sigset_t) -> c_int;
 }
 
-/// What a thread begins with.
+/// Function with which a thread begins.
 pub type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-/// What a thread of C11 begins with.
+/// Function with which a thread of C11 begins.
 pub type ThrdStart = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;

@@ -62,7 +62,7 @@ impl Text {
         text
     }
 
-    /// As C has it.
+    /// String as C has it.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! What the environment says. `truechimer group exec` sets it; nothing here allocates, as it may
-//! be read before the program's own memory is set up.
+//! Settings from the environment. `truechimer group exec` sets it; nothing here allocates, as it
+//! may be read before the program's own memory is set up.
 //!
 //! | variable | what |
 //! |---|---|
@@ -26,7 +26,7 @@ use core::ffi::CStr;
 use truechimer_group::Mode;
 use truechimer_group_client::link::Together;
 
-/// What reads give.
+/// Results of reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reads {
     /// A round of the group for each.
@@ -35,7 +35,7 @@ pub enum Reads {
     Delivery,
 }
 
-/// What happens outside the primary component.
+/// Fate of reads outside the primary component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outside {
     /// Reads wait; if something was missed meanwhile, the process ends.
@@ -53,11 +53,11 @@ pub struct Settings<'a> {
     pub socket: Option<&'a CStr>,
     /// The front's page.
     pub front: Option<&'a CStr>,
-    /// What reads give.
+    /// Results of reads.
     pub reads: Reads,
     /// Whether the monotonic clocks are the group's.
     pub monotonic: bool,
-    /// What happens outside the primary component.
+    /// Fate of reads outside the primary component.
     pub outside: Outside,
     /// With whom the program starts.
     pub together: Together,
@@ -65,7 +65,7 @@ pub struct Settings<'a> {
     pub patience_ns: Option<u64>,
     /// Whether nothing is said of waiting.
     pub quiet: bool,
-    /// What mode the group must have.
+    /// Mode that the group must have.
     pub mode: Option<Mode>,
     /// CLOCK_TAI − CLOCK_REALTIME, ns.
     pub tai_ns: i64,
@@ -81,7 +81,7 @@ pub struct Settings<'a> {
 pub type Wrong = (&'static str, &'static str);
 
 impl<'a> Settings<'a> {
-    /// What the environment says; none if this process (a program of that name) takes no part.
+    /// Settings from the environment; none if this process (a program of that name) takes no part.
     ///
     /// # Errors
     /// The first variable that is wrong.

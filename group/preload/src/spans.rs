@@ -28,8 +28,8 @@ pub fn local(deadline: i64, ahead: i64) -> i64 {
     deadline.saturating_sub(ahead).max(0)
 }
 
-/// What is left until a deadline of the group's for a timer that is set by what is left: at least
-/// 1 ns, as 0 would stop the timer.
+/// Time left until a deadline of the group's for a timer that is set by what is left: at least 1
+/// ns, as 0 would stop the timer.
 #[must_use]
 pub fn left(deadline: i64, ahead: i64, local_now: i64) -> i64 {
     local(deadline, ahead).saturating_sub(local_now).max(1)

@@ -23,7 +23,7 @@ fn all() -> impl Iterator<Item = (*mut *mut c_char, &'static CStr)> {
     })
 }
 
-/// What follows `NAME=`.
+/// Text that follows `NAME=`.
 fn value_of<'a>(variable: &'a CStr, name: &CStr) -> Option<&'a CStr> {
     let rest = variable.to_bytes_with_nul().strip_prefix(name.to_bytes())?.strip_prefix(b"=")?;
     CStr::from_bytes_with_nul(rest).ok()

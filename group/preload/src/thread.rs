@@ -1,4 +1,4 @@
-//! What each thread of the process knows about itself.
+//! Knowledge that each thread of the process has of itself.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -26,9 +26,9 @@ pub struct Here {
     pub frames: [Cell<usize>; DEEPEST],
     /// The group's clock − CLOCK_MONOTONIC when this thread has last read the former.
     ahead: Cell<Option<i64>>,
-    /// It is about to fork, and its child has been counted.
+    /// Whether it is about to fork, and its child has been counted.
     forking: Cell<bool>,
-    /// It has taken input from the front and not waited since.
+    /// Whether it has taken input from the front and not waited since.
     pub busy: Cell<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Here {
         Thread(self.number.get())
     }
 
-    /// What is hashed into the number of reads that are that deep inside others (from 1).
+    /// Value hashed into the number of reads that are that deep inside others (from 1).
     pub fn inside(&self, depth: usize) -> u64 {
         lineage::child(self.number(), depth as u64 - 1, Kind::Signal).0
     }
@@ -101,7 +101,7 @@ impl Here {
         self.threads.set(self.threads.get().wrapping_sub(1));
     }
 
-    /// It is about to fork: its child is counted.
+    /// Notes that it is about to fork: its child is counted.
     pub fn fork(&self) {
         // Known while it can still be known.
         self.number();
@@ -109,12 +109,12 @@ impl Here {
         self.forking.set(true);
     }
 
-    /// It has forked.
+    /// Notes that it has forked.
     pub fn has_forked(&self) {
         self.forking.set(false);
     }
 
-    /// It is the only thread of a new process: gives it its number.
+    /// Makes it the only thread of a new process: gives it its number.
     pub fn become_child(&self) -> Thread {
         let counted = u64::from(self.forking.replace(false));
         let nth = self.processes.get().wrapping_sub(counted);
@@ -133,7 +133,7 @@ impl Here {
         own
     }
 
-    /// It has seen this pair of clocks, ns.
+    /// Notes that it has seen this pair of clocks, ns.
     pub fn saw(&self, group: i64, monotonic: i64) {
         let ahead = group.saturating_sub(monotonic);
         self.ahead.set(Some(ahead));

@@ -53,8 +53,8 @@ fn remember(timer: timer_t, clock: clockid_t) {
     }
 }
 
-/// What a setting of a timer on that clock becomes: relative, with as much time as is left; none
-/// if it stays as it is.
+/// Makes a setting of a timer on that clock: relative, with as much time as is left; none if it
+/// stays as it is.
 unsafe fn relative(clock: clockid_t, value: *const itimerspec) -> Option<itimerspec> {
     // SAFETY: null or the caller's setting.
     let value = unsafe { value.as_ref() }?;

@@ -38,7 +38,7 @@ pub unsafe fn moment(clock: clockid_t, until: *const timespec) -> Option<timespe
     Some(to_timespec(local(until.saturating_sub(by), ahead?)))
 }
 
-/// The same moment for calls that know no clock but the host's CLOCK_REALTIME.
+/// Moment for calls that know no clock but the host's CLOCK_REALTIME.
 unsafe fn moment_realtime(until: *const timespec) -> Option<timespec> {
     // SAFETY: the caller's word.
     let moment = unsafe { moment(libc::CLOCK_REALTIME, until) }?;

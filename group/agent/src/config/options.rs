@@ -1,4 +1,4 @@
-//! What the user asked for: a configuration file, and what comes on top of it.
+//! Options that the user asked for: a configuration file, and what comes on top of it.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::{Membership, Settings, UtcSource, parse, values};
 /// The largest configuration file that is read, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What the command line (or a program) asks of an agent. What is left `None` is as the file says,
+/// Wishes of the command line (or a program) to an agent. What is left `None` is as the file says,
 /// or at its default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {

@@ -1,4 +1,4 @@
-//! What each setting may be, for the file and for the command line alike.
+//! Ranges of each setting, for the file and for the command line alike.
 
 use std::ops::RangeInclusive;
 
@@ -8,9 +8,9 @@ use truechimer_time::{Rate, Span};
 
 /// The most members of a group.
 pub(super) const MOST_MEMBERS: usize = 64;
-/// What `buffer` may be.
+/// Range of `buffer`.
 pub(super) const BUFFER: RangeInclusive<usize> = 1024..=1 << 26;
-/// What `realtime` may be.
+/// Range of `realtime`.
 pub(super) const REAL_TIME: RangeInclusive<u8> = 1..=99;
 
 const US: u64 = 1_000;

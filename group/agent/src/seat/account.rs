@@ -1,4 +1,4 @@
-//! What a member says of itself.
+//! Account that a member gives of itself.
 
 use std::path::Path;
 

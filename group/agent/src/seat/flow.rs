@@ -1,9 +1,9 @@
 //! Whether the transport still delivers.
 
-/// What is under way for so long without anything being delivered does not come, ns.
+/// Time after which a message under way, with nothing delivered, does not come, ns.
 const STALLED_NS: i64 = 2_000_000_000;
 
-/// What this member has sent and not had back.
+/// Messages that this member has sent and not had back.
 #[derive(Default)]
 pub(super) struct Flow {
     under_way: u64,

@@ -1,4 +1,4 @@
-//! What programs ask waits here while no time is to be had that is tied to UTC.
+//! Gate where programs' requests wait while no time is to be had that is tied to UTC.
 //!
 //! A group whose members do not know UTC runs on their physical clocks, from 1970 for one. Programs
 //! get none of that unless the user says so.
@@ -12,15 +12,15 @@ use super::{Crossing, FOREIGN, Seat, Turn};
 use crate::clocks::Clocks;
 use crate::notices::Level;
 
-/// What may wait.
+/// Most that may wait.
 const MOST: usize = 1 << 16;
 const MOST_BYTES: usize = 16 << 20;
 
-/// What to do about it, in a sentence.
+/// Remedy, in a sentence.
 const MEND: &str = "run `truechimer run` on the nodes, or start the agents with --system-clock BOUND \
                     (or, for a clock that is not tied to UTC, with --without-utc)";
 
-/// What is asked of the engine.
+/// Requests to the engine.
 pub(super) enum Asked {
     Start { together: u8 },
     Read { thread: Thread, call: Call },
@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// What waits, in the order in which it was asked.
+/// Requests that wait, in the order in which they were asked.
 #[derive(Default)]
 pub(super) struct Gate {
     waiting: VecDeque<Asked>,

@@ -1,4 +1,4 @@
-//! What the member's program has missed of the group's stream, and that it knows of it.
+//! Gaps that the member's program has in the group's stream, and that it knows of them.
 //!
 //! A member that took over another's state may have missed what the others did since it was out: a
 //! *gap*. Programs from before get neither values nor messages nor commits until they have started
@@ -11,7 +11,7 @@ use truechimer_group_client::link::Outside;
 use super::{Seat, Turn};
 use crate::notices::Level;
 
-/// What is known of the program and its gaps; that the last one is unsettled, the door knows.
+/// Program and its gaps as known; that the last one is unsettled, the door knows.
 #[derive(Default)]
 pub(super) struct Missed {
     /// How many gaps the engine has told of.

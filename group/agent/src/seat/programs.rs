@@ -1,4 +1,4 @@
-//! What programs ask, and what they are told.
+//! Requests of programs, and what they are told.
 
 use truechimer_group::{Action, Call, Event, Phase, Rejection, Thread};
 use truechimer_group_client::agent::{LinkId, News, Request, Ticket};

@@ -11,7 +11,7 @@ use truechimer_group::Member;
 use super::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
 use crate::sys;
 
-/// What a group is called in the ring, before its own name.
+/// Prefix of a group's name in the ring.
 const PREFIX: &str = "truechimer/";
 /// How long an agent that has ended may still be in the group.
 const HANGOVER: Duration = Duration::from_secs(2);
@@ -23,11 +23,11 @@ pub struct Corosync {
     quorum: Option<Quorum>,
     view: View,
     events: VecDeque<corosync::Event>,
-    /// What is known to have come without asking.
+    /// Descriptors known to have come without asking.
     known: Known,
 }
 
-/// What is known of the libraries' descriptors.
+/// Knowledge of the libraries' descriptors.
 #[derive(Clone, Copy, Debug)]
 enum Known {
     /// Nothing.
@@ -38,12 +38,12 @@ enum Known {
     More,
 }
 
-/// What the configurations come to.
+/// Result of the configurations.
 #[derive(Debug)]
 struct View {
     group: String,
     own: Process,
-    /// Who was in the last configuration that was received; none before the first.
+    /// Members in the last configuration that was received; none before the first.
     connected: Option<BTreeSet<Member>>,
 }
 
@@ -269,7 +269,7 @@ mod tests {
         Gone { process: process(node, pid), reason }
     }
 
-    /// What becomes of a configuration: members and lost.
+    /// Change by a configuration: members and lost.
     fn change(view: &mut View, members: &[(u32, u32)], left: &[Gone]) -> Vec<(Vec<u32>, Vec<u32>)> {
         let members: Vec<Process> =
             members.iter().map(|(node, pid)| process(*node, *pid)).collect();

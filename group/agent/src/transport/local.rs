@@ -14,9 +14,9 @@ use truechimer_group::Member;
 
 use super::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
 
-/// What may wait for a member that does not receive; then nobody on its side can send.
+/// Most bytes that may wait for a member that does not receive; then nobody on its side can send.
 const ROOM: usize = 32 << 20;
-/// What an event takes beside its bytes, so that empty ones are not free.
+/// Bytes that an event takes beside its own, so that empty ones are not free.
 const OVERHEAD: usize = 128;
 
 /// One group's ring inside this process. Clones are the same ring.
@@ -39,7 +39,7 @@ struct Port {
     queue: VecDeque<Incoming>,
     /// Of the queue, with [`OVERHEAD`].
     bytes: usize,
-    /// Who is in its last configuration.
+    /// Members in its last configuration.
     connected: BTreeSet<Member>,
     held: bool,
     stranded: bool,
@@ -52,7 +52,7 @@ pub struct Local {
     member: Member,
     life: u64,
     bell: UnixStream,
-    /// Who was in the last configuration that was received; none before the first.
+    /// Members in the last configuration that was received; none before the first.
     connected: Option<Vec<Member>>,
 }
 
@@ -136,8 +136,9 @@ impl Hub {
         }
     }
 
-    /// What the member sends reaches only itself, until its next configuration: a cut that nobody
-    /// has noticed yet. Cut it off after that; a ring never goes on as if nothing had been.
+    /// Strands the member: what it sends reaches only itself, until its next configuration: a cut
+    /// that nobody has noticed yet. Cut it off after that; a ring never goes on as if nothing had
+    /// been.
     pub fn strand(&self, member: Member) {
         if let Some(port) = self.lock().ports.get_mut(&member) {
             port.stranded = true;

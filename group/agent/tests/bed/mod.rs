@@ -68,7 +68,7 @@ impl Running {
         self.end();
     }
 
-    /// What it has said so far.
+    /// Lines that it has said so far.
     pub fn lines(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
@@ -125,7 +125,7 @@ impl Bed {
         self.agent_with(member, |_| {})
     }
 
-    /// The same with other settings.
+    /// Starts an agent with other settings.
     pub fn agent_with(&self, member: u32, change: impl FnOnce(&mut Membership)) -> Running {
         let mut membership = Bed::membership(member);
         change(&mut membership);
@@ -133,7 +133,7 @@ impl Bed {
         Running::start(self.settings(membership, &self.dir.join("state")), hubs)
     }
 
-    /// The same with UTC from there.
+    /// Starts an agent with UTC from there.
     pub fn agent_by(&self, member: u32, utc: UtcSource) -> Running {
         let mut settings = self.settings(Bed::membership(member), &self.dir.join("state"));
         settings.utc = Some(utc);
@@ -192,7 +192,7 @@ impl Bed {
         Replica::attach(&self.place(group, member)).unwrap()
     }
 
-    /// What the member's agent says of it.
+    /// Report of the member's agent.
     pub fn report(&self, member: u32) -> Report {
         self.report_of(GROUP, member)
     }

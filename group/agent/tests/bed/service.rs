@@ -13,7 +13,7 @@ pub type Done = (u8, i64);
 /// A replica of the service. Requests are bytes.
 pub struct Service {
     pub replica: Replica,
-    /// What was done, as far as this replica knows: its state.
+    /// Work done, as far as this replica knows: its state.
     pub done: Vec<Done>,
     /// Requests that are still to be worked on.
     pub queue: VecDeque<u8>,

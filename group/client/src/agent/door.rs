@@ -51,7 +51,7 @@ pub struct Door {
     counts: Counts,
     /// How often descriptors were opened for attachments.
     opened: u64,
-    /// What happened between two calls of [`Door::work`].
+    /// Requests made between two calls of [`Door::work`].
     later: Vec<Request>,
 }
 

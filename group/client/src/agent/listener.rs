@@ -30,7 +30,7 @@ pub enum DoorError {
     TooLong(PathBuf),
     /// Another agent has this member of this group.
     Served(PathBuf),
-    /// What is there is no socket.
+    /// No socket at that path.
     NotASocket(PathBuf),
     /// The directory belongs to somebody else, or others may write it.
     Directory {
@@ -43,7 +43,7 @@ pub enum DoorError {
     },
     /// The system refused something.
     System {
-        /// What was tried, as in "cannot …".
+        /// Action tried, as in "cannot …".
         action: &'static str,
         /// On which file.
         path: PathBuf,

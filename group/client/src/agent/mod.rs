@@ -26,7 +26,7 @@ pub use crate::message::News;
 pub use door::Door;
 pub use listener::DoorError;
 
-/// What a door is for.
+/// Settings of a door.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The directory above the groups' (its group's is made if it is not there, for those to enter
@@ -96,15 +96,15 @@ impl Ticket {
     }
 }
 
-/// What programs want. All of it was checked.
+/// Requests of programs. All of it was checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Request {
     /// Somebody has attached.
     Attached {
-        /// Who.
+        /// Link that attached.
         link: LinkId,
-        /// What for.
+        /// Purpose of it.
         role: Role,
         /// The process, by the kernel's word.
         pid: u32,
@@ -115,11 +115,11 @@ pub enum Request {
         /// With whom that starts.
         together: Together,
     },
-    /// It is gone, or was cut off. Its reads are void: an abandonment comes for each before this.
+    /// Link gone, or cut off. Its reads are void: an abandonment comes for each before this.
     Detached {
-        /// Who.
+        /// Link that is gone.
         link: LinkId,
-        /// What for it was there.
+        /// Purpose for which it was there.
         role: Role,
         /// Why, for the log.
         why: String,
@@ -134,8 +134,8 @@ pub enum Request {
         thread: Thread,
         /// By which call.
         call: Call,
-        /// What is to happen outside the primary component: with [`Outside::Fail`] the agent
-        /// rejects it, with the others it stays.
+        /// Choice for outside the primary component: with [`Outside::Fail`] the agent rejects it,
+        /// with the others it stays.
         outside: Outside,
     },
     /// The thread's patience is at an end, or it is dead: the ticket is void.
@@ -151,7 +151,7 @@ pub enum Request {
         link: LinkId,
         /// Its number for it.
         token: u64,
-        /// What it says, at most [`truechimer_group::LARGEST_PAYLOAD`].
+        /// Contents, at most [`truechimer_group::LARGEST_PAYLOAD`].
         payload: Vec<u8>,
     },
     /// A message for another group's order.
@@ -162,14 +162,14 @@ pub enum Request {
         group: String,
         /// Its number for it.
         token: u64,
-        /// What the sender's group clock said.
+        /// Reading of the sender's group clock.
         stamp: i64,
-        /// What it says.
+        /// Contents.
         payload: Vec<u8>,
     },
     /// Wants to know when a majority has the stream up to a place.
     Commit {
-        /// Who asks.
+        /// Link that asks.
         link: LinkId,
         /// Its number for it.
         token: u64,
@@ -203,7 +203,7 @@ pub enum Request {
     },
     /// Wants the status: answer with [`Door::send`] and [`News::Status`].
     Status {
-        /// Who asks.
+        /// Link that asks.
         link: LinkId,
     },
 }

@@ -35,12 +35,12 @@ impl End {
     }
 }
 
-/// What the agent knows of a slot.
+/// Knowledge that the agent has of a slot.
 #[derive(Clone, Copy)]
 struct Record {
     /// The read in work.
     work: Option<(Control, Thread)>,
-    /// What the control word was when it was last looked at for dead owners.
+    /// Control word when it was last looked at for dead owners.
     last: Control,
 }
 

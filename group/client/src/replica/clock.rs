@@ -59,11 +59,11 @@ impl ThreadClock {
 /// A message in the group's order. It brings the time with it: all replicas that process it get
 /// the same values of [`Delivered::now`], without asking anybody.
 pub struct Delivered {
-    /// Who sent it.
+    /// Sender.
     pub from: Member,
     /// The sender's number for it.
     pub token: u64,
-    /// What it says.
+    /// Contents.
     pub payload: Vec<u8>,
     /// The group's time at its delivery.
     pub time: Agreed,
@@ -103,7 +103,7 @@ impl Delivered {
         self.now_by(&clock, Call::Group)
     }
 
-    /// The same with rounds of another thread, once the lease is used up.
+    /// Reads with rounds of another thread, once the lease is used up.
     ///
     /// # Errors
     /// Only of a round.

@@ -1,4 +1,4 @@
-//! What can go wrong for a replica.
+//! Errors of a replica.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use crate::place::PlaceError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// It is not known where.
+    /// Place not known.
     Place(PlaceError),
     /// The socket's path is longer than 107 bytes.
     TooLong(PathBuf),
@@ -40,7 +40,7 @@ pub enum SendError {
     },
     /// Not a name for a group.
     Group(String),
-    /// Who attached as a reader does not take part in the group's messages.
+    /// Role wrong: a reader does not take part in the group's messages.
     Role,
     /// This program does not take what the agent sends it, which fills its memory.
     Unread,
@@ -55,7 +55,7 @@ pub enum NextError {
     /// This member was out of the majority, and the others may have gone on: what comes next in the
     /// stream is missing here. No more comes until [`crate::Replica::restarted`].
     Missed,
-    /// What came breaks the protocol.
+    /// Malformed input that breaks the protocol.
     Malformed(&'static str),
     /// Nothing was asked, as that could not be sent.
     Send(SendError),
@@ -65,16 +65,16 @@ pub enum NextError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// What the reply depends on is lost: a majority never had it, or may not have.
+    /// Loss of what the reply depends on: a majority never had it, or may not have.
     Lost,
     /// This program has missed part of the group's stream: what it would reply is of no worth until
     /// it has started anew.
     Missed,
     /// No majority has confirmed it in time. It may do so later.
     Late,
-    /// It cannot be found out any more.
+    /// Gone: cannot be found out any more.
     Gone(NextError),
-    /// It could not be asked.
+    /// Failure to ask for it.
     Send(SendError),
     /// Too much waits for [`crate::Replica::next`] for the answer to be looked for behind it.
     Unread,
@@ -84,7 +84,7 @@ pub enum CommitError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// It must not be sent.
+    /// Ban on sending it.
     Commit(CommitError),
     /// Sending it failed.
     Send(io::Error),

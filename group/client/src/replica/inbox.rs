@@ -1,4 +1,4 @@
-//! What comes over the control socket: one thread at a time reads it, for all that wait.
+//! Messages over the control socket: one thread at a time reads it, for all that wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,13 +19,13 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Packets that are taken in a row.
 const TURN: usize = 64;
 
-/// What has come and waits to be taken.
+/// Things that have come and wait to be taken.
 pub(super) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// The same, for who holds the lock.
+/// State of the inbox, for who holds the lock.
 pub(super) struct State {
     /// For [`super::Replica::next`], with their sizes.
     queue: VecDeque<(usize, Notice)>,
@@ -42,12 +42,12 @@ pub(super) struct State {
     of: Option<Arc<Link>>,
 }
 
-/// What became of a commit.
+/// Fate of a commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Commit {
     /// A majority has it.
     Done,
-    /// It is lost.
+    /// Lost.
     Lost,
     /// Nothing can be committed, as the program has missed part of the stream.
     Missed,

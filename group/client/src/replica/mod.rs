@@ -1,4 +1,4 @@
-//! What a program links that takes part in a group.
+//! Replica for a program that takes part in a group.
 
 mod clock;
 mod error;
@@ -37,15 +37,15 @@ const RETRY: Duration = Duration::from_millis(50);
 /// How one takes part.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// What for.
+    /// Purpose of the attachment.
     pub role: Role,
     /// To which family of processes one belongs ([`Replica::family`] of the first; 0: a new one).
     pub family: u64,
     /// With whom this program starts, if nobody of its family is attached yet.
     pub together: Together,
-    /// What happens to reads while the member is outside the primary component.
+    /// Fate of reads while the member is outside the primary component.
     pub outside: Outside,
-    /// What happens to reads when the agent goes.
+    /// Fate of reads when the agent goes.
     pub gone: Gone,
     /// How long reads wait that do not say it themselves; none: for ever.
     pub patience: Option<Duration>,
@@ -55,7 +55,7 @@ pub struct Options {
     pub wait_for_agent: Option<Duration>,
 }
 
-/// What happens to reads when the agent goes.
+/// Fate of reads when the agent goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Gone {
     /// They fail: the program has missed part of the group's stream from then on.
@@ -82,7 +82,7 @@ impl fmt::Debug for Replica {
     }
 }
 
-/// Who one is.
+/// Identity of the attached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attached {
     /// Which member this is.
@@ -95,7 +95,7 @@ pub struct Attached {
     pub order: Order,
 }
 
-/// What comes to a program.
+/// Events for a program.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -130,13 +130,13 @@ pub enum Event {
     NewAgent,
 }
 
-/// What waits to become an [`Event`].
+/// Things that wait to become an [`Event`].
 enum Notice {
     News(News),
     NewAgent,
 }
 
-/// What a replica and its clocks have in common.
+/// State that a replica and its clocks have in common.
 struct Shared {
     path: PathBuf,
     address: Address,
@@ -269,7 +269,7 @@ impl Replica {
         Replica::attach_with(at, &Options::default())
     }
 
-    /// The same, with choices.
+    /// Attaches with choices.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -325,7 +325,7 @@ impl Replica {
         Ok(Replica { shared: Arc::new(shared) })
     }
 
-    /// Who we are.
+    /// Identity that we have.
     #[must_use]
     pub fn attached(&self) -> Attached {
         let welcome = self.shared.link().welcome();
@@ -561,7 +561,7 @@ impl Replica {
         self.checkpoint_at(join, data, position)
     }
 
-    /// The same for a program that knows better where its threads are.
+    /// Checkpoint for a program that knows better where its threads are.
     ///
     /// # Errors
     /// As [`Replica::checkpoint`].

@@ -32,9 +32,9 @@ impl Entry {
 pub(super) struct Rounds {
     all: BTreeMap<Thread, Entry>,
     made: u64,
-    /// So many are remembered, besides those whose clocks are held.
+    /// Number remembered at most, besides those whose clocks are held.
     most: usize,
-    /// It is looked for some to be forgotten when there are so many.
+    /// Number at which it is looked for some to be forgotten.
     full: usize,
 }
 

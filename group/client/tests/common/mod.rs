@@ -60,13 +60,13 @@ pub const LEASE: i64 = 5;
 /// How the mock behaves; may be changed while it runs.
 #[derive(Default)]
 pub struct Manners {
-    /// It answers no reads.
+    /// Whether it answers no reads.
     pub silent: AtomicBool,
-    /// It loses what is to be committed.
+    /// Whether it loses what is to be committed.
     pub loses: AtomicBool,
 }
 
-/// What the test wants of it.
+/// Orders of the test to it.
 pub enum Order {
     Phase(Phase),
     Send(News),
@@ -131,7 +131,7 @@ pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What there is of a group.
+/// Parts that there are of a group.
 pub struct Engine {
     door: Door,
     manners: Arc<Manners>,

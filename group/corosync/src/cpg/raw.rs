@@ -229,7 +229,7 @@ impl Drop for Handle {
 }
 
 thread_local! {
-    /// What the callbacks have seen since the last dispatch of this thread.
+    /// Events that the callbacks have seen since the last dispatch of this thread.
     static COLLECTED: RefCell<VecDeque<Event>> = const { RefCell::new(VecDeque::new()) };
 }
 

@@ -112,7 +112,7 @@ impl Drop for Handle {
 }
 
 thread_local! {
-    /// What the callback has seen since the last dispatch of this thread.
+    /// Views that the callback has seen since the last dispatch of this thread.
     static COLLECTED: RefCell<Vec<View>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::message::{Entry, Join, Message, Part, Standing, Time};
 use crate::wire;
 
-/// What member 2 says reaches everybody, in order.
+/// Sends the message from member 2 to everybody, in order.
 fn says(net: &mut Net, message: &Message) {
     let bytes = wire::encode(message);
     for id in net.nodes[&2].ring.clone() {
@@ -14,7 +14,7 @@ fn says(net: &mut Net, message: &Message) {
     }
 }
 
-/// As a message of the present life of member 2, if `incarnation`.
+/// Makes it a message of the present life of member 2, if `incarnation`.
 fn of_two(net: &Net, message: Message, incarnation: bool) -> Message {
     let engine = net.engine(2);
     let life = if incarnation { engine.own.incarnation } else { message.incarnation };

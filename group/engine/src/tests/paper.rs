@@ -34,7 +34,7 @@ const EXAMPLE: [Row; 3] = [
     Row { synchronizer: 3, physical: [55, 45, 50], group: 40, offsets: [-15, -5, -10] },
 ];
 
-/// The same readings, and the last synchronizer has an offset forward: its 8:55 and 0:05 are 9:00,
+/// Readings as before, and the last synchronizer has an offset forward: its 8:55 and 0:05 are 9:00,
 /// not 8:60.
 const OVER_THE_HOUR: [Row; 3] = [
     // Replica 3's clock becomes the group's.
@@ -108,7 +108,7 @@ fn the_worked_example() {
     assert_eq!(at(60), 9 * 60 * MINUTE);
 }
 
-/// The same for any synchronizers: the figures from the two lines of the published algorithm, done
+/// Agreement for any synchronizers: the figures from the two lines of the published algorithm, done
 /// by themselves. Who is named as synchronizer can be checked by them: its offset, and only its, is
 /// the one that the round cannot have changed.
 #[test]
@@ -130,7 +130,7 @@ fn any_synchronizers() {
     }
 }
 
-/// What the paper does not say: across threads its clock goes back, and ours does not.
+/// Case that the paper leaves out: across threads its clock goes back, and ours does not.
 #[test]
 fn across_threads_the_published_order_goes_back() {
     for order in [Order::Published, Order::Monotone] {

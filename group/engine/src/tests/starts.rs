@@ -5,10 +5,10 @@ use super::*;
 const ALL: [u32; 3] = [1, 2, 3];
 const FIRST: u64 = Thread::FIRST.0;
 
-/// What a node's program has had since its last start.
+/// Events that a node's program has had since its last start.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Had {
-    /// Who was running when it began; none: it has not.
+    /// Programs running when it began; none: it has not.
     began: Option<Vec<u32>>,
     /// Thread, round and time of what it read.
     read: Vec<(u64, u64, i64)>,

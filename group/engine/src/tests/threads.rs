@@ -167,7 +167,7 @@ fn a_program_that_is_behind_everywhere_takes_no_memory() {
     net.all_read(&[1, 2, 3], 500_000);
 }
 
-/// What a member of the property test does.
+/// Acts of a member of the property test.
 #[derive(Clone, Debug)]
 enum Do {
     Read(u32, u64),

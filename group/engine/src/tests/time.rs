@@ -310,7 +310,7 @@ fn a_wild_clock_is_found_out_in_whatever_order_a_group_forms() {
     }
 }
 
-/// What happens when, by a seed.
+/// Order of events, by a seed.
 struct Random(rand_chacha::ChaCha8Rng);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! What members are not told, told late, or told wrongly.
+//! Members that are not told, told late, or told wrongly.
 
 use super::*;
 use crate::message::{Entry, Message};
@@ -74,7 +74,7 @@ fn who_comes_back_does_not_stop_a_clock_that_is_ahead() {
     assert!(slow.abs() < elapsed / 1000 + 5 * MS, "{slow} ns of {elapsed}");
 }
 
-/// Whoever does not vote can throw nobody out.
+/// Lets nobody be thrown out by a member that does not vote.
 #[test]
 fn an_observers_header_is_no_proof_of_anything() {
     let mut net = Net::formed(&[1, 2, 3]);
@@ -184,7 +184,7 @@ fn who_has_got_as_many_messages_but_others_comes_in_anew() {
     only_one_has_come_in_anew(&mut net, 1, &[2, 3]);
 }
 
-/// Whoever has more messages than the others is not right for that.
+/// Lets nobody be right for having more messages than the others.
 #[test]
 fn who_has_got_more_messages_alone_throws_nobody_out() {
     for more in 1..4 {

@@ -153,7 +153,7 @@ fn a_claimed_length_takes_no_memory() {
     assert_eq!(decode(&encode(&message)), Err(Broken::Wrong("a payload longer than can be")));
 }
 
-/// Whoever took such a state over could not go on with it, or not let anybody in.
+/// Refuses a state with which one could not go on, or not let anybody in.
 #[test]
 fn no_state_is_from_the_end_of_time() {
     let with = |last, point| {

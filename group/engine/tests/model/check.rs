@@ -1,4 +1,4 @@
-//! What must hold of the values that the replicas' programs get.
+//! Conditions on the values that the replicas' programs get.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use truechimer_group::{Agreed, Member, Order, Point, Round, Thread};
 
 use crate::world::Case;
 
-/// What went wrong.
+/// Violations found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Violation {
     /// Two replicas got different values in the same round.
@@ -42,7 +42,7 @@ enum Place {
     Message(Member, u64),
 }
 
-/// What programs got.
+/// Values that programs got.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct History {
     order: Order,
@@ -53,9 +53,9 @@ pub struct History {
     counted: usize,
     /// By node, since it was let in: what its program got.
     got: Vec<BTreeMap<Place, Agreed>>,
-    /// What a majority had at once, or was told to be settled: it stands for ever.
+    /// Values that a majority had at once, or was told to be settled: it stands for ever.
     settled: BTreeMap<Place, Agreed>,
-    /// What of that somebody was told to be.
+    /// Those of them that somebody was told of.
     committed: BTreeSet<Place>,
     /// By node, for each message: until when its lease is.
     leases: Vec<BTreeMap<Place, (i64, i64)>>,
@@ -142,7 +142,7 @@ impl History {
             || newer.iter().any(|(place, &time)| value.time.0 <= time && lasts(place, time))
     }
 
-    /// It begins, at this place and with these rounds: as all do that begin there.
+    /// Notes a beginning, at this place and with these rounds: as all do that begin there.
     pub fn begins(&mut self, node: usize, at: Point, next: Vec<u64>) -> Result<(), Violation> {
         let first = self.begun.entry(at).or_insert_with(|| next.clone());
         if *first == next {

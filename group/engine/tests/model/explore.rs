@@ -13,7 +13,7 @@ pub type Prints = HashSet<u64, BuildHasherDefault<Print>>;
 /// States between two words of how far it is.
 const WORD: usize = 1_000_000;
 
-/// What was seen.
+/// Counts of what was seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Different states.
@@ -99,7 +99,7 @@ pub fn explore(start: World, most: usize) -> Result<Seen, Box<Found>> {
     Ok(seen)
 }
 
-/// What happened on a way, told step by step.
+/// Tells what happened on a way, step by step.
 pub fn tell(start: &World, trace: &[Step]) -> String {
     let mut world = start.clone();
     world.told = Some(Vec::new());

@@ -173,11 +173,11 @@ fn parted(node: usize, reads: u8) -> World {
     start
 }
 
-/// What was on its way is delivered on the node's side alone (1), on the others' (2), on both or on
-/// none; the others are told or not, who was parted is not.
+/// Fates of what was on its way: delivered on the node's side alone (1), on the others' (2), on
+/// both or on none; the others are told or not, who was parted is not.
 const UNTOLD: [(bool, u8); 5] = [(false, 0), (false, 1), (false, 2), (false, 3), (true, 3)];
 
-/// It has come to that, and the node is back.
+/// World where it has come to that, and the node is back.
 fn back(node: usize, told: bool, ordered: u8, reads: u8) -> World {
     let mut start = parted(node, reads);
     let others: Vec<usize> = ALL.iter().copied().filter(|&other| other != node).collect();

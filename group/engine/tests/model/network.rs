@@ -23,7 +23,7 @@ use std::rc::Rc;
 
 use truechimer_group::Member;
 
-/// What a member takes from its inbox.
+/// Item that a member takes from its inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Item {
     /// `doubtful`: from one that was cut off and had not found out. `ring`: in which it took its
@@ -98,7 +98,7 @@ impl Link {
         queue.push_back((bytes, doubtful));
     }
 
-    /// What the process has sent and has not taken its place is from one that is cut off.
+    /// Marks what the process has sent and has not taken its place as from one that is cut off.
     pub fn doubt(&mut self) {
         let sent = self.outbox.iter_mut().chain(&mut self.waiting);
         sent.for_each(|(_, doubtful)| *doubtful = true);
@@ -313,7 +313,7 @@ impl Network {
         self.links.iter().all(|link| !link.late && link.ring == self.links[0].ring)
     }
 
-    /// What `departed` sent and none of `nodes` has taken from its inbox is lost to them.
+    /// Loses to `nodes` what `departed` sent and none of them has taken from its inbox.
     fn forget(&mut self, nodes: &[usize], departed: &[usize], fate: Fate) {
         if fate == Fate::Kept {
             return;

@@ -12,7 +12,7 @@ use crate::world::{Budget, Case, Mutation, Step, World};
 
 mod shrink;
 
-/// What a run does, one thing after the other.
+/// Acts of a run, one after the other.
 #[derive(Clone, Debug)]
 enum Act {
     Take(Step),
@@ -400,7 +400,8 @@ fn longer_random_runs_where_not_all_are_told() {
     runs(seeds(1_000..1_400), 20_000, true);
 }
 
-/// What only a long run shows: a floor that is forgotten lets time go back when all have died.
+/// Finds what only a long run shows: a floor that is forgotten lets time go back when all have
+/// died.
 #[test]
 fn a_forgotten_floor_is_found() {
     let all_die = |mutation| -> Result<(), Violation> {

@@ -28,11 +28,11 @@ pub enum Mutation {
     HideLoss,
     /// A node that was cut off learns of the merged ring only.
     HideAbsence,
-    /// What was kept durably is forgotten.
+    /// Loss of what was kept durably.
     ForgetFloor,
 }
 
-/// What a case may do, and how often.
+/// Acts that a case may do, and how often.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Budget {
     /// Rounds that each thread reads.
@@ -75,7 +75,7 @@ impl Budget {
     };
 }
 
-/// What a case is.
+/// Settings of a case.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub nodes: usize,
@@ -150,7 +150,7 @@ pub enum Step {
     Give { node: usize },
     /// And one that another group's clock has stamped, so far ahead of this group's, ns.
     Causal { node: usize, ahead: i64 },
-    /// What the layer below says of the majority changes.
+    /// Change in what the layer below says of the majority.
     Quorum { node: usize, quorate: bool },
     /// The node's next message takes its place in the order.
     Order { node: usize },
@@ -167,7 +167,7 @@ pub enum Step {
     Die { node: usize },
     /// The layer below has noticed that; what it had not sent by then is never sent.
     Bury { node: usize },
-    /// It starts again with what it kept durably.
+    /// Restart with what was kept durably.
     Restart { node: usize },
     /// One node is parted from the others.
     Part { node: usize, here: Fate, there: Fate, late: bool },
@@ -227,7 +227,7 @@ pub struct Node {
     pub seen: Vec<Member>,
     /// Parted from a majority; until the engine has said so itself.
     pub excluded: bool,
-    /// What it takes now was sent by one that was cut off and had not found out.
+    /// Whether what it takes now was sent by one that was cut off and had not found out.
     misled: bool,
     /// Has lost its memory and not been let in since.
     pub amnesiac: bool,
@@ -257,7 +257,7 @@ pub struct World {
     pub network: Network,
     pub nodes: Vec<Node>,
     pub history: History,
-    /// What was said, where a run is told.
+    /// Words said, where a run is told.
     pub told: Option<Vec<String>>,
 }
 
@@ -527,7 +527,7 @@ impl World {
         self.settle()
     }
 
-    /// The same, no farther than to a state from where it is known to come to its end; notes those
+    /// Settles no farther than to a state from where it is known to come to its end; notes those
     /// that it has come through. Whether it came to an end that was not known.
     pub fn settle_by(&mut self, known: &mut Prints) -> Result<bool, Violation> {
         let mut through = Vec::new();
@@ -659,7 +659,7 @@ impl World {
         (0..self.nodes.len()).any(|node| self.strays(node))
     }
 
-    /// Who sees what counts.
+    /// Nodes whose sight counts.
     fn sound(&self) -> Vec<bool> {
         self.nodes.iter().map(|node| node.live && !node.excluded).collect()
     }

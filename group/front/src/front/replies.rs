@@ -118,7 +118,7 @@ impl Front {
         self.shed()
     }
 
-    /// What was up to there must not be answered.
+    /// Gives up what was up to there: it must not be answered.
     fn lose(&mut self, point: Point, why: &str) -> Result<(), String> {
         let all = std::mem::take(&mut self.replies.waiting);
         let (lost, rest) = all.into_iter().partition(|reply: &Reply| reply.point <= point);

@@ -1,4 +1,4 @@
-//! What the fronts tell each other of their programs, and what follows from it.
+//! Votes: words of the fronts to each other on their programs, and what follows from them.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Where this front stands with the others' programs.
 #[derive(Debug, Default)]
 pub(super) struct Votes {
-    /// What the others were told last: how much the program has dealt with, and when.
+    /// Last words to the others: how much the program has dealt with, and when.
     told: Option<(u64, Instant)>,
-    /// Who has left out replies for long.
+    /// Members that have left out replies for long.
     late: Vec<Difference>,
     /// Whether clients were answered.
     answering: bool,

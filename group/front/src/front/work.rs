@@ -1,4 +1,4 @@
-//! What the program is given, one thing at a time.
+//! Work given to the program, one thing at a time.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::TryRecvError;
@@ -18,7 +18,7 @@ const GLANCE: Duration = Duration::from_millis(1);
 /// How many pieces of a checkpoint may be under way.
 const MOST_PARTS: usize = 16;
 
-/// What is being done.
+/// Work being done.
 #[derive(Debug)]
 enum Doing {
     /// Until the program is there.
@@ -33,7 +33,7 @@ enum Doing {
     Restore(Gave),
 }
 
-/// What waits, and what is being done.
+/// Work that waits, and that is being done.
 #[derive(Debug, Default)]
 pub struct Work {
     waiting: VecDeque<(Op, i64, Point)>,

@@ -1,4 +1,4 @@
-//! What a message does at a front that is in: the same at all of them.
+//! Effects of a message at a front that is in: the same at all of them.
 
 use truechimer_group::{Digest, Member};
 
@@ -98,7 +98,7 @@ impl Order {
         }
     }
 
-    /// Whoever has been quiet for long is out: agreed, since it goes by the agreed time.
+    /// Puts out whoever has been quiet for long: agreed, since it goes by the agreed time.
     fn pass_time(&mut self, from: Member, time: i64, incarnation: u64, steps: &mut Vec<Step>) {
         let gap = time.saturating_sub(self.state.time).clamp(0, GAP_NS);
         self.state.time = self.state.time.max(time);

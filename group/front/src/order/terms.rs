@@ -73,7 +73,7 @@ pub enum End {
     Cut,
 }
 
-/// What a program has written on a connection.
+/// Bytes that a program has written on a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replied {
     /// On which.
@@ -86,16 +86,16 @@ pub struct Replied {
     pub end: End,
 }
 
-/// What a front needs to go on from a place of the stream; without connections.
+/// State that a front needs to go on from a place of the stream; without connections.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct State {
-    /// What the programs have been given.
+    /// Place up to which the programs have been given things.
     pub position: Position,
     /// How many requests there were.
     pub requests: u64,
     /// The agreed time of the last message, ns.
     pub time: i64,
-    /// Who is in.
+    /// Members that are in.
     pub peers: BTreeMap<Member, Peer>,
     /// Pairs of those whose programs have given different replies, the lesser member first.
     pub pairs: BTreeSet<(Member, Member)>,
@@ -114,7 +114,7 @@ pub enum Op {
         conn: Conn,
         /// Its number, from 1.
         number: u64,
-        /// What the client sent.
+        /// Bytes that the client sent.
         bytes: Vec<u8>,
     },
     /// The end of a connection.
@@ -132,7 +132,7 @@ pub enum Op {
     },
 }
 
-/// What is to be done, in this order.
+/// Steps to be done, in this order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Multicast this.
@@ -143,7 +143,7 @@ pub enum Step {
     Entered,
     /// Another is in, which may not know how far our program is.
     Joined,
-    /// It is out: clients must go.
+    /// Out: clients must go.
     Dropped(String),
     /// Start the program from this checkpoint, then say [`Order::restored`].
     Restore(Vec<u8>),
@@ -157,7 +157,7 @@ pub enum Step {
         from: Member,
         /// How many openings, requests and ends.
         done: u64,
-        /// What is new.
+        /// Replies that are new.
         replied: Vec<Replied>,
     },
 }

@@ -9,13 +9,13 @@ use super::{Conn, FrontId, Order, Step};
 /// How a replica's program stands, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It follows.
+    /// Following.
     Follows,
-    /// It starts from a checkpoint.
+    /// Starting from a checkpoint.
     Starts,
-    /// It is stuck.
+    /// Stuck.
     Behind(String),
-    /// It has given other replies than a majority.
+    /// Other replies given than a majority's.
     Diverged(String),
     /// Its front is not in.
     Gone(String),

@@ -72,7 +72,7 @@ impl World {
         (0..100).rev().find(may_go)
     }
 
-    /// Who differs from whom.
+    /// Pairs of members that differ.
     fn pairs(&self) -> BTreeSet<(u32, u32)> {
         let pair =
             |(one, other): &(u32, Difference)| (*one.min(&other.with.0), *one.max(&other.with.0));
@@ -227,7 +227,7 @@ fn what_all_are_done_with_is_forgotten() {
     assert!(long.all.len() <= MOST_ENDED + 1);
 }
 
-/// What a program says of a connection on which it writes these bytes, one by one.
+/// Words of a program on a connection on which it writes these bytes, one by one.
 fn words(bytes: &[u8]) -> Vec<Replied> {
     let mut program = Streams::default();
     program.begin(CONN);

@@ -17,7 +17,7 @@ use truechimer_group_client::{
 /// How far the group's clock is ahead of the host's, s.
 pub const AHEAD: i64 = 3600;
 
-/// What all members agree on.
+/// Agreement of all members.
 #[derive(Default)]
 pub struct Agreement {
     decided: HashMap<(Thread, Round), (i64, Call)>,
@@ -53,14 +53,14 @@ impl Agreement {
     }
 }
 
-/// What one member's agent is told, and tells.
+/// Things that one member's agent is told, and tells.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
     /// No read is answered while this is set.
     hold: AtomicBool,
     outside: AtomicBool,
-    /// It has missed something since the test last looked.
+    /// Whether it has missed something since the test last looked.
     miss: AtomicBool,
     missed: AtomicBool,
     waiting: AtomicU64,

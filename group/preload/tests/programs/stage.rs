@@ -126,7 +126,7 @@ pub fn wait(mut child: Child) -> Output {
     child.wait_with_output().expect("our child")
 }
 
-/// What it says on standard output, if it ended well.
+/// Text that it says on standard output, if it ended well.
 pub fn said(command: &mut Command) -> String {
     let output = run(command);
     assert!(output.status.success(), "{command:?}: {output:?}");

@@ -1,4 +1,4 @@
-//! What the library does where there is no agreed time, or nothing to do.
+//! Behaviour of the library where there is no agreed time, or nothing to do.
 
 use crate::agent::lock;
 use crate::stage::{Stage, is_group, run, said, until, wait};

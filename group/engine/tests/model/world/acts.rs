@@ -1,4 +1,4 @@
-//! What an engine wants done, and whether it may want that.
+//! Actions that an engine wants done, and whether it may want them.
 
 use truechimer_group::{
     Action, Agreed, Event, Member, Mode, Notice, Phase, Rejection, Round, Thread,

@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// What a node can do by itself.
+    /// Steps that a node can do by itself.
     fn local(&self, node: usize) -> Vec<Step> {
         let here = &self.nodes[node];
         let mut steps = Vec::new();
@@ -334,7 +334,8 @@ impl World {
         self.exclude();
     }
 
-    /// Who has no majority around it must not count on what it sees from now on.
+    /// Excludes those with no majority around them: they must not count on what they see from now
+    /// on.
     fn exclude(&mut self) {
         for node in 0..self.nodes.len() {
             if self.nodes[node].live && self.parted(node) {
