@@ -1,4 +1,4 @@
-//! What causality alone allows.
+//! Limits on θ by causality alone.
 //!
 //! A packet arrives after it left: true time at the count of the request's departure is before
 //! the server's receive stamp, and true time at the count of the reply's arrival is after the
@@ -28,7 +28,7 @@ impl Corridor {
         Corridor { low: self.low + by, high: self.high + by }
     }
 
-    /// What both allow, if anything.
+    /// Part that both allow, if any.
     #[must_use]
     pub(crate) fn intersection(&self, other: &Corridor) -> Option<Corridor> {
         let both = Corridor { low: self.low.max(other.low), high: self.high.min(other.high) };

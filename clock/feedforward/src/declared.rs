@@ -34,8 +34,8 @@ impl Declared {
         Declared { by, error: error.abs(), rtt: None, known: None, broken: false }
     }
 
-    /// What causality allows beyond the stamps of a request and of a reply: both delays are
-    /// positive, and differ by what is declared.
+    /// Reach of causality beyond the stamps of a request and of a reply: both delays are positive,
+    /// and differ by what is declared.
     pub(crate) fn beyond(&self) -> (f64, f64) {
         let half = self.by / 2.0;
         let forward = (self.by - self.error).max(0.0);
@@ -84,7 +84,7 @@ impl Declared {
         }
     }
 
-    /// What is known of θ by the declaration.
+    /// Corridor of θ by the declaration, if any.
     pub(crate) fn known(&self) -> Option<Corridor> {
         self.known
     }

@@ -47,7 +47,7 @@ pub struct Exchange {
     pub root_distance: Span,
 }
 
-/// What an estimator is told once, before the first exchange.
+/// Settings that an estimator is told once, before the first exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// How long a count lasts, nominally. Rates are kept relative to it.
@@ -69,7 +69,7 @@ pub struct Settings {
 /// How the two directions of a path differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asymmetry {
-    /// What the fastest request takes − what the fastest reply takes.
+    /// Least time of a request − least time of a reply.
     pub by: Span,
     /// Bound of the error of `by`, ≥ 0.
     pub error: Span,
@@ -78,7 +78,7 @@ pub struct Asymmetry {
 /// [`Settings::accept_step_after`] if nobody has set it: one hour.
 pub const ACCEPT_STEP_AFTER: Span = Span::from_secs(3600);
 
-/// What is known of the counter's rate before an estimator has measured it.
+/// Knowledge of the counter's rate before an estimator has measured it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RatePrior {
     /// How long a count lasts.
@@ -87,8 +87,8 @@ pub struct RatePrior {
     pub error: Rate,
 }
 
-/// What is known of time before an estimator has measured it: a clock that was synchronised in
-/// this epoch of this counter.
+/// Knowledge of time before an estimator has measured it: a clock that was synchronised in this
+/// epoch of this counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimePrior {
     /// A count.
@@ -100,11 +100,11 @@ pub struct TimePrior {
     /// Since when that had been known, and when the last exchange came that agreed with it. `None`:
     /// nobody knows; it counts as known for as long as anything.
     pub known: Option<(Count, Count)>,
-    /// What was in doubt then.
+    /// Doubt that was open then.
     pub doubted: Option<Disputed>,
 }
 
-/// What was not believed when an earlier clock was left.
+/// Word that was not believed when an earlier clock was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disputed {
     /// A step of this server: since when, and by how much its time was ahead.
@@ -152,17 +152,16 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What became of an exchange that was used.
+/// Effect of an exchange that was used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Accepted {
-    /// It refined the estimate.
+    /// Estimate refined.
     Refined,
-    /// It was the last piece of evidence that the path has changed: new floor of the round trip −
-    /// old.
+    /// Last piece of evidence that the path has changed: new floor of the round trip − old.
     Shifted(Span),
-    /// It was the last piece of lasting evidence that the server's time had moved, and the
-    /// estimate now follows: new estimate − old.
+    /// Last piece of lasting evidence that the server's time had moved, and the estimate now
+    /// follows: new estimate − old.
     Stepped(Span),
 }
 
@@ -187,7 +186,7 @@ pub struct Doubt {
     pub open: (Instant, Instant),
 }
 
-/// What an estimator knows at one count.
+/// Knowledge of an estimator at one count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
     /// The count that the estimate is for.
@@ -250,8 +249,7 @@ pub trait Estimator: Any + fmt::Debug + Send {
     /// have widened.
     fn exchange(&mut self, exchange: &Exchange) -> Result<Accepted, Refusal>;
 
-    /// What is known at `at`, which may lie before or after the last exchange. `None` before the
-    /// first.
+    /// Estimate at `at`, which may lie before or after the last exchange. `None` before the first.
     fn estimate(&self, at: Count) -> Option<Estimate>;
 
     /// Whether anything is known at `at`: whether there is an estimate.
@@ -281,7 +279,7 @@ pub trait Estimator: Any + fmt::Debug + Send {
         let _ = span;
     }
 
-    /// What it does not believe yet, at `at`, if there is anything.
+    /// Exchanges that it does not believe yet, at `at`, if there are any.
     fn doubt(&self, at: Count) -> Option<Doubt> {
         let _ = at;
         None

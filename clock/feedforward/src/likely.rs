@@ -55,8 +55,9 @@ impl Spread {
         Some((span(half), rate(exponent * fraction(self.rate))))
     }
 
-    /// What of it another source over the same access network may have in common with this one: as
-    /// much as `nearest` has in all. The rest, which is this one's own, is in the second place.
+    /// Parts of it: first the one that another source over the same access network may have in
+    /// common with this one, as much as `nearest` has in all; then the rest, which is this one's
+    /// own.
     #[must_use]
     pub fn shared_with(&self, nearest: &Spread) -> (Spread, Spread) {
         let (route, access) = (self.route.min(nearest.route), self.access.min(nearest.access));

@@ -1,4 +1,4 @@
-//! What a server says after its time moved by more than it may.
+//! Word of a server after its time moved by more than it may.
 //!
 //! Beyond what causality leaves open there are two explanations: the server is wrong, or the
 //! counter jumped unseen. The stamps of one server cannot tell them apart. So its newcomers are
@@ -76,7 +76,7 @@ pub(crate) struct Quarantine {
     own: Corridor,
     steady: Run,
     loose: Run,
-    /// What was known when they began, from the estimate: lower and upper end, s.
+    /// Corridor of the estimate when they began: lower and upper end, s.
     known: Corridor,
     /// How far the newest is from the estimate, s; positive: the server is ahead of it.
     pub(crate) step: f64,
@@ -91,7 +91,7 @@ pub(crate) struct Quarantine {
 pub(crate) enum Whose {
     Known,
     Newcomers,
-    /// It was late enough to agree with both, and rather with what is known.
+    /// Late enough to agree with both, and rather with what is known.
     Either,
 }
 

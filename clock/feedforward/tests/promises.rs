@@ -1,4 +1,4 @@
-//! What the estimator promises, on exchanges that are known to the nanosecond.
+//! Promises of the estimator, on exchanges that are known to the nanosecond.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -16,7 +16,7 @@ fn settled() -> (Ours, u64) {
     settled_for(225)
 }
 
-/// The same, for so many exchanges 16 s apart.
+/// Starts such a clock after so many exchanges 16 s apart.
 fn settled_for(exchanges: u64) -> (Ours, u64) {
     let mut clock = estimator();
     for k in 1..=exchanges {

@@ -66,8 +66,7 @@ fn one_that_comes_late() {
     holds(None, Some(8000));
 }
 
-/// What it says against what was known has no less weight for what is declared of the path
-/// meanwhile.
+/// Declaring the path meanwhile takes no weight from what it says against what was known.
 #[test]
 fn a_step_in_doubt_stays_in_doubt() {
     let prior = RatePrior { period: Period::from_hz(HZ), error: Rate::from_ppb(500_000) };

@@ -43,7 +43,7 @@ struct World {
     phase: f64,
     skew: f64,
     walk: f64,
-    /// What temperature adds to the skew at a true time.
+    /// Skew that temperature adds at a true time.
     temperature: fn(f64) -> f64,
 }
 

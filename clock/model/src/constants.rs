@@ -27,7 +27,7 @@ macro_rules! constants {
             /// Values in use.
             pub const DEFAULT: Constants = Constants { $($name: $value,)* };
 
-            /// The same as a list.
+            /// List of these values.
             pub const LIST: &'static [Constant] = &[
                 $(Constant { name: stringify!($name), value: $value, unit: $unit, why: $why },)*
             ];

@@ -57,7 +57,7 @@ pub struct Law {
     pub noise: f64,
 }
 
-/// What a delay says of the quantity y under it.
+/// Word of a delay on the quantity y under it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Natural logarithm of the density of the measurement, 1/s.
@@ -121,8 +121,8 @@ impl Law {
         SCALE[SCALES - 1]
     }
 
-    /// What a measurement `above` the mean of y says of it; y has this `variance`, and the floor
-    /// is blurred by this standard deviation, s.
+    /// Reads a measurement `above` the mean of y; y has this `variance`, and the floor is blurred
+    /// by this standard deviation, s.
     #[must_use]
     pub fn read(&self, expected: &Expected, above: f64, variance: f64, blur: f64) -> Reading {
         let total = variance + self.noise + blur * blur;

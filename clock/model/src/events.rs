@@ -151,7 +151,7 @@ impl Proposal<'_> {
         }
     }
 
-    /// What may have made packets earlier than they can be.
+    /// Adds all that may have made packets earlier than they can be.
     fn too_early(&mut self, circumstances: Circumstances) {
         let Innovation { by, early, trip, short, .. } = *self.seen;
         let each = [0, 1].map(|d| if early[d] || short { by[d] } else { 0.0 });

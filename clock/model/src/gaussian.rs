@@ -91,7 +91,7 @@ impl Gaussian {
         self.inflate(&ALIKE, walks.alike * dt);
     }
 
-    /// What is known of the linear combination `sum`.
+    /// Mean, variance and covariance of the linear combination `sum`.
     #[must_use]
     pub fn project(&self, sum: &Vector) -> Projection {
         let dot = |v: &Vector| v.iter().zip(sum).map(|(a, b)| a * b).sum::<f64>();
@@ -112,7 +112,7 @@ impl Gaussian {
         }
     }
 
-    /// The same, but neither offset nor rate learn from it (Schmidt's consider states).
+    /// Conditions likewise, but neither offset nor rate learn (Schmidt's consider states).
     pub fn absorb_floors(&mut self, known: &Projection, by: f64, variance: f64) {
         if known.variance <= 0.0 {
             return;

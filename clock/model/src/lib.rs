@@ -68,7 +68,7 @@ pub struct Known {
     pub deviation: f64,
 }
 
-/// What the model knows at one instant.
+/// Knowledge of the model at one instant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct States {
     /// Offset θ: true time − the counter at its nominal period, s.
@@ -158,7 +158,7 @@ impl Model {
         None
     }
 
-    /// What is known now.
+    /// States now.
     #[must_use]
     pub fn now(&self) -> States {
         let law = self.events.now();

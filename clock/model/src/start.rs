@@ -28,7 +28,7 @@ const STEP: f64 = 0.7;
 /// Least share of the precision that is left without a site.
 const LEAST: f64 = 1e-6;
 
-/// What a stamp says of the projection it measures: precision, and precision × mean.
+/// Word of a stamp on the projection it measures: precision, and precision × mean.
 #[derive(Clone, Copy, Default, Debug)]
 struct Site {
     precision: f64,

@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// The same by adding up: y in deviations, e = distance − y.
+    /// Tail by adding up: y in deviations, e = distance − y.
     fn summed(distance: f64, deviation: f64, scale: f64) -> (f64, f64, f64) {
         let (mut mass, mut first, mut second) = (0.0, 0.0, 0.0);
         let step = 1e-4;

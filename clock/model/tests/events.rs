@@ -1,4 +1,4 @@
-//! What the model makes of changes of the path, the server and the oscillator. Fixed seeds.
+//! Response of the model to changes of the path, the server and the oscillator. Fixed seeds.
 #![allow(clippy::indexing_slicing)]
 
 mod random;

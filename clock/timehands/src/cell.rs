@@ -95,16 +95,16 @@ impl Cell for Halves {
     }
 }
 
-/// What a hand's words are kept in: 64-bit atomics where there are such.
+/// Cell for a hand's words: a 64-bit atomic where there is such.
 #[cfg(target_has_atomic = "64")]
 pub type Word = core::sync::atomic::AtomicU64;
-/// What generations are kept in: 64-bit atomics where there are such.
+/// Cell for generations: a 64-bit atomic where there is such.
 #[cfg(target_has_atomic = "64")]
 pub type Mark = core::sync::atomic::AtomicU64;
 
-/// What a hand's words are kept in: 64-bit atomics where there are such.
+/// Cell for a hand's words: a 64-bit atomic where there is such.
 #[cfg(not(target_has_atomic = "64"))]
 pub type Word = Halves;
-/// What generations are kept in: 32 bits here, which last 136 years at one hand a second.
+/// Cell for generations: 32 bits here, which last 136 years at one hand a second.
 #[cfg(not(target_has_atomic = "64"))]
 pub type Mark = AtomicU32;

@@ -100,7 +100,7 @@ impl<W: Cell> Glance<'_, W> {
         counts.wrapping_mul(high).wrapping_add(counts.wrapping_mul(low) >> 64)
     }
 
-    /// What is known of leap seconds.
+    /// Leap seconds as far as known.
     #[inline(always)]
     #[must_use]
     pub fn leaps(&self) -> PackedLeaps {

@@ -3,7 +3,7 @@
 use core::fmt;
 use truechimer_time::{Count, CountSpan, CounterId, Instant, Leaps, Period, Rate, Span};
 
-/// What a clock says of itself.
+/// State of a clock by its own word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -83,9 +83,9 @@ pub struct Hand {
     pub path_bound: Span,
     /// The rest of the bound at `base`: stamping, queueing, drift, ≥ 0.
     pub statistical_bound: Span,
-    /// What of `statistical_bound` is there only because a word that is held off has to be covered
-    /// as well: the server's time has moved by more than it may, and it is not believed yet. ≥ 0;
-    /// the page keeps it to 2⁻³² s, rounded down.
+    /// Part of `statistical_bound` that is there only because a word that is held off has to be
+    /// covered as well: the server's time has moved by more than it may, and it is not believed
+    /// yet. ≥ 0; the page keeps it to 2⁻³² s, rounded down.
     #[cfg_attr(feature = "serde", serde(default))]
     pub disputed: Span,
     /// How fast the bound grows away from `base`, in either direction, ≥ 0.
@@ -179,8 +179,7 @@ fn reach(bound: i128, imbalance: i128) -> [i128; 2] {
     [bound.wrapping_sub(before), bound.wrapping_sub(after)]
 }
 
-/// What |`span`| comes to at `rate` (of which there is never as much as 1), rounded down to
-/// 2⁻⁶⁴ s.
+/// Product of |`span`| and `rate` (of which there is never as much as 1), rounded down to 2⁻⁶⁴ s.
 #[inline(always)]
 pub(crate) fn share(span: i128, rate: u64) -> i128 {
     let (away, rate) = (span.unsigned_abs(), u128::from(rate));

@@ -21,7 +21,7 @@ pub struct Made {
     pub raw_ns: i64,
     /// `CLOCK_BOOTTIME` − `CLOCK_MONOTONIC` then: all the time spent suspended since boot, ns.
     pub suspended_ns: i64,
-    /// What else it takes to read the counter, if that is a device.
+    /// Means of reading the counter, if that is a device.
     pub device: Option<Device>,
 }
 
@@ -36,8 +36,8 @@ pub struct Device {
     pub by_raw: Option<ByRaw>,
 }
 
-/// What turns `CLOCK_MONOTONIC_RAW` into counts of the device that it is made of, from the pair of
-/// [`Made::count`] and [`Made::raw_ns`] on.
+/// Conversion of `CLOCK_MONOTONIC_RAW` into counts of the device that it is made of, from the pair
+/// of [`Made::count`] and [`Made::raw_ns`] on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ByRaw {

@@ -58,7 +58,7 @@ pub enum Counting {
     Up,
     /// `interval` − 1, … 1, 0, and the tick when it is reloaded with `interval` − 1.
     Down,
-    /// The same, but with the tick already when it comes to 0, a count before it is reloaded:
+    /// Down likewise, but with the tick already when it comes to 0, a count before it is reloaded:
     /// Arm's SysTick.
     DownToZero,
 }
@@ -72,7 +72,7 @@ pub trait TickCounter {
     fn interval(&self) -> u32;
     /// Which way it counts.
     fn counting(&self) -> Counting;
-    /// What it stands at now.
+    /// Value it stands at now.
     fn value(&self) -> u32;
     /// Whether it has begun a new interval whose tick has not been served.
     fn pending(&self) -> bool;
@@ -88,7 +88,7 @@ pub enum Untold {
     Interrupted,
 }
 
-/// What a clock with one hand tells.
+/// Reading of a clock with one hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Told {
     /// The count of the reading.
@@ -160,7 +160,7 @@ const DIFFERENCE_SHIFT: usize = 23;
 const A_HAND: u32 = 1 << 16;
 
 impl<C: Cell> OneHand<C> {
-    /// The same with cells of another kind.
+    /// Makes a clock with cells of another kind.
     #[must_use]
     pub fn with_cells() -> OneHand<C> {
         OneHand { generation: C::new(0), cells: core::array::from_fn(|_| C::new(0)) }
@@ -254,7 +254,7 @@ impl<C: Cell> OneHand<C> {
         Ok(())
     }
 
-    /// What `gather` gathers while no writer is at work.
+    /// Returns what `gather` gathers while no writer is at work.
     fn read<T>(&self, gather: impl Fn() -> T) -> Result<T, Untold> {
         for _ in 0..TRIES {
             let generation = self.generation.load(Relaxed);

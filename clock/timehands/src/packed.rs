@@ -285,8 +285,8 @@ impl State {
     }
 }
 
-/// What is disputed, in the page's unit: rounded down, so that it is never more than there is, and
-/// what was known never less than was known; more than 2³² s is as good as that.
+/// Disputed part in the page's unit: rounded down, so that it is never more than there is, and what
+/// was known never less than was known; more than 2³² s is as good as that.
 fn pack_disputed(disputed: Span) -> u64 {
     u64::try_from(disputed.0.max(0) >> COARSE).unwrap_or(u64::MAX)
 }

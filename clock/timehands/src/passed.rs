@@ -2,7 +2,7 @@
 
 use truechimer_time::{CountSpan, Period, Rate, Span};
 
-/// What passed between two looks at a counter and at the host's clocks.
+/// Time that passed between two looks at a counter and at the host's clocks.
 ///
 /// A jump that counter and kernel clock share does not show: where `CLOCK_MONOTONIC_RAW` is made
 /// of the counter itself and both are moved (a virtual machine restored from a snapshot, say).
@@ -16,7 +16,7 @@ pub struct Passed {
     pub suspended: Span,
 }
 
-/// What is no break yet. All of it is ≥ 0.
+/// Limits of what is no break yet. All are ≥ 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowed {
     /// Time in suspend: what the reading of two clocks may look like.
@@ -41,8 +41,8 @@ pub enum Break {
 }
 
 impl Passed {
-    /// What passed while the counter made `counts` of `period`, and the clocks (ns) went from the
-    /// first of each pair to the second.
+    /// Time that passed while the counter made `counts` of `period`, and the clocks (ns) went from
+    /// the first of each pair to the second.
     #[must_use]
     pub fn new(
         period: Period,

@@ -1,4 +1,4 @@
-//! What the clock follows, for those who serve it on.
+//! Source that the clock follows, for those who serve it on.
 
 /// The source that the clock follows: what an NTP server of the clock has to say of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +19,8 @@ const SAID: u64 = 1 << 56;
 const IPV6: u64 = 1 << 57;
 
 impl Reference {
-    /// As a word: bits 0–31 the identifier, 32–47 the port, 48–55 the stratum, 56 set, 57 IPv6.
+    /// Packs into a word: bits 0–31 the identifier, 32–47 the port, 48–55 the stratum, 56 set, 57
+    /// IPv6.
     #[must_use]
     pub fn pack(reference: Option<Reference>) -> u64 {
         let Some(Reference { stratum, id, port, ipv6 }) = reference else { return 0 };
@@ -27,7 +28,7 @@ impl Reference {
         numbers | u64::from(stratum) << 48 | SAID | if ipv6 { IPV6 } else { 0 }
     }
 
-    /// What a word stands for; nothing if nothing is said, or nothing that can be.
+    /// Unpacks a word; `None` if nothing is said, or nothing that can be.
     #[must_use]
     pub fn unpack(word: u64) -> Option<Reference> {
         let stratum = (word >> 48) as u8;

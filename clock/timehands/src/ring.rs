@@ -218,7 +218,7 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize, const BESIDE: usi
         self.newest_with_beside().map(|(generation, words, _)| (generation, words))
     }
 
-    /// The same with the words beside them; zeros where there are none of this record.
+    /// Newest record with the words beside it; zeros where there are none of this record.
     ///
     /// # Errors
     /// As [`Ring::newest`].
@@ -340,7 +340,7 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize, const BESIDE: usi
         self.publish_with_beside(words, &[0; BESIDE])
     }
 
-    /// The same with words beside it.
+    /// Publishes a record with words beside it.
     pub fn publish_with_beside(&mut self, words: &[u64; WORDS], beside: &[u64; BESIDE]) -> u64 {
         self.generation = self.ring.publish(self.generation, words, beside);
         self.generation

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span};
 use truechimer_timehands::{Cell, Glance, Hand, HandRing, Made, WORDS, Word, pack};
 
-/// What must not be exceeded at a week, in 2⁻¹²⁸ s: 0.1 ns.
+/// Limit at a week, in 2⁻¹²⁸ s: 0.1 ns.
 fn tenth_of_a_nanosecond() -> I256 {
     (I256::ONE << 128) / I256::new(10_000_000_000)
 }

@@ -1,4 +1,4 @@
-//! What lies at a page's path, and what becomes of it.
+//! Files at a page's path, and what becomes of them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;
@@ -55,7 +55,7 @@ fn what_is_published_is_read() {
     assert_eq!(reader.read(), Some(left(100)));
 }
 
-/// What the writer of hand `generation` leaves.
+/// Hand that the writer of hand `generation` leaves.
 fn left(generation: u64) -> (Hand, Made) {
     let (hand, made) = derived(generation);
     (Hand { status: Status::Holdover, ..hand }, made)
@@ -191,7 +191,7 @@ fn a_second_writer_is_refused() {
     PageWriter::create(&path).unwrap();
 }
 
-/// What a process that is just being started has until it becomes another program.
+/// Copies such as a process that is just being started has until it becomes another program.
 #[test]
 fn a_copy_of_the_descriptor_keeps_no_successor_out() {
     let scratch = Scratch::new();
@@ -327,7 +327,7 @@ fn nothing_there() {
     assert!(matches!(PageWriter::create(deep), Err(PageError::System { .. })));
 }
 
-/// What reader and writer say of a file with this content; it has to be there unchanged after.
+/// Errors of reader and writer for a file with this content; it has to be there unchanged after.
 fn refused(content: &[u8]) -> (PageError, PageError) {
     let scratch = Scratch::new();
     let path = scratch.join("clock");

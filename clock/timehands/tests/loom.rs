@@ -16,7 +16,7 @@ use truechimer_timehands::{Cell, Ring, Writer};
 /// Small, so that the writer comes round soon and the model stays tractable.
 const SLOTS: usize = 2;
 const WORDS: usize = 2;
-/// What one publication stores: generation, two words, generation, sequence.
+/// Stores of one publication: generation, two words, generation, sequence.
 const STORES: usize = 5;
 
 type ModelRing<P> = Ring<ModelCell<P>, ModelCell<P>, SLOTS, WORDS>;
@@ -147,7 +147,7 @@ fn reader_against_writer<P: Policy>() {
     });
 }
 
-/// The same of one word, with another beside it.
+/// Writer against reader likewise, with one word and another beside it.
 fn reader_against_writer_beside<P: Policy>() {
     type Beside<P> = Ring<ModelCell<P>, ModelCell<P>, SLOTS, 1, 1>;
     fn look<P: Policy>(ring: &Beside<P>) {
@@ -277,7 +277,7 @@ fn a_successor_takes_over_wherever_the_writer_stopped() {
     }
 }
 
-/// What a count that was kept is made of: its row, and when it was kept.
+/// Count made of its row and of when it was kept.
 fn wide(row: u64, at: u64) -> u64 {
     row * 100 + at
 }

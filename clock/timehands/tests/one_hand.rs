@@ -159,7 +159,7 @@ fn start(counting: Counting, interval: u32, now: u64) -> &'static OneHand<Simula
     clock
 }
 
-/// What is planned from now on.
+/// Plans what happens from now on.
 fn plan(plan: Vec<u64>, masked: usize) {
     world(|w| (w.plan, w.steps, w.masked) = (plan, 0, masked));
 }

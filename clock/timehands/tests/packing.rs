@@ -157,7 +157,7 @@ proptest! {
         prop_assert_eq!((kept.bound(), kept.path_bound), (hand.bound(), hand.path_bound));
     }
 
-    /// What stands beside makes an interval no narrower than it is, and nothing likelier.
+    /// Packing beside makes an interval no narrower than it is, and nothing likelier.
     #[test]
     fn what_stands_beside_comes_back_no_narrower(
         hand in hand(),
@@ -282,7 +282,7 @@ proptest! {
     }
 }
 
-/// What a reader relies on.
+/// Whether all that a reader relies on is so.
 fn sane(hand: &Hand) -> bool {
     let finite = hand.bound() < Span(i128::MAX / 4);
     !hand.path_bound.is_negative()
@@ -296,7 +296,7 @@ fn sane(hand: &Hand) -> bool {
         && (finite || !hand.status.bound_holds())
 }
 
-/// What a reader of a device relies on.
+/// Whether all that a reader of a device relies on is so.
 fn readable(hand: &Hand, made: &Made) -> bool {
     let Some(Device { bits, by_raw }) = made.device else { return true };
     let close = |by_raw: ByRaw| {

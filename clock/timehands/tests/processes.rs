@@ -23,7 +23,7 @@ const PAGE: &str = "TIMEHANDS_TEST_PAGE";
 /// How often a writer is killed or stopped.
 const ROUNDS: u64 = 60;
 
-/// What a started-again program does. As an ordinary test it does nothing.
+/// Plays the role of a started-again program. As an ordinary test it does nothing.
 #[test]
 fn role() {
     let Ok(role) = env::var(ROLE) else { return };

@@ -1,4 +1,4 @@
-//! What happens to exchanges that agree with what is known.
+//! Treatment of exchanges that agree with what is known.
 
 use truechimer_model::{Known, States};
 use truechimer_time::Span;
@@ -20,7 +20,7 @@ const EXCESS_GAIN: f64 = 1.0 / 16.0;
 /// in a row are lost.
 const SILENCE: f64 = 3100.0;
 
-/// What was known, carried forward to the arrival of an exchange, and what that says itself.
+/// Knowledge carried forward to the arrival of an exchange, and what that says itself.
 pub(super) struct Carried {
     /// For how long it was, and since when none has been used, s.
     since: f64,

@@ -1,4 +1,4 @@
-//! What happens to exchanges that contradict what is known.
+//! Treatment of exchanges that contradict what is known.
 
 use truechimer_model::{Known, States};
 use truechimer_time::{Count, Span};
@@ -17,7 +17,7 @@ use crate::{Accepted, Doubt, Refusal};
 /// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last
 /// place.
 const ROUNDED: f64 = 8.0 * f64::EPSILON;
-/// So many exchanges in a row show that a server is back where it was left.
+/// Exchanges in a row that show that a server is back where it was left.
 const RETURNS: u32 = 2;
 
 impl Ours {
@@ -245,8 +245,8 @@ impl Ours {
         Some(step)
     }
 
-    /// It was the server that drifted: the clock goes on from `both` and by the rate from before.
-    /// What comes back is the step.
+    /// Goes back, as the server was what drifted: the clock goes on from `both` and by the rate
+    /// from before. Returns the step.
     pub(super) fn go_back(
         &mut self,
         state: &mut State,

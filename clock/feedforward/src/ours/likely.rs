@@ -16,8 +16,8 @@ use crate::number::{rate, span};
 
 /// Scale of the route's asymmetry, as a share of half the floor round trip.
 const ASYMMETRY: f64 = 0.012;
-/// The same, as a share of how far the estimate is from the middle of what causality allows: it
-/// claims an asymmetry then.
+/// Scale of the same asymmetry, as a share of how far the estimate is from the middle of what
+/// causality allows: it claims an asymmetry then.
 const OFF_MIDDLE: f64 = 0.2;
 /// Scale of what an access network adds to one direction, as a share of how unevenly packets wait.
 const UNEVEN: f64 = 0.4;
@@ -41,7 +41,7 @@ const STALE: f64 = 4096.0;
 pub(super) struct Waits {
     newest: [[f64; KEPT]; 2],
     count: usize,
-    /// What is made of them, once there are enough.
+    /// Unevenness that they show, s, once there are enough.
     uneven: Option<f64>,
 }
 
@@ -85,8 +85,8 @@ impl Waits {
 }
 
 impl Ours {
-    /// What the likely error is made of at a count, where the model knows this and causality
-    /// allows `corridor`.
+    /// Parts of the likely error at a count, where the model knows this and causality allows
+    /// `corridor`.
     pub(super) fn spread(
         &self,
         state: &State,

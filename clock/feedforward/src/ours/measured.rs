@@ -24,8 +24,7 @@ pub(crate) struct Measured {
     pub(super) forward_error: f64,
     pub(super) backward_error: f64,
     pub(super) root_distance: f64,
-    /// What causality allows beyond backward and forward, if the path's asymmetry was taken off
-    /// them.
+    /// Reach of causality beyond backward and forward, if the path's asymmetry was taken off them.
     pub(super) beyond: (f64, f64),
     /// There was no request.
     pub(super) pulse: bool,
@@ -42,7 +41,7 @@ impl Measured {
         (self.forward + rate * self.duration + self.backward) / 2.0
     }
 
-    /// What the stamps may be off by, both together, s.
+    /// Bound of the error of the stamps, both together, s.
     pub(super) fn stamp_errors(&self) -> f64 {
         self.forward_error + self.backward_error
     }
@@ -72,7 +71,7 @@ impl Measured {
         Inference::new(theta, rate, floor, noise, constants)
     }
 
-    /// What this exchange alone allows for θ at its arrival.
+    /// Corridor of θ at its arrival by this exchange alone.
     pub(super) fn corridor(&self, rate: f64, slack: f64) -> Corridor {
         let drift = self.duration * slack;
         Corridor {

@@ -89,8 +89,7 @@ impl Ours {
         }
     }
 
-    /// The same, whose model has these constants: for the laboratory, as no daemon has a setting
-    /// for them.
+    /// Replaces the model's constants: for the laboratory, as no daemon has a setting for them.
     #[must_use]
     pub fn with_constants(self, constants: Constants) -> Ours {
         Ours { constants, ..self }
@@ -101,7 +100,7 @@ impl Ours {
         seconds(self.settings.nominal.span(to - from))
     }
 
-    /// What the user says of the path's asymmetry.
+    /// Asymmetry of the path as the user declares it.
     fn declared(&self) -> Option<Declared> {
         let Asymmetry { by, error } = self.settings.asymmetry?;
         Some(Declared::new(seconds(by), seconds(error)))
@@ -220,7 +219,7 @@ impl Ours {
         (state, Ok(Accepted::Refined))
     }
 
-    /// What is left to do after an exchange was used.
+    /// Does what is left to do after an exchange was used.
     fn used(&mut self, state: &mut State, m: &Measured, slack: f64) {
         if let Some(broken) = state.promise.broken() {
             let known = self.seconds(state.begun, broken.since);

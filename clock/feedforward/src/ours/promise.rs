@@ -1,4 +1,4 @@
-//! What the promise about the oscillator allows.
+//! Limits on θ by the promise about the oscillator.
 //!
 //! The corridor of the estimate follows the model's rate wherever that goes, so that an oscillator
 //! which breaks its promise (`max-wander`) does not cost the clock. But then a server whose time
@@ -27,7 +27,7 @@ pub(super) struct Broken {
 }
 
 impl Broken {
-    /// It turned out that it was the server, since then.
+    /// Break that turned out to be the server's, since then.
     pub(super) fn recalled(since: Count, rate: BoundedRate) -> Broken {
         Broken { since, count: 0, rate }
     }
@@ -127,7 +127,7 @@ impl Promise {
         self.broken.is_some_and(|broken| enough(broken.count, lasted(broken.since), wanted))
     }
 
-    /// What is known is `by` higher on the scale of θ, s.
+    /// Moves what is known up by `by` on the scale of θ, s.
     pub(super) fn shift(&mut self, by: f64) {
         self.corridor = self.corridor.shifted(by);
     }

@@ -1,4 +1,4 @@
-//! What is known since the first exchange.
+//! State of knowledge since the first exchange.
 
 use truechimer_time::{Count, Instant};
 
@@ -10,7 +10,7 @@ use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::quarantine::Quarantine;
 
-/// What is known since the first exchange.
+/// Knowledge since the first exchange.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) anchor: (Count, Instant),
@@ -47,13 +47,13 @@ impl State {
         if self.quarantine.is_some() && self.suspected { self.at } else { self.last_used }
     }
 
-    /// What either direction takes at least, if the path is symmetric, s.
+    /// Least time of either direction, if the path is symmetric, s.
     pub(super) fn one_way(&self) -> f64 {
         self.model.now.floors.iter().sum::<f64>().max(0.0) / 2.0
     }
 
-    /// What the slower direction takes at least, as far as is known, s. It is half of the round
-    /// trip until one direction is seen to become longer.
+    /// Least time of the slower direction, as far as is known, s. It is half of the round trip
+    /// until one direction is seen to become longer.
     pub(super) fn path(&self) -> f64 {
         let half = self.one_way();
         let [forward, backward] = self.model.now.floors;

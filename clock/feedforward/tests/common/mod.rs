@@ -1,4 +1,4 @@
-//! What the tests of the estimator share.
+//! Helpers that the tests of the estimator share.
 
 use truechimer_feedforward::{Ours, RatePrior, Settings};
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp, StampMethod};

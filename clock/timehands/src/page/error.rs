@@ -1,4 +1,4 @@
-//! What can be wrong with a page, and what to do about it.
+//! Faults of a page, and what to do about them.
 
 use std::fmt;
 use std::io;
@@ -18,20 +18,20 @@ pub enum PageError {
     },
     /// The system refused something.
     System {
-        /// What was tried, as in "cannot …".
+        /// Action tried, as in "cannot …".
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// This user may not put a page there.
     NotPermitted {
-        /// What was tried, as in "cannot …".
+        /// Action tried, as in "cannot …".
         action: &'static str,
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// A directory, a device, a symbolic link: not a file of its own.
@@ -47,14 +47,15 @@ pub enum PageError {
         /// process namespace.
         pid: Option<u32>,
     },
-    /// What lies in the place of the writer's lock is not a file that this user alone can open.
+    /// Something in the place of the writer's lock that is not a file that this user alone can
+    /// open.
     ForeignLock {
         /// Where the lock has to be.
         path: PathBuf,
         /// Why it will not do, as in "it …".
         why: String,
     },
-    /// It belongs to a user that a reader or writer must not trust.
+    /// Owner that a reader or writer must not trust.
     Owner {
         /// Where.
         path: PathBuf,

@@ -37,7 +37,7 @@ pub(crate) struct Page {
     hands_offset: AtomicU64,
     /// The writer's process identifier, for people.
     writer: AtomicU64,
-    /// What the clock follows.
+    /// Source that the clock follows, packed.
     reference: AtomicU64,
     /// Standard uncertainty of the difference clock's rate.
     deviation: AtomicU64,
@@ -52,7 +52,7 @@ const _: () = {
     assert!(size_of::<HandRing>() == BESIDE_OFFSET - 64 + SLOTS * BESIDE_SIZE);
 };
 
-/// What a header says.
+/// Kind of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// The magic is not there yet: nobody has finished making the page.
@@ -63,12 +63,12 @@ pub(crate) enum Kind {
     Version(u32),
     /// Ours and of this version, yet the sizes in it are not those of this version.
     Damaged,
-    /// As it should be.
+    /// Header in order.
     Right,
 }
 
 impl Page {
-    /// What the sizes in the header of this version are, and where they are.
+    /// Places of the sizes in the header, and their values in this version.
     fn sizes(&self) -> [(&AtomicU32, usize); 3] {
         [(&self.size, SIZE), (&self.hands, SLOTS), (&self.hand_size, HAND_SIZE)]
     }
@@ -83,7 +83,7 @@ impl Page {
         self.magic.store(MAGIC, Release);
     }
 
-    /// What the header says.
+    /// Kind of the header.
     pub fn kind(&self) -> Kind {
         match self.magic.load(Relaxed) {
             0 => return Kind::Unfinished,
@@ -116,7 +116,7 @@ impl Page {
         self.writer.load(Relaxed) as u32
     }
 
-    /// What the clock is said to follow.
+    /// Source that the clock is said to follow.
     pub fn reference(&self) -> Option<Reference> {
         Reference::unpack(self.reference.load(Relaxed))
     }

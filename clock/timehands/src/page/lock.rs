@@ -83,7 +83,7 @@ fn ours(file: File, path: &Path) -> Result<File, PageError> {
     Err(PageError::ForeignLock { path: path.into(), why })
 }
 
-/// What is in the lock's place, if that is why it could not be opened.
+/// Fault of what is in the lock's place, if that is why it could not be opened.
 fn fault(path: &Path, error: Option<i32>) -> Option<PageError> {
     let foreign = |why: String| Some(PageError::ForeignLock { path: path.into(), why });
     match error {

@@ -68,7 +68,7 @@ pub(crate) fn unlock(file: &File) {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
 }
 
-/// Who holds a lock that would keep this file's opener from taking one of the given type.
+/// Lock of another that would keep this file's opener from taking one of the given type.
 pub(crate) fn locked_by(file: &File, ours: Lock) -> Option<Lock> {
     let mut lock = whole_file(ours as libc::c_int);
     // SAFETY: `lock` is a valid flock structure for the duration of the call.

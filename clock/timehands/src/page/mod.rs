@@ -31,7 +31,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What a ring says of it.
+    /// Place kept in a ring, if any.
     fn of(ring: &crate::HandRing) -> Option<Kept> {
         let (wide, at) = ring.kept()?;
         Some(Kept { wide: Count(wide), at_ns: at as i64 })

@@ -29,7 +29,7 @@ pub fn for_daemon() -> PathBuf {
     Named::by_environment().for_daemon(map::effective_user())
 }
 
-/// What the environment says about the page's place.
+/// Page's place by the environment.
 #[derive(Default)]
 struct Named {
     /// The page itself.

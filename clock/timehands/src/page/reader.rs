@@ -129,7 +129,7 @@ impl PageReader {
         self.mapping.deviation()
     }
 
-    /// What the clock follows, or followed last; `None` if nobody has said.
+    /// Source that the clock follows, or followed last; `None` if nobody has said.
     #[must_use]
     pub fn reference(&self) -> Option<Reference> {
         self.mapping.reference()

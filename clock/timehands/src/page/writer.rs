@@ -26,14 +26,14 @@ pub struct PageWriter {
     mapping: Mapping,
     /// Of the newest hand.
     generation: u64,
-    /// What the newest hand's counts are of, and so what the count is of that was kept.
+    /// Counter of the newest hand's counts, and so of the count that was kept.
     counter: Option<CounterId>,
     path: PathBuf,
     /// The page.
     file: File,
-    /// It is locked, for readers to see.
+    /// Whether it is locked, for readers to see.
     shown: AtomicBool,
-    /// What keeps other writers out.
+    /// Lock that keeps other writers out.
     lock: File,
     /// Whose locks they are: not that of a process that was forked off with all of this.
     process: u32,
@@ -133,8 +133,8 @@ impl PageWriter {
         self.show();
     }
 
-    /// The same, with the count of a counter that rolls over, for others to continue from: it must
-    /// be of the newest hand's counter and epoch.
+    /// Beats likewise, with the count of a counter that rolls over, for others to continue from: it
+    /// must be of the newest hand's counter and epoch.
     pub fn keep(&self, kept: Kept) {
         self.mapping.ring.keep(kept.wide.0, kept.at_ns as u64);
         self.show();
